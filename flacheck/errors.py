@@ -1,0 +1,55 @@
+"""Exit codes and the one root of every error that flacheck raises on purpose."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """The public exit codes; the command line returns nothing else."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    INCOMPLETE = 3
+    EMPTY = 4
+    FAULT = 70
+    INTERRUPTED = 130
+
+
+class FlacheckError(Exception):
+    """An error with a message for the user: what happened, where, and what to do about it."""
+
+    exit_code: Exit = Exit.USAGE
+
+
+class UsageError(FlacheckError):
+    """The input cannot be used: an unknown name, a malformed file, an impossible combination."""
+
+
+class IncompleteError(FlacheckError):
+    """The question is fine, but the machine or the network could not answer it."""
+
+    exit_code = Exit.INCOMPLETE
+
+
+class EmptySelection(FlacheckError):
+    """The selection leaves no cell."""
+
+    exit_code = Exit.EMPTY
+
+
+class MatrixError(UsageError):
+    """A matrix or launches file is malformed."""
+
+    def __init__(self, file: str, line: int | None, what: str, allowed: str = "") -> None:
+        where = f"{file}:{line}" if line else file
+        super().__init__(f"{where}: {what}" + (f"; {allowed}" if allowed else ""))
+
+
+class StoreError(UsageError):
+    """The store cannot be read or written."""
+
+
+class ToolchainError(IncompleteError):
+    """A compiler or a package could not be provided."""

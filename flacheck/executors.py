@@ -1,0 +1,185 @@
+"""Where tasks run. `LocalPool` keeps warm workers on this machine; others can take its place.
+
+A task and an attempt are plain values that travel. An executor knows neither rules nor reports.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from flacheck.model import Attempt, Json, Outcome
+from flacheck.sandbox import Worker, WorkerKind
+
+_AHEAD = 2
+_TICK = 0.5
+_STILLBORN = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """A request for a kind of worker. `name` is the caller's own; `fresh` asks for a worker that has
+    done nothing yet (a warm fork)."""
+
+    name: Any
+    kind: WorkerKind
+    request: Mapping[str, Any]
+    fresh: bool = False
+
+
+class Executor(Protocol):
+    """Tasks in, attempts out in order of completion; more may be submitted while they come."""
+
+    def submit(self, tasks: Iterable[Task]) -> None: ...
+
+    def completed(self) -> Iterator[tuple[Task, Attempt]]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class _Slot:
+    """One worker at a time and the tasks it was sent, oldest first."""
+
+    worker: Worker | None = None
+    sent: deque[tuple[int, Task]] = field(default_factory=deque)
+    ready: bool = False
+    since: float = 0.0
+    timed_out: bool = False
+    stillborn: int = 0
+
+
+class LocalPool:
+    """`jobs` workers on this machine, each of one kind until that kind's tasks run out."""
+
+    def __init__(self, jobs: int, timeout: Callable[[Task], float]) -> None:
+        self._slots = [_Slot() for _ in range(jobs)]
+        self._timeout = timeout
+        self._waiting: dict[WorkerKind, deque[Task]] = {}
+        self._selector = selectors.DefaultSelector()
+        self._ids = 0
+
+    def submit(self, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            queue = self._waiting.setdefault(task.kind, deque())
+            queue.appendleft(task) if task.fresh else queue.append(task)
+
+    def completed(self) -> Iterator[tuple[Task, Attempt]]:
+        """Attempts as they end; stops when nothing waits and nothing runs."""
+        while self._fill():
+            for key, _ in self._selector.select(_TICK):
+                yield from self._event(key.data)
+            self._enforce_time()
+
+    def close(self) -> None:
+        for slot in self._slots:
+            self._retire(slot)
+        self._selector.close()
+
+    def _fill(self) -> bool:
+        """Give every slot something to do; False when there is nothing left at all."""
+        for slot in self._slots:
+            if not slot.sent and (slot.worker is None or not self._waiting.get(slot.worker.kind)):
+                self._hire(slot)
+            while slot.worker and len(slot.sent) < _AHEAD and self._waiting.get(slot.worker.kind):
+                self._send(slot, self._waiting[slot.worker.kind].popleft())
+        return any(slot.sent for slot in self._slots)
+
+    def _hire(self, slot: _Slot) -> None:
+        """A worker of the kind with the most work and the fewest workers on it."""
+        kinds = [kind for kind, queue in self._waiting.items() if queue]
+        if not kinds:
+            return
+        self._retire(slot)
+        busy = [other.worker.kind for other in self._slots if other.worker]
+        kind = max(kinds, key=lambda kind: (-busy.count(kind), len(self._waiting[kind])))
+        slot.worker = Worker(kind)
+        slot.ready, slot.since, slot.stillborn = False, time.monotonic(), 0
+        self._selector.register(slot.worker, selectors.EVENT_READ, slot)
+
+    def _retire(self, slot: _Slot) -> None:
+        if slot.worker:
+            self._selector.unregister(slot.worker)
+            slot.worker.close()
+            slot.worker = None
+
+    def _send(self, slot: _Slot, task: Task) -> None:
+        self._ids += 1
+        assert slot.worker
+        if not slot.sent and slot.ready:
+            slot.since = time.monotonic()
+        slot.sent.append((self._ids, task))
+        request = {**task.request, "id": self._ids, "timeout": self._timeout(task)}
+        slot.worker.send(request, task.fresh)
+
+    def _event(self, slot: _Slot) -> Iterator[tuple[Task, Attempt]]:
+        assert slot.worker
+        event = slot.worker.receive()
+        kind = event["event"]
+        if kind == "ready":
+            slot.ready, slot.since = True, time.monotonic()
+        elif kind == "answer":
+            yield self._finish(slot, Attempt.from_json(event["attempt"]))
+        elif kind == "exit":
+            yield from self._exit(slot, event)
+        elif kind == "broken":
+            yield from self._abandon(slot, event["log"])
+        elif kind == "gone":
+            yield from self._gone(slot)
+
+    def _finish(self, slot: _Slot, attempt: Attempt) -> tuple[Task, Attempt]:
+        _, task = slot.sent.popleft()
+        slot.since, slot.stillborn, slot.timed_out = time.monotonic(), 0, False
+        return task, attempt
+
+    def _exit(self, slot: _Slot, event: Json) -> Iterator[tuple[Task, Attempt]]:
+        """A worker ended: in the middle of a request, or between two (recycled: no matter)."""
+        if slot.sent and event["request"] == slot.sent[0][0]:
+            yield self._finish(slot, _died(event, slot))
+        elif not event["done"] and not event["signal"] and event["exit_code"] == 1:
+            slot.stillborn += 1
+            if slot.stillborn >= _STILLBORN:
+                yield from self._abandon(slot, event["log"])
+
+    def _gone(self, slot: _Slot) -> Iterator[tuple[Task, Attempt]]:
+        """Somebody killed the server: what it had not finished goes to another one, once."""
+        again = [task for _, task in slot.sent]
+        slot.sent.clear()
+        self._retire(slot)
+        slot.stillborn += 1
+        if slot.stillborn >= _STILLBORN:
+            for task in again:
+                yield task, Attempt(Outcome.NOT_STARTED, log="the worker's server was killed again and again")
+        else:
+            self._waiting[again[0].kind].extendleft(reversed(again)) if again else None
+
+    def _abandon(self, slot: _Slot, log: str) -> Iterator[tuple[Task, Attempt]]:
+        """The compiler does not even start: so do none of the tasks for it."""
+        assert slot.worker
+        lost = [task for _, task in slot.sent] + list(self._waiting.pop(slot.worker.kind, ()))
+        slot.sent.clear()
+        self._retire(slot)
+        for task in lost:
+            yield task, Attempt(Outcome.NOT_STARTED, stage="start", log=log)
+
+    def _enforce_time(self) -> None:
+        now = time.monotonic()
+        for slot in self._slots:
+            if slot.sent and slot.worker and slot.ready and now - slot.since > self._timeout(slot.sent[0][1]):
+                slot.timed_out = True
+                slot.worker.kill()
+
+
+def _died(event: Json, slot: _Slot) -> Attempt:
+    return Attempt(
+        outcome=Outcome.TIMED_OUT if slot.timed_out else Outcome.DIED,
+        stage=event["stage"],
+        exit_code=event["exit_code"],
+        signal=None if slot.timed_out else event["signal"],
+        log=event["log"],
+        seconds=time.monotonic() - slot.since,
+    )

@@ -1,0 +1,45 @@
+"""Messages between flacheck and a worker: one JSON value a packet on a SOCK_SEQPACKET socket.
+
+A packet arrives whole or not at all, so a process killed in the middle of an answer cannot
+garble the next one, and a process that dies before it reads leaves the request to its heir.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+
+PACKET = 1 << 20
+FRESH, ANY = b"!", b"."
+LOG_LIMIT = 120_000
+
+
+def receive(sock: socket.socket) -> dict | None:
+    """The next message, or None when the other side is gone."""
+    try:
+        packet = sock.recv(PACKET)
+    except ConnectionResetError:
+        return None
+    return json.loads(packet[1:]) if packet else None
+
+
+def send(sock: socket.socket, message: dict, fresh: bool = False) -> None:
+    """`fresh`: only a worker that has done nothing yet may take this one."""
+    sock.sendall((FRESH if fresh else ANY) + json.dumps(message).encode())
+
+
+def wants_fresh(sock: socket.socket) -> bool:
+    """Whether the request that comes next is for a fresh worker; it stays where it is."""
+    try:
+        return sock.recv(1, socket.MSG_PEEK) == FRESH
+    except ConnectionResetError:
+        return False
+
+
+def trimmed(log: bytes) -> str:
+    """The log as text; of a long one the beginning and the end, for the cause stands at either."""
+    if len(log) > LOG_LIMIT:
+        half = LOG_LIMIT // 2
+        cut = f"\n[… {len(log) - 2 * half} bytes cut]\n".encode()
+        log = log[:half] + cut + log[-half:]
+    return log.decode("utf-8", "replace")

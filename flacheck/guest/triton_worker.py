@@ -1,0 +1,106 @@
+"""Compiles one cell with the Triton on the path, through the release's own `JITFunction.run`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+
+from . import releases, torch_stub, tune, values
+from .assembler import Assembler
+from .driver import Driver
+from .loader import Loader
+
+_SWEEP = 64
+
+
+class Stopped(Exception):
+    """The last stage asked for is done."""
+
+
+class Worker:
+    """Made once in the warm process; what it holds is inherited by every worker forked from it."""
+
+    def __init__(self, config: dict) -> None:
+        self._scratch = config["scratch"]
+        self._until: str | None = None
+        self._mark = lambda stage: None
+        self._count = 0
+        self.driver = Driver()
+        torch_stub.install(self.driver)
+        import triton.language
+
+        self.language = triton.language
+        releases.skip_library_hash(config["identity"])
+        releases.install_driver(self.driver)
+        releases.mark_stages(self._reached, self._passed)
+        self.assembler = Assembler(releases.binary_folder())
+        self.assembler.listen()
+        self.loader = Loader(config.get("packages", {}), config.get("corpus"), self._scratch)
+
+    def _reached(self, stage: str) -> None:
+        self._mark(stage)
+
+    def _passed(self, stage: str) -> None:
+        if stage == self._until:
+            raise Stopped
+
+    def tolerates(self, error: BaseException) -> bool:
+        return isinstance(error, releases.tolerated_errors())
+
+    def run(self, request: dict, mark) -> dict:
+        """Answer a request: its operation is a method of this class."""
+        self._mark, self._until = mark, request.get("until")
+        self.driver.select(request["card"])
+        self._private_cache()
+        kernel = self.loader.load(request["kernel"], request["card"])
+        started = time.perf_counter()
+        answer = getattr(self, "op_" + request["op"])(kernel, request)
+        answer.setdefault("seconds", time.perf_counter() - started)
+        return answer
+
+    def _private_cache(self) -> None:
+        """A folder for what Triton caches, emptied now and then; nothing in it is ever read."""
+        folder = os.path.join(self._scratch, f"cache-{os.getpid()}")
+        if self._count % _SWEEP == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+            os.environ["TRITON_CACHE_DIR"] = folder
+            tempfile.tempdir = folder
+        self._count += 1
+
+    def op_compile(self, kernel, request: dict) -> dict:
+        """Compile one launch; `resources` of the result, `stage` the last one run."""
+        function = releases.unwrap(kernel)
+        arguments = releases.with_heuristics(kernel, self.arguments(request))
+        self._mark("ast")
+        self.assembler.forget()
+        try:
+            compiled = function.run(grid=None, warmup=True, **arguments, **request["options"])
+        except Stopped:
+            return {"stage": self._until}
+        finally:
+            releases.forget_compiled(function)
+        return {"resources": self._resources(compiled, request["card"])}
+
+    def arguments(self, request: dict) -> dict:
+        return {name: values.value(spec, self.language) for name, spec in request["launch"]["args"].items()}
+
+    def _resources(self, compiled, card: dict) -> dict:
+        metadata = compiled.metadata
+        return {
+            "shared": metadata.shared,
+            "tensor_memory": getattr(metadata, "tmem_size", None),
+            "threads": metadata.num_warps * card["warp_size"],
+            **self.assembler.usage(compiled),
+        }
+
+    def op_autotune(self, kernel, request: dict) -> dict:
+        """Run the release's own autotuner over the launch, only its timing replaced."""
+        self._mark("autotune")
+        return tune.run(kernel, request, self.language)
+
+    def op_inspect(self, kernel, request: dict) -> dict:
+        """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""
+        return {"stage": "import", "facts": tune.describe(kernel)}

@@ -1,0 +1,81 @@
+"""A launch's arguments as objects that every release specialises as it would a real call's."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+_TORCH = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16",
+    "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz",
+    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
+}  # fmt: skip
+_LANGUAGE = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+class DType:
+    """Prints as torch's dtype does; one object a name, for releases key caches by it."""
+
+    _known: ClassVar[dict[str, DType]] = {}
+
+    def __new__(cls, name: str) -> DType:
+        if name not in cls._known:
+            cls._known[name] = object.__new__(cls)
+            cls._known[name].name = name
+        return cls._known[name]
+
+    def __str__(self) -> str:
+        return "torch." + self.name
+
+    __repr__ = __str__
+
+
+class Pointer:
+    """A tensor without data: a dtype and an address aligned to `align` bytes."""
+
+    def __init__(self, dtype: str, align: int) -> None:
+        self.dtype = DType(_TORCH[dtype])
+        self._address = align if align % 16 else 1 << 20
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def ptr_range(self) -> int:
+        return (1 << 31) - 1
+
+
+class Named(int):
+    """An integer that remembers which argument it is, for telling equal values apart in a key."""
+
+    name: str
+
+    def __new__(cls, name: str, value: int) -> Named:
+        self = int.__new__(cls, value)
+        self.name = name
+        return self
+
+
+def value(spec, language):
+    """One argument of a launch; `language` is the release's `triton.language`."""
+    if spec is None or isinstance(spec, (bool, int, float, str)):
+        return spec
+    if "constexpr" in spec:
+        return _constant(spec["constexpr"], language)
+    if "dtype" in spec:
+        return Pointer(spec["dtype"], spec.get("align", 16))
+    if "tuple" in spec:
+        return tuple(value(item, language) for item in spec["tuple"])
+    for kind in ("int", "float", "bool"):
+        if kind in spec:
+            return spec[kind]
+    raise ValueError(f"an argument that flacheck cannot rebuild: {spec!r}")
+
+
+def _constant(spec, language):
+    if isinstance(spec, dict):
+        if "dtype" in spec:
+            return getattr(language, _LANGUAGE.get(spec["dtype"], spec["dtype"]))
+        if "tuple" in spec:
+            return tuple(_constant(item, language) for item in spec["tuple"])
+        raise ValueError(f"a constant that flacheck cannot rebuild: {spec!r}")
+    return spec

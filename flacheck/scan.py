@@ -1,0 +1,165 @@
+"""The one loop: cells − done → executor → judge → store, yielding what happens as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+from flacheck import judge, targets
+from flacheck.executors import Executor, Task
+from flacheck.model import Attempt, Cell, Json, Record, Verdict
+from flacheck.sandbox import WorkerKind
+
+MINIMUM_TIMEOUT = 300.0
+SLOWEST_FACTOR = 20
+
+
+class Sink(Protocol):
+    """Where records go; the store, or a list in a test."""
+
+    def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
+
+    def add(self, run: str, record: Record) -> None: ...
+
+    def add_cached(self, run: str, records: Iterable[Record]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Untried:
+    """Why a toolchain compiles nothing: a verdict for each of its cells."""
+
+    verdict: Verdict
+    reason: str
+    code: str | None = None
+
+
+@dataclass
+class Timeouts:
+    """`--timeout`: a number, or the larger of 300 s and 20 × the kernel's slowest finished cell."""
+
+    fixed: float | None = None
+    _slowest: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, task: Task) -> float:
+        if self.fixed is not None:
+            return self.fixed
+        return max(MINIMUM_TIMEOUT, SLOWEST_FACTOR * self._slowest.get(task.name.cell.kernel.name, 0.0))
+
+    def saw(self, cell: Cell, seconds: float) -> None:
+        self._slowest[cell.kernel.name] = max(seconds, self._slowest.get(cell.kernel.name, 0.0))
+
+
+@dataclass(frozen=True)
+class Named:
+    """A task's name: its cell, and the record that it is to confirm."""
+
+    cell: Cell
+    confirms: Record | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to scan. `kind_of` starts a cell's toolchain, or says why it cannot; `refuses` says why a
+    toolchain does not know a target."""
+
+    cells: list[Cell]
+    kind_of: Callable[[Cell], WorkerKind | Untried]
+    refuses: Callable[[Cell], str | None]
+    fresh: bool = False
+    retry_after: float | None = None
+
+
+def scan(question: Question, run: str, sink: Sink, executor: Executor, timeouts: Timeouts) -> Iterator[Record]:
+    """Each cell's record, cached ones first, then in order of completion; every one is in the sink before it
+    is yielded."""
+    reusable = {} if question.fresh else _reusable(question, sink)
+    sink.add_cached(run, reusable.values())
+    yield from (record.with_(cached=True) for record in reusable.values())
+    tasks = []
+    for cell in question.cells:
+        if cell.key in reusable:
+            continue
+        planned = _plan(question, cell)
+        if isinstance(planned, Record):
+            sink.add(run, planned)
+            yield planned
+        else:
+            tasks.append(planned)
+    executor.submit(tasks)
+    for record in _settled(executor, timeouts):
+        sink.add(run, record)
+        yield record
+
+
+def _reusable(question: Question, sink: Sink) -> Mapping[str, Record]:
+    found = sink.done(cell.key for cell in question.cells)
+    return {key: record for key, record in found.items() if _still_good(record, question.retry_after)}
+
+
+def _still_good(record: Record, timeout: float | None) -> bool:
+    """An unknown is asked again when its cause may be gone: the compiler was absent, or more time is given now."""
+    if record.verdict is not Verdict.UNKNOWN:
+        return True
+    if record.code == "FC901":
+        return timeout is None or record.seconds >= timeout
+    return record.code == "FC902" or (record.reason or "").startswith("unstable")
+
+
+def _plan(question: Question, cell: Cell) -> Task | Record:
+    refusal = question.refuses(cell)
+    if refusal:
+        return judge.untried(cell, Verdict.SKIPPED, refusal)
+    kind = question.kind_of(cell)
+    if isinstance(kind, Untried):
+        return judge.without_toolchain(cell, kind.verdict, kind.reason, kind.code)
+    return Task(Named(cell), kind, request(cell))
+
+
+def request(cell: Cell) -> Json:
+    """What a worker is asked for a cell."""
+    return {
+        "op": cell.stage,
+        "kernel": dict(cell.kernel.origin),
+        "card": card(cell.target),
+        "launch": cell.launch.to_json() if cell.launch else None,
+        "options": dict(cell.options),
+        "until": cell.until,
+    }
+
+
+_CARDS: dict[str, Json] = {}
+
+
+def card(target: str) -> Json:
+    """A row of the target table as the guest wants it."""
+    if target not in _CARDS:
+        _CARDS[target] = asdict(targets.find(target))
+    return _CARDS[target]
+
+
+def _settled(executor: Executor, timeouts: Timeouts) -> Iterator[Record]:
+    """Records as attempts end; the first failure of each signature and toolchain is confirmed in a fresh worker."""
+    confirmed: set[tuple[str | None, str]] = set()
+    for task, attempt in executor.completed():
+        name: Named = task.name
+        record = judge.judge(name.cell, attempt)
+        _learn(timeouts, name.cell, attempt, record)
+        identity = (record.signature, record.toolchain)
+        if name.confirms:
+            yield _confirmed(name.cell, name.confirms, record)
+        elif record.verdict is Verdict.FAILS and identity not in confirmed:
+            confirmed.add(identity)
+            executor.submit([Task(Named(name.cell, record), task.kind, task.request, fresh=True)])
+        else:
+            yield record
+
+
+def _learn(timeouts: Timeouts, cell: Cell, attempt: Attempt, record: Record) -> None:
+    if record.verdict is Verdict.COMPILES:
+        timeouts.saw(cell, attempt.seconds)
+
+
+def _confirmed(cell: Cell, first: Record, second: Record) -> Record:
+    same = (first.verdict, first.signature) == (second.verdict, second.signature)
+    return first if same else judge.unstable(cell, first, second)
