@@ -1,0 +1,110 @@
+"""A compiler that behaves by a table: the guest's side of the fake toolchain.
+
+The table (JSON in the worker's config) maps a kernel's name, or "*", to what compiling it does;
+a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`) and by toolchain version (`"==1.0"`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+
+class Worker:
+    def __init__(self, config: dict) -> None:
+        self.table, self.version = config["table"], config["identity"].partition("==")[2]
+        if self.table.get("start") == "broken":
+            raise ImportError("libfake.so: cannot open shared object file")
+
+    def tolerates(self, error: BaseException) -> bool:
+        return isinstance(error, MemoryError)
+
+    def run(self, request: dict, mark) -> dict:
+        mark("parse")
+        behaviour = self._behaviour(request)
+        mark("lower")
+        verb, _, rest = behaviour.partition(" ")
+        return getattr(self, "do_" + verb)(rest) or {
+            "seconds": 0.001,
+            "resources": {"shared": 1024, "registers": 32, "stack": 0, "threads": 128},
+        }
+
+    def _behaviour(self, request: dict) -> str:
+        name = request["kernel"].get("name", "*")
+        found = self.table.get(name, self.table.get("*", "compile"))
+        while isinstance(found, dict):
+            if "by" in found:
+                found = found.get(str(request["options"].get(found["by"])), found.get("else", "compile"))
+            else:
+                found = found.get("==" + self.version, found.get("else", "compile"))
+        return found
+
+    def do_compile(self, rest: str) -> None:
+        pass
+
+    def do_shared(self, rest: str) -> dict:
+        return {"resources": {"shared": int(rest), "threads": 128}}
+
+    def do_slow(self, rest: str) -> dict:
+        return {"seconds": float(rest), "resources": {"shared": 0, "threads": 128}}
+
+    def do_abort(self, rest: str) -> None:
+        sys.stderr.write(rest + "\n")
+        sys.stderr.flush()
+        os.abort()
+
+    def do_raise(self, rest: str) -> None:
+        raise RuntimeError(rest)
+
+    def do_fault(self, rest: str) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def do_exit(self, rest: str) -> None:
+        os._exit(int(rest))
+
+    def do_hang(self, rest: str) -> None:
+        """Hangs as an assembler does: in a child process that ignores polite signals."""
+        stubborn = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
+        subprocess.run([sys.executable, "-I", "-S", "-c", stubborn, rest or "flacheck-fake-assembler"])
+
+    def do_spin(self, rest: str) -> None:
+        while True:
+            time.sleep(0.01)
+
+    def do_bomb(self, rest: str) -> None:
+        """Dies as C++ does when its allocation fails."""
+        hoard = []
+        try:
+            while True:
+                hoard.append(bytearray(64 << 20))
+        except MemoryError:
+            sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n")
+            sys.stderr.flush()
+            os.abort()
+
+    def do_grow(self, rest: str) -> None:
+        self.hoard = b"x" * (int(rest) << 20)
+
+    def do_flood(self, rest: str) -> None:
+        for _ in range(int(rest)):
+            os.write(2, b"error: the same line over and over\n" * 1000)
+        raise RuntimeError("after the flood")
+
+    def do_close(self, rest: str) -> None:
+        """Closes every descriptor it can find, the channel to flacheck too."""
+        os.closerange(0, 256)
+        os.abort()
+
+    def do_flaky(self, rest: str) -> None:
+        """Fails in a worker that has worked before, never in a fresh one."""
+        if getattr(self, "worked", False):
+            sys.stderr.write(rest + "\n")
+            sys.stderr.flush()
+            os.abort()
+
+    def do_pid(self, rest: str) -> dict:
+        self.worked = True
+        return {"facts": {"pid": os.getpid()}, "resources": {"threads": 128}}
