@@ -31,6 +31,9 @@ class Task:
     fresh: bool = False
 
 
+_NOTHING: deque[Task] = deque(maxlen=0)
+
+
 class Executor(Protocol):
     """Tasks in, attempts out in order of completion; more may be submitted while they come."""
 
@@ -83,11 +86,23 @@ class LocalPool:
     def _fill(self) -> bool:
         """Give every slot something to do; False when there is nothing left at all."""
         for slot in self._slots:
-            if not slot.sent and (slot.worker is None or not self._waiting.get(slot.worker.kind)):
-                self._hire(slot)
-            while slot.worker and len(slot.sent) < _AHEAD and self._waiting.get(slot.worker.kind):
-                self._send(slot, self._waiting[slot.worker.kind].popleft())
+            if not slot.sent:
+                if slot.worker is None or not self._queue(slot):
+                    self._hire(slot)
+                self._send_next(slot)
+        for slot in self._slots:
+            # One more ahead, so that no worker waits for us; not of the last ones, which others could take.
+            while len(slot.sent) < _AHEAD and len(self._queue(slot)) >= len(self._slots):
+                self._send_next(slot)
         return any(slot.sent for slot in self._slots)
+
+    def _queue(self, slot: _Slot) -> deque[Task]:
+        """What waits for the slot's kind of worker."""
+        return self._waiting.get(slot.worker.kind, _NOTHING) if slot.worker else _NOTHING
+
+    def _send_next(self, slot: _Slot) -> None:
+        if self._queue(slot):
+            self._send(slot, self._queue(slot).popleft())
 
     def _hire(self, slot: _Slot) -> None:
         """A worker of the kind with the most work and the fewest workers on it."""

@@ -10,11 +10,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.matrix import Block, Matrix
+from flacheck.matrix import OPTIONS, Block, Matrix
 from flacheck.model import Cell, Kernel, Launch, canonical
 
 DEFAULT_DTYPES = ("bf16", "fp16", "fp32")
-_OWN = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,11 @@ class Selection:
     def replaces(self, axes: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
         """A block's axes with the selection in place of the matrix's own."""
         mine: dict[str, tuple[Any, ...]] = {"target": self.targets, "dtype": self.dtypes, "triton": self.toolchains}
-        if "configs" not in axes:
-            mine |= {"num_warps": self.num_warps, "num_stages": self.num_stages}
-        return {**axes, **{axis: values for axis, values in mine.items() if values}}
+        explicit = {axis: values for axis, values in self.options().items() if axis in axes}
+        return {**axes, **{axis: values for axis, values in (mine | explicit).items() if values}}
+
+    def options(self) -> dict[str, tuple[int, ...]]:
+        return {"num_warps": self.num_warps, "num_stages": self.num_stages}
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,8 @@ def _options(
         own = launch.configs if axes.get("configs", ("own",)) == ("own",) else launch.configs[:1]
         yield from _own_configs(own, axes, selection)
         return
+    if not explicit:
+        axes = {**axes, **{axis: values for axis, values in selection.options().items() if values}}
     constants = _distinct(dict(config.get("kwargs", {})) for config in launch.configs) or [{}]
     for fixed, options in itertools.product(constants, _option_sets(axes)):
         yield fixed, options, False
@@ -204,7 +207,7 @@ def _own_configs(
         if canonical(wanted) in seen:
             continue
         seen.add(canonical(wanted))
-        options = {name: wanted[name] for name in _OWN if wanted.get(name) is not None}
+        options = {name: wanted[name] for name in OPTIONS if wanted.get(name) is not None}
         for extra in axes.get("options", ({},)):
             yield dict(wanted.get("kwargs", {})), {**options, **extra}, canonical(wanted) not in own
 

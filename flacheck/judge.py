@@ -69,6 +69,11 @@ def untried(cell: Cell, verdict: Verdict, reason: str, finding: Finding | None =
     return _record(cell, Attempt(Outcome.NOT_STARTED), verdict, [finding] if finding else [], reason=reason)
 
 
+def without_toolchain(cell: Cell, verdict: Verdict, reason: str, code: str | None) -> Record:
+    """A cell whose compiler could not be had."""
+    return untried(cell, verdict, reason, rules.RULES[code].finding(reason) if code else None)
+
+
 def unstable(cell: Cell, first: Record, second: Record) -> Record:
     """A failure that a fresh worker does not confirm is no verdict."""
     seen = " then ".join(record.signature or record.verdict.value for record in (first, second))

@@ -8,6 +8,7 @@
     include: [axes that differ, …]
     exclude: [{axis: value or list, …}, …]
 
+A launch in the contract's form may also name the `package` (a glob over `name==version`) it is for.
 `axes` is one product; each entry of `include` is another, with what it names in place of `axes`' own (a
 matrix without `axes` is its `include` entries). A cell that matches every entry of a mapping in
 `exclude` is left out.
@@ -15,6 +16,7 @@ matrix without `axes` is its `include` entries). A cell that matches every entry
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +57,7 @@ AXES = (
     "target",
     "triton",
 )
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 STAGES = ("compile", "autotune")
 _TOP = ("version", "description", "packages", "launches", "forms", "axes", "include", "exclude")
 _SUFFIXES = (".yaml", ".yml")
@@ -78,6 +81,7 @@ class Matrix:
     launches: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     forms: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     exclude: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    description: str = ""
 
 
 def folder() -> Path:
@@ -135,13 +139,19 @@ class _Reader:
     def _plain(self, node: yaml.Node, path: tuple[Any, ...]) -> Any:
         self._lines[path] = node.start_mark.line + 1
         if isinstance(node, yaml.MappingNode):
-            return {self._key(key, path): self._plain(value, (*path, key.value)) for key, value in node.value}
+            return dict(self._entry(key, value, path) for key, value in node.value)
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(item, (*path, index)) for index, item in enumerate(node.value)]
         try:
             return self._loader.construct_object(node)
         except yaml.YAMLError as error:
             raise self._yaml_error(error) from None
+
+    def _entry(self, key: yaml.Node, value: yaml.Node, path: tuple[Any, ...]) -> tuple[str, Any]:
+        name = self._key(key, path)
+        plain = self._plain(value, (*path, name))
+        self._lines[(*path, name)] = key.start_mark.line + 1
+        return name, plain
 
     def _key(self, node: yaml.Node, path: tuple[Any, ...]) -> str:
         if not isinstance(node, yaml.ScalarNode):
@@ -167,6 +177,7 @@ class _Reader:
             packages=tuple(self._strings(("packages",), top.get("packages", []))),
             launches=self._launches(top.get("launches", {})),
             forms=self._forms(top.get("forms", {})),
+            description=str(top.get("description", "")),
             exclude=tuple(self._axes(("exclude", i), entry) for i, entry in enumerate(self._list(top, "exclude"))),
         )
 
@@ -225,10 +236,22 @@ class _Reader:
             path = ("launches", kernel, index)
             if not isinstance(launch, dict) or not isinstance(launch.get("args"), dict):
                 raise self._fail(path, "a launch has args: {name: {dtype: …} | {int: …} | {constexpr: …} | null}")
-            self._only(path, launch, ("args", "omitted", "configs", "keys"))
+            self._only(path, launch, ("package", "args", "omitted", "configs", "keys"))
             for name, spec in launch["args"].items():
                 self._argument((*path, "args", name), spec)
-        return tuple(listed)
+        return tuple({**launch, **self._configs(kernel, index, launch)} for index, launch in enumerate(listed))
+
+    def _configs(self, kernel: str, index: int, launch: dict[str, Any]) -> dict[str, Any]:
+        """A launch's configurations as a list; a mapping of lists is their product, the last name fastest."""
+        configs = launch.get("configs", [])
+        path = ("launches", kernel, index, "configs")
+        if isinstance(configs, dict):
+            if not all(isinstance(values, list) and values for values in configs.values()):
+                raise self._fail(path, "configs as a product maps each name to a list", "{BK: [32, 64], num_warps: [4]}")
+            configs = [_config(dict(zip(configs, values))) for values in itertools.product(*configs.values())]
+        if not isinstance(configs, list) or not all(isinstance(config, dict) for config in configs):
+            raise self._fail(path, "configs are a list of {kwargs: {…}, num_warps: …}, or a mapping of lists")
+        return {"configs": configs} if configs else {}
 
     def _argument(self, path: tuple[Any, ...], spec: Any) -> None:
         kinds = ("dtype", "int", "float", "bool", "constexpr", "tuple")
@@ -247,6 +270,12 @@ class _Reader:
             if not isinstance(entry, dict) or set(entry) != {"operator", "form"}:
                 raise self._fail(("forms", kernel), f"{kernel}: {{operator: …, form: …}} is wanted")
         return {kernel: (entry["operator"], entry["form"]) for kernel, entry in value.items()}
+
+
+def _config(flat: dict[str, Any]) -> dict[str, Any]:
+    """An autotune configuration: what the compiler takes, and the kernel's own constants as `kwargs`."""
+    options = {name: value for name, value in flat.items() if name in OPTIONS}
+    return {"kwargs": {name: value for name, value in flat.items() if name not in OPTIONS}, **options}
 
 
 def _target_problem(item: Any) -> tuple[str, str] | None:

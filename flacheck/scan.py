@@ -13,6 +13,7 @@ from flacheck.sandbox import WorkerKind
 
 MINIMUM_TIMEOUT = 300.0
 SLOWEST_FACTOR = 20
+_PAGE = 500
 
 
 class Sink(Protocol):
@@ -22,7 +23,7 @@ class Sink(Protocol):
 
     def add(self, run: str, record: Record) -> None: ...
 
-    def add_cached(self, run: str, records: Iterable[Record]) -> None: ...
+    def add_cached(self, run: str, cells: Iterable[Record]) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,13 @@ class Question:
 def scan(question: Question, run: str, sink: Sink, executor: Executor, timeouts: Timeouts) -> Iterator[Record]:
     """Each cell's record, cached ones first, then in order of completion; every one is in the sink before it
     is yielded."""
-    reusable = {} if question.fresh else _reusable(question, sink)
-    sink.add_cached(run, reusable.values())
-    yield from (record.with_(cached=True) for record in reusable.values())
+    reused: set[str] = set()
+    for record in () if question.fresh else _reusable(question, run, sink):
+        reused.add(record.key)
+        yield record.with_(cached=True)
     tasks = []
     for cell in question.cells:
-        if cell.key in reusable:
+        if cell.key in reused:
             continue
         planned = _plan(question, cell)
         if isinstance(planned, Record):
@@ -92,9 +94,14 @@ def scan(question: Question, run: str, sink: Sink, executor: Executor, timeouts:
         yield record
 
 
-def _reusable(question: Question, sink: Sink) -> Mapping[str, Record]:
-    found = sink.done(cell.key for cell in question.cells)
-    return {key: record for key, record in found.items() if _still_good(record, question.retry_after)}
+def _reusable(question: Question, run: str, sink: Sink) -> Iterator[Record]:
+    """The records of earlier runs that answer for this one, a handful in memory at a time."""
+    keys = [cell.key for cell in question.cells]
+    for start in range(0, len(keys), _PAGE):
+        found = sink.done(keys[start : start + _PAGE]).values()
+        good = [record for record in found if _still_good(record, question.retry_after)]
+        sink.add_cached(run, good)
+        yield from good
 
 
 def _still_good(record: Record, timeout: float | None) -> bool:

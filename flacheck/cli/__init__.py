@@ -1,0 +1,58 @@
+"""The command line: one thin file a command; the only place that prints, draws or exits."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import TracebackType
+
+import typer
+
+from flacheck import __version__
+from flacheck.cli import doctor, explain, lists, report, scan, toolchain
+from flacheck.cli.settings import defaults
+from flacheck.errors import Exit
+
+app = typer.Typer(
+    name="flacheck",
+    help="Know what a Triton upgrade will break, for every GPU, without a GPU.",
+    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 incomplete, 4 empty selection, 70 a fault of flacheck's own.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("scan")(scan.scan)
+app.command("explain")(explain.explain)
+app.command("report")(report.report)
+app.command("list")(lists.show)
+app.add_typer(toolchain.app, name="toolchain")
+app.command("doctor")(doctor.doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"flacheck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", "-V", callback=_print_version, is_eager=True, help="Show it."),
+) -> None:
+    pass
+
+
+def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """An exception that nobody expected is flacheck's own fault: say so, with what a report needs."""
+    sys.stdout.flush()
+    traceback.print_exception(kind, error, trace)
+    print(f"flacheck: a fault in flacheck {__version__} itself; please report it with the lines above", file=sys.stderr)
+    sys.stderr.flush()
+    # sys.exit does nothing here: the interpreter ends with 1 after an excepthook.
+    __import__("os")._exit(Exit.FAULT)
+
+
+def main() -> None:
+    sys.excepthook = _fault
+    app(default_map=defaults(app))

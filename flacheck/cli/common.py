@@ -1,0 +1,93 @@
+"""What commands share: options, how an error becomes a message and an exit code, where output goes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from flacheck.errors import Exit, FlacheckError, UsageError
+
+Run = TypeVar("Run", bound=Callable[..., Any])
+
+Kernel = Annotated[
+    list[str], typer.Option("--kernel", "-k", help="Only kernels whose name, or its last part, matches GLOB.", metavar="GLOB")
+]
+Target = Annotated[list[str], typer.Option("--target", "-t", help="GPUs: sm90, h100, gfx942 …", envvar="FLACHECK_TARGET")]
+Dtype = Annotated[list[str], typer.Option("--dtype", help="bf16, fp16, fp32 …")]
+NumWarps = Annotated[list[str], typer.Option("--num-warps", help="Try these instead of the kernel's own.")]
+NumStages = Annotated[list[str], typer.Option("--num-stages", help="Try these instead of the kernel's own.")]
+Toolchain = Annotated[
+    list[str], typer.Option("--toolchain", help="installed, triton==X, a specifier, or a path.", metavar="SPEC")
+]
+Triton = Annotated[
+    list[str], typer.Option("--triton", help="Short for --toolchain triton==X, or a specifier.", metavar="X")
+]
+StoreDir = Annotated[Path, typer.Option("--store", help="Where records are kept.", envvar="FLACHECK_STORE")]
+Format = Annotated[
+    str, typer.Option("--format", help="table, json, jsonl, markdown or github.", envvar="FLACHECK_FORMAT")
+]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write there instead of to stdout.")]
+
+
+def say(message: str) -> None:
+    """Talk goes to stderr, data to stdout."""
+    print(f"flacheck: {message}", file=sys.stderr, flush=True)
+
+
+def command(function: Run) -> Run:
+    """A command returns its exit code; what it raises on purpose becomes one message and a code."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = function(*args, **kwargs)
+        except FlacheckError as error:
+            say(str(error))
+            code = error.exit_code
+        except KeyboardInterrupt:
+            code = Exit.INTERRUPTED
+        raise typer.Exit(int(code or 0))
+
+    return run  # type: ignore[return-value]
+
+
+def split(values: Iterable[str]) -> tuple[str, ...]:
+    """Repeatable or comma-separated, as the user likes."""
+    return tuple(part for value in values for part in map(str.strip, value.split(",")) if part)
+
+
+def numbers(option: str, values: Iterable[str]) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in split(values))
+    except ValueError:
+        raise UsageError(f"{option} takes whole numbers, for example {option} 4,8") from None
+
+
+def write(text: Iterable[str], file: Path | None) -> None:
+    """Stream a report to a file (whole or not at all) or to stdout; a closed pipe is no error."""
+    if file is not None:
+        _write_file(text, file)
+        return
+    try:
+        for part in text:
+            sys.stdout.write(part)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_file(text: Iterable[str], file: Path) -> None:
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with partial.open("w", encoding="utf-8") as out:
+            out.writelines(text)
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UsageError(f"{file}: cannot be written ({error.strerror}); name another file with -o") from None

@@ -1,0 +1,74 @@
+"""flacheck list: the kernels, matrices, targets and rules there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from flacheck.cli import common
+from flacheck.errors import Exit, UsageError
+
+Rows = list[dict[str, Any]]
+
+
+@common.command
+def show(
+    what: Annotated[str, typer.Argument(metavar="kernels|matrices|targets|rules")],
+    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+) -> int:
+    """List the kernels, matrices, targets or rules there are."""
+    if what not in _ROWS:
+        raise UsageError(f"cannot list {what!r}: there are {', '.join(_ROWS)}")
+    if format not in ("table", "json"):
+        raise UsageError(f"unknown format {format!r}: list knows table and json")
+    rows = _ROWS[what]()
+    common.write([json.dumps(rows, indent=2) + "\n"] if format == "json" else _aligned(rows), None)
+    return Exit.OK
+
+
+def _kernels() -> Rows:
+    from flacheck import corpus
+
+    return [
+        {"kernel": name, "operator": entry.kernel.operator, "form": entry.kernel.form, "configs": len(entry.configs)}
+        for name, entry in corpus.load().items()
+    ]
+
+
+def _matrices() -> Rows:
+    from flacheck import matrix
+
+    return [{"matrix": name, "description": matrix.find(name).description} for name in matrix.names()]
+
+
+def _targets() -> Rows:
+    from flacheck.targets import TARGETS
+
+    return [
+        {"target": name, "gpu": row.gpu, "shared": row.shared_limit, "note": "experimental" if row.experimental else ""}
+        for name, row in TARGETS.items()
+    ]
+
+
+def _rules() -> Rows:
+    from flacheck.rules import RULES
+
+    return [{"code": code, "title": rule.title} for code, rule in sorted(RULES.items())]
+
+
+_ROWS: dict[str, Callable[[], Rows]] = {
+    "kernels": _kernels,
+    "matrices": _matrices,
+    "targets": _targets,
+    "rules": _rules,
+}
+
+
+def _aligned(rows: Rows) -> Iterator[str]:
+    names = list(rows[0]) if rows else []
+    widths = {name: max(len(name), *(len(str(row[name])) for row in rows)) for name in names}
+    for row in [dict(zip(names, names)), *rows]:
+        yield "  ".join(str(row[name]).ljust(widths[name]) for name in names).rstrip() + "\n"

@@ -1,0 +1,40 @@
+"""flacheck report: render or merge stored runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from flacheck.cli import common
+from flacheck.errors import Exit
+
+
+@common.command
+def report(
+    runs: Annotated[
+        Optional[list[str]], typer.Argument(metavar="[RUN…]", help="Ids or unique prefixes; the last run without one.")
+    ] = None,
+    store: common.StoreDir = Path(".flacheck"),
+    merge: Annotated[
+        list[Path], typer.Option(help="Take over another store's runs and records first.", metavar="DIR")
+    ] = [],
+    list_: Annotated[bool, typer.Option("--list", help="List the stored runs instead.")] = False,
+    format: common.Format = "table",
+    output: common.Output = None,
+) -> int:
+    """Render stored runs; several become one report."""
+    from flacheck import reports, session
+    from flacheck.store import Store
+
+    reports.check(format)
+    with Store.open(store, create=False) as opened:
+        for other in merge:
+            with Store.open(other, create=False) as theirs:
+                common.say(f"{opened.merge(theirs)} new records from {other}")
+        if list_:
+            common.write((f"{run.id}  {run.started[:19]}  {run.matrix or '-'}\n" for run in opened.runs()), output)
+            return Exit.OK
+        common.write(reports.render(format, session.view(opened, runs or ["last"])), output)
+    return Exit.OK

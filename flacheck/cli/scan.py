@@ -1,0 +1,131 @@
+"""flacheck scan: compile the cells of a matrix and say what works."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from flacheck.cli import common
+from flacheck.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from flacheck.expand import Selection
+    from flacheck.planning import Plan
+
+
+@common.command
+def scan(
+    matrix: Annotated[
+        Optional[str], typer.Argument(help="A matrix by name (see `flacheck list matrices`) or a YAML file.")
+    ] = None,
+    kernel: common.Kernel = [],
+    target: common.Target = [],
+    dtype: common.Dtype = [],
+    num_warps: common.NumWarps = [],
+    num_stages: common.NumStages = [],
+    toolchain: common.Toolchain = [],
+    triton: common.Triton = [],
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, help="Workers at once; as many as processors without it.", envvar="FLACHECK_JOBS")
+    ] = 0,
+    shard: Annotated[Optional[str], typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")] = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="auto|S", help="Seconds a cell may take; auto: 300, or 20 × the kernel's slowest.", envvar="FLACHECK_TIMEOUT")
+    ] = "auto",
+    memory: Annotated[int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")] = 8192,
+    until: Annotated[Optional[str], typer.Option(metavar="STAGE", help="Stop after this compiler stage, ttgir say.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")] = False,
+    max_failures: Annotated[Optional[int], typer.Option(metavar="N", min=1, help="Stop after N failures.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
+    store: common.StoreDir = Path(".flacheck"),
+    format: common.Format = "table",
+    output: common.Output = None,
+) -> int:
+    """Compile the cells of MATRIX; say what compiles, what fails and why, which pairs are known good."""
+    from flacheck import planning, reports
+
+    reports.check(format)
+    selection = _selection(kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton])
+    plan = planning.plan(matrix or "quick", selection, until, shard, common.say)
+    for warning in plan.warnings:
+        common.say(warning)
+    if dry_run:
+        common.write(_listed(plan), output)
+        return Exit.OK
+    return _run(plan, _timeout(timeout), jobs, memory, fresh, max_failures, strict, store, format, output)
+
+
+def _selection(
+    kernel: list[str], target: list[str], dtype: list[str], warps: list[str], stages: list[str], toolchain: list[str]
+) -> Selection:
+    from flacheck.expand import Selection
+    from flacheck.matrix import DTYPES
+
+    dtypes = common.split(dtype)
+    for name in dtypes:
+        if name not in DTYPES:
+            raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}")
+    return Selection(
+        kernels=common.split(kernel),
+        targets=common.split(target),
+        dtypes=dtypes,
+        num_warps=common.numbers("--num-warps", warps),
+        num_stages=common.numbers("--num-stages", stages),
+        toolchains=tuple(toolchain),
+    )
+
+
+def _timeout(value: str) -> float | None:
+    if value == "auto":
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0
+    if not seconds > 0:
+        raise UsageError(f"--timeout {value}: auto or a number of seconds is wanted")
+    return seconds
+
+
+def _listed(plan: Plan) -> Iterator[str]:
+    """A line a cell, in the order they would be compiled."""
+    for cell in plan.cells:
+        options = " ".join(f"{name}={value}" for name, value in cell.options.items())
+        shape = " ".join(f"{name}={value}" for name, value in cell.shape.items())
+        words = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name, cell.dtype or "-", shape, options)
+        yield "  ".join(words).rstrip() + "\n"
+    common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
+
+
+def _run(
+    plan: Plan, timeout: float | None, jobs: int, memory: int, fresh: bool, max_failures: int | None, strict: bool,
+    store: Path, format: str, output: Path | None,
+) -> int:  # fmt: skip
+    from flacheck import session
+    from flacheck.cli.progress import watch
+    from flacheck.store import Store
+
+    with Store.open(store) as opened:
+        running = session.Session(plan, opened, timeout, jobs, memory, fresh, max_failures)
+        try:
+            with watch(len(plan.cells)) as seen:
+                for record in running.records(seen.say):
+                    seen(record)
+        except KeyboardInterrupt:
+            common.say(f"interrupted; what is finished is stored. To go on: {_again()}")
+            return Exit.INTERRUPTED
+        view = running.view()
+        from flacheck import reports
+
+        common.write(reports.render(format, view), output)
+        return running.exit_code(view, strict)
+
+
+def _again() -> str:
+    return shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])

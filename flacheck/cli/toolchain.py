@@ -1,0 +1,52 @@
+"""flacheck toolchain: the compilers in the cache."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flacheck.cli import common
+from flacheck.errors import Exit, IncompleteError
+
+app = typer.Typer(help="List, install or remove compilers, each isolated.", no_args_is_help=True)
+
+
+@app.command("list")
+@common.command
+def list_() -> int:
+    """List the compilers in the cache."""
+    from flacheck import toolchains
+
+    rows = [shelf.manifest for shelf in toolchains.installed_toolchains()]
+    lines = [f"{row.get('identity', '?'):24} {row.get('size_mb', 0):8.0f} MB  {row.get('installer', '')}\n" for row in rows]
+    common.write(lines or ["nothing is installed yet; a scan installs what it needs\n"], None)
+    return Exit.OK
+
+
+@app.command("install")
+@common.command
+def install(specs: Annotated[list[str], typer.Argument(metavar="SPEC…", help="3.2.0, a specifier, or a path.")]) -> int:
+    """Install compilers now instead of on first use."""
+    from flacheck import toolchains
+
+    found = toolchains.resolve(specs)
+    for warning in found.warnings:
+        common.say(warning)
+    for choice in found.choices:
+        if choice.reason:
+            raise IncompleteError(f"{choice.identity}: {choice.reason}")
+        toolchain = toolchains.provide(choice, common.say)
+        common.write([f"{toolchain.identity}  {toolchain.path}\n"], None)
+    return Exit.OK
+
+
+@app.command("remove")
+@common.command
+def remove(names: Annotated[list[str], typer.Argument(metavar="NAME…", help="triton==3.2.0 or 3.2.0.")]) -> int:
+    """Remove compilers from the cache."""
+    from flacheck import toolchains
+
+    for shelf in toolchains.remove(names, common.say):
+        common.write([f"removed {shelf.manifest.get('identity', shelf.path.name)}\n"], None)
+    return Exit.OK

@@ -1,0 +1,189 @@
+"""From what a person asked to what a scan needs: a matrix, its kernels, compilers and packages, and the cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from flacheck import corpus, matrix, targets, toolchains
+from flacheck.errors import EmptySelection, ToolchainError, UsageError
+from flacheck.expand import Selection, Source, check_kernels, expand
+from flacheck.matrix import Matrix
+from flacheck.model import Cell, Json, Kernel, Verdict, digest
+from flacheck.sandbox import WorkerKind
+from flacheck.scan import Question, Untried
+from flacheck.toolchains import packages
+from flacheck.toolchains.base import Choice, Progress, Toolchain, silent
+from flacheck.toolchains.packages import Package
+
+DEFAULT_MEMORY_MB = 8_192
+_SHARD = re.compile(r"(\d+)/(\d+)")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of a scan with what their workers need. `warnings` are for the user's eyes."""
+
+    matrix: Matrix
+    cells: list[Cell]
+    choices: Mapping[str, Choice]
+    packages: Mapping[str, Package]
+    forms: Mapping[tuple[str | None, str], tuple[str, str]]
+    warnings: tuple[str, ...] = ()
+
+    def question(self, memory_mb: int, fresh: bool, timeout: float | None, progress: Progress) -> Question:
+        """The plan as the scan loop asks it; compilers are installed when their first cell comes up."""
+        provide = _Provider(self, memory_mb, progress)
+        return Question(self.cells, provide.kind_of, self._refusal, fresh=fresh, retry_after=timeout)
+
+    def _refusal(self, cell: Cell) -> str | None:
+        return self.choices[cell.toolchain].knows(cell.target)
+
+
+@dataclass
+class _Provider:
+    """Installs each toolchain once and remembers what came of it."""
+
+    plan: Plan
+    memory_mb: int
+    progress: Progress
+    _kinds: dict[tuple[str, str | None], WorkerKind | Untried] = field(default_factory=dict)
+    _toolchains: dict[str, Toolchain | Untried] = field(default_factory=dict)
+
+    def kind_of(self, cell: Cell) -> WorkerKind | Untried:
+        toolchain = self._toolchain(cell.toolchain)
+        if isinstance(toolchain, Untried):
+            return toolchain
+        lacking = toolchain.lacks(cell.target)
+        if lacking:
+            return Untried(Verdict.UNKNOWN, lacking)
+        identity = (cell.toolchain, cell.kernel.package)
+        if identity not in self._kinds:
+            self._kinds[identity] = self._kind(toolchain, cell.kernel.package)
+        return self._kinds[identity]
+
+    def _toolchain(self, name: str) -> Toolchain | Untried:
+        if name not in self._toolchains:
+            self._toolchains[name] = self._provided(self.plan.choices[name])
+        return self._toolchains[name]
+
+    def _provided(self, choice: Choice) -> Toolchain | Untried:
+        if choice.reason:
+            return Untried(Verdict.UNKNOWN, choice.reason, "FC903")
+        try:
+            return toolchains.provide(choice, self.progress)
+        except ToolchainError as error:
+            return Untried(Verdict.UNKNOWN, str(error), "FC903")
+
+    def _kind(self, toolchain: Toolchain, package: str | None) -> WorkerKind:
+        config: Json = {**toolchain.worker_config(), "memory_mb": self.memory_mb}
+        if package:
+            config["packages"] = {package: self.plan.packages[package].path}
+        else:
+            config["corpus"] = str(corpus.folder())
+        return WorkerKind(f"{toolchain.identity} {package or 'corpus'}", config, dict(toolchain.environment))
+
+
+def plan(
+    name: str, selection: Selection, until: str | None = None, shard: str | None = None, progress: Progress = silent
+) -> Plan:
+    """Read the matrix, provide its packages, and expand it.
+
+    Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
+    """
+    found = matrix.find(name)
+    for target in selection.targets:
+        targets.find(target)
+    provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
+    sources = _sources(found, provided)
+    resolver = _Resolver()
+    cells = list(expand(found, sources, selection, resolver, until))
+    cells = _shard(cells, shard)
+    if not cells:
+        raise EmptySelection(f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it")
+    return Plan(found, cells, resolver.choices, provided, _forms(sources), tuple(dict.fromkeys(resolver.warnings)))
+
+
+def _asked_packages(found: Matrix, selection: Selection) -> list[str]:
+    """The matrix's packages, unless the selection only asks for kernels of our own."""
+    known = corpus.load()
+    check_kernels(selection.kernels, [*known, *found.launches])
+    wanted = not selection.kernels or any(_needs_package(glob, found) for glob in selection.kernels)
+    return list(found.packages) if wanted else []
+
+
+def _needs_package(glob: str, found: Matrix) -> bool:
+    try:
+        check_kernels([glob], [kernel for kernel in found.launches if ":" in kernel])
+    except UsageError:
+        return False
+    return True
+
+
+def _sources(found: Matrix, provided: Mapping[str, Package]) -> list[Source]:
+    return [*_own_sources(found), *(s for spec, package in provided.items() for s in _package_sources(found, spec, package))]
+
+
+def _own_sources(found: Matrix) -> list[Source]:
+    """Our kernels with what they declare; a matrix's launches of one stand in for its own."""
+    own = []
+    for name, entry in corpus.load().items():
+        declared = {**entry.launch, "configs": list(entry.configs), "keys": list(entry.keys)}
+        launches = found.launches.get(name) or (declared,)
+        if name in found.launches or _corpus_wanted(found):
+            own.append(Source(entry.kernel, tuple({**declared, **launch} for launch in launches), entry.shapes))
+    return own
+
+
+def _corpus_wanted(found: Matrix) -> bool:
+    """A matrix that brings launches of its own is about those, unless it names kernels of ours."""
+    globs = [glob for block in found.blocks for glob in block.axes.get("kernel", ())]
+    return not found.launches or any("." in glob and ":" not in glob for glob in globs)
+
+
+def _package_sources(found: Matrix, spec: str, package: Package) -> list[Source]:
+    sources = []
+    for name, launches in found.launches.items():
+        if ":" in name:
+            module, _, qualname = name.partition(":")
+            operator, form = found.forms.get(name, (None, None))
+            origin = {"module": module, "qualname": qualname}
+            kernel = Kernel(name, spec, digest([package.digest, name]), origin, operator, form)
+            mine = tuple(launch for launch in launches if fnmatchcase(spec, launch.get("package", "*")))
+            sources += [Source(kernel, mine)] if mine else []
+    return sources
+
+
+def _forms(sources: list[Source]) -> dict[tuple[str | None, str], tuple[str, str]]:
+    kernels = [source.kernel for source in sources]
+    return {(k.package, k.name): (k.operator, k.form) for k in kernels if k.operator and k.form}
+
+
+class _Resolver:
+    """Toolchain specifications to names, each asked once; remembers the choices behind the names."""
+
+    def __init__(self) -> None:
+        self.choices: dict[str, Choice] = {}
+        self.warnings: list[str] = []
+        self._names: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, spec: str) -> tuple[str, ...]:
+        if spec not in self._names:
+            resolution = toolchains.resolve([spec])
+            self.warnings += resolution.warnings
+            self.choices |= {choice.identity: choice for choice in resolution.choices}
+            self._names[spec] = tuple(choice.identity for choice in resolution.choices)
+        return self._names[spec]
+
+
+def _shard(cells: list[Cell], shard: str | None) -> list[Cell]:
+    """The part I of N (from 1), by key, so that every machine agrees without talking."""
+    if shard is None:
+        return cells
+    match = _SHARD.fullmatch(shard)
+    index, count = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= index <= count:
+        raise UsageError(f"--shard {shard}: I/N with 1 ≤ I ≤ N is wanted, for example 2/8")
+    return [cell for cell in cells if int(cell.key[:8], 16) % count == index - 1]

@@ -1,0 +1,86 @@
+"""A scan as one sitting: plan, store and workers brought together, and what came of it as values."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from flacheck import __version__, analysis, pins, scan
+from flacheck.analysis import Context
+from flacheck.errors import Exit
+from flacheck.executors import LocalPool
+from flacheck.model import Json, Record, Verdict
+from flacheck.planning import Plan
+from flacheck.reports.base import RunView
+from flacheck.store import Run, Store
+
+
+def environment() -> Json:
+    """Where a run took place."""
+    return {"flacheck": __version__, "python": platform.python_version(), "platform": platform.platform()}
+
+
+@dataclass
+class Session:
+    """One run of a plan into a store; `records` does the work, `view` says what came of it."""
+
+    plan: Plan
+    store: Store
+    timeout: float | None
+    jobs: int
+    memory_mb: int
+    fresh: bool
+    max_failures: int | None
+    run: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        context = analysis.forms_to_json(self.plan.forms)
+        self.run = self.store.begin_run(environment(), self.plan.matrix.name, context)
+
+    def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
+        """Each cell's record as it is settled. Closing the iterator ends the workers."""
+        timeouts = scan.Timeouts(self.timeout)
+        question = self.plan.question(self.memory_mb, self.fresh, self.timeout, progress)
+        pool = LocalPool(self.jobs or len(os.sched_getaffinity(0)), timeouts)
+        failures = 0
+        try:
+            for record in scan.scan(question, self.run, self.store, pool, timeouts):
+                yield record
+                failures += record.verdict is Verdict.FAILS and not record.tolerated
+                if self.max_failures and failures >= self.max_failures:
+                    progress(f"stopped after {failures} failures (--max-failures)")
+                    return
+        finally:
+            pool.close()
+        self.store.finish_run(self.run)
+
+    def view(self) -> RunView:
+        return view(self.store, [self.run])
+
+    def exit_code(self, seen: RunView, strict: bool) -> Exit:
+        return analysis.exit_code(seen.summary.tally, strict=strict)
+
+
+def view(store: Store, names: Sequence[str]) -> RunView:
+    """Stored runs with their analysis, for a report; of several, the newest record of each cell counts."""
+    runs = sorted({run.id: run for run in map(store.run, names)}.values(), key=lambda run: run.started, reverse=True)
+    forms = {kernel: form for run in runs for kernel, form in analysis.forms_from_json(run.context).items()}
+    context = Context(forms=forms, torch_for=pins.torch_for, specifier=pins.specifier)
+    summary = analysis.summarise(_records(store, runs), context)
+    about = {**runs[0].to_json(), "matrix": ", ".join(dict.fromkeys(run.matrix for run in runs if run.matrix)) or None}
+    return RunView(run=about, records=lambda: analysis.mark_slow(_records(store, runs), summary.slow), summary=summary)
+
+
+def _records(store: Store, runs: Sequence[Run]) -> Iterator[Record]:
+    seen: set[str] = set()
+    for run in runs:
+        fresh = (record for record in store.records(run.id) if record.key not in seen)
+        yield from fresh if len(runs) == 1 else _noted(fresh, seen)
+
+
+def _noted(records: Iterator[Record], seen: set[str]) -> Iterator[Record]:
+    for record in records:
+        seen.add(record.key)
+        yield record

@@ -1,0 +1,105 @@
+"""Expansion: which cells a matrix and a selection ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flacheck.errors import UsageError
+from flacheck.expand import Selection, Source, expand, named
+from flacheck.matrix import Block, Matrix
+from flacheck.model import Cell, Kernel
+
+TEMPLATE = {
+    "args": {"q": {"dtype": "{dtype}", "align": 16}, "T": {"int": "{T}"}, "K": {"constexpr": "{K}"}},
+    "omitted": ["BK"],
+    "configs": [
+        {"kwargs": {"BK": 32}, "num_warps": 4, "num_stages": 2},
+        {"kwargs": {"BK": 64}, "num_warps": 8, "num_stages": 2},
+    ],
+    "keys": ["K"],
+}
+SOURCE = Source(Kernel("fam.kernel", None, "d", {"corpus": "fam"}), (TEMPLATE,), ({"T": 64, "K": 32}, {"T": 128, "K": 64}))
+
+
+def cells(selection: Selection = Selection(), exclude: tuple[Any, ...] = (), **axes: Any) -> list[Cell]:
+    block = Block({"target": ("sm90",), "dtype": ("bf16",), "triton": ("1",), **axes})
+    matrix = Matrix("m", "m.yaml", (block,), exclude=exclude)
+    return list(expand(matrix, [SOURCE], selection, lambda spec: [f"triton=={v}" for v in spec.split("|")]))
+
+
+def test_own_configurations_bring_their_constants() -> None:
+    """Shapes × configurations, the tuned constants in the launch."""
+    found = cells()
+    assert len(found) == 4
+    assert {(c.launch.args["BK"]["constexpr"], c.options["num_warps"]) for c in found if c.launch} == {(32, 4), (64, 8)}
+    assert all(c.launch and not c.launch.omitted and not c.launch.configs and not c.widened for c in found)
+
+
+def test_names_substitute_with_their_type() -> None:
+    """A shape's entry stays a number."""
+    launch = cells()[0].launch
+    assert launch and launch.args["T"] == {"int": 64} and launch.args["q"] == {"dtype": "bf16", "align": 16}
+
+
+def test_a_selection_widens_own_configurations_and_says_so() -> None:
+    """num_warps 8 with the tiles of another configuration is not in the list."""
+    found = cells(Selection(num_warps=(8,)))
+    assert {(c.launch.args["BK"]["constexpr"], c.widened) for c in found if c.launch} == {(32, True), (64, False)}
+
+
+def test_a_selection_replaces_the_matrix_axis() -> None:
+    """Explicit num_warps in a matrix are not widened but replaced."""
+    found = cells(Selection(num_warps=(2,), targets=("sm80",)), num_warps=(4, 8))
+    assert {(c.target, c.options["num_warps"], c.widened) for c in found} == {("sm80", 2, False)}
+
+
+def test_an_autotuner_run_is_one_cell_with_configurations_and_keys() -> None:
+    """Stage autotune, no options."""
+    found = cells(stage=("autotune",))
+    assert [(c.stage, c.options, len(c.launch.configs), c.launch.keys) for c in found if c.launch] == [
+        ("autotune", {}, 2, ("K",))
+    ] * 2
+
+
+def test_exclude_needs_every_entry_to_match() -> None:
+    """A mapping in exclude is an and, its lists an or."""
+    exclude = ({"num_warps": (8,), "shape": ({"T": 64},), "triton": ("1",)},)
+    assert len(cells(exclude=exclude)) == 3
+
+
+def test_toolchains_come_one_after_another() -> None:
+    """So that workers stay warm."""
+    names = [cell.toolchain for cell in cells(triton=("1|2",))]
+    assert names == sorted(names) and len(set(names)) == 2
+
+
+def test_an_unknown_name_in_a_launch_is_an_error() -> None:
+    """The message shows the shape that lacks it."""
+    with pytest.raises(UsageError, match="no name of the shape"):
+        cells(shape=({"T": 1},))
+
+
+@pytest.mark.parametrize("glob", ["fam.kernel", "kernel", "ker*", "fam.*", "*"])
+def test_globs_match_the_whole_name_or_its_last_part(glob: str) -> None:
+    """For our names as for module:qualname."""
+    assert named(glob, "fam.kernel")
+    assert named("chunk_*", "fla.ops.x:chunk_o")
+
+
+def test_a_glob_that_nothing_matches_suggests_what_is_near() -> None:
+    """Unknown kernels are a usage error, not an empty selection."""
+    with pytest.raises(UsageError, match=r"did you mean .*kernel"):
+        cells(Selection(kernels=("kernl",)))
+
+
+@given(st.integers(1, 9), st.permutations(["bf16", "fp16", "fp32"]))
+def test_a_cells_key_depends_on_its_content_alone(count: int, dtypes: list[str]) -> None:
+    """The order of axes changes nothing; every cell has another key."""
+    one = cells(dtype=tuple(dtypes), num_stages=tuple(range(1, count + 1)))
+    two = cells(dtype=tuple(sorted(dtypes)), num_stages=tuple(range(count, 0, -1)))
+    assert {c.key for c in one} == {c.key for c in two}
+    assert len({c.key for c in one}) == len(one) == 12 * count

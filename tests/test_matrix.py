@@ -1,0 +1,90 @@
+"""Matrices: what is read, and what is said of a malformed one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck import matrix
+from flacheck.errors import MatrixError, UsageError
+
+GOOD = """\
+version: 1
+packages: [flash-linear-attention==0.2.2]
+launches:
+  fla.ops.x:kernel:
+    - args: {q: {dtype: "{dtype}", align: 16}, T: {int: "{T}"}, g: null}
+axes:
+  dtype: [bf16, fp16]
+  target: sm90
+include:
+  - {dtype: fp32, num_warps: [4, 8]}
+exclude:
+  - {dtype: fp16, target: sm90}
+"""
+
+
+def read(tmp_path: Path, text: str) -> matrix.Matrix:
+    file = tmp_path / "m.yaml"
+    file.write_text(text)
+    return matrix.read(file)
+
+
+def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
+    """A scalar is a list of one; an include entry keeps what it does not name."""
+    found = read(tmp_path, GOOD)
+    assert found.blocks[0].axes == {"dtype": ("bf16", "fp16"), "target": ("sm90",)}
+    assert found.blocks[1].axes == {"dtype": ("fp32",), "target": ("sm90",), "num_warps": (4, 8)}
+    assert found.exclude == ({"dtype": ("fp16",), "target": ("sm90",)},)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ("version: 1", "version: 2", 1, "version: 1"),
+        ("axes:", "axis:", 6, "allowed are"),
+        ("dtype: [bf16, fp16]", "dtype: [bf16, fp17]", 7, "'fp17' is unknown"),
+        ("target: sm90", "target: sm91", 8, "sm91"),
+        ("num_warps: [4, 8]", "num_warps: [4, zero]", 10, "no positive whole number"),
+        ("T: {int:", "T: {integer:", 5, "dtype, int, float"),
+        ("exclude:\n  - {dtype: fp16, ", "exclude:\n  - {dtypes: fp16, ", 12, "unknown key 'dtypes'"),
+        ("packages: [", "packages: [1, ", 2, "must be a string"),
+        ("  dtype: [bf16, fp16]", "  dtype: [bf16, fp16", 8, "not valid YAML"),
+    ],
+)
+def test_an_error_names_file_line_and_what_is_allowed(
+    tmp_path: Path, old: str, new: str, line: int, said: str
+) -> None:
+    """Whatever is wrong, the message leads there."""
+    assert old in GOOD
+    with pytest.raises(MatrixError) as caught:
+        read(tmp_path, GOOD.replace(old, new, 1))
+    assert str(caught.value).startswith(f"{tmp_path}/m.yaml:{line}: ") and said in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "version: 1\n", "just words\n"])
+def test_a_file_that_asks_nothing_is_an_error(tmp_path: Path, text: str) -> None:
+    """An empty file, a list, a matrix without axes."""
+    with pytest.raises(MatrixError):
+        read(tmp_path, text)
+
+
+def test_an_unknown_name_lists_the_known() -> None:
+    """A typing error in a matrix's name shows which there are."""
+    with pytest.raises(UsageError, match="quick"):
+        matrix.find("quik")
+
+
+def test_a_folder_or_a_missing_file_is_one_message(tmp_path: Path) -> None:
+    """No traceback for a path that cannot be read."""
+    with pytest.raises(UsageError, match="cannot be read"):
+        matrix.read(tmp_path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        matrix.find(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize("name", matrix.names())
+def test_the_shipped_matrices_can_be_read(name: str) -> None:
+    """Each has at least one block."""
+    assert matrix.find(name).blocks
