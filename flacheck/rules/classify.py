@@ -1,0 +1,141 @@
+"""From what a compiler said, or how an attempt ended, to findings. The most specific rule decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flacheck.model import Attempt, Finding, Outcome
+from flacheck.rules.autotuner import key_findings
+from flacheck.rules.base import UNCLASSIFIED, Rule
+from flacheck.rules.catalogue import RULES
+from flacheck.rules.decisive import Line, clean, decisive_lines, join
+from flacheck.rules.harness import MEMORY, TIME_OUT
+from flacheck.rules.signature import asserting_function
+
+_EXCERPT = 300
+_TAIL_LINES = 5
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+# Frames that every failure of a kind passes through: they name no cause.
+_PLUMBING = re.compile(
+    r"<|_*(?:run|compile|wrapper|make_\w+|ast_to_ttir|_init_handles|__init__|(?:generic_)?visit\w*|decorator|raise_|_run|check_call)$"
+)
+
+
+def _fact(name: str, value: str) -> Any:
+    """Numbers as numbers, lists of names as lists, the rest as printed."""
+    if name == "names":
+        return value.split(", ")
+    if not _NUMBER.fullmatch(value):
+        return value
+    return int(value, 16 if value.startswith("0x") else 10)
+
+
+def _facts(found: re.Match[str]) -> dict[str, Any]:
+    return {name: _fact(name, value) for name, value in found.groupdict().items() if value is not None}
+
+
+def _function(line: Line) -> str:
+    """The compiler's function that complained; Python's only where it is more than plumbing."""
+    return asserting_function(line.text) or ("" if _PLUMBING.match(line.function) else line.function)
+
+
+def _place(rule: Rule, log: str, lines: list[Line]) -> tuple[re.Match[str], Line] | None:
+    """Where the rule matches: a decisive line if it can, for a traceback shows source that says the same."""
+    for line in lines:
+        if found := rule.search(line.text):
+            return found, line
+    whole = rule.search(log)
+    return (whole, _line_of(whole, log, lines)) if whole else None
+
+
+def _line_of(found: re.Match[str], log: str, lines: list[Line]) -> Line:
+    """The line of a match in the log; of several lines the last, the exception under its source."""
+    last = found.start() + len(found[0].rstrip())
+    number = log.count("\n", 0, last) + 1
+    text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
+    return next((line for line in lines if line.number == number), Line(number, text, 0))
+
+
+def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
+    """The rule's finding in a log, the line that it stands on in front of the other decisive ones."""
+    place = _place(rule, log, lines)
+    if place is None:
+        return None
+    found, cause = place
+    return rule.finding(
+        join([cause.text, *(line.text for line in lines if line is not cause)]),
+        function="" if rule.effect == "unknown" else _function(cause),
+        facts=_facts(found),
+        line=cause.number,
+        excerpt=cause.text[:_EXCERPT],
+    )
+
+
+def _unclassified(lines: list[Line]) -> Finding:
+    first = lines[0]
+    return RULES[UNCLASSIFIED].finding(
+        join([line.text for line in lines]),
+        function=_function(first),
+        line=first.number,
+        excerpt=first.text[:_EXCERPT],
+    )
+
+
+def read(text: str) -> list[Finding]:
+    """What a compiler's raw output says: decisive finding first, FC000 for an unknown failure, [] for none."""
+    log = clean(text)
+    lines = decisive_lines(log)
+    by_weight = sorted(RULES.values(), key=lambda rule: -rule.specificity)
+    found = [finding for rule in by_weight if (finding := _matched(rule, log, lines)) is not None]
+    if found:
+        return found
+    return [_unclassified(lines)] if lines else []
+
+
+def _ended(attempt: Attempt) -> str:
+    """How an attempt ended, for want of a better message."""
+    how = attempt.signal or (attempt.outcome.value if attempt.exit_code is None else f"exit status {attempt.exit_code}")
+    tail = [line for line in attempt.log.splitlines() if line.strip()][-_TAIL_LINES:]
+    said = "\n".join(["the last lines were:", *tail]) if tail else "nothing on stderr"
+    return f"{how} in stage {attempt.stage or 'unknown'}, {said}"
+
+
+def _failed(attempt: Attempt) -> list[Finding]:
+    found = read(attempt.log)
+    if found and found[0].code != UNCLASSIFIED:
+        return found
+    if attempt.signal == "SIGKILL":
+        return [MEMORY.finding(_ended(attempt), confidence="medium"), *found]
+    return found or [RULES[UNCLASSIFIED].finding(join([_ended(attempt)]), confidence="low")]
+
+
+def _completed(raised: Finding, audited: Finding) -> Finding:
+    return replace(raised, title=audited.title, facts={**raised.facts, **audited.facts})
+
+
+def _with_keys(found: list[Finding], keys: list[Finding]) -> list[Finding]:
+    """An exception and the audit of the keys may tell of one fault: the audit's facts then complete the exception."""
+    told = {finding.code: finding for finding in keys}
+    merged = [_completed(one, told[one.code]) if one.code in told else one for one in found]
+    return merged + [key for key in keys if key.code not in {one.code for one in found}]
+
+
+def classify(attempt: Attempt) -> list[Finding]:
+    """Why an attempt ended as it did, decisive finding first; [] for a finished one without a fault.
+
+    Resource limits and slow compiles need more than the attempt: see `over_limits` and `slow`.
+    """
+    audit: list[Mapping[str, Any]] = list(attempt.facts.get("keys") or [])
+    keys = key_findings(audit)
+    if attempt.outcome is Outcome.FINISHED:
+        return keys
+    if attempt.outcome is Outcome.TIMED_OUT:
+        message = f"stopped after {attempt.seconds:.0f} s in stage {attempt.stage or 'unknown'}"
+        return [TIME_OUT.finding(message, facts={"seconds": round(attempt.seconds, 1)})]
+    if attempt.outcome is Outcome.OUT_OF_MEMORY:
+        message = f"out of memory in stage {attempt.stage or 'unknown'}"
+        return [MEMORY.finding(message, facts={"peak_mb": attempt.peak_mb})]
+    return _with_keys(_failed(attempt), keys)

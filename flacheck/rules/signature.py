@@ -1,0 +1,79 @@
+"""The identity of a failure: what it says, without what differs from one run or machine to the next."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from flacheck.model import Finding
+
+_ASSERTION = re.compile(
+    r"(?:^|\s|/)(?P<file>[\w.+-]+\.(?:cpp|cc|cxx|h|hpp|inc|def)):\d+: (?P<declaration>.+?): Assertion "
+    r"[`'](?P<assertion>.*?)(?:'\s*failed|$)"
+)
+_NAMELESS = re.compile(r"\(anonymous(?: namespace| class)?\)|\{anonymous\}|<unnamed>|<lambda\([^)]*\)>")
+_TEMPLATE = re.compile(r"<[^<>]*>")
+_NAME = re.compile(r"(~?\w+)\s*$")
+
+# Order matters: quoted things and paths go before the numbers inside them.
+_NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), by)
+    for pattern, by in (
+        (r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Resources|Failure|Expired|Impl): ?", ""),
+        (r"^what\(\):\s*", ""),
+        (r"^(?:[A-Z]\w*Error)\((['\"])(.*)\1\)$", r"\2"),
+        (r"loc\([^()]*(?:\([^()]*\)[^()]*)*\)", "@"),
+        (r"#loc\d*", "@"),
+        (r"(?:[A-Za-z]:)?(?:[\w.+~<>-]*[/\\])+[\w.+~<>-]+", "@"),
+        (r"\btmp[\w-]*(?:\.\w+)*|\b[\w-]+\.(?:ptx|cubin|cu|cuh|cpp|h|py|ll|o|ttir|ttgir|llir)\b", "@"),
+        (r"0x[0-9a-fA-F]+", "#"),
+        (r"@(?:[:,(]\s*(?:line )?\d+\)?)+(?::\d+)*", "@"),
+        (r"<unknown>:\d+", "@"),
+        (r"\bline \d+", "line #"),
+        (r"%[\w#:]+", "%"),
+        (r"#(blocked|mma|shared|linear|smem|tmem)\d+", r"#\1"),
+        (r"(?<![\w.])\d+(?:x\d+)*x?", "#"),
+        (r"(?<=#)(?:\.\d+)+", ""),
+        (r"@+", "@"),
+        (r"\s+", " "),
+    )
+)
+
+
+def _replaced(text: str) -> str:
+    for pattern, by in _NOISE:
+        text = pattern.sub(by, text)
+    return text.strip(" .:@")
+
+
+def normalise(message: str) -> str:
+    """A message without paths, lines, addresses, temporary names, SSA names and quantities.
+
+    Of a failed assertion only the asserted expression counts: compilers print the function around it differently.
+    """
+    if found := _ASSERTION.search(message):
+        return "Assertion " + " ".join(found["assertion"].split())
+    return _replaced(message.strip())
+
+
+def bare_name(declaration: str) -> str:
+    """The unqualified name of the function in a C++ declaration as `assert` prints it."""
+    plain = _NAMELESS.sub("", declaration).replace("operator()", "operator_call")
+    while (shorter := _TEMPLATE.sub("", plain)) != plain:
+        plain = shorter
+    head = plain.partition("(")[0] or plain
+    found = _NAME.search(head)
+    return found[1] if found else ""
+
+
+def asserting_function(message: str) -> str:
+    """The bare name of the function whose assertion failed, empty for other messages."""
+    found = _ASSERTION.search(message)
+    return bare_name(found["declaration"]) if found else ""
+
+
+def signature(finding: Finding, stage: str | None) -> str:
+    """`FC302:ttgir:reshapeOuts:1a2b3c4d`: code, stage, bare function name, hash of what the first line says."""
+    cause = finding.message.partition("\n")[0]
+    hashed = hashlib.sha256(normalise(cause).encode()).hexdigest()[:8]
+    return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{hashed}"

@@ -1,0 +1,92 @@
+"""The table of GPUs and the names by which people call its rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.errors import Exit, UsageError
+from flacheck.targets import TARGETS, find
+
+
+def test_the_table_holds_the_targets_of_the_contract() -> None:
+    """Every target that the contract names is a row, AMD's marked experimental."""
+    cuda = ["sm70", "sm75", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120"]
+    hip = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
+    assert list(TARGETS) == cuda + hip
+    assert [name for name, row in TARGETS.items() if row.experimental] == hip
+
+
+def test_shared_memory_limits_are_the_documented_ones() -> None:
+    """The opt-in limits a block, in bytes."""
+    assert {name: row.shared_limit for name, row in TARGETS.items()} == {
+        "sm70": 98_304,
+        "sm75": 65_536,
+        "sm80": 166_912,
+        "sm86": 101_376,
+        "sm89": 101_376,
+        "sm90": 232_448,
+        "sm100": 232_448,
+        "sm120": 101_376,
+        "gfx90a": 65_536,
+        "gfx942": 65_536,
+        "gfx950": 163_840,
+        "gfx1100": 65_536,
+        "gfx1201": 65_536,
+    }
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_row_is_consistent(name: str) -> None:
+    """Name, architecture, capability and card belong together, and each row says where its figures come from."""
+    row = TARGETS[name]
+    assert row.name == name
+    assert row.source
+    assert row.gpu
+    assert row.warp_size in (32, 64)
+    if row.backend == "cuda":
+        assert name == f"sm{row.arch}" == f"sm{row.capability[0]}{row.capability[1]}"
+        assert row.bf16 == (row.capability >= (8, 0))
+    else:
+        assert name == row.arch
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("sm90", "sm90"),
+        ("sm_90", "sm90"),
+        ("sm_90a", "sm90"),
+        ("SM90", "sm90"),
+        ("90", "sm90"),
+        ("9.0", "sm90"),
+        ("compute_100f", "sm100"),
+        ("cuda:120", "sm120"),
+        ("12.0", "sm120"),
+        ("h100", "sm90"),
+        ("H200", "sm90"),
+        ("NVIDIA A100", "sm80"),
+        ("RTX 4090", "sm89"),
+        ("geforce-rtx-5090", "sm120"),
+        ("gfx942", "gfx942"),
+        ("hip:gfx90a", "gfx90a"),
+        ("MI300X", "gfx942"),
+    ],
+)
+def test_a_target_goes_by_several_names(said: str, meant: str) -> None:
+    """Architectures in any spelling and cards by name lead to the row."""
+    assert find(said).name == meant
+
+
+@pytest.mark.parametrize("said", ["sm91", "", "rtx", "gfx000", "hopper90", "9"])
+def test_an_unknown_target_is_a_usage_error_that_lists_the_targets(said: str) -> None:
+    """The message names what was asked and what is allowed."""
+    with pytest.raises(UsageError, match=r"sm70, sm75.*gfx1201") as caught:
+        find(said)
+    assert caught.value.exit_code == Exit.USAGE
+    assert repr(said) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_alias_finds_its_row(name: str) -> None:
+    """No alias is shadowed by another spelling."""
+    assert {find(alias).name for alias in TARGETS[name].aliases} <= {name}
