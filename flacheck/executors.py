@@ -15,7 +15,8 @@ from typing import Any, Protocol
 from flacheck.model import Attempt, Json, Outcome
 from flacheck.sandbox import Worker, WorkerKind
 
-_AHEAD = 2
+_AHEAD, _AHEAD_OF_QUICK = 2, 16
+_QUICK = 0.02
 _TICK = 0.5
 _STILLBORN = 3
 
@@ -32,14 +33,16 @@ class Task:
 
 
 _NOTHING: deque[Task] = deque(maxlen=0)
+Ended = tuple[Task, Attempt]
 
 
 class Executor(Protocol):
-    """Tasks in, attempts out in order of completion; more may be submitted while they come."""
+    """Tasks in, attempts out in order of completion, those that ended together in one list; more tasks may be
+    submitted while they come."""
 
     def submit(self, tasks: Iterable[Task]) -> None: ...
 
-    def completed(self) -> Iterator[tuple[Task, Attempt]]: ...
+    def completed(self) -> Iterator[list[Ended]]: ...
 
     def close(self) -> None: ...
 
@@ -54,6 +57,12 @@ class _Slot:
     since: float = 0.0
     timed_out: bool = False
     stillborn: int = 0
+    pace: float = 1.0
+
+    @property
+    def ahead(self) -> int:
+        """How many requests to have waiting at the worker: many where each takes no time."""
+        return _AHEAD_OF_QUICK if self.pace < _QUICK else _AHEAD
 
 
 class LocalPool:
@@ -71,12 +80,19 @@ class LocalPool:
             queue = self._waiting.setdefault(task.kind, deque())
             queue.appendleft(task) if task.fresh else queue.append(task)
 
-    def completed(self) -> Iterator[tuple[Task, Attempt]]:
+    def completed(self) -> Iterator[list[Ended]]:
         """Attempts as they end; stops when nothing waits and nothing runs."""
         while self._fill():
-            for key, _ in self._selector.select(_TICK):
-                yield from self._event(key.data)
+            ended = [entry for key, _ in self._selector.select(_TICK) for entry in self._drained(key.data)]
             self._enforce_time()
+            if ended:
+                yield ended
+
+    def _drained(self, slot: _Slot) -> Iterator[Ended]:
+        """All that a worker has said so far."""
+        yield from self._event(slot)
+        while slot.worker and slot.worker.has_event():
+            yield from self._event(slot)
 
     def close(self) -> None:
         for slot in self._slots:
@@ -92,7 +108,7 @@ class LocalPool:
                 self._send_next(slot)
         for slot in self._slots:
             # One more ahead, so that no worker waits for us; not of the last ones, which others could take.
-            while len(slot.sent) < _AHEAD and len(self._queue(slot)) >= len(self._slots):
+            while len(slot.sent) < slot.ahead and len(self._queue(slot)) >= len(self._slots) * slot.ahead:
                 self._send_next(slot)
         return any(slot.sent for slot in self._slots)
 
@@ -131,7 +147,7 @@ class LocalPool:
         request = {**task.request, "id": self._ids, "timeout": self._timeout(task)}
         slot.worker.send(request, task.fresh)
 
-    def _event(self, slot: _Slot) -> Iterator[tuple[Task, Attempt]]:
+    def _event(self, slot: _Slot) -> Iterator[Ended]:
         assert slot.worker
         event = slot.worker.receive()
         kind = event["event"]
@@ -146,12 +162,13 @@ class LocalPool:
         elif kind == "gone":
             yield from self._gone(slot)
 
-    def _finish(self, slot: _Slot, attempt: Attempt) -> tuple[Task, Attempt]:
+    def _finish(self, slot: _Slot, attempt: Attempt) -> Ended:
         _, task = slot.sent.popleft()
+        slot.pace = 0.8 * slot.pace + 0.2 * attempt.seconds
         slot.since, slot.stillborn, slot.timed_out = time.monotonic(), 0, False
         return task, attempt
 
-    def _exit(self, slot: _Slot, event: Json) -> Iterator[tuple[Task, Attempt]]:
+    def _exit(self, slot: _Slot, event: Json) -> Iterator[Ended]:
         """A worker ended: in the middle of a request, or between two (recycled: no matter)."""
         if slot.sent and event["request"] == slot.sent[0][0]:
             yield self._finish(slot, _died(event, slot))
@@ -160,7 +177,7 @@ class LocalPool:
             if slot.stillborn >= _STILLBORN:
                 yield from self._abandon(slot, event["log"])
 
-    def _gone(self, slot: _Slot) -> Iterator[tuple[Task, Attempt]]:
+    def _gone(self, slot: _Slot) -> Iterator[Ended]:
         """Somebody killed the server: what it had not finished goes to another one, once."""
         again = [task for _, task in slot.sent]
         slot.sent.clear()
@@ -172,7 +189,7 @@ class LocalPool:
         else:
             self._waiting[again[0].kind].extendleft(reversed(again)) if again else None
 
-    def _abandon(self, slot: _Slot, log: str) -> Iterator[tuple[Task, Attempt]]:
+    def _abandon(self, slot: _Slot, log: str) -> Iterator[Ended]:
         """The compiler does not even start: so do none of the tasks for it."""
         assert slot.worker
         lost = [task for _, task in slot.sent] + list(self._waiting.pop(slot.worker.kind, ()))
@@ -191,10 +208,21 @@ class LocalPool:
 
 def _died(event: Json, slot: _Slot) -> Attempt:
     return Attempt(
-        outcome=Outcome.TIMED_OUT if slot.timed_out else Outcome.DIED,
+        outcome=_manner(event, slot),
         stage=event["stage"],
         exit_code=event["exit_code"],
         signal=None if slot.timed_out else event["signal"],
         log=event["log"],
         seconds=time.monotonic() - slot.since,
+        peak_mb=event["peak_mb"],
     )
+
+
+def _manner(event: Json, slot: _Slot) -> Outcome:
+    """A compiler denied its memory may also fault without a word: only how much it held tells."""
+    if slot.timed_out:
+        return Outcome.TIMED_OUT
+    limit = slot.worker.kind.config.get("memory_mb") if slot.worker else None
+    full = bool(limit) and event["peak_mb"] > limit / 2
+    silent = event["signal"] == "SIGSEGV" and not event["log"].strip()
+    return Outcome.OUT_OF_MEMORY if full and silent else Outcome.DIED

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -109,6 +110,10 @@ class Worker:
         elif event["event"] == "gone":
             self.kill()
         return event
+
+    def has_event(self) -> bool:
+        """Whether `receive` would return at once."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def kill(self) -> None:
         """End the worker at once, with all that it started; the server lives on and reports it."""

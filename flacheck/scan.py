@@ -21,7 +21,7 @@ class Sink(Protocol):
 
     def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
 
-    def add(self, run: str, record: Record) -> None: ...
+    def add_many(self, run: str, records: Iterable[Record]) -> None: ...
 
     def add_cached(self, run: str, cells: Iterable[Record]) -> int: ...
 
@@ -78,20 +78,14 @@ def scan(question: Question, run: str, sink: Sink, executor: Executor, timeouts:
     for record in () if question.fresh else _reusable(question, run, sink):
         reused.add(record.key)
         yield record.with_(cached=True)
-    tasks = []
-    for cell in question.cells:
-        if cell.key in reused:
-            continue
-        planned = _plan(question, cell)
-        if isinstance(planned, Record):
-            sink.add(run, planned)
-            yield planned
-        else:
-            tasks.append(planned)
-    executor.submit(tasks)
-    for record in _settled(executor, timeouts):
-        sink.add(run, record)
-        yield record
+    planned = [_plan(question, cell) for cell in question.cells if cell.key not in reused]
+    untried = [plan for plan in planned if isinstance(plan, Record)]
+    sink.add_many(run, untried)
+    yield from untried
+    executor.submit(plan for plan in planned if isinstance(plan, Task))
+    for records in _settled(executor, timeouts):
+        sink.add_many(run, records)
+        yield from records
 
 
 def _reusable(question: Question, run: str, sink: Sink) -> Iterator[Record]:
@@ -145,21 +139,27 @@ def card(target: str) -> Json:
     return _CARDS[target]
 
 
-def _settled(executor: Executor, timeouts: Timeouts) -> Iterator[Record]:
+def _settled(executor: Executor, timeouts: Timeouts) -> Iterator[list[Record]]:
     """Records as attempts end; the first failure of each signature and toolchain is confirmed in a fresh worker."""
     confirmed: set[tuple[str | None, str]] = set()
-    for task, attempt in executor.completed():
-        name: Named = task.name
-        record = judge.judge(name.cell, attempt)
-        _learn(timeouts, name.cell, attempt, record)
-        identity = (record.signature, record.toolchain)
-        if name.confirms:
-            yield _confirmed(name.cell, name.confirms, record)
-        elif record.verdict is Verdict.FAILS and identity not in confirmed:
-            confirmed.add(identity)
-            executor.submit([Task(Named(name.cell, record), task.kind, task.request, fresh=True)])
-        else:
-            yield record
+    for ended in executor.completed():
+        yield [record for task, attempt in ended for record in _settle(executor, timeouts, confirmed, task, attempt)]
+
+
+def _settle(
+    executor: Executor, timeouts: Timeouts, confirmed: set[tuple[str | None, str]], task: Task, attempt: Attempt
+) -> Iterator[Record]:
+    name: Named = task.name
+    record = judge.judge(name.cell, attempt)
+    _learn(timeouts, name.cell, attempt, record)
+    identity = (record.signature, record.toolchain)
+    if name.confirms:
+        yield _confirmed(name.cell, name.confirms, record)
+    elif record.verdict is Verdict.FAILS and identity not in confirmed:
+        confirmed.add(identity)
+        executor.submit([Task(Named(name.cell, record), task.kind, task.request, fresh=True)])
+    else:
+        yield record
 
 
 def _learn(timeouts: Timeouts, cell: Cell, attempt: Attempt, record: Record) -> None:

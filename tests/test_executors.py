@@ -20,7 +20,7 @@ def attempts(tasks: list[Task], jobs: int = 1, timeout: float = 30) -> dict[str,
     pool = LocalPool(jobs, lambda task: timeout)
     try:
         pool.submit(tasks)
-        return {task.name: attempt for task, attempt in pool.completed()}
+        return {task.name: attempt for ended in pool.completed() for task, attempt in ended}
     finally:
         pool.close()
 
@@ -89,7 +89,7 @@ def test_an_endless_assembler_is_killed_with_its_worker() -> None:
     kind = fake.kind({"bad": f"hang {marker}"})
     pool = LocalPool(1, lambda task: 1.0 if task.name == "bad" else 30)
     pool.submit([fake.task("bad", kind), fake.task("good", kind)])
-    found = {task.name: attempt for task, attempt in pool.completed()}
+    found = {task.name: attempt for ended in pool.completed() for task, attempt in ended}
     pool.close()
     assert found["bad"].outcome is Outcome.TIMED_OUT and found["bad"].stage == "lower"
     assert found["good"].outcome is Outcome.FINISHED
@@ -117,7 +117,7 @@ def test_a_fresh_task_gets_a_worker_that_has_done_nothing() -> None:
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task("one", kind)])
     found = {}
-    for done, attempt in pool.completed():
+    for done, attempt in (entry for ended in pool.completed() for entry in ended):
         found[done.name] = attempt.facts["pid"]
         if done.name == "one":
             pool.submit([fake.task("fresh", kind, fresh=True)])
@@ -139,7 +139,7 @@ def test_tasks_survive_a_killed_server() -> None:
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task(name, kind) for name in ("first", *"bcdefgh")])
     found = {}
-    for task, attempt in pool.completed():
+    for task, attempt in (entry for ended in pool.completed() for entry in ended):
         found[task.name] = attempt.outcome
         if task.name == "first":
             status = Path(f"/proc/{attempt.facts['pid']}/status").read_text()

@@ -82,10 +82,10 @@ def serve(sock: socket.socket, worker, config: dict, log: int) -> None:
             _become_worker(sock, worker, config, page, log)
         alive = _watch(pid, sock)
         _kill_group(pid)
-        status = os.waitpid(pid, 0)[1]
+        _, status, usage = os.wait4(pid, 0)
         if not alive:
             break
-        channel.send(sock, _obituary(pid, status, page, log))
+        channel.send(sock, {**_obituary(pid, status, page, log), "peak_mb": usage.ru_maxrss / 1024})
     shutil.rmtree(config["scratch"], ignore_errors=True)
 
 

@@ -1,0 +1,59 @@
+"""Whether this machine can work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from flacheck import doctor
+from flacheck.toolchains import index, wheels
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(index, "available", lambda *_: [Version("3.9.0")])
+
+
+def found(name: str) -> doctor.Check:
+    return next(check for check in doctor.checks() if check.name == name)
+
+
+def test_every_check_that_can_fail_says_what_to_do() -> None:
+    """Names are unique; a failed check has a remedy."""
+    checks = list(doctor.checks())
+    assert len({check.name for check in checks}) == len(checks) == 11
+    assert all(check.remedy for check in checks if not check.ok)
+
+
+def test_a_machine_that_runs_these_tests_is_fit() -> None:
+    """Whatever is not optional holds here."""
+    assert [check.name for check in doctor.checks() if not check.ok and not check.optional] == []
+
+
+def test_a_missing_installer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither uv nor pip makes the machine unfit."""
+    monkeypatch.setattr(wheels, "installers", list)
+    check = found("installer")
+    assert (check.ok, check.optional, check.detail) == (False, False, "neither uv nor pip")
+
+
+def test_a_cache_that_cannot_be_written_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy names the variable that moves it."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    check = found("cache")
+    assert not check.ok and "FLACHECK_CACHE_DIR" in check.remedy
+
+
+def test_no_network_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in the cache still works."""
+
+    def unreachable(*_: object) -> list[Version]:
+        raise wheels.Offline("the package index could not be reached")
+
+    monkeypatch.setattr(index, "available", unreachable)
+    check = found("package index")
+    assert (check.ok, check.optional) == (False, True)

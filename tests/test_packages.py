@@ -1,0 +1,66 @@
+"""Packages whose kernels are compiled."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from flacheck.errors import UsageError
+from flacheck.toolchains import index, wheels
+from flacheck.toolchains.packages import parse, provide_package
+from tests import fake_installer
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", fake_installer.put_on_path(tmp_path / "bin"))
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAKE_INSTALLER_LOG", str(tmp_path / "log"))
+    monkeypatch.setattr(wheels, "installers", lambda: [wheels.Installer("uv", ("uv", "pip", "install"), ("uv",))])
+    return tmp_path
+
+
+def test_a_package_is_named_as_the_index_names_it() -> None:
+    """Names are normalised, versions exact."""
+    assert parse("Flash_Linear.Attention == 0.2.2") == ("flash-linear-attention", "0.2.2")
+
+
+@pytest.mark.parametrize("spec", ["fla", "fla>=0.2", "fla==0.2.*", "fla==0.2,!=0.3", "==1", "not a name"])
+def test_anything_but_an_exact_version_is_refused(spec: str) -> None:
+    """The message shows the form."""
+    with pytest.raises(UsageError, match="NAME==VERSION"):
+        parse(spec)
+
+
+def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
+    """Installed again elsewhere it is the same; another version has another."""
+    first = provide_package("fake-package==1.2")
+    assert first.identity == "fake-package==1.2"
+    assert first.contains == {"fake-core": "1.0", "fake-package": "1.2"}
+    assert provide_package("Fake_Package==1.2") == first
+    assert provide_package("fake-package==1.3").digest != first.digest
+
+
+def test_a_version_that_does_not_exist_names_its_neighbours(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown version or package is the user's slip, not the machine's."""
+    monkeypatch.setenv("FAKE_INSTALLER", "not-found")
+    monkeypatch.setattr(index, "available", lambda *_, **__: [Version("1.1"), Version("1.4")])
+    with pytest.raises(UsageError, match=r"there is no fake-package 1\.2; the nearest are 1\.1, 1\.4"):
+        provide_package("fake-package==1.2")
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_a_real_package_comes_without_torch_and_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """flash-linear-attention brings its dependencies, less the large ones, and no stand-in stays."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
+    package = provide_package("flash-linear-attention==0.2.2")
+    names = {path.name.partition("-")[0] for path in Path(package.path).iterdir()}
+    assert "einops" in names and "fla" in names
+    assert not {name for name in names if name.startswith(("torch", "triton", "nvidia"))}
+    assert package.digest == "cb005f393de9aead22865733fecd3445"
+    assert sys.modules.get("fla") is None

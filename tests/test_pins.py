@@ -1,0 +1,133 @@
+"""The pins of torch on Triton, and the specifiers advised."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from flacheck import pins
+from flacheck.toolchains import index, wheels
+
+KNOWN = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.5.1", "3.6.0", "3.7.0", "3.7.1", "3.8.0"]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "triton, torch",
+    [
+        ("3.2.0", ["2.6.0"]),
+        ("3.7.1", ["2.12.1", "2.13.0"]),
+        ("3.8.4", ["2.14.0", "2.14.1"]),
+        ("3.6.0+local.0123abcd", ["2.10.0", "2.11.0"]),
+        ("4.0.0", []),
+    ],
+)
+def test_a_triton_leads_to_the_torch_releases_that_admit_it(triton: str, torch: list[str]) -> None:
+    """Compatible-release pins (~=3.8.0) are read as pip reads them."""
+    assert pins.torch_for(triton) == torch
+
+
+def test_a_torch_leads_to_its_specifier() -> None:
+    """The local part of a build does not matter."""
+    assert pins.triton_for("2.6.0") == "==3.2.0"
+    assert pins.triton_for("2.13.0+cpu") == "==3.7.1"
+    assert pins.triton_for("1.13.0") is None
+
+
+@pytest.mark.parametrize(
+    "good, said",
+    [
+        (KNOWN[5:11], "triton>=3.4.0,<3.8"),
+        (KNOWN[5:], "triton>=3.4.0,<3.9"),
+        (["3.3.0", "3.4.0", "3.5.0"], "triton>=3.3.0,!=3.3.1,<3.5.1"),
+        (["3.3.0"], "triton==3.3.0"),
+        (["3.4.0+local.0123abcd"], "triton==3.4.0"),
+        ([], None),
+    ],
+)
+def test_a_specifier_reads_as_a_person_would_write_it(good: list[str], said: str | None) -> None:
+    """Bounds where they suffice, exclusions between, nothing for nothing."""
+    assert pins.specifier("triton", good, KNOWN) == said
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    """Good and known releases, with patch and post versions between."""
+    part = st.integers(0, 4)
+    version = st.builds("{}.{}.{}{}".format, st.integers(2, 4), part, part, st.sampled_from(["", ".post1"]))
+    known = draw(st.lists(version, unique=True, min_size=1, max_size=12))
+    return draw(st.lists(st.sampled_from(known), unique=True)), known
+
+
+@given(releases())
+def test_a_specifier_admits_exactly_the_good_releases(drawn: tuple[list[str], list[str]]) -> None:
+    """Of the known releases it admits the good ones and no other, and it is bounded above."""
+    good, known = drawn
+    said = pins.specifier("triton", good, known)
+    if not good:
+        assert said is None
+        return
+    admits = Requirement(said or "").specifier
+    assert {v for v in known if v in admits} == set(good)
+    assert any(part.operator in ("<", "==") for part in admits)
+    assert Version("99.0") not in admits
+
+
+def _report(requires: list[str]) -> str:
+    install = [{"metadata": {"name": "torch", "requires_dist": requires}}]
+    return "WARNING: something\n" + json.dumps({"version": "1", "install": install}, indent=2)
+
+
+def test_a_refresh_learns_newer_releases_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is newer than the shipped table is asked for; the answer stays."""
+    asked: list[str] = []
+
+    def run(command: list[str], what: str) -> tuple[int, str]:
+        asked.append(what)
+        return 0, _report(["filelock", "triton~=4.0.0; platform_system == 'Linux'"])
+
+    monkeypatch.setattr(index, "available", lambda *_: [Version("2.6.0"), Version("2.99.0")])
+    monkeypatch.setattr(wheels, "run", run)
+    monkeypatch.setattr(wheels, "installers", lambda: [wheels.Installer("pip", (), ("pip",))])
+    pins.refresh()
+    pins.refresh()
+    assert asked == ["torch 2.99.0"]
+    assert pins.torch_for("4.0.1") == ["2.99.0"]
+
+
+def test_a_refresh_offline_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shipped table stays in force."""
+
+    def unreachable(*_: object) -> list[Version]:
+        raise wheels.Offline("no network")
+
+    monkeypatch.setattr(index, "available", unreachable)
+    pins.refresh()
+    assert pins.triton_for("2.15.0") == "~=3.9.0"
+
+
+def test_a_release_without_triton_in_its_metadata_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU build names no Triton, and must not hide the pin of the CUDA build."""
+    monkeypatch.setattr(index, "available", lambda *_: [Version("2.99.0")])
+    monkeypatch.setattr(wheels, "run", lambda *_: (0, _report(["filelock"])))
+    monkeypatch.setattr(wheels, "installers", lambda: [wheels.Installer("pip", (), ("pip",))])
+    pins.refresh()
+    assert pins.triton_for("2.99.0") is None
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_the_shipped_table_is_what_the_index_says() -> None:
+    """Two rows read again from the releases' metadata."""
+    assert pins._ask("2.6.0") == pins.triton_for("2.6.0")
+    assert pins._ask("2.15.0") == pins.triton_for("2.15.0")

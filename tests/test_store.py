@@ -1,0 +1,321 @@
+"""The store: durable, resumable, mergeable, and clear when it cannot be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.errors import Exit, StoreError, UsageError
+from flacheck.model import Record, Verdict
+from flacheck.store import Store
+from tests.made_records import failure, record
+
+ENVIRONMENT = {"flacheck": "0.1", "python": "3.11.9", "platform": "linux-x86_64"}
+TESTS = Path(__file__).parent
+
+
+def _cell(n: int, **more: Any) -> Record:
+    return record(key=f"{n:032x}", **more)
+
+
+def _adder(script: str, *arguments: object, **more: Any) -> subprocess.Popen[str]:
+    """A Python process with the store at hand, as another scan would be."""
+    opening = "import sys; from flacheck.store import Store; from tests.test_store import _cell, ENVIRONMENT\n"
+    path = {"PYTHONPATH": str(TESTS.parent)}
+    command = [*more.pop("before", ()), sys.executable, "-c", opening + script, *map(str, arguments)]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, env={**os.environ, **path}, **more)
+
+
+def _keys(store: Store) -> set[str]:
+    return {found.key for found in store.latest()}
+
+
+def _sound(directory: Path) -> bool:
+    with sqlite3.connect(directory / "flacheck.sqlite") as db:
+        return db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store") as opened:
+        yield opened
+
+
+def test_a_record_comes_back_as_it_went_in(store: Store) -> None:
+    """Every field of a record survives the way to the disk and back."""
+    run = store.begin_run(ENVIRONMENT, "quick", {"forms": []})
+    put = failure(findings=({"code": "FC302", "title": "t", "facts": {"bytes": 3}},), message="→ line\nline")
+    store.add(run, put)
+    assert list(store.records(run)) == [put]
+    assert list(store.latest()) == [put]
+
+
+def test_a_run_tells_its_environment(store: Store) -> None:
+    """A run keeps its matrix, environment and context, and shows the contract's fields."""
+    run = store.run(store.begin_run(ENVIRONMENT, "quick", {"forms": [1]}))
+    assert run.context == {"forms": [1]}
+    assert run.finished is None
+    assert run.to_json() == {"id": run.id, "started": run.started, **ENVIRONMENT, "matrix": "quick"}
+    store.finish_run(run.id)
+    assert (store.run(run.id).finished or "") > run.started
+
+
+def test_runs_resolve_like_git_prefixes(store: Store) -> None:
+    """A run is found by `last`, by its id and by a unique prefix; otherwise the candidates are named."""
+    first, second = store.begin_run(ENVIRONMENT), store.begin_run(ENVIRONMENT)
+    assert [run.id for run in store.runs()] == [first, second]
+    assert store.run("last").id == second
+    assert store.run(first[:-1]).id == first
+    with pytest.raises(UsageError, match=rf"several runs.*{first}, {second}"):
+        store.run(first[:2])
+    with pytest.raises(UsageError, match=rf"no run 'zzz'.*{first}, {second}"):
+        store.run("zzz")
+
+
+def test_an_empty_store_has_no_last_run(store: Store) -> None:
+    """Without a run the message says how to make one."""
+    with pytest.raises(UsageError, match="flacheck scan"):
+        store.run()
+
+
+def test_done_gives_the_latest_record_of_each_key(store: Store) -> None:
+    """Of several records of one key the newest counts, and unknown keys are absent."""
+    run = store.begin_run(ENVIRONMENT)
+    store.add_many(run, [_cell(1, seconds=1.0), _cell(2), _cell(1, seconds=2.0)])
+    done = store.done([_cell(1).key, _cell(3).key])
+    assert done == {_cell(1).key: _cell(1, seconds=2.0, cached=True)}
+    assert store.known([_cell(2).key, _cell(3).key]) == {_cell(2).key: Verdict.COMPILES}
+    assert [found.seconds for found in store.latest()] == [1.5, 2.0]
+
+
+def test_a_cached_record_belongs_to_later_runs_too(store: Store) -> None:
+    """What an earlier run compiled is `cached` in the later one and stays as it was in its own."""
+    first = store.begin_run(ENVIRONMENT)
+    store.add_many(first, [_cell(1), _cell(2)])
+    second = store.begin_run(ENVIRONMENT)
+    assert store.add_cached(second, [_cell(1).key, _cell(9).key]) == 1
+    store.add(second, _cell(3))
+    assert [(found.key, found.cached) for found in store.records(second)] == [
+        (_cell(1).key, True),
+        (_cell(3).key, False),
+    ]
+    assert [found.cached for found in store.records(first)] == [False, False]
+
+
+def test_a_cell_is_found_by_eight_characters(store: Store) -> None:
+    """A prefix finds every cell it fits; a shorter one is refused."""
+    store.add_many(
+        store.begin_run(ENVIRONMENT), [record(key="abcdef0123"), record(key="abcdef0145"), record(key="b" * 10)]
+    )
+    assert [found.key for found in store.find("abcdef01")] == ["abcdef0123", "abcdef0145"]
+    assert [found.key for found in store.find("abcdef012")] == ["abcdef0123"]
+    assert store.find("cccccccc") == []
+    with pytest.raises(UsageError, match="at least 8"):
+        store.find("abcdef0")
+
+
+def test_merging_is_idempotent_and_keeps_the_latest(store: Store, tmp_path: Path) -> None:
+    """Shards come together with their runs; a second merge adds nothing; the newest record wins, wherever it was."""
+    with Store.open(tmp_path / "other") as other:
+        theirs = other.begin_run(ENVIRONMENT, "shard")
+        other.add_many(theirs, [_cell(1, seconds=1.0), _cell(2)])
+        ours = store.begin_run(ENVIRONMENT)
+        store.add(ours, _cell(1, seconds=9.0))
+        assert store.merge(other) == 2
+        assert store.merge(other) == 0
+    assert [run.id for run in store.runs()] == [theirs, ours]
+    assert [found.seconds for found in store.records(theirs)] == [1.0, 1.5]
+    assert store.done([_cell(1).key])[_cell(1).key].seconds == 9.0
+
+
+def test_records_are_immutable(store: Store) -> None:
+    """Not even SQL changes a stored record."""
+    store.add(store.begin_run(ENVIRONMENT), _cell(1))
+    with sqlite3.connect(store.path) as db, pytest.raises(sqlite3.IntegrityError, match="immutable"):
+        db.execute("UPDATE records SET body = '{}'")
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(store: Store) -> None:
+    """An iterable that raises in the middle leaves nothing of its batch."""
+
+    def broken() -> Iterator[Record]:
+        yield _cell(1)
+        raise RuntimeError("the worker fell over")
+
+    run = store.begin_run(ENVIRONMENT)
+    with pytest.raises(RuntimeError):
+        store.add_many(run, broken())
+    assert list(store.records(run)) == []
+
+
+def test_twenty_thousand_cells_are_quick(store: Store) -> None:
+    """Adding in batches of 50 keeps over 2,000 a second; asking for 20,000 keys takes seconds at most."""
+    run = store.begin_run(ENVIRONMENT)
+    cells = [_cell(n) for n in range(20_000)]
+    start = time.process_time()
+    for n in range(0, len(cells), 50):
+        store.add_many(run, cells[n : n + 50])
+    assert len(cells) / (time.process_time() - start) > 2_000
+    start = time.process_time()
+    assert len(store.known(cell.key for cell in cells)) == len(store.done(cell.key for cell in cells)) == 20_000
+    assert store.add_cached(store.begin_run(ENVIRONMENT), cells) == 20_000
+    assert time.process_time() - start < 5
+
+
+def test_two_scans_at_once_lose_nothing(tmp_path: Path) -> None:
+    """Four processes that create and fill one store at the same moment all succeed."""
+    script = (
+        "n = int(sys.argv[2])\nwith Store.open(sys.argv[1]) as s:\n"
+        "    run = s.begin_run(ENVIRONMENT)\n    for i in range(50): s.add(run, _cell(1000 * n + i))\n"
+    )
+    scans = [_adder(script, tmp_path / "s", n) for n in range(4)]
+    assert [scan.communicate(timeout=60) and scan.returncode for scan in scans] == [0, 0, 0, 0]
+    with Store.open(tmp_path / "s", create=False) as store:
+        assert _keys(store) == {_cell(1000 * n + i).key for n in range(4) for i in range(50)}
+
+
+def test_a_killed_scan_loses_nothing_it_had_acknowledged(tmp_path: Path) -> None:
+    """Killed again and again, the store stays sound and holds every record that was ever acknowledged."""
+    script = (
+        "with Store.open(sys.argv[1]) as s:\n    run = s.begin_run(ENVIRONMENT); n = int(sys.argv[2])\n"
+        "    while True:\n        s.add(run, _cell(n)); print(n, flush=True); n += 1\n"
+    )
+    acknowledged: set[str] = set()
+    for turn in range(6):
+        scan = _adder(script, tmp_path / "s", turn * 100_000)
+        assert scan.stdout is not None
+        acknowledged |= {_cell(int(scan.stdout.readline())).key}
+        time.sleep(0.05 + 0.037 * turn)
+        scan.send_signal(signal.SIGKILL)
+        # The last line may be cut where the process died.
+        acknowledged |= {_cell(int(line)).key for line in scan.communicate()[0].splitlines(True) if line.endswith("\n")}
+        assert _sound(tmp_path / "s")
+    with Store.open(tmp_path / "s", create=False) as store:
+        assert acknowledged <= _keys(store)
+        assert len(acknowledged) > 20
+
+
+FILL = (
+    "from flacheck.errors import StoreError\n"
+    "s = Store.open(sys.argv[1]); run = s.begin_run(ENVIRONMENT); n = 0\n"
+    "try:\n    while n < 100_000:\n        s.add(run, _cell(n)); n += 1\n"
+    "except StoreError as error:\n    print(n); print(error); print(len(list(s.records(run))))\n"
+    "s.close()\n"
+    "print(len(list(Store.open(sys.argv[1], create=False).records(run))))\n"
+)
+
+
+def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
+    """On a file system of 1 MB the scan ends with "no space"; all that was acknowledged can still be read there."""
+    mounted = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=1m none "$0" && exec "$@"', str(tmp_path)]
+    if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a small file system")
+    said = _adder(FILL, tmp_path / "s", before=mounted).communicate(timeout=60)[0].splitlines()
+    assert "no space" in said[1]
+    assert said[0] == said[2] == said[3]
+    assert int(said[0]) > 20
+
+
+def test_a_limit_on_file_sizes_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
+    """Where the log may grow no further the message speaks of space too, and the store stays whole."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+    said = _adder(limited + FILL, tmp_path / "s").communicate(timeout=60)[0].splitlines()
+    assert "no space" in said[1]
+    assert said[0] == said[2] == said[3]
+    assert _sound(tmp_path / "s")
+
+
+def test_a_newer_schema_is_left_untouched(tmp_path: Path) -> None:
+    """A store of a later flacheck is refused with the way out, and not a byte of it changes."""
+    Store.open(tmp_path).close()
+    path = tmp_path / "flacheck.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    before = path.read_bytes()
+    for create in (True, False):
+        with pytest.raises(StoreError, match=r"written by a newer flacheck.*upgrade"):
+            Store.open(tmp_path, create=create)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", [b"not a database " * 500, b"SQLite format 3\0" + b"\xff" * 5_000])
+def test_what_is_no_database_is_said_to_be_damaged(tmp_path: Path, text: bytes) -> None:
+    """A file that SQLite cannot read gives one message with what to do."""
+    (tmp_path / "flacheck.sqlite").write_bytes(text)
+    with pytest.raises(StoreError, match=r"flacheck.sqlite: it is damaged.*--store") as caught:
+        Store.open(tmp_path)
+    assert caught.value.exit_code is Exit.USAGE
+    assert (tmp_path / "flacheck.sqlite").read_bytes() == text
+
+
+def test_damage_in_the_middle_is_said_while_reading(tmp_path: Path) -> None:
+    """A store whose pages are overwritten after it was written says so when it comes to them."""
+    with Store.open(tmp_path) as store:
+        store.add_many(store.begin_run(ENVIRONMENT), [_cell(n) for n in range(200)])
+    path = tmp_path / "flacheck.sqlite"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40_000] + b"\xa5" * (len(whole) - 40_000))
+    with pytest.raises(StoreError, match="damaged"), Store.open(tmp_path, create=False) as store:
+        list(store.latest())
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    """A SQLite file with foreign tables is not adopted."""
+    with sqlite3.connect(tmp_path / "flacheck.sqlite") as db:
+        db.execute("CREATE TABLE songs (title TEXT)")
+    with pytest.raises(StoreError, match="no flacheck store"):
+        Store.open(tmp_path)
+
+
+def test_a_missing_store_is_a_usage_error_for_a_reader(tmp_path: Path) -> None:
+    """Reading needs a store that exists; a scan that died before its first write counts as none."""
+    with pytest.raises(UsageError, match="run `flacheck scan` first"):
+        Store.open(tmp_path / "none", create=False)
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "flacheck.sqlite").touch()
+    with pytest.raises(UsageError, match="run `flacheck scan` first"):
+        Store.open(tmp_path, create=False)
+    Store.open(tmp_path).close()
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    """A file where the folder should be, or no permission, gives one message."""
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/none")):
+        with pytest.raises(StoreError, match=r"cannot be opened.*--store"):
+            Store.open(place)
+
+
+def test_a_folder_is_no_store_file(tmp_path: Path) -> None:
+    """A folder named like the store's file is refused, not followed."""
+    (tmp_path / "flacheck.sqlite").mkdir()
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store.open(tmp_path)
+
+
+def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
+    """A report needs no right to write, and a scan there is told what is wrong."""
+    with Store.open(tmp_path / "s") as store:
+        store.add(store.begin_run(ENVIRONMENT), _cell(1))
+    script = (
+        "from flacheck.errors import StoreError\n"
+        "print(len(list(Store.open(sys.argv[1], create=False).latest())))\n"
+        "try:\n    Store.open(sys.argv[1]).begin_run(ENVIRONMENT)\nexcept StoreError as error:\n    print(error)\n"
+    )
+    mounted = ["unshare", "-rm", "sh", "-c", 'mount --bind -o ro "$0" "$0" && exec "$@"', str(tmp_path)]
+    if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a folder read-only")
+    said = _adder(script, tmp_path / "s", before=mounted).communicate(timeout=60)[0].splitlines()
+    assert said[0] == "1"
+    assert "cannot be opened" in said[1]
