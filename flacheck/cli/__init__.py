@@ -18,7 +18,9 @@ app = typer.Typer(
     help="Know what a Triton upgrade will break, for every GPU, without a GPU.",
     epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 incomplete, 4 empty selection, 70 a fault of flacheck's own.",
     no_args_is_help=True,
-    add_completion=True,
+    add_completion=False,
+    # Rich help takes longer to import than everything else here.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -31,7 +31,7 @@ def scan(
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, help="Workers at once; as many as processors without it.", envvar="FLACHECK_JOBS")
+        int, typer.Option("--jobs", "-j", min=0, help="Workers at once; as many as processors without it.", envvar="FLACHECK_JOBS")
     ] = 0,
     shard: Annotated[Optional[str], typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")] = None,
     timeout: Annotated[

@@ -1,0 +1,5 @@
+"""`python -m flacheck`."""
+
+from flacheck.cli import main
+
+main()

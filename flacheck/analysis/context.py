@@ -1,0 +1,53 @@
+"""What an analysis must be told, because no record holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flacheck.analysis.order import by_version
+from flacheck.model import Json
+
+FormsOf = Mapping[tuple[str | None, str], tuple[str, str]]
+
+
+def no_torch(triton: str) -> Sequence[str]:
+    """Torch releases of a Triton release when nobody knows them."""
+    return ()
+
+
+def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
+    """A requirement from the first to the last good release, less the known ones between that are not good."""
+    if len(good) < 2:
+        return f"{name}=={good[0]}" if good else None
+    order = sorted(good, key=by_version)
+    first, last = by_version(order[0]), by_version(order[-1])
+    bad = [f"!={version}" for version in known if version not in good and first < by_version(version) < last]
+    return name + ",".join([f">={order[0]}", *bad, f"<={order[-1]}"])
+
+
+@dataclass(frozen=True)
+class Context:
+    """`forms` maps (package, kernel) to (operator, form). `torch_for` gives the torch releases that pin a
+    Triton release; `specifier(name, good, known)` the narrowest requirement that admits exactly the good of
+    the known releases. `known_triton` and `known_torch` are all releases there are; empty, only those asked
+    count, and the requirement may admit releases that nobody tried. `advisories(triton, target)` names known
+    miscompiles."""
+
+    forms: FormsOf = field(default_factory=dict)
+    torch_for: Callable[[str], Sequence[str]] = no_torch
+    specifier: Callable[[str, Sequence[str], Sequence[str]], str | None] = between
+    known_triton: Sequence[str] = ()
+    known_torch: Sequence[str] = ()
+    advisories: Callable[[str, str], Sequence[Any]] = lambda triton, target: ()
+
+
+def forms_to_json(forms: FormsOf) -> Json:
+    """The forms in the shape a run's `context` keeps them in."""
+    return {"forms": [[*kernel, *form] for kernel, form in sorted(forms.items(), key=str)]}
+
+
+def forms_from_json(context: Mapping[str, Any]) -> FormsOf:
+    """The forms of a stored run's `context`; none when it has none."""
+    return {(package, kernel): (operator, form) for package, kernel, operator, form in context.get("forms", ())}

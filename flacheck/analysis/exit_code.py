@@ -1,0 +1,59 @@
+"""The exit code of a set of records, computed in this one place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flacheck.analysis.known_good import unserved
+from flacheck.analysis.observed import Observed
+from flacheck.errors import Exit
+from flacheck.model import Verdict
+
+NO_WHEEL = "FC903"
+PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many cells ended how. `blocking` are the failures that no other configuration makes up for,
+    `missing` the cells whose exact toolchain could not be had."""
+
+    compiles: int = 0
+    fails: int = 0
+    unknown: int = 0
+    skipped: int = 0
+    blocking: int = 0
+    missing: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.compiles + self.fails + self.unknown + self.skipped
+
+
+def tally(cells: Sequence[Observed]) -> Tally:
+    """Count the cells; a tolerated failure blocks only where no configuration of its launch compiles."""
+    verdicts = Counter(cell.verdict for cell in cells)
+    return Tally(
+        compiles=verdicts[Verdict.COMPILES],
+        fails=verdicts[Verdict.FAILS],
+        unknown=verdicts[Verdict.UNKNOWN],
+        skipped=verdicts[Verdict.SKIPPED],
+        blocking=len(unserved(cells)),
+        missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
+    )
+
+
+def exit_code(counts: Tally, *, strict: bool = False, others: Iterable[Exit] = ()) -> Exit:
+    """The public exit code; `others` are codes that the command met on its way (a fault, say)."""
+    return min((_of_cells(counts, strict), *others), key=PRECEDENCE.index)
+
+
+def _of_cells(counts: Tally, strict: bool) -> Exit:
+    if not counts.total:
+        return Exit.EMPTY
+    if counts.blocking:
+        return Exit.FINDINGS
+    undecided = not (counts.compiles or counts.fails)
+    return Exit.INCOMPLETE if undecided or counts.missing or (strict and counts.unknown) else Exit.OK

@@ -1,0 +1,76 @@
+"""Kernel × release, per target: the counts behind the matrix that a person sees at a glance."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flacheck.analysis.order import by_target, by_version
+from flacheck.analysis.slow import CODE as SLOW
+from flacheck.model import Record, Verdict
+
+KernelOf = tuple[str | None, str]
+
+
+@dataclass
+class Square:
+    """All cells of one kernel on one release and target."""
+
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    blocking: int = 0
+    slow: int = 0
+
+    def count(self, record: Record) -> None:
+        """Take in one more cell."""
+        self.verdicts[record.verdict] += 1
+        self.slow += any(finding["code"] == SLOW for finding in record.findings)
+        if record.verdict is Verdict.FAILS:
+            self.codes[record.code or "FC000"] += 1
+            self.blocking += not record.tolerated
+
+    @property
+    def compiles(self) -> int:
+        return self.verdicts[Verdict.COMPILES]
+
+    @property
+    def unknown(self) -> int:
+        return self.verdicts[Verdict.UNKNOWN]
+
+    @property
+    def asked(self) -> int:
+        """Cells that were tried, whatever came of it."""
+        return sum(self.verdicts.values()) - self.verdicts[Verdict.SKIPPED]
+
+    @property
+    def perfect(self) -> bool:
+        """Whether there is nothing to say but that all compile."""
+        return self.asked > 0 and self.compiles == self.asked and not self.slow
+
+
+Row = Mapping[str, Square]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`targets` maps a target to its kernels' rows, a row a toolchain to its square; toolchains oldest first."""
+
+    toolchains: tuple[str, ...]
+    targets: Mapping[str, Mapping[KernelOf, Row]]
+
+
+def grid(records: Iterable[Record]) -> Grid:
+    """Count the records into squares, targets and kernels in order."""
+    squares: defaultdict[str, defaultdict[KernelOf, defaultdict[str, Square]]]
+    squares = defaultdict(lambda: defaultdict(lambda: defaultdict(Square)))
+    toolchains: set[str] = set()
+    for record in records:
+        toolchains.add(record.toolchain)
+        squares[record.target][record.package, record.kernel][record.toolchain].count(record)
+    rows = {target: _ordered(squares[target]) for target in sorted(squares, key=by_target)}
+    return Grid(tuple(sorted(toolchains, key=by_version)), rows)
+
+
+def _ordered(kernels: Mapping[KernelOf, Row]) -> Mapping[KernelOf, Row]:
+    return {kernel: kernels[kernel] for kernel in sorted(kernels, key=lambda kernel: (kernel[0] or "", kernel[1]))}

@@ -1,0 +1,58 @@
+"""Failures with one signature, together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.observed import Observed
+from flacheck.analysis.order import by_target, by_version
+from flacheck.model import Json
+
+UNCLASSIFIED = "FC000"
+
+
+@dataclass(frozen=True)
+class SignatureGroup:
+    """One failure wherever it shows. `line` is its decisive line, `tolerated` how many of its cells an
+    autotuner would pass over, `example` the key of one cell (an untolerated one if there is any)."""
+
+    signature: str
+    code: str
+    count: int
+    toolchains: tuple[str, ...]
+    targets: tuple[str, ...]
+    kernels: tuple[str, ...]
+    tolerated: int
+    stage: str | None
+    line: str
+    example: str
+
+    def to_json(self) -> Json:
+        named = {"toolchains": self.toolchains, "targets": self.targets, "kernels": self.kernels}
+        lists = {name: list(values) for name, values in named.items()}
+        return {"signature": self.signature, "code": self.code, "count": self.count, **lists}
+
+
+def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
+    """The failing cells by signature: those that stop a run first, then the most frequent."""
+    groups = grouped((cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails)
+    made = [_group(signature, found) for signature, found in groups.items()]
+    return sorted(made, key=lambda group: (group.tolerated == group.count, -group.count, group.signature))
+
+
+def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
+    example = min(cells, key=lambda cell: (cell.tolerated, cell.key))
+    return SignatureGroup(
+        signature=signature,
+        code=example.code or UNCLASSIFIED,
+        count=len(cells),
+        toolchains=tuple(sorted({cell.toolchain for cell in cells}, key=by_version)),
+        targets=tuple(sorted({cell.target for cell in cells}, key=by_target)),
+        kernels=tuple(sorted({cell.kernel for cell in cells})),
+        tolerated=sum(cell.tolerated for cell in cells),
+        stage=example.stage,
+        line=example.line,
+        example=example.key,
+    )

@@ -1,0 +1,119 @@
+"""Which toolchains are known good for which targets, and the specifiers that pin them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from flacheck.analysis.context import Context
+from flacheck.analysis.observed import Observed
+from flacheck.analysis.order import by_target, by_version, split
+from flacheck.model import Json, Verdict
+
+K = TypeVar("K", bound=Hashable)
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class KnownGood:
+    """A Triton release with the torch releases that pin it and the targets it is known good for."""
+
+    triton: str
+    torch: tuple[str, ...]
+    targets: tuple[str, ...]
+    cells: int
+    advisories: tuple[Any, ...] = ()
+
+    def to_json(self) -> Json:
+        lists = {"torch": list(self.torch), "targets": list(self.targets)}
+        return {"triton": self.triton, **lists, "cells": self.cells, "advisories": list(self.advisories)}
+
+
+@dataclass(frozen=True)
+class Specifier:
+    """What to pin for a target: requirements such as `triton>=3.4.0,<3.9`; `torch` is None where none fits."""
+
+    target: str
+    triton: str
+    torch: str | None
+
+    def to_json(self) -> Json:
+        return {"target": self.target, "triton": self.triton, "torch": self.torch}
+
+
+def is_good(cells: Sequence[Observed]) -> bool:
+    """The contract's "known good", of cells of one toolchain and target; a skipped cell was not asked."""
+    if any(cell.verdict is Verdict.UNKNOWN or (cell.fails and not cell.tolerated) for cell in cells):
+        return False
+    launches = grouped((cell.launch, cell) for cell in cells)
+    return _asked(cells) > 0 and all(any(cell.compiles for cell in configs) for configs in launches.values())
+
+
+def unserved(cells: Sequence[Observed]) -> list[Observed]:
+    """The failures that matter: untolerated, or of a launch that no configuration compiles there."""
+    served = {(cell.place, cell.launch) for cell in cells if cell.compiles}
+    return [cell for cell in cells if cell.fails and not (cell.tolerated and (cell.place, cell.launch) in served)]
+
+
+def known_good(cells: Sequence[Observed], context: Context) -> list[KnownGood]:
+    """The Triton releases that are known good for at least one target, oldest first."""
+    places = {place: found for place, found in _triton_places(cells).items() if is_good(found)}
+    targets = grouped((version, target) for version, target in places)
+    return [
+        KnownGood(
+            triton=version,
+            torch=_torch_for(version, context),
+            targets=tuple(sorted(targets[version], key=by_target)),
+            cells=sum(_asked(places[version, target]) for target in targets[version]),
+            advisories=tuple(said for target in targets[version] for said in context.advisories(version, target)),
+        )
+        for version in sorted(targets, key=by_version)
+    ]
+
+
+def specifiers(cells: Sequence[Observed], good: Sequence[KnownGood], context: Context) -> list[Specifier]:
+    """What to pin, for each target that has a known-good release from an index."""
+    asked = sorted({version for version, _ in _triton_places(cells)}, key=by_version)
+    known = [version for version in (context.known_triton or asked) if "+" not in version]
+    targets = sorted({target for release in good for target in release.targets}, key=by_target)
+    found = (
+        _specifier(target, [release for release in good if target in release.targets], known, context)
+        for target in targets
+    )
+    return [specifier for specifier in found if specifier is not None]
+
+
+def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
+    """Values by key, in order of appearance."""
+    out: defaultdict[K, list[Any]] = defaultdict(list)
+    for key, value in pairs:
+        out[key].append(value)
+    return out
+
+
+def _triton_places(cells: Iterable[Observed]) -> Mapping[Place, list[Observed]]:
+    named = ((split(cell.toolchain), cell) for cell in cells)
+    return grouped(((version, cell.target), cell) for (name, version), cell in named if name == "triton")
+
+
+def _asked(cells: Iterable[Observed]) -> int:
+    return sum(cell.verdict is not Verdict.SKIPPED for cell in cells)
+
+
+def _torch_for(version: str, context: Context) -> tuple[str, ...]:
+    # No torch pins a local build, whatever its public version.
+    return () if "+" in version else tuple(sorted(context.torch_for(version), key=by_version))
+
+
+def _specifier(target: str, good: Sequence[KnownGood], known: Sequence[str], context: Context) -> Specifier | None:
+    triton = [release.triton for release in good if "+" not in release.triton]
+    torch = sorted({torch for release in good for torch in release.torch}, key=by_version)
+    known_torch = context.known_torch or sorted(
+        {torch for version in known for torch in context.torch_for(version)}, key=by_version
+    )
+    pinned = context.specifier("triton", triton, known) if triton else None
+    return (
+        Specifier(target, pinned, context.specifier("torch", torch, known_torch) if torch else None) if pinned else None
+    )

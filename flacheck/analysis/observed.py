@@ -1,0 +1,139 @@
+"""Records, cut down to what an analysis compares: a few hundred bytes a cell, whatever the messages weigh."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flacheck.model import Record, Verdict, canonical
+
+# How kernels name their block sizes: BK, BLOCK_M, BLOCK_SIZE_N.
+BLOCK = re.compile(r"B[A-Z]\d*|(?:\w+_)?BLOCK\w*")
+
+
+@dataclass(frozen=True)
+class LaunchParts:
+    """A launch, taken apart.
+
+    `identity` is the launch without what an autotuner or a caller may tune: two cells with one identity
+    are configurations of the same launch. `skeleton` has the tensors' dtypes erased as well. `tuned` are
+    the integer constexprs left out, which a fallback may change.
+    """
+
+    identity: str
+    skeleton: str
+    tuned: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One cell's outcome; strings and mappings are shared between the cells of one `observe`.
+
+    `call` is the launch with its options, `size` the shape, both as canonical JSON.
+    """
+
+    key: str
+    kernel: str
+    package: str | None
+    toolchain: str
+    target: str
+    dtype: str | None
+    shape: Mapping[str, int]
+    size: str
+    parts: LaunchParts
+    options: Mapping[str, Any]
+    call: str
+    seconds: float
+    verdict: Verdict
+    tolerated: bool
+    code: str | None
+    signature: str | None
+    stage: str | None
+    line: str
+
+    @property
+    def launch(self) -> tuple[Any, ...]:
+        """What all configurations of one launch share."""
+        return self.package, self.kernel, self.dtype, self.size, self.parts.identity
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.toolchain, self.target
+
+    @property
+    def compiles(self) -> bool:
+        return self.verdict is Verdict.COMPILES
+
+    @property
+    def fails(self) -> bool:
+        return self.verdict is Verdict.FAILS
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a fallback may change: options, tuned constexprs, dtype."""
+        return {**self.options, **self.parts.tuned, "dtype": self.dtype}
+
+
+def observe(records: Iterable[Record]) -> list[Observed]:
+    """All records, each cut down; equal parts are kept once."""
+    shared: dict[Any, Any] = {}
+    return [_observed(record, shared) for record in records]
+
+
+def take_apart(launch: Mapping[str, Any] | None, shape: Mapping[str, int]) -> LaunchParts:
+    """Separate a launch's tuned constexprs from what makes it this launch.
+
+    Without a shape nothing says which integers are sizes, so only parameters left to the autotuner
+    (`omitted`) and those named like blocks count as tuned.
+    """
+    if launch is None:
+        return LaunchParts("", "", {})
+    omitted = launch.get("omitted", ())
+    tuned = {name: arg["constexpr"] for name, arg in launch["args"].items() if _is_tuned(name, arg, shape, omitted)}
+    fixed = {name: arg for name, arg in launch["args"].items() if name not in tuned}
+    rest = {name: launch[name] for name in ("configs", "keys") if launch.get(name)}
+    bare = {name: _without_dtype(arg) for name, arg in fixed.items()}
+    return LaunchParts(canonical([fixed, rest]), canonical([bare, rest]), tuned)
+
+
+def _is_tuned(name: str, arg: Any, shape: Mapping[str, int], omitted: Iterable[str]) -> bool:
+    if not isinstance(arg, Mapping) or type(arg.get("constexpr")) is not int or name in shape:
+        return False
+    return bool(shape) or name in omitted or BLOCK.fullmatch(name) is not None
+
+
+def _without_dtype(arg: Any) -> Any:
+    return {name: value for name, value in arg.items() if name != "dtype"} if isinstance(arg, Mapping) else arg
+
+
+def _observed(record: Record, shared: dict[Any, Any]) -> Observed:
+    def once(value: Any) -> Any:
+        return shared.setdefault(value, value)
+
+    size, options = canonical(dict(record.shape)), canonical(dict(record.options))
+    launch = ("launch", canonical(record.launch), size)
+    if launch not in shared:
+        shared[launch] = take_apart(record.launch, record.shape)
+    return Observed(
+        key=record.key,
+        kernel=once(record.kernel),
+        package=once(record.package),
+        toolchain=once(record.toolchain),
+        target=once(record.target),
+        dtype=once(record.dtype),
+        shape=shared.setdefault(("shape", size), record.shape),
+        size=once(size),
+        parts=shared[launch],
+        options=shared.setdefault(("options", options), record.options),
+        call=once(launch[1] + options),
+        seconds=record.seconds,
+        verdict=record.verdict,
+        tolerated=record.tolerated,
+        code=once(record.code),
+        signature=once(record.signature),
+        stage=once(record.stage),
+        # One message a signature is enough to show what it is.
+        line=shared.setdefault(("line", record.signature), record.message.partition("\n")[0]),
+    )

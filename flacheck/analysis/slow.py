@@ -1,0 +1,56 @@
+"""Slow compiles (FC921): finished, and still a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.observed import Observed
+from flacheck.model import Json, Record
+
+CODE = "FC921"
+SECONDS = 10.0
+TIMES = 5.0
+
+
+@dataclass(frozen=True)
+class SlowCompile:
+    """Seconds this compile took, and the median of the same cell on the other releases."""
+
+    seconds: float
+    median: float
+
+    def to_json(self) -> Json:
+        return {"seconds": round(self.seconds, 2), "median": round(self.median, 2)}
+
+
+def slow_compiles(cells: Sequence[Observed]) -> dict[str, SlowCompile]:
+    """Cells, by key, that took at least 10 s and 5 times the median of the other releases that compile them.
+
+    A cell that compiles on one release alone has nothing to be compared with. Its own time is left out of the
+    median: with it, no cell of two releases could ever reach five times.
+    """
+    same = grouped(((cell.package, cell.kernel, cell.target, cell.call), cell) for cell in cells if cell.compiles)
+    found = ((cell, _others(cell, group)) for group in same.values() for cell in group if cell.seconds >= SECONDS)
+    return {
+        cell.key: SlowCompile(cell.seconds, median(others))
+        for cell, others in found
+        if others and cell.seconds >= TIMES * median(others)
+    }
+
+
+def mark_slow(records: Iterable[Record], slow: Mapping[str, SlowCompile]) -> Iterator[Record]:
+    """The records, those of slow compiles with the finding FC921; no verdict changes."""
+    for record in records:
+        found = slow.get(record.key)
+        if found is None or any(finding["code"] == CODE for finding in record.findings):
+            yield record
+        else:
+            finding = {"code": CODE, "title": "slow compile", "facts": found.to_json()}
+            yield record.with_(findings=(*record.findings, finding))
+
+
+def _others(cell: Observed, group: Sequence[Observed]) -> list[float]:
+    return [other.seconds for other in group if other.toolchain != cell.toolchain]

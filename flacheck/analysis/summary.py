@@ -1,0 +1,50 @@
+"""Records → summary: everything that a report says besides the records themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flacheck.analysis.context import Context
+from flacheck.analysis.exit_code import Tally, tally
+from flacheck.analysis.fallbacks import Fallback, fallbacks
+from flacheck.analysis.groups import SignatureGroup, by_signature
+from flacheck.analysis.known_good import KnownGood, Specifier, known_good, specifiers
+from flacheck.analysis.observed import observe
+from flacheck.analysis.slow import SlowCompile, slow_compiles
+from flacheck.model import Json, Record
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The contract's SUMMARY; `tally` carries what the exit code needs, `slow` the FC921 findings by key."""
+
+    tally: Tally
+    known_good: tuple[KnownGood, ...] = ()
+    specifiers: tuple[Specifier, ...] = ()
+    by_signature: tuple[SignatureGroup, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    slow: Mapping[str, SlowCompile] = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        verdicts = ("compiles", "fails", "unknown", "skipped")
+        lists = ("known_good", "specifiers", "by_signature", "fallbacks")
+        return {
+            **{name: getattr(self.tally, name) for name in verdicts},
+            **{name: [entry.to_json() for entry in getattr(self, name)] for name in lists},
+            "coverage": [],
+        }
+
+
+def summarise(records: Iterable[Record], context: Context) -> Summary:
+    """One pass over the records; what is kept of each is small and shared, so 20,000 fit in tens of megabytes."""
+    cells = observe(records)
+    good = known_good(cells, context)
+    return Summary(
+        tally=tally(cells),
+        known_good=tuple(good),
+        specifiers=tuple(specifiers(cells, good, context)),
+        by_signature=tuple(by_signature(cells)),
+        fallbacks=tuple(fallbacks(cells, context.forms)),
+        slow=slow_compiles(cells),
+    )

@@ -1,0 +1,167 @@
+"""How counts, places and advice are said, in every format for people alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flacheck.analysis import Square, Summary
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.groups import SignatureGroup
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.order import by_target, by_version, short
+from flacheck.analysis.slow import CODE as SLOW
+from flacheck.model import Record, Verdict
+from flacheck.reports.base import RunView
+
+LEGEND = "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but an autotuner passes over it · ? unknown · – skipped"
+NAMED = 4
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why cells are unknown or skipped."""
+
+    text: str
+    count: int
+    toolchains: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One set of fallbacks, with all failing settings, releases and targets that it is the same for."""
+
+    kernel: str
+    package: str | None
+    failing: tuple[str, ...]
+    uses: tuple[str, ...]
+    toolchains: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+def counts(summary: Summary) -> str:
+    """One line with how many cells ended how."""
+    tally = summary.tally
+    tolerated = sum(group.tolerated for group in summary.by_signature)
+    parts = [
+        f"{tally.compiles} compile" + (f" ({len(summary.slow)} slow)" if summary.slow else ""),
+        f"{tally.fails} fail" + (f" ({tolerated} tolerated)" if tolerated else ""),
+        f"{tally.unknown} unknown",
+        f"{tally.skipped} skipped",
+    ]
+    return f"{tally.total} cells: " + ", ".join(part for part in parts if not part.startswith("0 "))
+
+
+def square_lines(square: Square | None) -> list[str]:
+    """A square of the matrix in a few short lines; empty where nothing was asked."""
+    if square is None:
+        return [""]
+    if not square.asked:
+        return ["–"]
+    if square.unknown == square.asked:
+        return ["?"]
+    codes = [code for code, _ in square.codes.most_common()]
+    named = codes[:2] if square.blocking or not square.compiles else [f"({code})" for code in codes[:2]]
+    more = [f"+{len(codes) - 2}"] if len(codes) > 2 else []
+    rest = [word for word, count in (("slow", square.slow), ("?", square.unknown)) if count]
+    return [f"{square.compiles}/{square.asked}", *named, *more, *rest]
+
+
+def title_of(view: RunView, code: str) -> str:
+    """A code's title, empty for a code that nobody knows."""
+    rule = view.rule_for(code)
+    return rule.title if rule else ""
+
+
+def by_code(groups: Iterable[SignatureGroup]) -> Mapping[str, list[SignatureGroup]]:
+    """The signatures under their codes, in the order in which the codes first come."""
+    return grouped((group.code, group) for group in groups)
+
+
+def kernel_name(kernel: str) -> str:
+    """The last part of a package kernel's name; our own are short as they are."""
+    return kernel.rpartition(":")[2]
+
+
+def where(toolchains: Sequence[str], targets: Sequence[str], kernels: Sequence[str]) -> str:
+    """Releases, targets and kernels in one line; of many kernels the first few."""
+    names = list(dict.fromkeys(map(kernel_name, kernels)))
+    shown = names if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} more kernels"]
+    return " · ".join([", ".join(map(short, toolchains)), ", ".join(targets), ", ".join(shown)])
+
+
+def reasons(records: Iterable[Record], verdict: Verdict) -> list[Reason]:
+    """Why cells have this verdict, the most frequent reason first."""
+    found = grouped(
+        (record.reason or "no reason recorded", _place(record)) for record in records if record.verdict is verdict
+    )
+    made = [_reason(text, places) for text, places in found.items()]
+    return sorted(made, key=lambda reason: (-reason.count, reason.text))
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """`num_warps=4 BC=32`."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
+    """Fallbacks put together: first by the cells that fail alike in several places, then by what helps them."""
+    cells = grouped(((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), f.use) for f in fallbacks)
+    places = grouped(
+        ((kernel, package, failing, _worth_saying(uses)), (toolchain, target))
+        for (kernel, package, toolchain, target, failing), uses in cells.items()
+    )
+    alike = grouped(
+        ((kernel, package, uses, _sorted_places(found)), failing)
+        for (kernel, package, failing, uses), found in places.items()
+    )
+    return [
+        Advice(kernel, package, tuple(failing), uses, toolchains, targets)
+        for (kernel, package, uses, (toolchains, targets)), failing in alike.items()
+    ]
+
+
+def some(texts: Sequence[str], most: int) -> list[str]:
+    """The first few texts and how many there are besides."""
+    rest = len(texts) - most
+    return [*texts[:most], f"and {rest} more"] if rest > 1 else list(texts)
+
+
+def slow(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
+    """The slow compiles: how slow, and which cell."""
+    for record in records:
+        for finding in record.findings:
+            if finding["code"] == SLOW:
+                facts = finding["facts"]
+                cell = (short(record.toolchain), record.target, kernel_name(record.kernel), record.dtype or "")
+                said = f"{facts['seconds']:.1f} s, elsewhere {facts['median']:.1f} s"
+                yield said, " · ".join(filter(None, (*cell, settings(record.options))))
+
+
+def next_commands(view: RunView) -> tuple[str, ...]:
+    """What to type next: the explanation of the first failure, or the same report for others to read."""
+    if view.next_commands:
+        return view.next_commands
+    share = f"flacheck report {view.run['id']} --format markdown"
+    return (*(f"flacheck explain {group.code}" for group in view.summary.by_signature[:1]), share)
+
+
+def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The uses without those that only add to a nearer one."""
+    kept = [use for n, use in enumerate(uses) if not any(nearer.items() <= use.items() for nearer in uses[:n])]
+    return tuple(map(settings, kept))
+
+
+def _place(record: Record) -> tuple[str, str]:
+    return record.toolchain, record.target
+
+
+def _reason(text: str, places: Sequence[tuple[str, str]]) -> Reason:
+    return Reason(text, len(places), *_sorted_places(places))
+
+
+def _sorted_places(places: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    toolchains, targets = zip(*places)
+    return tuple(sorted(set(toolchains), key=by_version)), tuple(sorted(set(targets), key=by_target))

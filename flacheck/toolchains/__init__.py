@@ -1,0 +1,118 @@
+"""Compilers, each at an exact version and in a folder of its own.
+
+`resolve` turns what a user asked for into choices without installing anything; `provide` makes one ready.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier
+from packaging.version import InvalidVersion
+
+from flacheck.errors import UsageError
+from flacheck.toolchains import cache, filling
+from flacheck.toolchains.base import Choice, Family, Progress, Resolution, Toolchain, silent
+from flacheck.toolchains.triton import Triton
+
+__all__ = [
+    "Choice",
+    "Family",
+    "Progress",
+    "Resolution",
+    "Toolchain",
+    "installed_toolchains",
+    "provide",
+    "remove",
+    "resolve",
+    "silent",
+    "split_specs",
+]
+
+FAMILIES: dict[str, Family] = {"triton": Triton()}
+_DEFAULT = "triton"
+_NAMED = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
+
+
+def split_specs(text: str) -> list[str]:
+    """`3.2.0,installed` and `>=3.2,<3.9,3.1.0` as separate specifications: a bound joins the one before it."""
+    parts: list[str] = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        bound = re.match(r"(<|>|!=|~=)", part) or (part.startswith("==") and part.endswith("*"))
+        open_ended = parts and re.search(r"[<>!~]|\*$", parts[-1])
+        if bound and open_ended:
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts
+
+
+def resolve(specs: Iterable[str]) -> Resolution:
+    """The choices for specifications: `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, or a path.
+
+    Raises UsageError for what does not exist, ToolchainError for what cannot be known or had. A release
+    without a wheel is a choice with a reason when asked for by its exact version, else a warning.
+    """
+    choices: dict[str, Choice] = {}
+    warnings: list[str] = []
+    for spec in (part for text in specs for part in _parts(text)):
+        found = _resolve(spec)
+        warnings += found.warnings
+        for choice in found.choices:
+            choices.setdefault(choice.identity, choice)
+    return Resolution(tuple(choices.values()), tuple(dict.fromkeys(warnings)))
+
+
+def _parts(text: str) -> Sequence[str]:
+    """A path may hold commas; everything else is split."""
+    return [text] if _is_path(text) else split_specs(text)
+
+
+def _is_path(text: str) -> bool:
+    return text.endswith(".whl") or "/" in text or Path(text).is_dir()
+
+
+def _resolve(spec: str) -> Resolution:
+    if spec == "installed":
+        return Resolution((FAMILIES[_DEFAULT].installed(),))
+    if _is_path(spec):
+        return Resolution((FAMILIES[_DEFAULT].at(spec),))
+    named = _NAMED.fullmatch(spec)
+    name, rest = (named[1].lower(), named[2]) if named else (_DEFAULT, spec)
+    if name not in FAMILIES:
+        raise UsageError(f"unknown toolchain {name!r} in {spec!r}; there are {', '.join(FAMILIES)}")
+    try:
+        return FAMILIES[name].resolve(rest)
+    except (InvalidVersion, InvalidSpecifier) as error:
+        raise UsageError(
+            f"{spec!r} is no toolchain: give `installed`, a version (3.2.0), a PEP 440 specifier (>=3.2,<3.9) or a path"
+        ) from error
+
+
+def provide(choice: Choice, progress: Progress = silent) -> Toolchain:
+    """Make a choice ready to run, installing it when it is not there; ToolchainError when that fails."""
+    return FAMILIES[choice.family].provide(choice, progress)
+
+
+def installed_toolchains() -> Iterator[cache.Shelf]:
+    """What is complete in the cache: `manifest` holds name, version, identity, size_mb, installer."""
+    return cache.shelves("toolchains")
+
+
+def remove(identities: Sequence[str], progress: Progress = silent) -> list[cache.Shelf]:
+    """Remove releases (`triton==3.2.0` or `3.2.0`) from the cache and say which; UsageError for what is not there."""
+    there = list(installed_toolchains())
+    chosen = {shelf.path: shelf for name in identities for shelf in _named(there, name)}
+    for path in chosen:
+        filling.discard(path, progress)
+    return list(chosen.values())
+
+
+def _named(shelves: Sequence[cache.Shelf], name: str) -> list[cache.Shelf]:
+    found = [s for s in shelves if name in (s.manifest.get("identity"), s.manifest.get("version"), s.path.name)]
+    if not found:
+        there = ", ".join(s.manifest.get("identity", s.path.name) for s in shelves) or "nothing"
+        raise UsageError(f"{name} is not in {cache.root()}; there is {there}")
+    return found

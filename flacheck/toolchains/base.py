@@ -1,0 +1,118 @@
+"""What a toolchain is to the rest of flacheck, and what a family of toolchains must offer.
+
+A family (Triton now, nvcc later) is one file in this folder with an object that follows
+`Family`; the worker that drives its compiler lives in `guest/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from flacheck.targets import TARGETS
+
+Progress = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """A progress callback that says nothing."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A toolchain that was asked for, maybe not there yet; nothing was installed to make it.
+
+    `identity` is what goes into a cell's key. `origin` is "cache" (a release in the user's cache), "installed"
+    (in this Python's environment) or "path"; `location` the folder or wheel file of the last two.
+    `reason` says why it cannot be had at all, `refused` maps the targets it does not know to why.
+    """
+
+    family: str
+    version: str
+    identity: str
+    origin: str
+    location: str | None = None
+    reason: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def knows(self, target: str) -> str | None:
+        """None for a target it knows, else the reason for `skipped`."""
+        return self.refused.get(target)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The choices that specifications lead to, in their order, and what to tell the user about the rest."""
+
+    choices: tuple[Choice, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler at an exact version, ready to run.
+
+    `paths` are the folders its worker puts on `sys.path`, `worker` is the guest's module, `environment` what
+    its process needs beside the allow-list; `missing` maps a target to the tool that it wants and this machine
+    lacks, the reason for `unknown`.
+    """
+
+    name: str
+    version: str
+    identity: str
+    origin: str
+    paths: tuple[str, ...]
+    worker: str
+    stages: tuple[str, ...] = ()
+    ld_lld: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+    missing: Mapping[str, str] = field(default_factory=dict, hash=False)
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def path(self) -> str:
+        """The folder that holds the compiler's package."""
+        return self.paths[0]
+
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets it knows."""
+        return tuple(name for name in TARGETS if name not in self.refused)
+
+    def knows(self, target: str) -> str | None:
+        """None for a target it knows, else the reason for `skipped`."""
+        return self.refused.get(target)
+
+    def lacks(self, target: str) -> str | None:
+        """None when the target can be compiled here, else what is missing: the reason for `unknown`."""
+        return self.missing.get(target)
+
+    def worker_config(self) -> dict[str, Any]:
+        """What the guest is told of the compiler; its process also gets `environment`."""
+        return {"path": list(self.paths), "identity": self.identity, "worker": self.worker}
+
+
+class Family(Protocol):
+    """One compiler in all its versions."""
+
+    name: str
+
+    def versions(self) -> Resolution:
+        """Every release that can be had here, oldest first."""
+        ...
+
+    def resolve(self, spec: str) -> Resolution:
+        """The releases that a specification (an exact version, a PEP 440 specifier) asks for."""
+        ...
+
+    def installed(self) -> Choice:
+        """The one in this Python's environment, or a ToolchainError."""
+        ...
+
+    def at(self, path: str) -> Choice:
+        """The one in a wheel file, an unpacked folder or a source build."""
+        ...
+
+    def provide(self, choice: Choice, progress: Progress = silent) -> Toolchain:
+        """Make the choice ready to run, installing it when it is not there."""
+        ...

@@ -1,0 +1,133 @@
+"""Folders of the cache that are either complete or absent, whoever is killed while filling them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from flacheck.errors import ToolchainError
+from flacheck.toolchains.base import Progress, silent
+from flacheck.toolchains.cache import MANIFEST, TEMPORARY, Shelf, read_shelf
+
+
+@contextlib.contextmanager
+def locked(folder: Path, progress: Progress = silent) -> Iterator[None]:
+    """Hold the folder's lock, which dies with its process; say so when another process has it."""
+    locks = folder.parent / ".locks"
+    with explained(folder):
+        locks.mkdir(parents=True, exist_ok=True)
+        handle = os.open(locks / f"{folder.name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another flacheck that is at work on {folder.name}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def fill(folder: Path, make: Callable[[Path], dict[str, Any]], progress: Progress = silent) -> Shelf:
+    """The folder, made by `make(temporary) -> manifest` when it is not complete yet.
+
+    The manifest is written last and the temporary sibling renamed after it is on the disk, all under the
+    folder's lock, so that what bears the final name is complete.
+    """
+    found = read_shelf(folder)
+    if found:
+        return found
+    with locked(folder, progress):
+        found = read_shelf(folder)
+        if found:
+            return found
+        with explained(folder), _temporary(folder) as temporary:
+            manifest = make(temporary)
+            _write_durably(temporary / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
+            _sync(folder.parent)
+    return Shelf(folder, manifest)
+
+
+def discard(folder: Path, progress: Progress = silent) -> None:
+    """Remove a folder: first its name, in one step, then its files."""
+    with locked(folder, progress), explained(folder):
+        grave = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{folder.name}-", dir=folder.parent))
+        folder.rename(grave / folder.name)
+        shutil.rmtree(grave)
+
+
+@contextlib.contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    """A fresh sibling, gone at the end; those that killed processes left go first."""
+    for stale in folder.parent.glob(f"{TEMPORARY}*"):
+        _sweep(stale, folder.name)
+    temporary = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{folder.name}-", dir=folder.parent))
+    temporary.chmod(0o755)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sweep(stale: Path, ours: str) -> None:
+    """Remove a temporary folder whose lock nobody else holds; we hold the lock of `ours`."""
+    owner = stale.name[len(TEMPORARY) :].rpartition("-")[0]
+    if owner == ours:
+        shutil.rmtree(stale, ignore_errors=True)
+        return
+    with open(stale.parent / ".locks" / f"{owner}.lock", "w") as handle, contextlib.suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(stale, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn the system's refusals into one message that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise ToolchainError(explain(error, folder)) from error
+
+
+def explain(error: OSError, folder: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return no_space(folder)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return no_permission(folder)
+    return f"cannot write {folder}: {error.strerror or error}; set FLACHECK_CACHE_DIR to another folder"
+
+
+def no_space(folder: Path) -> str:
+    return (
+        f"no space left on the device while filling {folder}; free some (`flacheck toolchain remove` drops "
+        f"releases, each takes up to 1 GB) or set FLACHECK_CACHE_DIR to a folder on a larger disk"
+    )
+
+
+def no_permission(folder: Path) -> str:
+    return f"no permission to write {folder}; set FLACHECK_CACHE_DIR to a folder that you may write"
+
+
+def _write_durably(path: Path, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,120 @@
+"""Triton's releases: which there are, which have a wheel for this Python, and which targets each knows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from flacheck.data import table
+from flacheck.errors import ToolchainError, UsageError
+from flacheck.targets import TARGETS
+from flacheck.toolchains import cache, index
+from flacheck.toolchains.base import Choice, Resolution
+
+NAME = "triton"
+OLDEST = Version("3.0.0")
+
+# The first release that knows a target; all others are known to every release from 3.0.0 to 3.9.0. Found by
+# compiling a copy and a dot for each release and target: before 3.3.0 sm100 and sm120 end in ptxas's "is not defined
+# for option 'gpu-name'" or getMMAVersionSafe's assertion, before 3.2.0 gfx950 in "unsupported target". (3.3.0 still
+# asserts in dots for sm120: that is a failure, for its other kernels compile.)
+FIRST_RELEASE = {"sm100": Version("3.3.0"), "sm120": Version("3.3.0"), "gfx950": Version("3.2.0")}
+
+
+def _shipped() -> dict[Version, dict[str, Any]]:
+    return {Version(text): row for text, row in table("triton_releases")["releases"].items()}
+
+
+def _reason(version: Version) -> str | None:
+    """Why a release of the shipped table has no wheel here."""
+    first, last = _shipped()[version]["python"]
+    machines = _shipped()[version]["machines"]
+    machine = cache.python_tag().partition("-")[2] or "x86_64"
+    if machine not in machines:
+        return f"no wheel for {machine} (only {', '.join(machines)})"
+    if not first <= python_minor() <= last:
+        return f"{_no_wheel()} (only 3.{first} to 3.{last})"
+    return None
+
+
+def _no_wheel() -> str:
+    return f"no wheel for CPython 3.{python_minor()}"
+
+
+def python_minor() -> int:
+    return sys.version_info.minor
+
+
+def release(version: Version, reason: str | None = None) -> Choice:
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", None, reason, refusals(version))
+
+
+def refusals(version: Version) -> dict[str, str]:
+    """The targets a version does not know → the reason."""
+    return {
+        target: f"Triton {version} does not know {target} (from {first} on)"
+        for target, first in FIRST_RELEASE.items()
+        if target in TARGETS and Version(version.base_version) < first
+    }
+
+
+def _in_cache() -> list[Version]:
+    """The releases in the cache for this Python; builds that came as wheel files are none."""
+    held = (s.manifest for s in cache.shelves("toolchains") if s.path.name.endswith(suffix()))
+    return index.parsed([m["version"] for m in held if m.get("identity") == f"{NAME}=={m.get('version')}"])
+
+
+def suffix() -> str:
+    return f"-{cache.python_tag()}"
+
+
+def here() -> tuple[list[Version], tuple[str, ...]]:
+    """Releases with a wheel for this Python, and a warning when the index could not be asked."""
+    try:
+        listed, warnings = index.available(NAME), ()
+    except ToolchainError as error:
+        known = {v for v in _shipped() if _reason(v) is None} | set(_in_cache())
+        return sorted(known), (f"{error}; going by the releases that flacheck knows of",)
+    return [v for v in listed if v >= OLDEST], warnings
+
+
+def matching(specifiers: SpecifierSet) -> Resolution:
+    there, warnings = here()
+    known = sorted({*there, *_shipped()})
+    wanted = [v for v in known if v in specifiers]
+    if not wanted:
+        raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
+    left_out = tuple(f"{NAME} {v} is left out: {_reason(v) or _no_wheel()}" for v in wanted if v not in there)
+    return Resolution(tuple(release(v) for v in wanted if v in there), (*warnings, *left_out))
+
+
+def exact(version: Version) -> Choice:
+    """A release by its version, from the shipped table or the cache before any index is asked."""
+    if version < OLDEST:
+        raise UsageError(f"flacheck drives {NAME} {OLDEST} and newer, not {version}")
+    for known in _shipped():
+        if known == version:
+            return release(known, _reason(known))
+    there = _in_cache()
+    if version not in there:
+        there = index.available(NAME)
+    if version in there:
+        return release(there[there.index(version)])
+    if version in _elsewhere():
+        return release(version, _no_wheel())
+    near = _listing(index.near(version, sorted({*there, *_shipped()})))
+    raise UsageError(f"there is no {NAME} {version}; the nearest are {near}")
+
+
+def _elsewhere() -> set[Version]:
+    """Releases with a wheel for some other Python (the shipped table knows the older ones)."""
+    newer = (f"3.{minor}" for minor in range(12, 15) if minor != python_minor())
+    return {version for python in newer for version in index.available(NAME, python)}
+
+
+def _listing(versions: Sequence[Version]) -> str:
+    return ", ".join(str(v) for v in versions if v >= OLDEST) or "none"

@@ -1,0 +1,173 @@
+"""Puts distributions into a folder with the user's own installer: uv when it is there, else pip.
+
+The installer's environment and configuration are the user's, so their index settings hold.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from flacheck.errors import ToolchainError
+from flacheck.toolchains.base import Progress, silent
+from flacheck.toolchains.cache import size_mb
+from flacheck.toolchains.filling import no_permission, no_space
+
+_HEARTBEAT = 10.0
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|Errno 28|os error 28")
+_NO_PERMISSION = re.compile(r"Permission denied|Read-only file system|Errno (13|30)\b|os error (13|30)\b")
+_NO_NETWORK = re.compile(
+    r"Retrying \(|error sending request|dns error|[Cc]onnection (refused|reset|timed out)|Connection broken|"
+    r"Network is unreachable|[Nn]ame resolution|Max retries exceeded|ProxyError|ConnectTimeout|ReadTimeout|SSLError|"
+    r"[Tt]imed out|network was disabled|Network connectivity is disabled"
+)
+_NOT_FOUND = re.compile(
+    r"No matching distribution|no version of|was not found in the package registry|no versions of|"
+    r"has no wheels with a matching|were found in the package registry"
+)
+
+
+class NotFound(ToolchainError):
+    """No index that the installer knows has what was asked for."""
+
+
+class Offline(ToolchainError):
+    """The installer could not reach its index."""
+
+
+@dataclass(frozen=True)
+class Installer:
+    """A program that fills a folder: its name and how its command lines start."""
+
+    name: str
+    install: tuple[str, ...]
+    pip: tuple[str, ...]
+
+
+def _find_uv() -> str | None:
+    beside = os.path.join(os.path.dirname(sys.executable), "uv")
+    return shutil.which("uv") or (beside if os.access(beside, os.X_OK) else None)
+
+
+def installers() -> list[Installer]:
+    """What this machine has, the faster first; the second is asked when the first finds nothing."""
+    found = []
+    uv = _find_uv()
+    if uv:
+        python = ("--python", sys.executable)
+        found.append(Installer("uv", (uv, "pip", "install", *python), (uv, "tool", "run", "--quiet", *python, "pip")))
+    if importlib.util.find_spec("pip"):
+        module = (sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check")
+        found.append(Installer("pip", (*module, "install", "--no-compile", "--no-warn-script-location"), module))
+    return found
+
+
+def require_installers() -> list[Installer]:
+    found = installers()
+    if not found:
+        raise ToolchainError(
+            f"neither uv nor pip is there to install a compiler; install uv, or run "
+            f"`{sys.executable} -m ensurepip`, or name a toolchain by its path"
+        )
+    return found
+
+
+def install(
+    requirements: Sequence[str],
+    folder: Path,
+    *,
+    what: str,
+    binary_only: Sequence[str] = (),
+    constraints: Path | None = None,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Install requirements with their dependencies into a folder; what was done, for its manifest.
+
+    `what` names the thing in messages. Raises NotFound, Offline or another ToolchainError.
+    """
+    started = time.monotonic()
+    progress(f"installing {what} …")
+    flags = ["--target", str(folder), *(f for name in binary_only for f in ("--only-binary", name))]
+    if constraints:
+        flags += ["--constraint", str(constraints)]
+    errors: list[ToolchainError] = []
+    for installer in require_installers():
+        code, output = run([*installer.install, *flags, *requirements], what, progress)
+        if code == 0:
+            (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
+            seconds = round(time.monotonic() - started, 1)
+            size = size_mb(folder)
+            progress(f"installing {what} … {seconds} s, {size} MB")
+            return {"installer": installer.name, "seconds": seconds, "size_mb": size, "contains": contents(folder)}
+        errors.append(diagnose(output, f"install {what}", folder, installer.name))
+        if not isinstance(errors[-1], (NotFound, Offline)):
+            break
+    raise errors[-1] if not isinstance(errors[-1], NotFound) else errors[0]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The distributions in a folder → their versions."""
+    found = importlib.metadata.distributions(path=[str(folder)])
+    return {canonicalize_name(d.name): d.version for d in found}
+
+
+def run(command: Sequence[str], what: str, progress: Progress = silent) -> tuple[int, str]:
+    """Exit status and joined output of an installer's command, with a line every ten seconds."""
+    started = time.monotonic()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment()
+    ) as process:
+        try:
+            while True:
+                try:
+                    output, _ = process.communicate(timeout=_HEARTBEAT)
+                    return process.returncode, output.decode(errors="replace")
+                except subprocess.TimeoutExpired:
+                    progress(f"installing {what} … {time.monotonic() - started:.0f} s")
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _environment() -> dict[str, str]:
+    """The user's environment, less the settings that contradict an install into a folder of its own."""
+    contrary = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV", "PYTHONPATH", "PYTHONHOME")
+    kept = {name: value for name, value in os.environ.items() if name not in contrary}
+    return {**kept, "NO_COLOR": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+
+
+def diagnose(output: str, doing: str, folder: Path, installer: str) -> ToolchainError:
+    """The error an installer's output speaks of, in one message that says what to do; `doing`: "install X"."""
+    if _NO_SPACE.search(output):
+        return ToolchainError(f"cannot {doing}: {no_space(folder.parent)}")
+    if _NO_PERMISSION.search(output):
+        return ToolchainError(f"cannot {doing}: {no_permission(folder.parent)}")
+    if _NO_NETWORK.search(output):
+        return Offline(
+            f"cannot {doing}: the package index could not be reached; check the network and the index "
+            f"settings of {installer}, or use what is there (`flacheck toolchain list`)"
+        )
+    said = decisive(output)
+    if _NOT_FOUND.search(output):
+        return NotFound(f"cannot {doing}: {installer} finds no such release for this Python ({said})")
+    return ToolchainError(f"cannot {doing}: {installer} failed: {said}")
+
+
+def decisive(output: str, limit: int = 300) -> str:
+    """The installer's first line of error in one line, at most `limit` characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"(?i)error\b|cause:|╰─▶|×|because\b", line)]
+    text = " ".join(errors[:3] or lines[-1:] or ["it said nothing"])
+    return text if len(text) <= limit else text[: limit - 1] + "…"

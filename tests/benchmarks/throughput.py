@@ -1,0 +1,36 @@
+"""20,000 cells through loop, store and summary, over a compiler that takes no time: the parent's own cost."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from flacheck import analysis
+from flacheck.analysis import Context
+from flacheck.executors import LocalPool
+from flacheck.scan import Question, Timeouts, scan
+from flacheck.store import Store
+from tests import fake
+
+CELLS = 20_000
+
+
+def main() -> None:
+    kind = fake.kind({"odd": "shared 245760"})
+    cells = [fake.cell("odd" if n % 7 == 0 else "even", n=n) for n in range(CELLS)]
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
+        run = store.begin_run({}, "fake", {})
+        timeouts, started = Timeouts(60), time.monotonic()
+        pool = LocalPool(2, timeouts)
+        settled = sum(1 for _ in scan(Question(cells, lambda _: kind, lambda _: None), run, store, pool, timeouts))
+        pool.close()
+        rate = settled / (time.monotonic() - started)
+        summary = analysis.summarise(store.records(run), Context())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{settled} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)")
+    print(f"peak memory of the parent: {peak:.0f} MB (at most 200)")
+
+
+main()

@@ -1,0 +1,74 @@
+"""Hand-made records for the tests of everything that works on records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flacheck.model import Record, Verdict, digest
+
+PACKAGE = "flash-linear-attention==0.1.1"
+DELTA = "fla.ops.common.chunk_delta_h:chunk_gated_delta_rule_fwd_kernel_h"
+SHAPE = {"K": 256, "V": 256, "H": 36, "T": 8192}
+
+
+def launch(dtype: str = "bf16", **constexprs: Any) -> dict[str, Any]:
+    """A launch of a kernel with one tensor, a gate that stays fp32 and these constexprs."""
+    args: dict[str, Any] = {"k": {"dtype": dtype, "align": 16}, "g": {"dtype": "fp32", "align": 16}, "T": {"int": 8192}}
+    return {"args": {**args, **{name: {"constexpr": value} for name, value in constexprs.items()}}}
+
+
+def record(
+    verdict: str = "compiles",
+    toolchain: str = "triton==3.2.0",
+    target: str = "sm90",
+    dtype: str | None = "bf16",
+    options: dict[str, Any] | None = None,
+    constexprs: dict[str, Any] | None = None,
+    **more: Any,
+) -> Record:
+    """One record; whatever is not said is a plain compile of the delta-rule kernel."""
+    base: dict[str, Any] = {
+        "kernel": DELTA,
+        "package": PACKAGE,
+        "how": "stub",
+        "toolchain": toolchain,
+        "target": target,
+        "dtype": dtype,
+        "shape": SHAPE,
+        "launch": launch(dtype or "bf16", **(constexprs or {"BC": 64})),
+        "options": options or {"num_warps": 4, "num_stages": 2},
+        "widened": False,
+        "verdict": Verdict(verdict),
+        "reason": None,
+        "tolerated": False,
+        "code": None,
+        "signature": None,
+        "stage": "cubin",
+        "signal": None,
+        "message": "",
+        "findings": (),
+        "seconds": 1.5,
+        "peak_mb": 300.0,
+        "cached": False,
+        "resources": {"shared": 98304, "shared_limit": 232448, "registers": 128, "stack": 0, "spills": None},
+    }
+    base.update(more)
+    named = ("kernel", "package", "toolchain", "target", "dtype", "shape", "launch", "options")
+    return Record(**{"key": digest([base[name] for name in named]), **base})
+
+
+def failure(code: str = "FC302", line: str = "Assertion `reshapeOuts' failed.", **more: Any) -> Record:
+    """One record of a failing cell with a signature made of its code and line."""
+    finding = {"code": code, "title": f"title of {code}", "facts": {}}
+    made = {"code": code, "message": line, "signature": f"{code}:ttgir:-:{digest(line, 8)}", "findings": (finding,)}
+    return record("fails", **{**made, **more})
+
+
+def unknown(code: str = "FC901", reason: str = "time-out after 300 s", **more: Any) -> Record:
+    """One record of a cell that reached no verdict."""
+    return record("unknown", **{"code": code, "reason": reason, **more})
+
+
+def skipped(reason: str = "Triton 3.2.0 does not know sm120", **more: Any) -> Record:
+    """One record of a cell that was not asked."""
+    return record("skipped", **{"reason": reason, **more})
