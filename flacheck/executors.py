@@ -222,7 +222,7 @@ def _manner(event: Json, slot: _Slot) -> Outcome:
     """A compiler denied its memory may also fault without a word: only how much it held tells."""
     if slot.timed_out:
         return Outcome.TIMED_OUT
-    limit = slot.worker.kind.config.get("memory_mb") if slot.worker else None
-    full = bool(limit) and event["peak_mb"] > limit / 2
+    limit = slot.worker.kind.config.get("memory_mb", 0) if slot.worker else 0
+    full = 0 < limit / 2 < event["peak_mb"]
     silent = event["signal"] == "SIGSEGV" and not event["log"].strip()
     return Outcome.OUT_OF_MEMORY if full and silent else Outcome.DIED

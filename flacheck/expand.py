@@ -142,8 +142,11 @@ def _jobs(matrix: Matrix, source: Source, axes: Mapping[str, tuple[Any, ...]], s
                 if launch.configs and not (selection.num_warps or selection.num_stages):
                     yield _Job(source, launch, {}, dtype, shape, stage)
                 continue
-            for constants, options, widened in _options(launch, axes, selection):
-                yield _Job(source, _filled(launch, constants), options, dtype, shape, stage, widened)
+            for changed, (constants, options, widened) in itertools.product(
+                axes.get("constants", ({},)), _options(launch, axes, selection)
+            ):
+                filled = _filled(launch, {**constants, **changed})
+                yield _Job(source, filled, options, dtype, shape, stage, widened or _changes(launch, changed))
 
 
 def _shapes(axes: Mapping[str, tuple[Any, ...]], source: Source) -> list[Mapping[str, int]]:
@@ -210,6 +213,11 @@ def _own_configs(
         options = {name: wanted[name] for name in OPTIONS if wanted.get(name) is not None}
         for extra in axes.get("options", ({},)):
             yield dict(wanted.get("kwargs", {})), {**options, **extra}, canonical(wanted) not in own
+
+
+def _changes(launch: Launch, constants: Mapping[str, Any]) -> bool:
+    """Whether constants differ from those that the launch itself has."""
+    return any(launch.args.get(name) != {"constexpr": value} for name, value in constants.items())
 
 
 def _filled(launch: Launch, constants: Mapping[str, Any]) -> Launch:

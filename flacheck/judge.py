@@ -74,6 +74,14 @@ def without_toolchain(cell: Cell, verdict: Verdict, reason: str, code: str | Non
     return untried(cell, verdict, reason, rules.RULES[code].finding(reason) if code else None)
 
 
+def with_facts(record: Record, facts: Mapping[str, Any]) -> Record:
+    """The record with facts added to its decisive finding."""
+    if not facts:
+        return record
+    first, *others = record.findings
+    return record.with_(findings=({**first, "facts": {**first["facts"], **facts}}, *others))
+
+
 def unstable(cell: Cell, first: Record, second: Record) -> Record:
     """A failure that a fresh worker does not confirm is no verdict."""
     seen = " then ".join(record.signature or record.verdict.value for record in (first, second))

@@ -4,10 +4,11 @@
     packages: [flash-linear-attention==0.2.2]
     launches: {KERNEL: [launch, …]}
     forms: {KERNEL: {operator: retention, form: chunk}}
-    axes: {kernel, package, stage, dtype, shape, configs, num_warps, num_stages, options, target, triton}
+    axes: {kernel, package, stage, dtype, shape, constants, configs, num_warps, num_stages, options, target, triton}
     include: [axes that differ, …]
     exclude: [{axis: value or list, …}, …]
 
+`constants` sets constexprs of a launch to other values ({BC: 32}); such a cell is `widened`.
 A launch in the contract's form may also name the `package` (a glob over `name==version`) it is for.
 `axes` is one product; each entry of `include` is another, with what it names in place of `axes`' own (a
 matrix without `axes` is its `include` entries). A cell that matches every entry of a mapping in
@@ -150,7 +151,7 @@ class _Reader:
     def _entry(self, key: yaml.Node, value: yaml.Node, path: tuple[Any, ...]) -> tuple[str, Any]:
         name = self._key(key, path)
         plain = self._plain(value, (*path, name))
-        self._lines[(*path, name)] = key.start_mark.line + 1
+        self._lines[path + (name,)] = key.start_mark.line + 1
         return name, plain
 
     def _key(self, node: yaml.Node, path: tuple[Any, ...]) -> str:
@@ -247,7 +248,9 @@ class _Reader:
         path = ("launches", kernel, index, "configs")
         if isinstance(configs, dict):
             if not all(isinstance(values, list) and values for values in configs.values()):
-                raise self._fail(path, "configs as a product maps each name to a list", "{BK: [32, 64], num_warps: [4]}")
+                raise self._fail(
+                    path, "configs as a product maps each name to a list", "{BK: [32, 64], num_warps: [4]}"
+                )
             configs = [_config(dict(zip(configs, values))) for values in itertools.product(*configs.values())]
         if not isinstance(configs, list) or not all(isinstance(config, dict) for config in configs):
             raise self._fail(path, "configs are a list of {kwargs: {…}, num_warps: …}, or a mapping of lists")
@@ -314,6 +317,7 @@ _CHECKS: Mapping[str, Any] = {
     "stage": _one_of(STAGES),
     "dtype": _one_of(DTYPES),
     "shape": _shape,
+    "constants": _mapping,
     "configs": _one_of(("own", "first")),
     "num_warps": _positive,
     "num_stages": _positive,

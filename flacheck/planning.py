@@ -12,13 +12,14 @@ from flacheck.errors import EmptySelection, ToolchainError, UsageError
 from flacheck.expand import Selection, Source, check_kernels, expand
 from flacheck.matrix import Matrix
 from flacheck.model import Cell, Json, Kernel, Verdict, digest
+from flacheck.reach import first_length, reached
 from flacheck.sandbox import WorkerKind
 from flacheck.scan import Question, Untried
 from flacheck.toolchains import packages
 from flacheck.toolchains.base import Choice, Progress, Toolchain, silent
 from flacheck.toolchains.packages import Package
 
-DEFAULT_MEMORY_MB = 8_192
+REACHES = 6
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
@@ -36,7 +37,15 @@ class Plan:
     def question(self, memory_mb: int, fresh: bool, timeout: float | None, progress: Progress) -> Question:
         """The plan as the scan loop asks it; compilers are installed when their first cell comes up."""
         provide = _Provider(self, memory_mb, progress)
-        return Question(self.cells, provide.kind_of, self._refusal, fresh=fresh, retry_after=timeout)
+        return Question(self.cells, provide.kind_of, self._refusal, fresh, timeout, self._reach)
+
+    def _reach(self, cell: Cell) -> Json:
+        """From which sequence length the package's layers reach the cell's kernel, read off its sources."""
+        if cell.kernel.package is None:
+            return {}
+        reaches = reached(self.packages[cell.kernel.package].path, cell.kernel.name)
+        named = [entry.to_json() for entry in reaches if entry.plain][:REACHES]
+        return {"first_length": first_length(reaches), "reached_by": named}
 
     def _refusal(self, cell: Cell) -> str | None:
         return self.choices[cell.toolchain].knows(cell.target)
@@ -102,7 +111,9 @@ def plan(
     cells = list(expand(found, sources, selection, resolver, until))
     cells = _shard(cells, shard)
     if not cells:
-        raise EmptySelection(f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it")
+        raise EmptySelection(
+            f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it"
+        )
     return Plan(found, cells, resolver.choices, provided, _forms(sources), tuple(dict.fromkeys(resolver.warnings)))
 
 
@@ -123,7 +134,10 @@ def _needs_package(glob: str, found: Matrix) -> bool:
 
 
 def _sources(found: Matrix, provided: Mapping[str, Package]) -> list[Source]:
-    return [*_own_sources(found), *(s for spec, package in provided.items() for s in _package_sources(found, spec, package))]
+    return [
+        *_own_sources(found),
+        *(s for spec, package in provided.items() for s in _package_sources(found, spec, package)),
+    ]
 
 
 def _own_sources(found: Matrix) -> list[Source]:

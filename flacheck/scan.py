@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from flacheck import judge, targets
 from flacheck.executors import Executor, Task
-from flacheck.model import Attempt, Cell, Json, Record, Verdict
+from flacheck.model import Attempt, Cell, Json, Outcome, Record, Verdict
 from flacheck.sandbox import WorkerKind
 
 MINIMUM_TIMEOUT = 300.0
@@ -62,13 +62,14 @@ class Named:
 @dataclass(frozen=True)
 class Question:
     """What to scan. `kind_of` starts a cell's toolchain, or says why it cannot; `refuses` says why a
-    toolchain does not know a target."""
+    toolchain does not know a target; `facts` adds to an autotuner's failure what is known of its kernel."""
 
     cells: list[Cell]
     kind_of: Callable[[Cell], WorkerKind | Untried]
     refuses: Callable[[Cell], str | None]
     fresh: bool = False
     retry_after: float | None = None
+    facts: Callable[[Cell], Mapping[str, Any]] = lambda cell: {}
 
 
 def scan(question: Question, run: str, sink: Sink, executor: Executor, timeouts: Timeouts) -> Iterator[Record]:
@@ -83,7 +84,7 @@ def scan(question: Question, run: str, sink: Sink, executor: Executor, timeouts:
     sink.add_many(run, untried)
     yield from untried
     executor.submit(plan for plan in planned if isinstance(plan, Task))
-    for records in _settled(executor, timeouts):
+    for records in _settled(question, executor, timeouts):
         sink.add_many(run, records)
         yield from records
 
@@ -139,19 +140,22 @@ def card(target: str) -> Json:
     return _CARDS[target]
 
 
-def _settled(executor: Executor, timeouts: Timeouts) -> Iterator[list[Record]]:
+def _settled(question: Question, executor: Executor, timeouts: Timeouts) -> Iterator[list[Record]]:
     """Records as attempts end; the first failure of each signature and toolchain is confirmed in a fresh worker."""
     confirmed: set[tuple[str | None, str]] = set()
     for ended in executor.completed():
-        yield [record for task, attempt in ended for record in _settle(executor, timeouts, confirmed, task, attempt)]
+        for task, attempt in ended:
+            _learn(timeouts, task.name.cell, attempt)
+        yield [record for task, attempt in ended for record in _settle(question, executor, confirmed, task, attempt)]
 
 
 def _settle(
-    executor: Executor, timeouts: Timeouts, confirmed: set[tuple[str | None, str]], task: Task, attempt: Attempt
+    question: Question, executor: Executor, confirmed: set[tuple[str | None, str]], task: Task, attempt: Attempt
 ) -> Iterator[Record]:
     name: Named = task.name
     record = judge.judge(name.cell, attempt)
-    _learn(timeouts, name.cell, attempt, record)
+    if record.verdict is Verdict.FAILS and name.cell.stage == "autotune":
+        record = judge.with_facts(record, question.facts(name.cell))
     identity = (record.signature, record.toolchain)
     if name.confirms:
         yield _confirmed(name.cell, name.confirms, record)
@@ -162,8 +166,8 @@ def _settle(
         yield record
 
 
-def _learn(timeouts: Timeouts, cell: Cell, attempt: Attempt, record: Record) -> None:
-    if record.verdict is Verdict.COMPILES:
+def _learn(timeouts: Timeouts, cell: Cell, attempt: Attempt) -> None:
+    if attempt.outcome is Outcome.FINISHED:
         timeouts.saw(cell, attempt.seconds)
 
 

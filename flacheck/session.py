@@ -15,6 +15,7 @@ from flacheck.model import Json, Record, Verdict
 from flacheck.planning import Plan
 from flacheck.reports.base import RunView
 from flacheck.store import Run, Store
+from flacheck.toolchains import triton_releases
 
 
 def environment() -> Json:
@@ -67,7 +68,13 @@ def view(store: Store, names: Sequence[str]) -> RunView:
     """Stored runs with their analysis, for a report; of several, the newest record of each cell counts."""
     runs = sorted({run.id: run for run in map(store.run, names)}.values(), key=lambda run: run.started, reverse=True)
     forms = {kernel: form for run in runs for kernel, form in analysis.forms_from_json(run.context).items()}
-    context = Context(forms=forms, torch_for=pins.torch_for, specifier=pins.specifier)
+    context = Context(
+        forms=forms,
+        torch_for=pins.torch_for,
+        specifier=pins.specifier,
+        known_triton=triton_releases.known(),
+        known_torch=list(pins.pins()),
+    )
     summary = analysis.summarise(_records(store, runs), context)
     about = {**runs[0].to_json(), "matrix": ", ".join(dict.fromkeys(run.matrix for run in runs if run.matrix)) or None}
     return RunView(run=about, records=lambda: analysis.mark_slow(_records(store, runs), summary.slow), summary=summary)

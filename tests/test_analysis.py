@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flacheck.analysis import Context, exit_code, forms_from_json, forms_to_json, grid, mark_slow, summarise
+from flacheck.analysis import Context, exit_code, forms_from_json, forms_to_json, grid, mark_slow, nearest, summarise
 from flacheck.analysis.exit_code import Tally
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import Specifier
@@ -134,6 +134,7 @@ CELLS = st.builds(
 RUNS = st.lists(CELLS, max_size=14, unique_by=lambda cell: cell.key)
 
 
+@settings(deadline=None)
 @given(RUNS)
 def test_known_good_agrees_with_its_definition(cells: list[Record]) -> None:
     """Whatever the cells, a release is known good exactly when the contract's sentence holds."""
@@ -346,6 +347,7 @@ def test_forms_survive_the_store() -> None:
     assert forms_from_json({}) == {}
 
 
+@settings(deadline=None)
 @given(RUNS)
 def test_a_fallback_is_always_a_cell_that_compiled(cells: list[Record]) -> None:
     """`use` applied to the failing values gives the values of a cell that compiled on that release."""
@@ -358,6 +360,7 @@ def test_a_fallback_is_always_a_cell_that_compiled(cells: list[Record]) -> None:
         assert all(found.failing[name] != value for name, value in found.use.items() if name in found.failing)
 
 
+@settings(deadline=None)
 @given(RUNS)
 def test_no_failing_cell_with_a_compiling_neighbour_goes_without_a_fallback(cells: list[Record]) -> None:
     """Where another configuration of the same launch compiles, something is offered."""
@@ -367,6 +370,23 @@ def test_no_failing_cell_with_a_compiling_neighbour_goes_without_a_fallback(cell
         if cell.verdict is Verdict.FAILS and not cell.tolerated and (cell.toolchain, cell.dtype) in compiled:
             values = _values(cell)
             assert any(t == cell.toolchain and dict(named).items() <= values.items() for t, *named in offered)
+
+
+POINTS = st.fixed_dictionaries(
+    {name: st.sampled_from([1, 2, 4, 8]) for name in ("num_warps", "BC", "BV")}, optional={"maxnreg": st.just(128)}
+)
+
+
+@settings(deadline=None)
+@given(st.lists(POINTS, min_size=1, max_size=30), POINTS)
+def test_the_quick_search_finds_what_the_thorough_one_finds(points: list[Json], failing: Json) -> None:
+    """Among many points only the nearest values are tried, with the same outcome."""
+    thorough = nearest.Points(points).nearest(failing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "FEW", 0)
+        patch.setattr(nearest, "ENOUGH", 99)
+        patch.setattr(nearest, "CHANGES", 4)
+        assert nearest.Points(points).nearest(failing) == thorough
 
 
 def _values(cell: Record) -> dict[str, Any]:
@@ -428,8 +448,9 @@ def test_the_grid_counts_kernels_and_releases_per_target() -> None:
     assert made.toolchains == ("triton==3.2.0", "triton==3.10.0")
     assert list(made.targets) == ["sm90", "sm100"]
     square = made.targets["sm90"][PACKAGE, DELTA]["triton==3.2.0"]
-    assert (square.compiles, square.asked, square.unknown, square.blocking) == (1, 3, 1, 1)
+    assert (square.compiles, square.asked, square.unknown, square.blocking) == (1, 3, 1, True)
     assert dict(square.codes) == {"FC302": 1}
+    assert made.asked_on("sm90") == ("triton==3.2.0",)
     assert made.targets["sm100"][PACKAGE, DELTA]["triton==3.10.0"].perfect
 
 
@@ -440,7 +461,7 @@ def test_releases_and_targets_are_in_their_natural_order() -> None:
     assert sorted(["gfx942", "sm100", "gfx90a", "sm90"], key=by_target) == ["sm90", "sm100", "gfx90a", "gfx942"]
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(RUNS, st.randoms())
 def test_the_order_of_records_does_not_matter(cells: list[Record], random: Any) -> None:
     """Shards may come in any order: the summary is the same."""

@@ -22,7 +22,9 @@ TEMPLATE = {
     ],
     "keys": ["K"],
 }
-SOURCE = Source(Kernel("fam.kernel", None, "d", {"corpus": "fam"}), (TEMPLATE,), ({"T": 64, "K": 32}, {"T": 128, "K": 64}))
+SOURCE = Source(
+    Kernel("fam.kernel", None, "d", {"corpus": "fam"}), (TEMPLATE,), ({"T": 64, "K": 32}, {"T": 128, "K": 64})
+)
 
 
 def cells(selection: Selection = Selection(), exclude: tuple[Any, ...] = (), **axes: Any) -> list[Cell]:
@@ -69,6 +71,16 @@ def test_exclude_needs_every_entry_to_match() -> None:
     """A mapping in exclude is an and, its lists an or."""
     exclude = ({"num_warps": (8,), "shape": ({"T": 64},), "triton": ("1",)},)
     assert len(cells(exclude=exclude)) == 3
+
+
+def test_constants_replace_those_of_the_launch_and_widen() -> None:
+    """BK 16 is in no configuration; K as the launch has it widens nothing."""
+    found = cells(constants=({"BK": 16}, {"K": 32}), shape=({"T": 64, "K": 32},))
+    assert {(c.launch.args["BK"]["constexpr"], c.widened) for c in found if c.launch} == {
+        (16, True),
+        (32, False),
+        (64, False),
+    }
 
 
 def test_toolchains_come_one_after_another() -> None:

@@ -53,9 +53,7 @@ def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
         ("  dtype: [bf16, fp16]", "  dtype: [bf16, fp16", 8, "not valid YAML"),
     ],
 )
-def test_an_error_names_file_line_and_what_is_allowed(
-    tmp_path: Path, old: str, new: str, line: int, said: str
-) -> None:
+def test_an_error_names_file_line_and_what_is_allowed(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
     """Whatever is wrong, the message leads there."""
     assert old in GOOD
     with pytest.raises(MatrixError) as caught:

@@ -21,7 +21,9 @@ from flacheck.scan import Question, Timeouts, Untried, scan
 from flacheck.store import Store
 from tests import fake
 
-ASSERTION = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
+ASSERTION = (
+    "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
+)
 TABLE: dict[str, Any] = {
     "bad": {"==1.0": ASSERTION, "else": "compile"},
     "warps": {"by": "num_warps", "8": ASSERTION},

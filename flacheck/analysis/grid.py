@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from flacheck.analysis.groups import UNCLASSIFIED
 from flacheck.analysis.order import by_target, by_version
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.model import Record, Verdict
@@ -15,11 +16,12 @@ KernelOf = tuple[str | None, str]
 
 @dataclass
 class Square:
-    """All cells of one kernel on one release and target."""
+    """All cells of one kernel on one release and target; `codes` counts the failures, `tolerated` those
+    that an autotuner passes over."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
-    blocking: int = 0
+    tolerated: Counter[str] = field(default_factory=Counter)
     slow: int = 0
 
     def count(self, record: Record) -> None:
@@ -27,8 +29,7 @@ class Square:
         self.verdicts[record.verdict] += 1
         self.slow += any(finding["code"] == SLOW for finding in record.findings)
         if record.verdict is Verdict.FAILS:
-            self.codes[record.code or "FC000"] += 1
-            self.blocking += not record.tolerated
+            (self.tolerated if record.tolerated else self.codes)[record.code or UNCLASSIFIED] += 1
 
     @property
     def compiles(self) -> int:
@@ -42,6 +43,11 @@ class Square:
     def asked(self) -> int:
         """Cells that were tried, whatever came of it."""
         return sum(self.verdicts.values()) - self.verdicts[Verdict.SKIPPED]
+
+    @property
+    def blocking(self) -> bool:
+        """Whether something fails that nothing here makes up for."""
+        return bool(self.codes or (self.tolerated and not self.compiles))
 
     @property
     def perfect(self) -> bool:
@@ -58,6 +64,11 @@ class Grid:
 
     toolchains: tuple[str, ...]
     targets: Mapping[str, Mapping[KernelOf, Row]]
+
+    def asked_on(self, target: str) -> tuple[str, ...]:
+        """The toolchains that have a record on this target."""
+        rows = self.targets[target].values()
+        return tuple(toolchain for toolchain in self.toolchains if any(toolchain in row for row in rows))
 
 
 def grid(records: Iterable[Record]) -> Grid:

@@ -7,18 +7,24 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+if TYPE_CHECKING:
+    from flacheck.reports import RunView
 
 from flacheck.errors import Exit, FlacheckError, UsageError
 
 Run = TypeVar("Run", bound=Callable[..., Any])
 
 Kernel = Annotated[
-    list[str], typer.Option("--kernel", "-k", help="Only kernels whose name, or its last part, matches GLOB.", metavar="GLOB")
+    list[str],
+    typer.Option("--kernel", "-k", help="Only kernels whose name, or its last part, matches GLOB.", metavar="GLOB"),
 ]
-Target = Annotated[list[str], typer.Option("--target", "-t", help="GPUs: sm90, h100, gfx942 …", envvar="FLACHECK_TARGET")]
+Target = Annotated[
+    list[str], typer.Option("--target", "-t", help="GPUs: sm90, h100, gfx942 …", envvar="FLACHECK_TARGET")
+]
 Dtype = Annotated[list[str], typer.Option("--dtype", help="bf16, fp16, fp32 …")]
 NumWarps = Annotated[list[str], typer.Option("--num-warps", help="Try these instead of the kernel's own.")]
 NumStages = Annotated[list[str], typer.Option("--num-stages", help="Try these instead of the kernel's own.")]
@@ -67,6 +73,13 @@ def numbers(option: str, values: Iterable[str]) -> tuple[int, ...]:
         return tuple(int(part) for part in split(values))
     except ValueError:
         raise UsageError(f"{option} takes whole numbers, for example {option} 4,8") from None
+
+
+def report(format: str, view: RunView, file: Path | None) -> None:
+    """Render a run; colours are for a terminal, never for a file."""
+    from flacheck.reports import Page, render
+
+    write(render(format, view, Page() if file else Page.of_stdout()), file)
 
 
 def write(text: Iterable[str], file: Path | None) -> None:

@@ -13,8 +13,9 @@ def doctor() -> int:
 
     failed = False
     for check in checks.checks():
-        failed |= not check.ok
-        common.write([f"{'ok' if check.ok else 'FAILS':5}  {check.name}: {check.detail}\n"], None)
+        failed |= not (check.ok or check.optional)
+        word = "ok" if check.ok else "no" if check.optional else "FAILS"
+        common.write([f"{word:5}  {check.name}: {check.detail}\n"], None)
         if not check.ok:
             common.write([f"       {check.remedy}\n"], None)
     return Exit.FINDINGS if failed else Exit.OK

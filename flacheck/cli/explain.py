@@ -22,7 +22,9 @@ _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 
 @common.command
 def explain(
-    what: Annotated[str, typer.Argument(metavar="CODE|FILE|-", help="A code such as FC302, a log file, or - for stdin.")],
+    what: Annotated[
+        str, typer.Argument(metavar="CODE|FILE|-", help="A code such as FC302, a log file, or - for stdin.")
+    ],
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     output: common.Output = None,
 ) -> int:

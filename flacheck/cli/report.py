@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from flacheck.errors import Exit
 @common.command
 def report(
     runs: Annotated[
-        Optional[list[str]], typer.Argument(metavar="[RUN…]", help="Ids or unique prefixes; the last run without one.")
+        list[str] | None, typer.Argument(metavar="[RUN…]", help="Ids or unique prefixes; the last run without one.")
     ] = None,
     store: common.StoreDir = Path(".flacheck"),
     merge: Annotated[
@@ -36,5 +36,5 @@ def report(
         if list_:
             common.write((f"{run.id}  {run.started[:19]}  {run.matrix or '-'}\n" for run in opened.runs()), output)
             return Exit.OK
-        common.write(reports.render(format, session.view(opened, runs or ["last"])), output)
+        common.report(format, session.view(opened, runs or ["last"]), output)
     return Exit.OK

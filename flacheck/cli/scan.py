@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @common.command
 def scan(
     matrix: Annotated[
-        Optional[str], typer.Argument(help="A matrix by name (see `flacheck list matrices`) or a YAML file.")
+        str | None, typer.Argument(help="A matrix by name (see `flacheck list matrices`) or a YAML file.")
     ] = None,
     kernel: common.Kernel = [],
     target: common.Target = [],
@@ -31,17 +31,31 @@ def scan(
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=0, help="Workers at once; as many as processors without it.", envvar="FLACHECK_JOBS")
+        int,
+        typer.Option(
+            "--jobs", "-j", min=0, help="Workers at once; as many as processors without it.", envvar="FLACHECK_JOBS"
+        ),
     ] = 0,
-    shard: Annotated[Optional[str], typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")] = None,
     timeout: Annotated[
-        str, typer.Option(metavar="auto|S", help="Seconds a cell may take; auto: 300, or 20 × the kernel's slowest.", envvar="FLACHECK_TIMEOUT")
+        str,
+        typer.Option(
+            metavar="auto|S",
+            help="Seconds a cell may take; auto: 300, or 20 × the kernel's slowest.",
+            envvar="FLACHECK_TIMEOUT",
+        ),
     ] = "auto",
-    memory: Annotated[int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")] = 8192,
-    until: Annotated[Optional[str], typer.Option(metavar="STAGE", help="Stop after this compiler stage, ttgir say.")] = None,
+    memory: Annotated[
+        int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")
+    ] = 8192,
+    until: Annotated[
+        str | None, typer.Option(metavar="STAGE", help="Stop after this compiler stage, ttgir say.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")] = False,
-    max_failures: Annotated[Optional[int], typer.Option(metavar="N", min=1, help="Stop after N failures.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")] = False,
+    max_failures: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N failures.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
@@ -98,7 +112,16 @@ def _listed(plan: Plan) -> Iterator[str]:
     for cell in plan.cells:
         options = " ".join(f"{name}={value}" for name, value in cell.options.items())
         shape = " ".join(f"{name}={value}" for name, value in cell.shape.items())
-        words = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name, cell.dtype or "-", shape, options)
+        words = (
+            cell.key[:12],
+            cell.toolchain,
+            cell.target,
+            cell.stage,
+            cell.kernel.name,
+            cell.dtype or "-",
+            shape,
+            options,
+        )
         yield "  ".join(words).rstrip() + "\n"
     common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
 
@@ -121,9 +144,7 @@ def _run(
             common.say(f"interrupted; what is finished is stored. To go on: {_again()}")
             return Exit.INTERRUPTED
         view = running.view()
-        from flacheck import reports
-
-        common.write(reports.render(format, view), output)
+        common.report(format, view, output)
         return running.exit_code(view, strict)
 
 

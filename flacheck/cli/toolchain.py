@@ -19,7 +19,9 @@ def list_() -> int:
     from flacheck import toolchains
 
     rows = [shelf.manifest for shelf in toolchains.installed_toolchains()]
-    lines = [f"{row.get('identity', '?'):24} {row.get('size_mb', 0):8.0f} MB  {row.get('installer', '')}\n" for row in rows]
+    lines = [
+        f"{row.get('identity', '?'):24} {row.get('size_mb', 0):8.0f} MB  {row.get('installer', '')}\n" for row in rows
+    ]
     common.write(lines or ["nothing is installed yet; a scan installs what it needs\n"], None)
     return Exit.OK
 

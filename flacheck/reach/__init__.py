@@ -55,8 +55,11 @@ def reached(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
     """The layers of the package in a folder that reach `module:kernel`, in order of their files; none of an unknown
     kernel. A package is parsed once, for all its kernels."""
     module, _, name = kernel.partition(":")
+    package = package_of(module)
+    if not package.isidentifier():
+        return ()
     root = Path(package_folder).absolute()
-    known = graph(root, package_of(module))
+    known = graph(root, package)
     reaching = {state: known.reaching((module, name), state) for state in known.users}
     found = (_reach(root, known, layer, reaching) for layer in known.layers)
     return tuple(reach for reach in found if reach)

@@ -32,14 +32,15 @@ class Definition:
 def definition(node: ast.stmt, known: frozenset[str]) -> Definition:
     """Boil a statement down; of the names it uses only those with a `known` head lead anywhere."""
     every = frozenset() if _is_kernel(node) else all_names(node)
-    varying = not every.isdisjoint(_VARYING)
+    leading = _within(every, known)
+    varying = bool(leading) and not every.isdisjoint(_VARYING)
     lengths = _lengths(node) if varying else (1,)
     found: dict[State, frozenset[str]] = {}
     cases = {}
     for state in states(lengths):
-        alike = _alike(node, state, varying)
+        alike = _alike(node, state, varying) if leading else State(1, False, False)
         if alike not in found:
-            found[alike] = _within(uses(node, alike) if varying or alike.plain else every, known)
+            found[alike] = leading & uses(node, alike) if varying or alike.plain else leading
         cases[state] = found[alike]
     return Definition(_is_layer(node), lengths, cases, switch(node) if varying else None)
 

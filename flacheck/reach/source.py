@@ -44,27 +44,27 @@ def read(root: Path, module: str) -> Module:
     base = root.joinpath(*module.split("."))
     for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
         if path.is_file():
-            tree = _parsed(content(path))
             package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-            return Module(path.relative_to(root).as_posix(), _bindings(tree, package))
+            return Module(path.relative_to(root).as_posix(), _names(content(path), package))
     return Module()
 
 
 def content(path: Path) -> bytes:
+    """The bytes of a file, none of one that cannot be read."""
     try:
         return path.read_bytes()
     except OSError:
         return b""
 
 
-def _parsed(content: bytes) -> ast.Module:
+def _names(source: bytes, package: str) -> dict[str, tuple[Definition | Import, ...]]:
     try:
         with warnings.catch_warnings():
             # Invalid escapes in other people's strings are none of our user's concern.
             warnings.simplefilter("ignore")
-            return ast.parse(content)
+            return _bindings(ast.parse(source), package)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.Module([], [])
+        return {}
 
 
 def _bindings(tree: ast.Module, package: str) -> dict[str, tuple[Definition | Import, ...]]:

@@ -91,9 +91,9 @@ def _plain(node: Any, flow: Flow) -> Flow:
     if not assigned:
         return flow
     whole = [name for target in assigned if (name := dotted(target))]
+    parts = stored(*(target for target in assigned if not dotted(target)))
     known = bool(whole) and node.value and not isinstance(node, ast.AugAssign)
-    content = value(node.value, flow, deciding=sets_mode(node)) if known else UNKNOWN
-    return flow.setting(stored(*assigned)).setting(whole, content)
+    return flow.setting(parts).setting(whole, value(node.value, flow, deciding=sets_mode(node)) if known else UNKNOWN)
 
 
 def _if(node: Any, flow: Flow) -> Flow:
@@ -145,6 +145,7 @@ _STEPS: dict[type[ast.stmt], Callable[[Any, Flow], Flow]] = {
     ast.While: _blocks,
     ast.Try: _blocks,
     ast.Match: _blocks,
+    getattr(ast, "TryStar", ast.Try): _blocks,
     ast.FunctionDef: _nested,
     ast.AsyncFunctionDef: _nested,
     ast.ClassDef: _nested,

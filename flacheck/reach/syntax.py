@@ -62,7 +62,8 @@ def all_names(node: ast.AST) -> frozenset[str]:
 
 def stored(*nodes: ast.AST) -> frozenset[str]:
     """Every variable and attribute that is assigned below some nodes."""
-    found, todo = set(), list(nodes)
+    found: set[str] = set()
+    todo = list(nodes)
     while todo:
         node = todo.pop()
         if name := dotted(node):

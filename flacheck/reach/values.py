@@ -50,10 +50,13 @@ class Flow:
         return replace(self, uses=self.uses.union(*(names(node, self) for node in nodes)))
 
     def setting(self, variables: Iterable[str], content: Any = UNKNOWN) -> Flow:
-        """The same with other values of variables, which are forgotten when that is UNKNOWN."""
-        changed = dict.fromkeys(variables, content)
-        known = {**self.known, **changed}
-        return replace(self, known={name: each for name, each in known.items() if each is not UNKNOWN})
+        """The same with another value of variables, which are forgotten when it is UNKNOWN."""
+        changed = {name: content for name in variables if self.known.get(name, UNKNOWN) is not content}
+        if not changed:
+            return self
+        return replace(
+            self, known={name: each for name, each in {**self.known, **changed}.items() if each is not UNKNOWN}
+        )
 
 
 def names(node: ast.AST, flow: Flow) -> Iterator[str]:

@@ -19,7 +19,7 @@ def render(view: RunView, page: Page) -> Iterator[str]:
     hidden = len(view.summary.by_signature) - SHOWN
     if hidden > 0:
         yield _command("notice", "more failures", f"{hidden} more signatures: see the whole report")
-    for reason in reasons(view.records(), Verdict.UNKNOWN)[:SHOWN]:
+    for reason in reasons(view, Verdict.UNKNOWN)[:SHOWN]:
         yield _command("warning", "unknown", f"{reason.count} × {reason.text} ({', '.join(reason.toolchains)})")
     if view.summary.slow:
         yield _command("warning", "FC921 slow compile", f"{len(view.summary.slow)} compiles are slow")

@@ -16,6 +16,7 @@ from flacheck.reports.wording import (
     advice,
     by_code,
     counts,
+    is_perfect,
     kernel_name,
     next_commands,
     reasons,
@@ -58,21 +59,18 @@ def _known_good(view: RunView) -> Iterator[str]:
 
 def _matrix(made: Grid) -> Iterator[str]:
     for target, kernels in made.targets.items():
-        imperfect = {kernel: row for kernel, row in kernels.items() if not _is_perfect(row, made.toolchains)}
+        toolchains = made.asked_on(target)
+        imperfect = {kernel: row for kernel, row in kernels.items() if not is_perfect(row, toolchains)}
         shown = dict(list(imperfect.items())[:ROWS])
         yield f"\n### {target}\n\n"
-        rows = [[_kernel(kernel), *_squares(row, made.toolchains)] for kernel, row in shown.items()]
+        rows = [[_kernel(kernel), *_squares(row, toolchains)] for kernel, row in shown.items()]
         if rows:
-            yield from _table(["kernel", *map(short, made.toolchains)], rows)
+            yield from _table(["kernel", *map(short, toolchains)], rows)
         if len(imperfect) > len(shown):
             yield f"\n{len(imperfect) - len(shown)} more kernels with something to say are left out here.\n"
         if len(kernels) > len(imperfect):
             yield f"\nEvery cell of {len(kernels) - len(imperfect)} kernels compiles on every release.\n"
     yield f"\n<sub>{LEGEND}</sub>\n"
-
-
-def _is_perfect(row: Row, toolchains: Sequence[str]) -> bool:
-    return all(toolchain in row and row[toolchain].perfect for toolchain in toolchains)
 
 
 def _kernel(kernel: KernelOf) -> str:
@@ -127,7 +125,7 @@ def _uses(uses: Sequence[str]) -> str:
 
 
 def _slow(view: RunView) -> Iterator[str]:
-    found = list(slow(view.records())) if view.summary.slow else []
+    found = list(slow(view))
     if found:
         yield "\n### Slow compiles (FC921)\n\n"
     for line in some([f"{said}: {_plain(cell)}" for said, cell in found], SHOWN):
@@ -136,7 +134,7 @@ def _slow(view: RunView) -> Iterator[str]:
 
 def _reasons(view: RunView) -> Iterator[str]:
     for heading, verdict in (("Unknown", Verdict.UNKNOWN), ("Skipped", Verdict.SKIPPED)):
-        found = reasons(view.records(), verdict)
+        found = reasons(view, verdict)
         if found:
             yield f"\n### {heading}\n\n"
         for reason in found[:SHOWN]:

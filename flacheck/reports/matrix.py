@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
@@ -11,7 +12,7 @@ from rich.text import Text
 from flacheck.analysis import Grid, Square
 from flacheck.analysis.grid import KernelOf, Row
 from flacheck.analysis.order import short
-from flacheck.reports.wording import kernel_name, square_lines
+from flacheck.reports.wording import is_perfect, kernel_name, square_lines
 
 GAP = 2
 # Above so many kernels, those without anything to say share one line.
@@ -21,9 +22,10 @@ ROWS = 12
 def blocks(grid: Grid, width: int) -> Iterator[RenderableType]:
     """For each target its tables."""
     for target, kernels in grid.targets.items():
-        rows, perfect = _worth_showing(kernels, grid.toolchains)
+        asked = grid.asked_on(target)
+        rows, perfect = _worth_showing(kernels, asked)
         names = min(max(map(len, _names(rows)), default=8), width // 2)
-        for toolchains in _fitting(grid.toolchains, rows, width - names):
+        for toolchains in _fitting(asked, rows, width - names):
             yield _block(target, toolchains, rows, names)
             yield Text("")
         if perfect:
@@ -33,12 +35,8 @@ def blocks(grid: Grid, width: int) -> Iterator[RenderableType]:
 def _worth_showing(kernels: Mapping[KernelOf, Row], toolchains: Sequence[str]) -> tuple[Mapping[KernelOf, Row], int]:
     if len(kernels) <= ROWS:
         return kernels, 0
-    rest = {kernel: row for kernel, row in kernels.items() if not _is_perfect(row, toolchains)}
+    rest = {kernel: row for kernel, row in kernels.items() if not is_perfect(row, toolchains)}
     return rest, len(kernels) - len(rest)
-
-
-def _is_perfect(row: Row, toolchains: Sequence[str]) -> bool:
-    return all(toolchain in row and row[toolchain].perfect for toolchain in toolchains)
 
 
 def _names(rows: Mapping[KernelOf, Row]) -> Iterator[str]:
@@ -77,8 +75,20 @@ def _block(target: str, toolchains: Sequence[str], rows: Mapping[KernelOf, Row],
         if package and package != last:
             table.add_row(Text(package, style="dim"))
         last = package
-        table.add_row(Text(f"  {kernel_name(kernel)}"), *(_square(row.get(toolchain)) for toolchain in toolchains))
+        table.add_row(
+            Text(_folded(kernel_name(kernel), names)), *(_square(row.get(toolchain)) for toolchain in toolchains)
+        )
     return table
+
+
+def _folded(name: str, width: int) -> str:
+    """A long name on several lines, broken after its underscores where that is possible."""
+    lines = ["  "]
+    for part in re.findall(r".[^_.]*[_.]?", name):
+        if len(lines[-1] + part) > width and lines[-1].strip():
+            lines.append("    ")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _square(square: Square | None) -> Text:
@@ -88,6 +98,6 @@ def _square(square: Square | None) -> Text:
 def _style(square: Square | None) -> str:
     if square is None or not square.asked:
         return "dim"
-    if square.blocking or (square.codes and not square.compiles):
+    if square.blocking:
         return "red"
     return "green" if square.perfect else "yellow"

@@ -24,6 +24,7 @@ from flacheck.reports.wording import (
     counts,
     kernel_name,
     next_commands,
+    reached,
     reasons,
     slow,
     some,
@@ -49,6 +50,7 @@ def _sections(view: RunView, page: Page) -> Iterator[Iterable[RenderableType]]:
     yield blocks(grid(view.records()), page.width)
     yield [Text(LEGEND, style="dim")]
     yield _failures(view)
+    yield _listed("Autotuner faults are reached", reached(view))
     yield _slow(view)
     yield _reasons(view)
     yield _fallbacks(view)
@@ -113,8 +115,14 @@ def _labelled(label: str, text: str) -> RenderableType:
     return row
 
 
+def _listed(heading: str, lines: Sequence[str]) -> Iterator[RenderableType]:
+    if lines:
+        yield _heading(heading)
+    yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
+
+
 def _slow(view: RunView) -> Iterator[RenderableType]:
-    found = list(slow(view.records())) if view.summary.slow else []
+    found = list(slow(view))
     if found:
         yield _heading("Slow compiles (FC921)")
     for said, cell in found[:SHOWN]:
@@ -126,12 +134,15 @@ def _slow(view: RunView) -> Iterator[RenderableType]:
 
 def _reasons(view: RunView) -> Iterator[RenderableType]:
     for heading, verdict in (("Unknown", Verdict.UNKNOWN), ("Skipped", Verdict.SKIPPED)):
-        found = reasons(view.records(), verdict)
+        found = reasons(view, verdict)
         if found:
             yield _heading(heading)
         for reason in found[:SHOWN]:
             yield Padding(Text(f"{reason.count} × {reason.text}"), (0, 0, 0, 2))
             yield Padding(Text(_places(reason.toolchains, reason.targets), style="dim"), (0, 0, 0, 4))
+            rule = view.rule_for(reason.code) if reason.code else None
+            if rule:
+                yield _labelled("remedy", rule.remedy)
         if len(found) > SHOWN:
             yield Text(f"  and {len(found) - SHOWN} more reasons", style="dim")
 

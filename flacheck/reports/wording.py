@@ -8,6 +8,7 @@ from typing import Any
 
 from flacheck.analysis import Square, Summary
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.grid import Row
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, by_version, short
@@ -24,6 +25,7 @@ class Reason:
     """Why cells are unknown or skipped."""
 
     text: str
+    code: str | None
     count: int
     toolchains: tuple[str, ...]
     targets: tuple[str, ...]
@@ -62,11 +64,15 @@ def square_lines(square: Square | None) -> list[str]:
         return ["–"]
     if square.unknown == square.asked:
         return ["?"]
-    codes = [code for code, _ in square.codes.most_common()]
-    named = codes[:2] if square.blocking or not square.compiles else [f"({code})" for code in codes[:2]]
-    more = [f"+{len(codes) - 2}"] if len(codes) > 2 else []
+    passed = [code if not square.compiles else f"({code})" for code, _ in square.tolerated.most_common()]
+    codes = some([code for code, _ in square.codes.most_common()] + passed, 2, "+{}")
     rest = [word for word, count in (("slow", square.slow), ("?", square.unknown)) if count]
-    return [f"{square.compiles}/{square.asked}", *named, *more, *rest]
+    return [f"{square.compiles}/{square.asked}", *codes, *rest]
+
+
+def is_perfect(row: Row, toolchains: Sequence[str]) -> bool:
+    """Whether every cell of a kernel compiles on each of these releases."""
+    return all(toolchain in row and row[toolchain].perfect for toolchain in toolchains)
 
 
 def title_of(view: RunView, code: str) -> str:
@@ -92,12 +98,13 @@ def where(toolchains: Sequence[str], targets: Sequence[str], kernels: Sequence[s
     return " · ".join([", ".join(map(short, toolchains)), ", ".join(targets), ", ".join(shown)])
 
 
-def reasons(records: Iterable[Record], verdict: Verdict) -> list[Reason]:
+def reasons(view: RunView, verdict: Verdict) -> list[Reason]:
     """Why cells have this verdict, the most frequent reason first."""
-    found = grouped(
-        (record.reason or "no reason recorded", _place(record)) for record in records if record.verdict is verdict
-    )
-    made = [_reason(text, places) for text, places in found.items()]
+    if not getattr(view.summary.tally, verdict.value):
+        return []
+    cells = (record for record in view.records() if record.verdict is verdict)
+    found = grouped(((record.reason or "no reason recorded", record.code), _place(record)) for record in cells)
+    made = [Reason(text, code, len(places), *_sorted_places(places)) for (text, code), places in found.items()]
     return sorted(made, key=lambda reason: (-reason.count, reason.text))
 
 
@@ -123,21 +130,40 @@ def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
     ]
 
 
-def some(texts: Sequence[str], most: int) -> list[str]:
+def some(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:
     """The first few texts and how many there are besides."""
     rest = len(texts) - most
-    return [*texts[:most], f"and {rest} more"] if rest > 1 else list(texts)
+    return [*texts[:most], more.format(rest)] if rest > 1 else list(texts)
 
 
-def slow(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
+def slow(view: RunView) -> Iterator[tuple[str, str]]:
     """The slow compiles: how slow, and which cell."""
-    for record in records:
+    for record in view.records() if view.summary.slow else ():
         for finding in record.findings:
             if finding["code"] == SLOW:
                 facts = finding["facts"]
                 cell = (short(record.toolchain), record.target, kernel_name(record.kernel), record.dtype or "")
                 said = f"{facts['seconds']:.1f} s, elsewhere {facts['median']:.1f} s"
                 yield said, " · ".join(filter(None, (*cell, settings(record.options))))
+
+
+def reached(view: RunView) -> list[str]:
+    """From which sequence length a kernel with an autotuner fault is reached, and by which layer."""
+    said = {}
+    for record in view.records() if any(group.code.startswith("FC6") for group in view.summary.by_signature) else ():
+        facts = record.findings[0]["facts"] if record.findings else {}
+        if facts.get("first_length") is not None:
+            layers = [_layer(reach) for reach in facts["reached_by"] if reach["training"] == facts["first_length"]]
+            through = f" through {', '.join(some(layers, 2))}" if layers else ""
+            said[record.package, record.kernel] = (
+                f"{kernel_name(record.kernel)} ({record.package}): from sequence length {facts['first_length']}{through}"
+            )
+    return list(said.values())
+
+
+def _layer(reach: Mapping[str, Any]) -> str:
+    place = f" ({reach['file']}:{reach['line']})" if reach["line"] else ""
+    return f"{reach['layer'].rpartition(':')[2]}{place}"
 
 
 def next_commands(view: RunView) -> tuple[str, ...]:
@@ -156,10 +182,6 @@ def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def _place(record: Record) -> tuple[str, str]:
     return record.toolchain, record.target
-
-
-def _reason(text: str, places: Sequence[tuple[str, str]]) -> Reason:
-    return Reason(text, len(places), *_sorted_places(places))
 
 
 def _sorted_places(places: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -72,6 +72,13 @@ def suffix() -> str:
     return f"-{cache.python_tag()}"
 
 
+def known() -> list[str]:
+    """Every release that the shipped table or an earlier look at the index names, oldest first; asks nobody."""
+    pages = cache.read_json(f"index/{NAME}.json").values()
+    seen = {version for page in pages for version in index.parsed(page["versions"]) if version >= OLDEST}
+    return [str(version) for version in sorted(seen | set(_shipped()))]
+
+
 def here() -> tuple[list[Version], tuple[str, ...]]:
     """Releases with a wheel for this Python, and a warning when the index could not be asked."""
     try:

@@ -46,7 +46,9 @@ class Bench:
         """A whole `flacheck scan` into a store of its own."""
         self._runs += 1
         store = str(self._folder / f"store-{self._runs}")
-        return cost([sys.executable, "-m", "flacheck", "scan", matrix, "-j", str(jobs), "--store", store, "--format", "json"])
+        return cost(
+            [sys.executable, "-m", "flacheck", "scan", matrix, "-j", str(jobs), "--store", store, "--format", "json"]
+        )
 
     def plain(self, cells: list[Cell], triton: str, mode: str = "all") -> tuple[Cost, dict[str, float]]:
         """The same cells in one process that only calls triton.compile."""
@@ -55,9 +57,15 @@ class Bench:
         file.write_text(json.dumps([request(cell) for cell in cells]))
         (choice,) = toolchains.resolve([triton]).choices
         paths = os.pathsep.join(toolchains.provide(choice).paths)
-        environment = {"PYTHONPATH": paths, "TRITON_ALWAYS_COMPILE": "1", "TRITON_CACHE_DIR": str(self._folder / f"c{self._runs}")}
+        environment = {
+            "PYTHONPATH": paths,
+            "TRITON_ALWAYS_COMPILE": "1",
+            "TRITON_CACHE_DIR": str(self._folder / f"c{self._runs}"),
+        }
         command = f'exec "$0" "$@" 2> {said}'
-        measured = cost(["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(corpus.folder())], environment)
+        measured = cost(
+            ["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(corpus.folder())], environment
+        )
         return measured, json.loads(said.read_text().splitlines()[-1])
 
 
@@ -67,7 +75,12 @@ def cells_of(matrix: str) -> list[Cell]:
 
 def _good(triton: str, count: int, **axes: Any) -> dict[str, Any]:
     """Cells of quick's kind: our kernels, num_warps 4, as many shapes as it takes; `count` of them."""
-    kernels = ["retention.chunk_fwd_h", "retention.chunk_fwd_o", "gated_delta_rule.recompute_w_u_fwd", "gated_delta_rule.chunk_fwd_o"]
+    kernels = [
+        "retention.chunk_fwd_h",
+        "retention.chunk_fwd_o",
+        "gated_delta_rule.recompute_w_u_fwd",
+        "gated_delta_rule.chunk_fwd_o",
+    ]
     per_shape = len(cells_of_block({"kernel": kernels, "shape": SHAPES[:1], "triton": triton, **_USUAL, **axes}))
     shapes = SHAPES[: -(-count // per_shape)]
     return {"kernel": kernels, "shape": shapes, "triton": triton, **_USUAL, **axes}
@@ -133,7 +146,9 @@ def startup(bench: Bench) -> Iterator[str]:
 
 
 def throughput(bench: Bench) -> Iterator[str]:
-    said = subprocess.run([sys.executable, "-m", "tests.benchmarks.throughput"], cwd=ROOT, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.throughput"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     yield from said.stdout.splitlines()
 
 

@@ -34,7 +34,11 @@ class _Driver:
         return lambda *args, **kwargs: 0
 
 
-def kernel(origin, corpus, known={}):
+KNOWN = {}
+
+
+def kernel(origin, corpus):
+    known = KNOWN
     if origin["corpus"] not in known:
         path = os.path.join(corpus, origin["corpus"] + ".py")
         spec = importlib.util.spec_from_file_location("corpus_" + origin["corpus"], path)
@@ -63,7 +67,7 @@ def source(cell, corpus):
     from triton.backends.compiler import AttrsDescriptor
 
     typed = {name: kind for name, kind in signature.items() if kind != "constexpr"}
-    return ASTSource(function, typed, constants, AttrsDescriptor.from_hints({i: 16 for i in aligned}))
+    return ASTSource(function, typed, constants, AttrsDescriptor.from_hints(dict.fromkeys(aligned, 16)))
 
 
 def compile_one(cell, corpus):

@@ -81,7 +81,9 @@ class Worker:
             while True:
                 hoard.append(bytearray(64 << 20))
         except MemoryError:
-            sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n")
+            sys.stderr.write(
+                "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n"
+            )
             sys.stderr.flush()
             os.abort()
 
