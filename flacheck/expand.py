@@ -142,11 +142,12 @@ def _jobs(matrix: Matrix, source: Source, axes: Mapping[str, tuple[Any, ...]], s
                 if launch.configs and not (selection.num_warps or selection.num_stages):
                     yield _Job(source, launch, {}, dtype, shape, stage)
                 continue
-            for changed, (constants, options, widened) in itertools.product(
+            for changed, (constants, options) in itertools.product(
                 axes.get("constants", ({},)), _options(launch, axes, selection)
             ):
-                filled = _filled(launch, {**constants, **changed})
-                yield _Job(source, filled, options, dtype, shape, stage, widened or _changes(launch, changed))
+                chosen = {**constants, **changed}
+                widened = _widened(launch, chosen, options)
+                yield _Job(source, _filled(launch, chosen), options, dtype, shape, stage, widened)
 
 
 def _shapes(axes: Mapping[str, tuple[Any, ...]], source: Source) -> list[Mapping[str, int]]:
@@ -176,8 +177,8 @@ def _substituted(
 
 def _options(
     launch: Launch, axes: Mapping[str, tuple[Any, ...]], selection: Selection
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], bool]]:
-    """(constants, options, widened) of each configuration to compile."""
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """(constants, options) of each configuration to compile."""
     explicit = any(axis in axes for axis in ("num_warps", "num_stages"))
     if launch.configs and not explicit:
         own = launch.configs if axes.get("configs", ("own",)) == ("own",) else launch.configs[:1]
@@ -186,8 +187,7 @@ def _options(
     if not explicit:
         axes = {**axes, **{axis: values for axis, values in selection.options().items() if values}}
     constants = _distinct(dict(config.get("kwargs", {})) for config in launch.configs) or [{}]
-    for fixed, options in itertools.product(constants, _option_sets(axes)):
-        yield fixed, options, False
+    yield from itertools.product(constants, _option_sets(axes))
 
 
 def _option_sets(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
@@ -198,26 +198,27 @@ def _option_sets(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 def _own_configs(
     configs: Sequence[Mapping[str, Any]], axes: Mapping[str, tuple[Any, ...]], selection: Selection
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], bool]]:
-    """The autotune list; a selection of num_warps or num_stages replaces theirs and may widen it."""
-    own = {canonical(config) for config in configs}
-    seen = set()
-    for config, warps, stages in itertools.product(
-        configs, selection.num_warps or (None,), selection.num_stages or (None,)
-    ):
-        chosen = {k: v for k, v in (("num_warps", warps), ("num_stages", stages)) if v is not None}
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The autotune list; a selection of num_warps or num_stages replaces theirs."""
+    warps, stages = selection.num_warps or (None,), selection.num_stages or (None,)
+    for config, num_warps, num_stages in itertools.product(configs, warps, stages):
+        chosen = {k: v for k, v in (("num_warps", num_warps), ("num_stages", num_stages)) if v is not None}
         wanted = {**config, **chosen}
-        if canonical(wanted) in seen:
-            continue
-        seen.add(canonical(wanted))
         options = {name: wanted[name] for name in OPTIONS if wanted.get(name) is not None}
         for extra in axes.get("options", ({},)):
-            yield dict(wanted.get("kwargs", {})), {**options, **extra}, canonical(wanted) not in own
+            yield dict(wanted.get("kwargs", {})), {**options, **extra}
 
 
-def _changes(launch: Launch, constants: Mapping[str, Any]) -> bool:
-    """Whether constants differ from those that the launch itself has."""
-    return any(launch.args.get(name) != {"constexpr": value} for name, value in constants.items())
+def _widened(launch: Launch, constants: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """Whether a configuration is none of the launch's own: other constants, or num_warps its autotuner never tries."""
+    if any(name in launch.args and launch.args[name] != {"constexpr": value} for name, value in constants.items()):
+        return True
+    return bool(launch.configs) and not any(_is(config, constants, options) for config in launch.configs)
+
+
+def _is(config: Mapping[str, Any], constants: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    same = all(constants.get(name) == value for name, value in config.get("kwargs", {}).items())
+    return same and all(config[name] == options.get(name, config[name]) for name in OPTIONS if name in config)
 
 
 def _filled(launch: Launch, constants: Mapping[str, Any]) -> Launch:

@@ -46,18 +46,9 @@ DTYPES = (
     "u64",
 )
 AXES = (
-    "kernel",
-    "package",
-    "stage",
-    "dtype",
-    "shape",
-    "configs",
-    "num_warps",
-    "num_stages",
-    "options",
-    "target",
-    "triton",
-)
+    "kernel", "package", "stage", "dtype", "shape", "constants", "configs", "num_warps", "num_stages", "options",
+    "target", "triton",
+)  # fmt: skip
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 STAGES = ("compile", "autotune")
 _TOP = ("version", "description", "packages", "launches", "forms", "axes", "include", "exclude")
@@ -101,7 +92,7 @@ def find(name: str) -> Matrix:
     Raises UsageError when there is none, MatrixError with file and line when it is malformed.
     """
     path = Path(name)
-    if path.suffix in _SUFFIXES or path.exists():
+    if path.suffix in _SUFFIXES or path.is_file() or len(path.parts) > 1:
         return read(path)
     shipped = folder() / f"{name}.yaml"
     if not shipped.is_file():

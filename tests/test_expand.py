@@ -54,9 +54,9 @@ def test_a_selection_widens_own_configurations_and_says_so() -> None:
 
 
 def test_a_selection_replaces_the_matrix_axis() -> None:
-    """Explicit num_warps in a matrix are not widened but replaced."""
+    """Explicit num_warps in a matrix are replaced; those no configuration has still widen."""
     found = cells(Selection(num_warps=(2,), targets=("sm80",)), num_warps=(4, 8))
-    assert {(c.target, c.options["num_warps"], c.widened) for c in found} == {("sm80", 2, False)}
+    assert {(c.target, c.options["num_warps"], c.widened) for c in found} == {("sm80", 2, True)}
 
 
 def test_an_autotuner_run_is_one_cell_with_configurations_and_keys() -> None:

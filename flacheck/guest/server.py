@@ -52,7 +52,7 @@ def main() -> None:
         worker = load_worker(config)
     except BaseException:  # whatever the compiler's own import does is an answer, not our crash
         traceback.print_exc()
-        channel.send(sock, {"event": "broken", "log": _read(log)})
+        channel.send(sock, {"event": "broken", "log": _read(log, config)})
         return
     channel.send(sock, {"event": "ready", "pid": os.getpid()})
     gc.collect()
@@ -85,7 +85,7 @@ def serve(sock: socket.socket, worker, config: dict, log: int) -> None:
         _, status, usage = os.wait4(pid, 0)
         if not alive:
             break
-        channel.send(sock, {**_obituary(pid, status, page, log), "peak_mb": usage.ru_maxrss / 1024})
+        channel.send(sock, {**_obituary(pid, status, page, _read(log, config)), "peak_mb": usage.ru_maxrss / 1024})
     shutil.rmtree(config["scratch"], ignore_errors=True)
 
 
@@ -129,7 +129,7 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _obituary(pid: int, status: int, page: Page, log: int) -> dict:
+def _obituary(pid: int, status: int, page: Page, said: str) -> dict:
     request, done, stage = page.read()
     killed = os.WIFSIGNALED(status)
     return {
@@ -140,12 +140,14 @@ def _obituary(pid: int, status: int, page: Page, log: int) -> dict:
         "stage": stage or None,
         "signal": signal.Signals(os.WTERMSIG(status)).name if killed else None,
         "exit_code": None if killed else os.WEXITSTATUS(status),
-        "log": _read(log),
+        "log": said,
     }
 
 
-def _read(log: int) -> str:
-    return channel.trimmed(os.pread(log, os.fstat(log).st_size, 0))
+def _read(log: int, config: dict) -> str:
+    """What was said so far; the folder of this worker's temporary files, another each time, is named <scratch>."""
+    said = os.pread(log, os.fstat(log).st_size, 0)
+    return channel.trimmed(said.replace(config["scratch"].encode(), b"<scratch>"))
 
 
 def _become_worker(sock: socket.socket, worker, config: dict, page: Page, log: int) -> None:
@@ -182,9 +184,7 @@ def _work(sock: socket.socket, worker, config: dict, page: Page, log: int) -> No
         page.begin(request["id"])
         _limit_cpu(request.get("timeout"))
         answer = attempt(worker, request, page)
-        answer["log"] = (
-            channel.trimmed(os.pread(log, os.fstat(log).st_size, 0)) if answer["outcome"] != "finished" else ""
-        )
+        answer["log"] = _read(log, config) if answer["outcome"] != "finished" else ""
         page.finish()
         channel.send(sock, {"event": "answer", "request": request["id"], "pid": os.getpid(), "attempt": answer})
         if _resident_mb() > config.get("recycle_mb", 2_000):
