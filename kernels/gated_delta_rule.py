@@ -116,7 +116,7 @@ KERNELS = {
         "configs": [
             {"kwargs": {"BV": 32}, "num_warps": 4, "num_stages": 2},
             {"kwargs": {"BV": 32}, "num_warps": 4, "num_stages": 3},
-            {"kwargs": {"BV": 32}, "num_warps": 2, "num_stages": 2},
+            {"kwargs": {"BV": 16}, "num_warps": 2, "num_stages": 2},
             {"kwargs": {"BV": 64}, "num_warps": 4, "num_stages": 2},
             {"kwargs": {"BV": 64}, "num_warps": 8, "num_stages": 2},
             {"kwargs": {"BV": 16}, "num_warps": 4, "num_stages": 1},
