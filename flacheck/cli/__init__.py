@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from types import TracebackType
@@ -52,9 +53,10 @@ def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType
     print(f"flacheck: a fault in flacheck {__version__} itself; please report it with the lines above", file=sys.stderr)
     sys.stderr.flush()
     # sys.exit does nothing here: the interpreter ends with 1 after an excepthook.
-    __import__("os")._exit(Exit.FAULT)
+    os._exit(Exit.FAULT)
 
 
 def main() -> None:
     sys.excepthook = _fault
-    app(default_map=defaults(app))
+    # Not app(): that puts Typer's own excepthook in place of ours.
+    typer.main.get_command(app)(prog_name="flacheck", default_map=defaults(app))

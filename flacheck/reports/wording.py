@@ -155,9 +155,8 @@ def reached(view: RunView) -> list[str]:
         if facts.get("first_length") is not None:
             layers = [_layer(reach) for reach in facts["reached_by"] if reach["training"] == facts["first_length"]]
             through = f" through {', '.join(some(layers, 2))}" if layers else ""
-            said[record.package, record.kernel] = (
-                f"{kernel_name(record.kernel)} ({record.package}): from sequence length {facts['first_length']}{through}"
-            )
+            name = f"{kernel_name(record.kernel)} ({record.package})"
+            said[name] = f"{name}: from sequence length {facts['first_length']}{through}"
     return list(said.values())
 
 

@@ -1,0 +1,173 @@
+"""The guest beside real compilers: what every release must do alike."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flacheck import targets, toolchains
+from flacheck.executors import LocalPool, Task
+from flacheck.model import Attempt, Outcome
+from flacheck.sandbox import WorkerKind
+
+RELEASES = ("3.1.0", "3.2.0", "3.5.1", "3.9.0")
+
+SOURCE = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def helper(x, n: tl.constexpr):
+    return x * n
+
+
+@triton.jit
+def kernel(x, y, length, scale, nothing, N: tl.constexpr, DTYPE: tl.constexpr):
+    offsets = tl.program_id(0) * N + tl.arange(0, N)
+    value = tl.load(x + offsets, mask=offsets < length)
+    if nothing is not None:
+        value += tl.load(nothing + offsets)
+    tl.store(y + offsets, (helper(value, N) * scale).to(DTYPE), mask=offsets < length)
+
+
+@triton.jit
+def dots(x, y):
+    rows = tl.arange(0, 64)
+    tile = tl.load(x + rows[:, None] * 64 + rows[None, :])
+    cols = tl.arange(0, 32)
+    other = tl.load(y + rows[:, None] * 32 + cols[None, :])
+    first = tl.dot(tile, other.to(tile.dtype))
+    second = tl.dot(tile, first.to(tile.dtype))
+    tl.store(x + rows[:, None] * 32 + cols[None, :], second.to(tl.float16))
+
+
+@triton.autotune(
+    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)], key=["length", "FLAG"]
+)
+@triton.jit
+def tuned(x, length, BN: tl.constexpr, FLAG: tl.constexpr):
+    offsets = tl.arange(0, BN)
+    tl.store(x + offsets, offsets * FLAG, mask=offsets < length)
+
+
+@triton.autotune(
+    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)], key=["length", "FLAG"]
+)
+@triton.jit
+def shifted(x, length, BN: tl.constexpr, FLAG: tl.constexpr, OTHER: tl.constexpr):
+    offsets = tl.arange(0, BN)
+    tl.store(x + offsets, offsets * FLAG * OTHER, mask=offsets < length)
+"""
+ARGS: dict[str, Any] = {
+    "x": {"dtype": "bf16", "align": 16}, "y": {"dtype": "fp16", "align": 8}, "length": {"int": 1000},
+    "scale": {"float": 0.5}, "nothing": None, "N": {"constexpr": 64}, "DTYPE": {"constexpr": {"dtype": "fp16"}},
+}  # fmt: skip
+DOTS = {"x": {"dtype": "fp16", "align": 16}, "y": {"dtype": "fp32", "align": 16}}
+
+pytestmark = pytest.mark.network
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def kind(request: pytest.FixtureRequest) -> WorkerKind:
+    (choice,) = toolchains.resolve([request.param]).choices
+    if choice.reason:
+        pytest.skip(choice.reason)
+    toolchain = toolchains.provide(choice)
+    return WorkerKind(toolchain.identity, toolchain.worker_config(), dict(toolchain.environment))
+
+
+def asked(
+    function: str, args: dict[str, Any], op: str = "compile", target: str = "sm90", **more: Any
+) -> dict[str, Any]:
+    card = dataclasses.asdict(targets.find(target))
+    kernel = {"source": SOURCE, "qualname": function}
+    return {"op": op, "kernel": kernel, "card": card, "launch": {"args": args}, "options": {}, **more}
+
+
+def run(kind: WorkerKind, *requests: dict[str, Any]) -> list[Attempt]:
+    pool = LocalPool(1, lambda task: 120)
+    try:
+        pool.submit(Task(index, kind, request) for index, request in enumerate(requests))
+        found = dict(entry for ended in pool.completed() for entry in ((t.name, a) for t, a in ended))
+        return [found[index] for index in range(len(requests))]
+    finally:
+        pool.close()
+
+
+def version(kind: WorkerKind) -> tuple[int, ...]:
+    return tuple(int(part) for part in kind.name.partition("==")[2].split("."))
+
+
+def test_inline_source_compiles_for_every_target_without_torch(kind: WorkerKind) -> None:
+    """Pointers, integers, floats, None and constants of every kind; old targets and new ones in one worker."""
+    names = ("sm70", "sm80", "sm90", "sm70")
+    found = run(kind, *(asked("kernel", {**ARGS, "x": {"dtype": "fp32"}}, target=name) for name in names))
+    assert [attempt.outcome for attempt in found] == [Outcome.FINISHED] * 4, found[0].log
+    assert all(attempt.resources.registers and attempt.resources.stack == 0 for attempt in found)
+    assert found[0].resources.threads == 128
+
+
+def test_resources_are_those_of_cuobjdump(kind: WorkerKind) -> None:
+    """What the assembler said while assembling is what is in the binary."""
+    (usual,) = run(kind, asked("dots", DOTS, options={"num_warps": 4}))
+    assert usual.outcome is Outcome.FINISHED and usual.resources.shared and usual.resources.registers
+    if version(kind) >= (3, 2):
+        assert usual.resources.spills == 0
+
+
+def test_a_real_crash_leaves_the_next_compile_alone(kind: WorkerKind) -> None:
+    """Two chained dots with 8 warps abort 3.2.0 in llir; other releases compile them."""
+    crash, after = run(kind, asked("dots", DOTS, options={"num_warps": 8}), asked("kernel", ARGS))
+    assert after.outcome is Outcome.FINISHED
+    if version(kind) == (3, 2, 0):
+        assert (crash.outcome, crash.signal, crash.stage) == (Outcome.DIED, "SIGABRT", "llir")
+        assert "reshapeOuts" in crash.log
+    else:
+        assert crash.outcome is Outcome.FINISHED
+
+
+def test_until_stops_after_a_stage(kind: WorkerKind) -> None:
+    """Nothing beyond it is run."""
+    (found,) = run(kind, asked("kernel", ARGS, until="ttgir"))
+    assert (found.outcome, found.stage, found.resources.registers) == (Outcome.FINISHED, "ttgir", None)
+
+
+def test_an_error_in_the_kernel_comes_back_with_its_traceback(kind: WorkerKind) -> None:
+    """The release's own message, in the stage it came from."""
+    (found,) = run(kind, asked("kernel", {**ARGS, "N": {"constexpr": 48}}))
+    assert found.outcome is Outcome.RAISED and found.stage == "ast"
+    assert "power of 2" in found.log and "CompilationError" in found.exception
+
+
+def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
+    """3.1.0 reads past the end, or another argument; from 3.2.0 on keys go by name."""
+    args = {"x": {"dtype": "i32"}, "length": {"int": 40}, "FLAG": {"constexpr": 2}}
+    past, shift = run(
+        kind, asked("tuned", args, "autotune"), asked("shifted", {**args, "OTHER": {"constexpr": 3}}, "autotune")
+    )
+    faults = [[entry["fault"] for entry in attempt.facts["keys"]] for attempt in (past, shift)]
+    if version(kind) < (3, 2):
+        assert "IndexError" in past.exception and faults == [[None, "past-end"], [None, "shifted"]]
+        assert shift.facts["keys"][1] == {"key": "FLAG", "want": "FLAG", "got": "OTHER", "fault": "shifted"}
+    else:
+        assert past.outcome is shift.outcome is Outcome.FINISHED and faults == [[None, None], [None, None]]
+
+
+def test_a_warm_fork_answers_quickly(kind: WorkerKind) -> None:
+    """Each fresh request gets a fork of its own, of a process that has the compiler already."""
+    pool = LocalPool(1, lambda task: 120)
+    pool.submit(Task(index, kind, asked("kernel", ARGS), fresh=True) for index in range(5))
+    seconds = list(_walls(pool))
+    pool.close()
+    assert len(seconds) == 5 and min(seconds) < 2
+
+
+def _walls(pool: LocalPool) -> Iterator[float]:
+    for ended in pool.completed():
+        for _, attempt in ended:
+            assert attempt.outcome is Outcome.FINISHED
+            yield attempt.seconds
