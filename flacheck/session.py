@@ -6,8 +6,9 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from flacheck import __version__, analysis, pins, scan
+from flacheck import __version__, advisories, analysis, pins, scan
 from flacheck.analysis import Context
 from flacheck.errors import Exit
 from flacheck.executors import LocalPool
@@ -37,7 +38,8 @@ class Session:
     run: str = field(init=False)
 
     def __post_init__(self) -> None:
-        context = analysis.forms_to_json(self.plan.forms)
+        kernels = sorted({cell.kernel.name for cell in self.plan.cells})
+        context = {**analysis.forms_to_json(self.plan.forms), "kernels": kernels}
         self.run = self.store.begin_run(environment(), self.plan.matrix.name, context)
 
     def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
@@ -45,10 +47,11 @@ class Session:
         timeouts = scan.Timeouts(self.timeout)
         question = self.plan.question(self.memory_mb, self.fresh, self.timeout, progress)
         pool = LocalPool(self.jobs or len(os.sched_getaffinity(0)), timeouts)
-        failures = 0
+        failures = compiled = 0
         try:
             for record in scan.scan(question, self.run, self.store, pool, timeouts):
                 yield record
+                compiled += not record.cached
                 failures += record.verdict is Verdict.FAILS and not record.tolerated
                 if self.max_failures and failures >= self.max_failures:
                     progress(f"stopped after {failures} failures (--max-failures)")
@@ -56,6 +59,8 @@ class Session:
         finally:
             pool.close()
         self.store.finish_run(self.run)
+        if compiled:
+            pins.refresh()
 
     def view(self) -> RunView:
         return view(self.store, [self.run])
@@ -74,6 +79,7 @@ def view(store: Store, names: Sequence[str]) -> RunView:
         specifier=pins.specifier,
         known_triton=triton_releases.known(),
         known_torch=list(pins.pins()),
+        advisories=partial(advisories.of, [name for run in runs for name in run.context.get("kernels", ())]),
     )
     summary = analysis.summarise(_records(store, runs), context)
     about = {**runs[0].to_json(), "matrix": ", ".join(dict.fromkeys(run.matrix for run in runs if run.matrix)) or None}

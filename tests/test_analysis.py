@@ -468,3 +468,9 @@ def test_the_order_of_records_does_not_matter(cells: list[Record], random: Any) 
     mixed = list(cells)
     random.shuffle(mixed)
     assert summarise(mixed, CONTEXT).to_json() == summarise(cells, CONTEXT).to_json()
+
+
+def test_a_compile_stopped_on_request_makes_no_release_known_good() -> None:
+    """`--until ttgir` says nothing of the stages after it."""
+    assert summarise([record()], Context()).known_good
+    assert not summarise([record(reason="up to ttgir")], Context()).known_good

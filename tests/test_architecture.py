@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "flacheck"
 FLOORS = {
     "__init__": 0, "errors": 0, "model": 0, "targets": 0,
     "corpus": 1, "declared": 1, "kernel_source": 1, "matrix": 1, "expand": 1, "reach": 1, "data": 1, "launches": 1,
-    "toolchains": 2, "pins": 2, "rules": 2, "store": 2, "database": 2,
+    "toolchains": 2, "pins": 2, "advisories": 2, "rules": 2, "store": 2, "database": 2,
     "sandbox": 3, "executors": 3, "judge": 3, "capture": 3,
     "scan": 4, "planning": 4, "analysis": 4,
     "reports": 5, "session": 5, "explanation": 5, "doctor": 5,

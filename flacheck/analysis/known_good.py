@@ -44,8 +44,9 @@ class Specifier:
 
 
 def is_good(cells: Sequence[Observed]) -> bool:
-    """The contract's "known good", of cells of one toolchain and target; a skipped cell was not asked."""
-    if any(cell.verdict is Verdict.UNKNOWN or (cell.fails and not cell.tolerated) for cell in cells):
+    """The contract's "known good", of cells of one toolchain and target; a skipped cell was not asked, and one
+    that was stopped before its last stage is not known to compile."""
+    if any(cell.partial or cell.verdict is Verdict.UNKNOWN or (cell.fails and not cell.tolerated) for cell in cells):
         return False
     launches = grouped((cell.launch, cell) for cell in cells)
     return _asked(cells) > 0 and all(any(cell.compiles for cell in configs) for configs in launches.values())

@@ -31,7 +31,8 @@ class LaunchParts:
 class Observed:
     """One cell's outcome; strings and mappings are shared between the cells of one `observe`.
 
-    `call` is the launch with its options, `size` the shape, both as canonical JSON.
+    `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks a compile
+    that was stopped on request before its last stage.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Observed:
     signature: str | None
     stage: str | None
     line: str
+    partial: bool = False
 
     @property
     def launch(self) -> tuple[Any, ...]:
@@ -136,4 +138,5 @@ def _observed(record: Record, shared: dict[Any, Any]) -> Observed:
         stage=once(record.stage),
         # One message a signature is enough to show what it is.
         line=shared.setdefault(("line", record.signature), record.message.partition("\n")[0]),
+        partial=record.verdict is Verdict.COMPILES and record.reason is not None,
     )

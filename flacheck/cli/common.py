@@ -23,22 +23,31 @@ Kernel = Annotated[
     typer.Option("--kernel", "-k", help="Only kernels whose name, or its last part, matches GLOB.", metavar="GLOB"),
 ]
 Target = Annotated[
-    list[str], typer.Option("--target", "-t", help="GPUs: sm90, h100, gfx942 …", envvar="FLACHECK_TARGET")
+    list[str], typer.Option("--target", "-t", metavar="GPU", help="sm90, h100, gfx942 …", envvar="FLACHECK_TARGET")
 ]
-Dtype = Annotated[list[str], typer.Option("--dtype", help="bf16, fp16, fp32 …")]
-NumWarps = Annotated[list[str], typer.Option("--num-warps", help="Try these instead of the kernel's own.")]
-NumStages = Annotated[list[str], typer.Option("--num-stages", help="Try these instead of the kernel's own.")]
+Dtype = Annotated[list[str], typer.Option("--dtype", metavar="DTYPE", help="bf16, fp16, fp32 …")]
+NumWarps = Annotated[list[str], typer.Option("--num-warps", metavar="N", help="Try these instead of the kernel's own.")]
+NumStages = Annotated[
+    list[str], typer.Option("--num-stages", metavar="N", help="Try these instead of the kernel's own.")
+]
 Toolchain = Annotated[
     list[str], typer.Option("--toolchain", help="installed, triton==X, a specifier, or a path.", metavar="SPEC")
 ]
 Triton = Annotated[
     list[str], typer.Option("--triton", help="Short for --toolchain triton==X, or a specifier.", metavar="X")
 ]
-StoreDir = Annotated[Path, typer.Option("--store", help="Where records are kept.", envvar="FLACHECK_STORE")]
-Format = Annotated[
-    str, typer.Option("--format", help="table, json, jsonl, markdown or github.", envvar="FLACHECK_FORMAT")
+StoreDir = Annotated[
+    Path, typer.Option("--store", metavar="DIR", help="Where records are kept.", envvar="FLACHECK_STORE")
 ]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write there instead of to stdout.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", metavar="FORMAT", help="table, json, jsonl, markdown or github.", envvar="FLACHECK_FORMAT"
+    ),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout.")
+]
 
 
 def say(message: str) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @common.command
 def scan(
     matrix: Annotated[
-        str | None, typer.Argument(help="A matrix by name (see `flacheck list matrices`) or a YAML file.")
+        str | None,
+        typer.Argument(metavar="[MATRIX]", help="A matrix by name (see `flacheck list matrices`) or a YAML file."),
     ] = None,
     kernel: common.Kernel = [],
     target: common.Target = [],
@@ -33,7 +34,13 @@ def scan(
     jobs: Annotated[
         int,
         typer.Option(
-            "--jobs", "-j", min=0, help="Workers at once; as many as processors without it.", envvar="FLACHECK_JOBS"
+            "--jobs",
+            "-j",
+            min=0,
+            metavar="N",
+            show_default=False,
+            help="Workers at once; as many as processors without it.",
+            envvar="FLACHECK_JOBS",
         ),
     ] = 0,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")] = None,

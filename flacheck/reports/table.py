@@ -173,6 +173,9 @@ def _known_good(view: RunView) -> Iterator[RenderableType]:
         row = (release.triton, ", ".join(release.torch) or "–", ", ".join(release.targets), str(release.cells))
         table.add_row(*map(Text, row))
     yield Padding(table, (0, 0, 0, 2))
+    for release in view.summary.known_good:
+        for said in dict.fromkeys(release.advisories):
+            yield Padding(Text(f"{release.triton} compiles, but {said}", style="yellow"), (0, 0, 0, 2))
     for pins, targets in grouped(((pin.triton, pin.torch), pin.target) for pin in view.summary.specifiers).items():
         yield Text(f"  pin for {', '.join(targets)}")
         yield from (Text(f'    "{requirement}"', style="green") for requirement in pins if requirement)
