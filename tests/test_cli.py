@@ -186,7 +186,11 @@ def test_shards_are_disjoint_and_complete(tmp_path: Path) -> None:
 def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
     """130, and no worker is left."""
     command = [sys.executable, "-m", "flacheck", "scan", "-k", "chunk_fwd_h", "--triton", "3.5.1", "-j", "1"]
-    scanning = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # Where tests run in the background SIGINT is ignored, and children inherit that.
+    scanning = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     file = tmp_path / ".flacheck" / "flacheck.sqlite"
     end = time.monotonic() + 120
     while _count(file) < 3 and time.monotonic() < end:
