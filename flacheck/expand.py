@@ -10,9 +10,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.matrix import OPTIONS, Block, Matrix
+from flacheck.matrix import Block, Matrix
 from flacheck.model import Cell, Kernel, Launch, canonical
 
+DEFAULT_TARGETS = ("sm80", "sm90")
 DEFAULT_DTYPES = ("bf16", "fp16", "fp32")
 
 
@@ -111,7 +112,7 @@ def _specs(axes: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
 def _targets(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
     from flacheck import targets
 
-    return [targets.find(str(name)).name for name in axes.get("target", ("sm80", "sm90"))]
+    return [targets.find(str(name)).name for name in axes.get("target", DEFAULT_TARGETS)]
 
 
 def _product(
@@ -135,8 +136,7 @@ def _asked(kernel: Kernel, axes: Mapping[str, tuple[Any, ...]], selection: Selec
 
 def _jobs(matrix: Matrix, source: Source, axes: Mapping[str, tuple[Any, ...]], selection: Selection) -> Iterator[_Job]:
     for stage, template in itertools.product(axes.get("stage", ("compile",)), source.launches):
-        dtypes = axes.get("dtype", DEFAULT_DTYPES) if '"{dtype}"' in canonical(template) else (None,)
-        for dtype, shape in itertools.product(dtypes, _shapes(axes, source)):
+        for dtype, shape in itertools.product(_dtypes(template, axes, selection), _shapes(axes, source)):
             launch = _substituted(matrix, source.kernel.name, template, dtype, shape)
             if stage == "autotune":
                 if launch.configs and not (selection.num_warps or selection.num_stages):
@@ -148,6 +148,23 @@ def _jobs(matrix: Matrix, source: Source, axes: Mapping[str, tuple[Any, ...]], s
                 chosen = {**constants, **changed}
                 widened = _widened(launch, chosen, options)
                 yield _Job(source, _filled(launch, chosen), options, dtype, shape, stage, widened)
+
+
+def _dtypes(
+    template: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], selection: Selection
+) -> Sequence[str | None]:
+    """Those of the axis for a template, its own for a launch as it was recorded (if the selection wants it)."""
+    if '"{dtype}"' in canonical(template):
+        return axes.get("dtype", DEFAULT_DTYPES)
+    own = main_dtype(template["args"])
+    return (own,) if not selection.dtypes or own in selection.dtypes else ()
+
+
+def main_dtype(args: Mapping[str, Any]) -> str | None:
+    """What a launch is said to be in: its tensors' first short float, else float; None without any."""
+    held = [spec["dtype"] for spec in args.values() if isinstance(spec, Mapping) and isinstance(spec.get("dtype"), str)]
+    short = [dtype for dtype in held if dtype in ("bf16", "fp16") or dtype.startswith("fp8")]
+    return next(iter(short), None) or next((dtype for dtype in held if dtype.startswith("fp")), None)
 
 
 def _shapes(axes: Mapping[str, tuple[Any, ...]], source: Source) -> list[Mapping[str, int]]:
@@ -204,7 +221,7 @@ def _own_configs(
     for config, num_warps, num_stages in itertools.product(configs, warps, stages):
         chosen = {k: v for k, v in (("num_warps", num_warps), ("num_stages", num_stages)) if v is not None}
         wanted = {**config, **chosen}
-        options = {name: wanted[name] for name in OPTIONS if wanted.get(name) is not None}
+        options = {name: value for name, value in wanted.items() if name != "kwargs" and value is not None}
         for extra in axes.get("options", ({},)):
             yield dict(wanted.get("kwargs", {})), {**options, **extra}
 
@@ -218,7 +235,7 @@ def _widened(launch: Launch, constants: Mapping[str, Any], options: Mapping[str,
 
 def _is(config: Mapping[str, Any], constants: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     same = all(constants.get(name) == value for name, value in config.get("kwargs", {}).items())
-    return same and all(config[name] == options.get(name, config[name]) for name in OPTIONS if name in config)
+    return same and all(value == options.get(name, value) for name, value in config.items() if name != "kwargs")
 
 
 def _filled(launch: Launch, constants: Mapping[str, Any]) -> Launch:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 
-from flacheck import corpus, matrix, targets, toolchains
+from flacheck import corpus, launches, matrix, targets, toolchains
+from flacheck.capture.cards import target_of
 from flacheck.errors import EmptySelection, ToolchainError, UsageError
-from flacheck.expand import Selection, Source, check_kernels, expand
-from flacheck.matrix import Matrix
+from flacheck.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand, named
+from flacheck.launches import RecordedLaunch
+from flacheck.matrix import Block, Matrix
 from flacheck.model import Cell, Json, Kernel, Verdict, digest
 from flacheck.reach import first_length, reached
 from flacheck.sandbox import WorkerKind
@@ -41,9 +44,10 @@ class Plan:
 
     def _reach(self, cell: Cell) -> Json:
         """From which sequence length the package's layers reach the cell's kernel, read off its sources."""
-        if cell.kernel.package is None:
+        package = self.packages.get(cell.kernel.package or "")
+        if package is None:
             return {}
-        reaches = reached(self.packages[cell.kernel.package].path, cell.kernel.name)
+        reaches = reached(package.path, cell.kernel.name)
         named = [entry.to_json() for entry in reaches if entry.plain][:REACHES]
         return {"first_length": first_length(reaches), "reached_by": named}
 
@@ -88,7 +92,7 @@ class _Provider:
 
     def _kind(self, toolchain: Toolchain, package: str | None) -> WorkerKind:
         config: Json = {**toolchain.worker_config(), "memory_mb": self.memory_mb}
-        if package:
+        if package is not None and package in self.plan.packages:
             config["packages"] = {package: self.plan.packages[package].path}
         else:
             config["corpus"] = str(corpus.folder())
@@ -96,17 +100,25 @@ class _Provider:
 
 
 def plan(
-    name: str, selection: Selection, until: str | None = None, shard: str | None = None, progress: Progress = silent
+    name: str,
+    selection: Selection,
+    until: str | None = None,
+    shard: str | None = None,
+    progress: Progress = silent,
+    trust: bool = False,
 ) -> Plan:
-    """Read the matrix, provide its packages, and expand it.
+    """Read the matrix or launches file, provide its packages, and expand it.
 
     Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
     """
-    found = matrix.find(name)
     for target in selection.targets:
         targets.find(target)
-    provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
-    sources = _sources(found, provided)
+    if name.endswith(".jsonl"):
+        found, sources, provided = _recorded(Path(name), selection, trust, progress)
+    else:
+        found = matrix.find(name)
+        provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
+        sources = _sources(found, provided)
     resolver = _Resolver()
     cells = list(expand(found, sources, selection, resolver, until))
     cells = _shard(cells, shard)
@@ -115,6 +127,55 @@ def plan(
             f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it"
         )
     return Plan(found, cells, resolver.choices, provided, _forms(sources), tuple(dict.fromkeys(resolver.warnings)))
+
+
+def _recorded(
+    file: Path, selection: Selection, trust: bool, progress: Progress
+) -> tuple[Matrix, list[Source], dict[str, Package]]:
+    """A launches file as a matrix: its kernels as they were cut out, their own configurations.
+
+    A kernel without a source of its own would have to be imported from the package that the file names; that
+    takes the user's word (`trust`).
+    """
+    recorded = launches.read(file)
+    wanted = [entry for entry in recorded.launches if not selection.kernels or _named(selection, entry.kernel)]
+    uncut = [entry for entry in wanted if entry.text is None]
+    if uncut and not trust:
+        names = sorted({entry.kernel for entry in uncut})
+        raise UsageError(
+            f"{file}: {len(names)} kernels hold no source ({', '.join(names[:4])}); --trust lets flacheck install and "
+            "import the packages that the file names, --kernel chooses others"
+        )
+    named = {entry.package for entry in uncut if entry.package}
+    provided = {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
+    sources = [*launches.sources(recorded.launches), *_imported(uncut, provided)]
+    axes = {"target": _recorded_targets(recorded.header)}
+    return Matrix(file.stem, str(file), (Block(axes),)), sources, provided
+
+
+def _named(selection: Selection, kernel: str) -> bool:
+    return any(named(glob, kernel) for glob in selection.kernels)
+
+
+def _recorded_targets(header: Mapping[str, object]) -> tuple[str, ...]:
+    """The target of the card that the launches were recorded on; the usual ones where nobody knows the card."""
+    target = target_of(str(header.get("device")))
+    return (target,) if target else DEFAULT_TARGETS
+
+
+def _imported(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
+    """Kernels that are imported from their package, decorators and all, with their launches."""
+    kernels: dict[str, Kernel] = {}
+    templates: dict[str, dict[str, Json]] = {}
+    for entry in recorded:
+        if entry.package is not None and entry.package in provided:
+            module, _, qualname = entry.kernel.partition(":")
+            identity = digest([provided[entry.package].digest, entry.kernel])
+            origin = {"module": module, "qualname": qualname}
+            kernels.setdefault(identity, Kernel(entry.kernel, entry.package, identity, origin))
+            template = entry.launch.to_json()
+            templates.setdefault(identity, {}).setdefault(digest(template), template)
+    return [Source(kernel, tuple(templates[identity].values())) for identity, kernel in kernels.items()]
 
 
 def _asked_packages(found: Matrix, selection: Selection) -> list[str]:
@@ -159,13 +220,13 @@ def _corpus_wanted(found: Matrix) -> bool:
 
 def _package_sources(found: Matrix, spec: str, package: Package) -> list[Source]:
     sources = []
-    for name, launches in found.launches.items():
+    for name, listed in found.launches.items():
         if ":" in name:
             module, _, qualname = name.partition(":")
             operator, form = found.forms.get(name, (None, None))
             origin = {"module": module, "qualname": qualname}
             kernel = Kernel(name, spec, digest([package.digest, name]), origin, operator, form)
-            mine = tuple(launch for launch in launches if fnmatchcase(spec, launch.get("package", "*")))
+            mine = tuple(launch for launch in listed if fnmatchcase(spec, launch.get("package", "*")))
             sources += [Source(kernel, mine)] if mine else []
     return sources
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def scan(
     matrix: Annotated[
         str | None,
-        typer.Argument(metavar="[MATRIX]", help="A matrix by name (see `flacheck list matrices`) or a YAML file."),
+        typer.Argument(metavar="[MATRIX]", help="A matrix by name, a YAML file, or a launches file (.jsonl)."),
     ] = None,
     kernel: common.Kernel = [],
     target: common.Target = [],
@@ -63,6 +63,9 @@ def scan(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
     ] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
@@ -73,7 +76,7 @@ def scan(
 
     reports.check(format)
     selection = _selection(kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton])
-    plan = planning.plan(matrix or "quick", selection, until, shard, common.say)
+    plan = planning.plan(matrix or "quick", selection, until, shard, common.say, trust)
     for warning in plan.warnings:
         common.say(warning)
     if dry_run:

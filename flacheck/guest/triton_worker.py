@@ -73,19 +73,21 @@ class Worker:
     def op_compile(self, kernel, request: dict) -> dict:
         """Compile one launch; `resources` of the result, `stage` the last one run."""
         function = releases.unwrap(kernel)
-        arguments = releases.with_heuristics(kernel, self.arguments(request))
+        # A kernel may have a parameter of an option's name: then both are one value.
+        arguments = {**request["options"], **releases.with_heuristics(kernel, self.arguments(request, function))}
         self._mark("ast")
         self.assembler.forget()
         try:
-            compiled = function.run(grid=None, warmup=True, **arguments, **request["options"])
+            compiled = function.run(grid=None, warmup=True, **arguments)
         except Stopped:
             return {"stage": self._until}
         finally:
             releases.forget_compiled(function)
         return {"resources": self._resources(compiled, request["card"])}
 
-    def arguments(self, request: dict) -> dict:
-        return {name: values.value(spec, self.language) for name, spec in request["launch"]["args"].items()}
+    def arguments(self, request: dict, function) -> dict:
+        names = function.fn.__globals__
+        return {name: values.value(spec, self.language, names) for name, spec in request["launch"]["args"].items()}
 
     def _resources(self, compiled, card: dict) -> dict:
         metadata = compiled.metadata

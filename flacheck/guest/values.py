@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import ClassVar
 
 _TORCH = {
@@ -24,6 +25,12 @@ class DType:
             cls._known[name].name = name
         return cls._known[name]
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element, as torch's dtypes say it."""
+        digits = "".join(itertools.takewhile(str.isdigit, itertools.dropwhile(str.isalpha, self.name)))
+        return max(int(digits or 8) // 8, 1)
+
     def __str__(self) -> str:
         return "torch." + self.name
 
@@ -40,6 +47,9 @@ class Pointer:
     def data_ptr(self) -> int:
         return self._address
 
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
     def ptr_range(self) -> int:
         return (1 << 31) - 1
 
@@ -55,27 +65,39 @@ class Named(int):
         return self
 
 
-def value(spec, language):
-    """One argument of a launch; `language` is the release's `triton.language`."""
+def value(spec, language, names=None):
+    """One argument of a launch; `language` is the release's `triton.language`, `names` what stands in the kernel's
+    module, for constants that are functions."""
     if spec is None or isinstance(spec, (bool, int, float, str)):
         return spec
     if "constexpr" in spec:
-        return _constant(spec["constexpr"], language)
+        return _constant(spec["constexpr"], language, names or {})
+    if "descriptor" in spec:
+        return _descriptor(**spec["descriptor"])
     if "dtype" in spec:
         return Pointer(spec["dtype"], spec.get("align", 16))
     if "tuple" in spec:
-        return tuple(value(item, language) for item in spec["tuple"])
+        return tuple(value(item, language, names) for item in spec["tuple"])
     for kind in ("int", "float", "bool"):
         if kind in spec:
             return spec[kind]
     raise ValueError(f"an argument that flacheck cannot rebuild: {spec!r}")
 
 
-def _constant(spec, language):
+def _descriptor(dtype: str, shape, strides, block, align: int = 16):
+    """A tensor descriptor made by the host, for releases that have them."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor(Pointer(dtype, align), list(shape), list(strides), list(block))
+
+
+def _constant(spec, language, names):
     if isinstance(spec, dict):
         if "dtype" in spec:
             return getattr(language, _LANGUAGE.get(spec["dtype"], spec["dtype"]))
+        if "function" in spec and spec["function"] in names:
+            return names[spec["function"]]
         if "tuple" in spec:
-            return tuple(_constant(item, language) for item in spec["tuple"])
+            return tuple(_constant(item, language, names) for item in spec["tuple"])
         raise ValueError(f"a constant that flacheck cannot rebuild: {spec!r}")
     return spec

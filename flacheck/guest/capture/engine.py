@@ -1,0 +1,264 @@
+"""Backward without a device: an autograd engine in Python.
+
+The one in C++ asks the accelerator for streams before it adds two gradients, so with fake tensors on a device
+that is not there it cannot run. This one walks the same graph in the same order and calls the same nodes.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import torch
+
+_HOOKS = "flacheck.hooks"
+_MATERIALIZES = "_flacheck_materializes"
+
+
+def _edge(tensor):
+    """Where a tensor's gradient goes: a node and which of its inputs."""
+    if tensor.grad_fn is not None:
+        return tensor.grad_fn, tensor.output_nr
+    return torch.autograd.graph.get_gradient_edge(tensor).node, 0
+
+
+class _Pass:
+    """One backward pass: gradients waiting at their nodes, nodes waiting for gradients."""
+
+    def __init__(self, captures) -> None:
+        self._waiting: dict = {}
+        self._missing: dict = {}
+        self._needed: set | None = None
+        self._captures = captures
+        self.captured: dict = {}
+
+    def run(self, roots) -> None:
+        for (node, index), gradient in roots:
+            self._add(node, index, gradient)
+        nodes = self._walk([node for (node, _), _ in roots])
+        if self._captures:
+            self._needed = _leading_to(nodes, {node for node, _ in self._captures})
+        ready = [_entry(node) for node in self._waiting if not self._missing.get(node)]
+        heapq.heapify(ready)
+        while ready:
+            node = heapq.heappop(ready)[-1]
+            for following in self._step(node):
+                heapq.heappush(ready, _entry(following))
+
+    def _walk(self, stack) -> list:
+        seen: dict = {}
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen[node] = True
+            for following, _ in node.next_functions:
+                if following is not None:
+                    self._missing[following] = self._missing.get(following, 0) + 1
+                    stack.append(following)
+        return list(seen)
+
+    def _add(self, node, index, gradient) -> None:
+        held = self._waiting.setdefault(node, {})
+        if gradient is not None:
+            before = held.get(index)
+            held[index] = gradient if before is None else before + gradient
+
+    def _step(self, node) -> list:
+        """Call a node; the nodes that have all their gradients now."""
+        gradients = self._hooked(node, self._waiting.pop(node, {}))
+        for wanted in self._captures:
+            if wanted[0] is node:
+                self.captured[wanted] = gradients.get(wanted[1])
+        ready = []
+        edges = [edge for edge in node.next_functions if edge[0] is not None]
+        for (following, index), output in zip(edges, self._outputs(node, gradients, len(edges))):
+            self._add(following, index, _fitting(following, index, output))
+            self._missing[following] -= 1
+            if not self._missing[following]:
+                ready.append(following)
+        return ready
+
+    def _hooked(self, node, gradients: dict) -> dict:
+        for index, hook in list(node.metadata.get(_HOOKS, {}).values()):
+            if gradients.get(index) is not None:
+                changed = hook(gradients[index])
+                gradients[index] = gradients[index] if changed is None else changed
+        return gradients
+
+    def _outputs(self, node, gradients: dict, edges: int) -> tuple:
+        """A gradient for each edge that leads somewhere."""
+        nothing = (None,) * edges
+        if not gradients or (self._needed is not None and node not in self._needed):
+            return nothing
+        if hasattr(node, "variable"):
+            if self._needed is None:
+                _accumulate(node.variable, gradients.get(0))
+            return nothing
+        return _leading_somewhere(node, _call(node, gradients)) + nothing
+
+
+def _entry(node) -> tuple:
+    """Last made first, as the C++ engine orders what is ready; leaves before all."""
+    return (0 if hasattr(node, "variable") else 1, -node._sequence_nr(), id(node), node)
+
+
+def _leading_to(nodes, wanted) -> set:
+    """The nodes that must be called for gradients to reach the wanted ones."""
+    before: dict = {}
+    for node in nodes:
+        for following, _ in node.next_functions:
+            if following is not None:
+                before.setdefault(following, []).append(node)
+    found, stack = set(), list(wanted)
+    while stack:
+        for node in before.get(stack.pop(), ()):
+            if node not in found:
+                found.add(node)
+                stack.append(node)
+    return found
+
+
+def _accumulate(leaf, gradient) -> None:
+    if gradient is None:
+        return
+    for hook in (leaf._backward_hooks or {}).values():
+        changed = hook(gradient)
+        gradient = gradient if changed is None else changed
+    leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+    for hook in (getattr(leaf, "_post_accumulate_grad_hooks", None) or {}).values():
+        hook(leaf)
+
+
+def _call(node, gradients: dict):
+    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it said otherwise."""
+    fill = hasattr(node, "apply") and getattr(node, _MATERIALIZES, True)
+    given = []
+    for index, meta in enumerate(node._input_metadata):
+        gradient = gradients.get(index)
+        if gradient is None and fill and meta is not None:
+            gradient = torch.zeros(tuple(meta.shape), dtype=meta.dtype, device=meta.device)
+        given.append(gradient)
+    return node.apply(*given) if hasattr(node, "apply") else node(*given)
+
+
+def _leading_somewhere(node, outputs) -> tuple:
+    """A node written in Python returns something for every argument, tensors or not; only some have an edge."""
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    if hasattr(node, "apply"):
+        wanted = node.needs_input_grad
+    else:
+        wanted = [following is not None for following, _ in node.next_functions]
+    return tuple(output for output, want in zip(outputs, wanted) if want)
+
+
+def _fitting(node, index, gradient):
+    """The gradient in the shape and dtype that the forward pass had there."""
+    metadata = node._input_metadata
+    if gradient is None or index >= len(metadata) or metadata[index] is None:
+        return gradient
+    shape, dtype = tuple(metadata[index].shape), metadata[index].dtype
+    if tuple(gradient.shape) != shape:
+        gradient = gradient.sum_to_size(shape)
+    return gradient if gradient.dtype == dtype else gradient.to(dtype)
+
+
+def _listed(value, length=None) -> list:
+    if value is None:
+        return [None] * (length or 0)
+    return [value] if isinstance(value, (torch.Tensor, torch.autograd.graph.GradientEdge)) else list(value)
+
+
+def _target(tensor):
+    if isinstance(tensor, torch.autograd.graph.GradientEdge):
+        return tensor.node, tensor.output_nr
+    return _edge(tensor)
+
+
+def _run(tensors, gradients, captures, create_graph) -> dict:
+    roots = []
+    for tensor, gradient in zip(tensors, gradients):
+        if isinstance(tensor, torch.Tensor) and not tensor.requires_grad:
+            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+        roots.append((_target(tensor), torch.ones_like(tensor) if gradient is None else gradient))
+    backward = _Pass(captures)
+    with torch.set_grad_enabled(bool(create_graph)):
+        backward.run(roots)
+    return backward.captured
+
+
+def backward(
+    tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None
+) -> None:
+    """torch.autograd.backward."""
+    tensors = _listed(tensors)
+    wanted = _listed(inputs)
+    captures = [_target(tensor) for tensor in wanted]
+    found = _run(tensors, _listed(grad_tensors, len(tensors)), captures, create_graph)
+    for tensor, place in zip(wanted, captures):
+        _accumulate(tensor, found.get(place))
+
+
+def grad(
+    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
+    is_grads_batched=False, materialize_grads=False,
+) -> tuple:  # fmt: skip
+    """torch.autograd.grad, without batched gradients."""
+    outputs, inputs = _listed(outputs), _listed(inputs)
+    captures = [_target(tensor) for tensor in inputs]
+    found = _run(outputs, _listed(grad_outputs, len(outputs)), captures, create_graph)
+    gradients = [found.get(place) for place in captures]
+    if materialize_grads:
+        gradients = [torch.zeros_like(t) if g is None else g for t, g in zip(inputs, gradients)]
+    elif not allow_unused and any(gradient is None for gradient in gradients):
+        raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph.")
+    return tuple(gradients)
+
+
+def _tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+class _Handle:
+    def __init__(self, hooks: dict, key: int) -> None:
+        self._hooks, self._key = hooks, key
+
+    def remove(self) -> None:
+        self._hooks.pop(self._key, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.remove()
+
+
+def _register_hook(self, hook):
+    """Kept where this engine finds it: C++ keeps hooks of inner tensors to itself."""
+    if self.grad_fn is None:
+        return _register_leaf_hook(self, hook)
+    hooks = self.grad_fn.metadata.setdefault(_HOOKS, {})
+    key = max(hooks, default=-1) + 1
+    hooks[key] = (self.output_nr, hook)
+    return _Handle(hooks, key)
+
+
+_register_leaf_hook = torch.Tensor.register_hook
+
+
+def _retain_grad(self) -> None:
+    if self.grad_fn is not None:
+        self.register_hook(lambda gradient: setattr(self, "grad", gradient))
+
+
+def _set_materialize_grads(self, value: bool) -> None:
+    self.materialize_grads = value
+    setattr(self, _MATERIALIZES, value)
+
+
+def install() -> None:
+    torch.autograd.backward = backward
+    torch.autograd.grad = grad
+    torch.Tensor.backward = _tensor_backward
+    torch.Tensor.register_hook = _register_hook
+    torch.Tensor.retain_grad = _retain_grad
+    torch.autograd.function.FunctionCtx.set_materialize_grads = _set_materialize_grads

@@ -1,0 +1,76 @@
+"""The launches file as it is written: a line is one append, so that it is there even if the next step kills us."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import sys
+import time
+
+SCHEMA = "flacheck.launches/1"
+_COUNT_EVERY = 2.0
+
+
+def digest(value) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Journal:
+    """Each distinct launch once, then how many more of it there were."""
+
+    def __init__(self, settings) -> None:
+        self._settings = settings
+        self._written: set[str] = set()
+        self._sources: set[str] = set()
+        self._more: dict[str, int] = {}
+        self._counted = time.monotonic()
+        self._begun = False
+        atexit.register(self.flush)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self.flush)
+
+    def launch(self, line: dict, source: str | None, text: str | None, remarks: dict) -> None:
+        """`remarks` are no part of what makes a launch distinct."""
+        if not self._begun:
+            self._begin()
+        identity = digest(line)
+        if identity in self._written:
+            self._more[identity] = self._more.get(identity, 0) + 1
+            if time.monotonic() - self._counted > _COUNT_EVERY:
+                self.flush()
+            return
+        self._written.add(identity)
+        extra = {name: value for name, value in remarks.items() if value is not None}
+        if text is not None and source not in self._sources:
+            self._sources.add(source)
+            extra["text"] = text
+        self._append({"id": identity, **line, **extra})
+
+    def flush(self) -> None:
+        more, self._more = self._more, {}
+        self._counted = time.monotonic()
+        if more:
+            self._append(*({"of": identity, "count": count} for identity, count in more.items()))
+
+    def _begin(self) -> None:
+        self._begun = True
+        card = self._settings.card
+        self._append({
+            "schema": SCHEMA,
+            "package": self._settings.package,
+            "device": "real" if card is None else card["gpu"],
+            "triton": getattr(sys.modules.get("triton"), "__version__", None),
+            "torch": getattr(sys.modules.get("torch"), "__version__", None),
+        })  # fmt: skip
+
+    def _append(self, *values: dict) -> None:
+        written = "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
+        file = os.open(self._settings.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            while written:
+                written = written[os.write(file, written) :]
+        finally:
+            os.close(file)

@@ -1,0 +1,37 @@
+"""Found by every Python that a captured program starts: arms the recorder, then steps aside for the user's own."""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_GUEST = os.path.dirname(os.path.dirname(_HERE))
+_NAME = "flacheck_guest"
+
+
+def _arm():
+    if "FLACHECK_CAPTURE_SETTINGS" not in os.environ:
+        return
+    spec = importlib.util.spec_from_file_location(
+        _NAME, os.path.join(_GUEST, "__init__.py"), submodule_search_locations=[_GUEST]
+    )
+    sys.modules[_NAME] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[_NAME])
+    from flacheck_guest import capture
+
+    settings = capture.Settings.from_environment()
+    if settings:
+        capture.install(settings)
+
+
+def _run_the_next():
+    """The sitecustomize that this one hides, if there is one."""
+    path = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+_arm()
+_run_the_next()

@@ -1,0 +1,254 @@
+"""Reading launches files: recorded launches as data, checked line by line, and as what a scan expands.
+
+Nothing in a file is believed: its source is admitted by `admission`, its values by the forms below.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from flacheck.errors import MatrixError, UsageError
+from flacheck.expand import Source
+from flacheck.launches.admission import admitted
+from flacheck.launches.forms import FormError, check_launch, check_options
+from flacheck.model import Json, Kernel, Launch, canonical, digest
+
+__all__ = ["Launches", "RecordedLaunch", "admitted", "read", "sources", "stream"]
+
+SCHEMA = "flacheck.launches/1"
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """One distinct launch of a program. `kernel` is `module:qualname`, `source` the digest of its cut-out `text`,
+    in which it is called `qualname`; `uncut` says why there is no text. `heuristics` are the values that
+    @triton.heuristics gave; `count` how often it was launched; `by` what the recorder was told was running."""
+
+    id: str
+    kernel: str
+    package: str | None
+    launch: Launch
+    options: Mapping[str, Any]
+    grid: tuple[int, ...] | None
+    source: str | None
+    text: str | None
+    qualname: str
+    heuristics: Mapping[str, Any] = field(default_factory=dict)
+    uncut: str | None = None
+    by: str | None = None
+    count: int = 1
+
+    def template(self) -> Json:
+        """The launch as the cut-out kernel takes it: without decorators, so with what heuristics gave; its options
+        are configurations."""
+        launch = self.launch
+        configs = [{**self.options, **config} for config in launch.configs] or [{"kwargs": {}, **self.options}]
+        omitted = [name for name in launch.omitted if name not in self.heuristics]
+        return Launch({**launch.args, **self.heuristics}, tuple(omitted), tuple(configs), launch.keys).to_json()
+
+
+@dataclass(frozen=True)
+class Launches:
+    """A whole file. `header` is its first line; `end` its last, None when the program was killed."""
+
+    header: Mapping[str, Any]
+    launches: tuple[RecordedLaunch, ...]
+    end: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`count` more of the launch `of`."""
+
+    of: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """A header or end line: what the recorder says of the run."""
+
+    said: Mapping[str, Any]
+
+
+Entry = RecordedLaunch | Counted | Note
+
+
+def read(path: Path) -> Launches:
+    """Every distinct launch once, with its count. Raises MatrixError with file and line."""
+    found: dict[str, RecordedLaunch] = {}
+    counts: dict[str, int] = {}
+    notes: list[Mapping[str, Any]] = []
+    for entry in stream(path):
+        if isinstance(entry, RecordedLaunch):
+            found.setdefault(entry.id, entry)
+            counts[entry.id] = counts.get(entry.id, 0) + entry.count
+        elif isinstance(entry, Counted):
+            counts[entry.of] = counts.get(entry.of, 0) + entry.count
+        else:
+            notes.append(entry.said)
+    end = notes[-1] if notes and "end" in notes[-1] else None
+    return Launches(notes[0], tuple(replace(launch, count=counts[key]) for key, launch in found.items()), end)
+
+
+def stream(path: Path) -> Iterator[Entry]:
+    """The file's entries as they stand, a header first."""
+    reader = _Reader(str(path))
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith("\n") or line.strip():
+                    yield from reader.entry(number, line)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is not a text file; a launches file is JSON lines in UTF-8") from None
+    reader.finish()
+
+
+class _Reader:
+    """Lines to entries; remembers each source so that later lines can refer to it."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._texts: dict[str, str] = {}
+        self._begun = False
+
+    def entry(self, number: int, line: str) -> Iterator[Entry]:
+        try:
+            value = json.loads(line, parse_constant=_constant)
+        except ValueError as error:
+            if not line.endswith("\n"):
+                return  # the writer was killed in the middle of its last line
+            raise MatrixError(self._file, number, f"not JSON: {error}") from None
+        try:
+            yield self._entry(value)
+        except FormError as error:
+            raise MatrixError(self._file, number, str(error)) from None
+
+    def finish(self) -> None:
+        if not self._begun:
+            raise MatrixError(self._file, None, "is empty", f"a launches file begins with a {SCHEMA} line")
+
+    def _entry(self, value: Any) -> Entry:
+        if not isinstance(value, dict):
+            raise FormError("a line is a mapping")
+        if "schema" in value or not self._begun:
+            return self._header(value)
+        if "kernel" in value:
+            return self._launch(value)
+        if "of" in value:
+            return Counted(_text(value, "of"), _count(value))
+        if value.get("end") is True:
+            return Note(value)
+        raise FormError("neither a launch, a count nor an end line")
+
+    def _header(self, value: Json) -> Note:
+        if value.get("schema") != SCHEMA:
+            raise FormError(f"schema is {value.get('schema')!r}; this flacheck reads {SCHEMA}")
+        self._begun = True
+        return Note(value)
+
+    def _launch(self, value: Json) -> RecordedLaunch:
+        launch = _want(value, "launch", dict)
+        heuristics = value.get("heuristics", {})
+        check_launch(launch, heuristics)
+        options = value.get("options", {})
+        check_options(options)
+        source = _optional(value, "source")
+        return RecordedLaunch(
+            id=_text(value, "id"),
+            kernel=_text(value, "kernel"),
+            package=_optional(value, "package"),
+            launch=Launch.from_json(launch),
+            options=options,
+            grid=_grid(value.get("grid")),
+            source=source,
+            text=self._source(source, value.get("text")) if source else None,
+            qualname=_name(value, "qualname"),
+            heuristics=heuristics,
+            uncut=_optional(value, "uncut"),
+            by=_optional(value, "by"),
+            count=_count(value) if "count" in value else 1,
+        )
+
+    def _source(self, source: str, text: Any) -> str:
+        if source not in self._texts:
+            if not isinstance(text, str):
+                raise FormError(f"source {source} is in no line before")
+            if hashlib.sha256(text.encode()).hexdigest()[: len(source)] != source or len(source) < 16:
+                raise FormError(f"source {source} is not the digest of its text")
+            try:
+                admitted(text)
+            except UsageError as error:
+                raise FormError(f"source {source} is refused: {error}") from None
+            self._texts[source] = text
+        return self._texts[source]
+
+
+def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
+    """One source a kernel as it was cut out, with its distinct launches; those without a text are left out."""
+    kernels: dict[str, Kernel] = {}
+    templates: dict[str, dict[str, Json]] = {}
+    for launch in recorded:
+        if launch.text is None:
+            continue
+        kernel = _kernel(launch, launch.text)
+        kernels.setdefault(kernel.digest, kernel)
+        template = launch.template()
+        templates.setdefault(kernel.digest, {}).setdefault(canonical(template), template)
+    return [Source(kernel, tuple(templates[key].values())) for key, kernel in kernels.items()]
+
+
+def _kernel(launch: RecordedLaunch, text: str) -> Kernel:
+    identity = digest([launch.kernel, launch.package, text, launch.qualname])
+    return Kernel(launch.kernel, launch.package, identity, {"source": text, "qualname": launch.qualname})
+
+
+def _constant(name: str) -> float:
+    return {"Infinity": math.inf, "-Infinity": -math.inf}.get(name, math.nan)
+
+
+def _want(value: Json, name: str, kind: type) -> Any:
+    if not isinstance(value.get(name), kind):
+        raise FormError(f"{name} is missing or no {kind.__name__}")
+    return value[name]
+
+
+def _text(value: Json, name: str) -> str:
+    return str(_want(value, name, str))
+
+
+def _name(value: Json, name: str) -> str:
+    text = _text(value, name)
+    if not text.isidentifier():
+        raise FormError(f"{name} {text!r} is no name")
+    return text
+
+
+def _optional(value: Json, name: str) -> str | None:
+    return None if value.get(name) is None else _text(value, name)
+
+
+def _count(value: Json) -> int:
+    return _checked(value.get("count"), lambda count: count > 0, "count is a positive number")
+
+
+def _grid(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > 3:
+        raise FormError("grid is a list of up to three numbers")
+    return tuple(_checked(extent, lambda _: True, "grid is a list of numbers") for extent in value)
+
+
+def _checked(value: Any, good: Callable[[int], bool], what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not good(value):
+        raise FormError(what)
+    return value

@@ -1,0 +1,385 @@
+"""The recorder in a program of its own: what it launches is written down, on a device that is not there."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import flacheck
+from flacheck.capture import NOT_STARTED, capture, card
+from flacheck.errors import UsageError
+from flacheck.launches import Launches, read, sources
+
+GUEST = Path(flacheck.__file__).parent / "guest"
+needs_torch = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))), reason="needs torch and triton: pip install .[torch]"
+)
+
+PRELUDE = """
+import sys, torch, triton, triton.language as tl
+import torch.nn.functional as F
+
+@triton.jit
+def double(x, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+def launch(x, n=64, **options):
+    double[(1,)](x, n, BLOCK=64, **options)
+"""
+
+
+def recorded(tmp_path: Path, program: str, *arguments: str, device: str = "h200", code: int = 0) -> Launches:
+    """What a program launches; it must end with the given code."""
+    script = tmp_path / "program.py"
+    script.write_text(PRELUDE + textwrap.dedent(program))
+    output = tmp_path / "l.jsonl"
+    assert capture([sys.executable, str(script), *arguments], output, device) == code
+    return read(output)
+
+
+def test_the_commands_own_code_is_returned(tmp_path: Path) -> None:
+    """A program without torch or triton pays nothing and leaves a file without launches."""
+    output = tmp_path / "l.jsonl"
+    assert capture([sys.executable, "-c", "import sys; sys.exit(7)"], output) == 7
+    found = read(output)
+    assert found.launches == () and found.header["triton"] is None
+    assert found.end and found.end["exit_code"] == 7
+
+
+def test_a_signal_is_the_shells_code(tmp_path: Path) -> None:
+    """128 and the signal's number."""
+    command = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    assert capture(command, tmp_path / "l.jsonl") == 137
+
+
+def test_a_command_that_cannot_be_started(tmp_path: Path) -> None:
+    """125, as the contract says."""
+    assert capture([str(tmp_path / "none")], tmp_path / "l.jsonl") == NOT_STARTED
+
+
+def test_an_unknown_device_is_a_usage_error(tmp_path: Path) -> None:
+    """AMD's cards need another torch."""
+    for name in ("h1000", "mi300"):
+        with pytest.raises(UsageError):
+            capture(["true"], tmp_path / "l.jsonl", name)
+
+
+def test_a_card_is_consistent() -> None:
+    """A card that shares a target with another keeps its own name and size."""
+    h200, h100 = card("h200"), card("h100")
+    assert (h200["gpu"], h200["memory_gb"], h200["capability"]) == ("NVIDIA H200", 140, (9, 0))
+    assert h100["memory_gb"] == 80 and h200["shared_limit"] == h100["shared_limit"]
+
+
+def test_the_users_own_sitecustomize_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorder's stands before it and steps aside."""
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.mine = 'ran'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert capture([sys.executable, "-c", "import sys; sys.exit(3 if mine == 'ran' else 4)"], tmp_path / "l.jsonl") == 3
+
+
+@needs_torch
+def test_a_launch_is_recorded_with_what_was_passed(tmp_path: Path) -> None:
+    """dtypes, real alignment, numbers, constants, options, grid; identical ones once with a count."""
+    found = recorded(tmp_path, "x = torch.randn(256, device='cuda')\nfor _ in range(3): launch(x[1:], num_warps=2)\n")
+    (one,) = found.launches
+    assert one.launch.to_json() == {
+        "args": {"x": {"dtype": "fp32", "align": 4}, "n": {"int": 64}, "BLOCK": {"constexpr": 64}}
+    }
+    assert (one.kernel, one.options, one.grid, one.count) == ("program:double", {"num_warps": 2}, (1,), 3)
+    assert found.header["device"] == "NVIDIA H200" and found.header["torch"]
+
+
+@needs_torch
+def test_a_killed_program_leaves_its_launches(tmp_path: Path) -> None:
+    """Each line is written before the launch goes on."""
+    found = recorded(tmp_path, "import os\nlaunch(torch.empty(64, device='cuda'))\nos.kill(os.getpid(), 9)\n", code=137)
+    assert len(found.launches) == 1
+
+
+@needs_torch
+def test_child_processes_are_recorded_too(tmp_path: Path) -> None:
+    """Started or forked, they share the file."""
+    program = """
+    import multiprocessing, subprocess
+    n = int(sys.argv[1])
+    launch(torch.empty(64, device='cuda'), n)
+    if n == 1:
+        subprocess.run([sys.executable, __file__, "2"], check=True)
+        child = multiprocessing.get_context("fork").Process(target=launch, args=(torch.empty(64, device='cuda'), 3))
+        child.start(); child.join()
+    """
+    found = recorded(tmp_path, program, "1")
+    assert sorted(one.launch.args["n"]["int"] for one in found.launches) == [1, 2, 3]
+
+
+AUTOTUNED = """
+def prune(configs, args, **kwargs):
+    return [config for config in configs if config.kwargs["BLOCK"] <= args["n"]]
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % 2 == 0})
+@triton.autotune([triton.Config({"BLOCK": b}, num_warps=4) for b in (32, 64, 128)], ["n"],
+                 prune_configs_by={"early_config_prune": prune})
+@triton.heuristics({"HALF": lambda args: args["BLOCK"] // 2})
+@triton.jit
+def tuned(x, n, nothing, KIND: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, HALF: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), HALF)
+
+seen = []
+tuned[lambda meta: (triton.cdiv(64, meta["BLOCK"]),)](torch.empty(64, device="cuda"), 64, None, KIND=tl.float16)
+"""
+
+
+@needs_torch
+def test_an_autotuner_run_is_one_line_with_its_configurations(tmp_path: Path) -> None:
+    """Pruned as the tuner would; heuristics above it apart, those below it in each configuration."""
+    (one,) = recorded(tmp_path, AUTOTUNED).launches
+    assert [config["kwargs"] for config in one.launch.configs] == [{"BLOCK": 32, "HALF": 16}, {"BLOCK": 64, "HALF": 32}]
+    assert (one.launch.keys, one.launch.omitted) == (("n",), ("BLOCK", "EVEN", "HALF"))
+    assert one.heuristics == {"EVEN": {"constexpr": True}}
+    assert one.launch.args["KIND"] == {"constexpr": {"dtype": "fp16"}} and one.launch.args["nothing"] is None
+    assert one.grid == (2,)
+
+
+@needs_torch
+def test_a_configurations_hook_may_change_the_arguments(tmp_path: Path) -> None:
+    """Each configuration is recorded with what its hook made of them."""
+    program = """
+    class Held:
+        dtype = torch.float32
+        def __init__(self): self.address = 16
+        def data_ptr(self): return self.address
+    def hook(args): args["x"].address = 8 if args["BLOCK"] == 32 else 16
+    configs = [triton.Config({"BLOCK": b}, pre_hook=hook) for b in (32, 64)]
+    hooked = triton.autotune(configs, [])(double)
+    hooked[(1,)](Held(), 64)
+    """
+    found = recorded(tmp_path, program).launches
+    assert sorted(one.launch.args["x"]["align"] for one in found) == [8, 16]
+
+
+CUT = """
+import enum, types
+OUTER = tl.constexpr(7)
+FACTOR = tl.constexpr(float("inf"))
+class Kind(enum.IntEnum):
+    RELU = 1
+other = types.ModuleType("other")
+exec("import triton, triton.language as tl\\n", other.__dict__)
+exp = tl.exp
+
+@triton.jit
+def act(x, KIND: tl.constexpr):
+    return exp(x) if KIND == 1 else -x
+
+def make(k):
+    @triton.jit
+    def inner(x, n: tl.int64, KIND: tl.constexpr, BLOCK: tl.constexpr = 64):
+        i = tl.arange(0, BLOCK)
+        v = tl.load(x + i).to(tl.float32)
+        tl.store(x + i, act(v, KIND) * k + OUTER + tl.where(v < FACTOR, v, 0.0))
+    return inner
+
+make(tl.constexpr(3))[(1,)](torch.empty(64, device="cuda"), 64, Kind.RELU)
+"""
+
+
+@needs_torch
+def test_a_kernel_is_cut_out_with_all_that_it_uses(tmp_path: Path) -> None:
+    """Helpers, constants, closures, aliases: one module that imports only triton, and that is admitted."""
+    found = recorded(tmp_path, CUT)
+    (source,) = sources(found.launches)
+    text = source.kernel.origin["source"]
+    assert source.kernel.name == "program:make.inner" and source.kernel.origin["qualname"] == "inner"
+    assert text.startswith("import triton\nimport triton.language as tl\n") and text.count("import") == 2
+    assert "k = tl.constexpr(3)" in text and "tl.exp(x)" in text and 'float("inf")' in text
+    assert found.launches[0].launch.args["KIND"] == {"constexpr": 1}
+
+
+TRAINING = """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, mode, x):
+        ctx.save_for_backward(x)
+        launch(x, 1)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        launch(gradient, 2)
+        return None, 2 * x * gradient
+
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)).to("cuda")
+optimizer = torch.optim.AdamW(model.parameters())
+scaler = torch.amp.GradScaler("cuda")
+for step in range(2):
+    with torch.autocast("cuda", torch.float16):
+        hidden = model[0](torch.randn(4, 8).cuda())
+        normed = model[1](hidden)
+        loss = Square.apply("mode", normed).mean()
+    assert (hidden.dtype, normed.dtype) == (torch.float16, torch.float32)
+    scaler.scale(loss).backward()
+    assert model[0].weight.grad.device.type == "cuda"
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer); scaler.update(); optimizer.zero_grad()
+print(loss.item())
+"""
+
+
+@needs_torch
+def test_a_training_step_runs_forward_and_backward(tmp_path: Path) -> None:
+    """Modules move, autocast applies CUDA's lists, custom functions get their gradients."""
+    found = recorded(tmp_path, TRAINING)
+    assert {(one.launch.args["n"]["int"], one.count) for one in found.launches} == {(1, 2), (2, 2)}
+
+
+ENGINE = """
+from torch.utils.checkpoint import checkpoint
+def fresh(*shape): return torch.randn(*shape, device="cuda", requires_grad=True)
+x, seen = fresh(2, 4), []
+for reentrant in (True, False):
+    x.grad = None
+    checkpoint(torch.nn.Linear(4, 4).cuda(), x, use_reentrant=reentrant).sum().backward()
+    assert x.grad.shape == (2, 4)
+y = x * 2
+y.retain_grad()
+handle = y.register_hook(lambda g: seen.append("removed"))
+y.register_hook(lambda g: seen.append("inner"))
+x.register_hook(lambda g: seen.append("leaf"))
+handle.remove()
+(y * y).sum().backward()
+assert seen == ["inner", "leaf"] and y.grad.shape == (2, 4)
+(first,) = torch.autograd.grad((x ** 3).sum(), x, create_graph=True)
+(second,) = torch.autograd.grad(first.sum(), [x])
+assert second.shape == x.shape
+unused = fresh(3)
+assert torch.autograd.grad(x.sum(), [x, unused], allow_unused=True)[1] is None
+try:
+    torch.autograd.grad(x.sum(), unused)
+    raise SystemExit("an unused tensor must raise")
+except RuntimeError:
+    pass
+F.scaled_dot_product_attention(fresh(1, 2, 8, 16), fresh(1, 2, 8, 16), fresh(1, 2, 8, 16)).sum().backward()
+torch.func.grad(lambda t: (t * t).sum())(torch.randn(3, device="cuda"))
+"""
+
+
+@needs_torch
+def test_the_autograd_engine_does_as_torchs(tmp_path: Path) -> None:
+    """Checkpoints, hooks, retained and second gradients, unused inputs."""
+    recorded(tmp_path, ENGINE)
+
+
+VALUES = """
+cu = torch.cat([torch.tensor([0]), torch.arange(16, 64)[torch.randperm(48)[:3]], torch.tensor([64])]).cuda().sort()[0]
+lengths = cu[1:] - cu[:-1]
+assert cu.tolist()[0] == 0 and int(lengths.sum()) == 64 and lengths.max().item() == max(lengths.tolist())
+chunks = torch.cat([torch.arange(n) for n in ((lengths + 15) // 16).tolist()])
+assert int(chunks.eq(0).sum()) == 4 and (lengths > 0).nonzero().shape == (4, 1)
+lengths[0] = 5
+assert lengths.tolist()[0] == 5
+lengths.copy_(torch.randn(4).cuda())
+x = torch.randn(4, device="cuda")
+assert x.item if x.sum().item() == 0.0 else False
+assert torch.allclose(x, x + 1) and x[x > 0].shape == (4,) and x.cpu().detach().numpy().shape == (4,)
+launch(torch.empty(lengths.numel(), device="cuda"), int(cu[1]) - int(cu[1]) + 9)
+"""
+
+
+@needs_torch
+def test_small_integers_have_values(tmp_path: Path) -> None:
+    """`cu_seqlens.tolist()` is what the program put there; floats are never computed."""
+    (one,) = recorded(tmp_path, VALUES).launches
+    assert one.launch.args["n"] == {"int": 9}
+
+
+HARMLESS = """
+import threading
+graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+stream.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(stream):
+    x = torch.randn(64, device="cuda")
+with torch.cuda.graph(graph):
+    launch(x, 1)
+graph.replay()
+start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+start.record(); end.record(); torch.cuda.synchronize()
+assert start.elapsed_time(end) > 0
+compiled = torch.compile(lambda t: launch(t, 2), mode="max-autotune")
+compiled(x)
+@torch.compile
+def decorated(t): launch(t, 3)
+decorated(x)
+with torch.cuda.device(x.device.index), torch.cuda.nvtx.range("here"):
+    torch.randn(3, device="cuda", generator=torch.Generator("cuda").manual_seed(1)).pin_memory()
+thread = threading.Thread(target=lambda: launch(torch.empty(64, device="cuda"), 4))
+thread.start(); thread.join()
+properties = torch.cuda.get_device_properties(0)
+active = triton.runtime.driver.active.utils.get_device_properties(0)
+assert properties.name == torch.cuda.get_device_name() == "NVIDIA B200" and properties.major == 10
+assert torch.cuda.get_device_capability() == (10, 0)
+assert active["max_shared_mem"] == properties.shared_memory_per_block_optin
+assert active["multiprocessor_count"] == properties.multi_processor_count == 148
+"""
+
+
+@needs_torch
+def test_graphs_streams_events_threads_and_compile_do_no_harm(tmp_path: Path) -> None:
+    """They run what they are given, and the device says the same everywhere."""
+    found = recorded(tmp_path, HARMLESS, device="b200")
+    assert sorted(one.launch.args["n"]["int"] for one in found.launches) == [1, 2, 3, 4]
+
+
+STAND_IN = """
+import triton.runtime.autotuner as tuner, triton.runtime.jit as jit
+ran = []
+def run(self, *args, grid=None, warmup=False, **kwargs):
+    ran.append(kwargs["BLOCK"])
+def bench(self, *args, config, **meta):
+    self.fn.run(*args, **meta, **config.all_kwargs())
+    return [1.0, 1.0, 1.0]
+jit.JITFunction.run, tuner.Autotuner._bench = run, bench
+"""
+ARM = """
+import importlib.util, runpy, sys
+from pathlib import Path
+import stand_in
+guest, output, script = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("guest", guest + "/__init__.py", submodule_search_locations=[guest])
+sys.modules["guest"] = importlib.util.module_from_spec(spec)
+from guest import capture
+with capture.session(capture.Settings(output)) as recorder:
+    runpy.run_path(script, run_name="__main__")
+assert recorder.calls == 1 and stand_in.ran == [32, 64, 32], stand_in.ran
+"""
+
+
+@needs_torch
+def test_on_a_real_device_a_launch_is_written_and_goes_on(tmp_path: Path) -> None:
+    """An autotuner's run is one line, however often it launches; the tensors are the program's own."""
+    files = {"stand_in.py": STAND_IN, "arm.py": ARM, "program.py": PRELUDE + AUTOTUNED.replace('"cuda"', '"cpu"')}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    output = tmp_path / "l.jsonl"
+    command = [sys.executable, tmp_path / "arm.py", GUEST, output, tmp_path / "program.py"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (one,) = read(output).launches
+    assert one.launch.args["x"] == {"dtype": "fp32", "align": 16} and len(one.launch.configs) == 2
+
+
+@needs_torch
+def test_an_untested_torch_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    """Rather a clear message than a crash inside torch."""
+    from flacheck.guest.capture.device import UntestedTorch, check
+
+    check("2.13.0+cpu")
+    with pytest.raises(UntestedTorch, match=r"tested with torch 2\.13\.x, and this is torch 2\.1\.0.*--device real"):
+        check("2.1.0")

@@ -1,0 +1,320 @@
+"""Launches files: every line is checked, sources are admitted or refused, and a file becomes what a scan expands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.errors import MatrixError, UsageError
+from flacheck.expand import Selection, expand
+from flacheck.launches import admitted, read, sources, stream
+from flacheck.matrix import Block, Matrix
+
+HEAD = "import triton\nimport triton.language as tl\n"
+KERNEL = (
+    HEAD
+    + """
+SCALE = tl.constexpr(2.5)
+LIMIT: tl.constexpr = -float("inf")
+EXP = tl.exp
+
+
+@triton.jit
+def helper(x, KIND: tl.constexpr):
+    return tl.where(x > LIMIT, EXP(x), 0.0) if KIND == 'exp' else x
+
+
+@triton.jit(do_not_specialize=['n'])
+def scale(x, y, n, BLOCK: tl.constexpr=64, DTYPE: tl.constexpr=tl.float32):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    for j in range(0, tl.cdiv(n, BLOCK)):
+        v = tl.load(x + i + j * BLOCK, mask=i < n, other=0.0).to(DTYPE)
+        tl.store(y + i, (helper(v, 'exp') * SCALE).to(y.dtype.element_ty), mask=i < n)
+"""
+)
+HEADER = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100", "triton": "3.7.1", "torch": "2.13"}
+LAUNCH = {
+    "id": "a" * 16,
+    "kernel": "program:scale",
+    "package": None,
+    "qualname": "scale",
+    "launch": {
+        "args": {"x": {"dtype": "bf16", "align": 16}, "y": {"dtype": "fp32", "align": 4}, "n": {"int": 256}},
+        "omitted": ["BLOCK", "DTYPE"],
+        "configs": [{"kwargs": {"BLOCK": 64}, "num_warps": 2}, {"kwargs": {"BLOCK": 128}, "num_warps": 4}],
+        "keys": ["n"],
+    },
+    "heuristics": {"DTYPE": {"constexpr": {"dtype": "fp32"}}},
+    "options": {"num_stages": 1},
+    "grid": [4],
+}
+
+
+def source_id(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def launch(text: str = KERNEL, **changes: Any) -> dict[str, Any]:
+    return {**LAUNCH, "source": source_id(text), "text": text, **changes}
+
+
+def write(path: Path, *lines: Any) -> Path:
+    file = path / "l.jsonl"
+    file.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
+    """A count line and a repeated line of another process both add to the first."""
+    again = {name: value for name, value in launch().items() if name != "text"}
+    file = write(tmp_path, HEADER, launch(), {"of": "a" * 16, "count": 4}, HEADER, again, {"end": True})
+    found = read(file)
+    assert [(one.kernel, one.count) for one in found.launches] == [("program:scale", 6)]
+    assert found.end == {"end": True}
+
+
+def test_a_killed_program_leaves_what_it_had(tmp_path: Path) -> None:
+    """Half a last line is no error, and there is no end."""
+    found = read(write(tmp_path, HEADER, launch(), '{"id": "bb'))
+    assert len(found.launches) == 1
+    assert found.end is None
+
+
+def test_a_file_is_read_as_a_stream(tmp_path: Path) -> None:
+    """An entry comes out before a later line is looked at."""
+    entries = stream(write(tmp_path, HEADER, launch(), "broken\n"))
+    next(entries)
+    assert next(entries).kernel == "program:scale"  # type: ignore[union-attr]
+    with pytest.raises(MatrixError, match=r"l\.jsonl:3: not JSON"):
+        next(entries)
+
+
+def test_a_file_becomes_sources_with_their_options_as_configurations(tmp_path: Path) -> None:
+    """Heuristics are values of the cut-out kernel, and only tuned constants stay omitted."""
+    (source,) = sources(read(write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]))).launches)
+    assert source.kernel.origin == {"source": KERNEL, "qualname": "scale"}
+    (template,) = source.launches
+    assert template["args"]["DTYPE"] == {"constexpr": {"dtype": "fp32"}}
+    assert template["omitted"] == ["BLOCK"]
+    assert template["configs"][0] == {"num_stages": 1, "kwargs": {"BLOCK": 64}, "num_warps": 2}
+
+
+def test_a_scan_expands_a_file_without_what_it_recorded(tmp_path: Path) -> None:
+    """Each configuration is a cell; the key needs neither the package nor torch."""
+    found = sources(read(write(tmp_path, HEADER, launch())).launches)
+    matrix = Matrix("l", "l.jsonl", (Block({"target": ("sm90",)}),))
+    cells = list(expand(matrix, found, Selection(), lambda spec: ["triton==3.7.1"]))
+    assert [(cell.options["num_warps"], cell.launch.args["BLOCK"]) for cell in cells if cell.launch] == [
+        (2, {"constexpr": 64}),
+        (4, {"constexpr": 128}),
+    ]
+
+
+def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
+    """It is read, and left out of what can be compiled."""
+    bare = {**LAUNCH, "source": None, "uncut": "a value of some.Type cannot be written down"}
+    found = read(write(tmp_path, HEADER, bare))
+    assert found.launches[0].uncut and sources(found.launches) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"launch": {"args": {"x": {"dtype": "fp99"}}}}, "no tensor"),
+        ({"launch": {"args": {"x": {"dtype": "bf16", "align": 3}}}}, "align"),
+        ({"launch": {"args": {"x": 5}}}, "no mapping"),
+        ({"launch": {"args": {"x": {"path": "/etc/passwd"}}}}, "one of"),
+        ({"launch": {"args": {"x": {"constexpr": {"dtype": "core"}}}}}, "no dtype"),
+        ({"launch": {"args": {"x": {"constexpr": {"eval": "1"}}}}}, "constant x"),
+        ({"launch": {"args": {"__class__": None}}}, "no name"),
+        ({"launch": {"args": {}, "hooks": []}}, "no part of a launch"),
+        ({"launch": {"args": {}, "configs": [{"kwargs": {"B": [1]}}]}}, "constant B"),
+        ({"launch": []}, "launch is missing"),
+        ({"options": {"ir_override": "/tmp/evil.ttgir"}}, "unknown"),
+        ({"options": {"extern_libs": {"a": "/tmp/a.bc"}}}, "unknown"),
+        ({"grid": [1, 2, 3, 4]}, "grid"),
+        ({"qualname": "a.b"}, "no name"),
+        ({"count": 0}, "count"),
+        ({"kernel": None}, "kernel is missing"),
+        ({"source": "0" * 16}, "not the digest"),
+        ({"text": None}, "in no line before"),
+    ],
+)
+def test_a_malformed_launch_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    """Nothing in a file is believed."""
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: ") as error:
+        read(write(tmp_path, HEADER, {**launch(), **change}))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("first", ["{}\n", '{"schema": "flacheck.launches/2"}\n', "[]\n", ""])
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, first: str) -> None:
+    """The first line says what the file is."""
+    with pytest.raises(MatrixError):
+        read(write(tmp_path, first))
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    """No traceback for a mistyped name."""
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path / "none.jsonl")
+
+
+def test_what_kernels_need_is_admitted() -> None:
+    """Helpers, constants, dtypes, annotations, library functions, compile-time functions."""
+    admitted(KERNEL)
+    admitted(HEAD + "import triton.language.extra.libdevice\n\nA = (1, 2.0, (True,))\n")
+    admitted(
+        HEAD
+        + "from triton.language.extra import libdevice\n\n\n@triton.constexpr_function\ndef half(n):\n"
+        + "    return n // 2\n\n\n@triton.jit\ndef k(x: '*fp32', n: tl.int64, B: tl.constexpr):\n"
+        + "    v, w = (tl.load(x), libdevice.fast_expf(tl.load(x + 1)))\n    tl.static_assert(half(B) > 1, f'{B}')\n"
+        + "    tl.store(x, v + w + tl.extra.cuda.libdevice.tanh(v))\n"
+    )
+
+
+BODY = "\n\n@triton.jit\ndef k(x, B: tl.constexpr):\n    {}\n"
+MODULE_TRICKS = [
+    "import os",
+    "import triton.runtime",
+    "import triton.language.core as tl",
+    "from os import system",
+    "from . import x",
+    "from triton.language import core",
+    "from triton import runtime",
+    "from triton.language import *",
+    "__import__('os').system('true')",
+    "x = open('/etc/passwd')",
+    "x = tl.core",
+    "x = tl.constexpr.__init__",
+    "x = tl.constexpr(tl.load)()",
+    "x = tl.constexpr(print(1))",
+    "x = [i for i in (1, 2)]",
+    "x = lambda: 1",
+    "x: print('boo') = 1",
+    "x = y = 1",
+    "tl.load = 1",
+    "(a, b) = (1, 2)",
+    "__getattr__ = 1",
+    "tl = 1",
+    "class A: pass",
+    "if True: pass",
+    "for i in (1,): pass",
+    "exec('1')",
+    "del tl",
+    "raise SystemExit",
+    "x = f'{1}'",
+    "x = (y := 1)",
+    "x = 'a'.join('b')",
+    "x = {}['a']",
+    "async def f(): pass",
+    "def f(): pass",
+    "@triton.jit\nclass K: pass",
+    "@print\ndef k(): pass",
+    "@triton.autotune(configs=[], key=[])\n@triton.jit\ndef k(x): pass",
+    "@triton.jit(repr=print)\ndef k(x): pass",
+    "@triton.jit(do_not_specialize=['\\ndef evil(x):\\n    tl.core.os.system(1)\\n#'])\ndef k(x): pass",
+    "@triton.jit(*[1])\ndef k(x): pass",
+    "@triton.jit\n@triton.jit\ndef k(x): pass",
+    "@triton.runtime.jit.jit\ndef k(x): pass",
+    "@triton.jit\ndef k(x=print(1)): pass",
+    "@triton.jit\ndef k(x: print(1)): pass",
+    "@triton.jit\ndef k(x) -> print(1): pass",
+    "@triton.jit\ndef k(x: 'print(1)'): pass",
+    "@triton.jit\ndef k(x, *, y=[].append(1)): pass",
+    "@triton.jit\ndef print(x): pass",
+]
+BODY_TRICKS = [
+    "tl.core.os.system('true')",
+    "tl.math.core.os.system('true')",
+    "m = tl.core",
+    "m = tl",
+    "m = tl.math",
+    "tl.load.__globals__['os']",
+    "x.__class__.__mro__",
+    "x.handle.get_context()",
+    "x._semantic",
+    "k.fn",
+    "k.run(x)",
+    "getattr(tl, 'core')",
+    "eval('1')",
+    "open('/etc/passwd')",
+    "__import__('os')",
+    "import os",
+    "from os import system",
+    "(lambda: 1)()",
+    "tl.load(x)()",
+    "[tl.load][0](x)",
+    "'{0.__class__}'.format(x)",
+    "global tl",
+    "tl = x",
+    "k = x",
+    "try:\n        pass\n    except Exception:\n        pass",
+    "def inner(): pass",
+    "class A: pass",
+    "yield x",
+    "raise x",
+    "del x",
+    "tl.extern_elementwise('a', '/tmp/evil.bc', [x], {}, True)",
+    "tl.extra.libdevice.core.os",
+    "tl.extra.cuda.libdevice.core",
+    "triton.runtime.driver",
+    "triton.cdiv.fn",
+    "y = (z := 1)",
+    "y = {'a': 1}",
+    "y = undefined_name",
+    "print.__self__",
+    "await x",
+]
+
+
+@pytest.mark.parametrize("trick", MODULE_TRICKS)
+def test_nothing_else_is_admitted_at_module_level(trick: str) -> None:
+    """Loading a source runs its module, so it holds nothing that does anything."""
+    with pytest.raises(UsageError, match="source line"):
+        admitted(f"{HEAD}{trick}\n")
+
+
+@pytest.mark.parametrize("trick", BODY_TRICKS)
+def test_no_kernel_reaches_outside_the_language(trick: str) -> None:
+    """Triton calls what a body names: attributes and names are the language's or the source's own."""
+    with pytest.raises(UsageError, match="source line"):
+        admitted(HEAD + BODY.format(trick))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# -*- coding: utf-7 -*-\n" + KERNEL,
+        "\n# vim: set fileencoding=cp037 :\n" + KERNEL,
+        KERNEL.replace("\n", "\r\n"),
+        "\ufeff" + KERNEL,
+        KERNEL + "\x0c\n",
+        KERNEL + "# \u202e\n",
+        KERNEL + "\0",
+        "x = " + "(" * 5_000 + ")" * 5_000,
+        "#" * 1_000_001,
+        "x = (",
+    ],
+)
+def test_text_that_another_reader_would_read_otherwise_is_refused(text: str) -> None:
+    """Encodings, control characters, depths that break a parser."""
+    with pytest.raises(UsageError, match="source line"):
+        admitted(text)
+
+
+def test_a_refusal_names_the_line() -> None:
+    """The user finds what is wrong."""
+    with pytest.raises(UsageError, match="source line 4: import of os"):
+        admitted(HEAD + "\nimport os\n")
+
+
+def test_a_refused_source_names_its_file_and_line(tmp_path: Path) -> None:
+    """A file with hostile source is malformed, before anything of it runs."""
+    hostile = HEAD + "import os\n"
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: source .* is refused: source line 3: import of os"):
+        read(write(tmp_path, HEADER, launch(hostile)))
