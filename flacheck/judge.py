@@ -132,6 +132,8 @@ def _record(
 def _how(cell: Cell) -> str:
     if "corpus" in cell.kernel.origin:
         return "corpus"
+    if "import" in cell.kernel.origin:
+        return "import"
     return "cut" if "source" in cell.kernel.origin else "stub"
 
 

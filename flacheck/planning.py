@@ -14,7 +14,7 @@ from flacheck.errors import EmptySelection, ToolchainError, UsageError
 from flacheck.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand, named
 from flacheck.launches import RecordedLaunch
 from flacheck.matrix import Block, Matrix
-from flacheck.model import Cell, Json, Kernel, Verdict, digest
+from flacheck.model import Attempt, Cell, Json, Kernel, Verdict, digest
 from flacheck.reach import first_length, reached
 from flacheck.sandbox import WorkerKind
 from flacheck.scan import Question, Untried
@@ -28,7 +28,8 @@ _SHARD = re.compile(r"(\d+)/(\d+)")
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of a scan with what their workers need. `warnings` are for the user's eyes."""
+    """The cells of a scan with what their workers need. `warnings` are for the user's eyes; `attempts` hold, by key,
+    what is known of cells without a worker; `coverage` says what of a package was captured."""
 
     matrix: Matrix
     cells: list[Cell]
@@ -36,11 +37,13 @@ class Plan:
     packages: Mapping[str, Package]
     forms: Mapping[tuple[str | None, str], tuple[str, str]]
     warnings: tuple[str, ...] = ()
+    attempts: Mapping[str, Attempt] = field(default_factory=dict)
+    coverage: tuple[Json, ...] = ()
 
     def question(self, memory_mb: int, fresh: bool, timeout: float | None, progress: Progress) -> Question:
         """The plan as the scan loop asks it; compilers are installed when their first cell comes up."""
         provide = _Provider(self, memory_mb, progress)
-        return Question(self.cells, provide.kind_of, self._refusal, fresh, timeout, self._reach)
+        return Question(self.cells, provide.kind_of, self._refusal, fresh, timeout, self._reach, self.attempts)
 
     def _reach(self, cell: Cell) -> Json:
         """From which sequence length the package's layers reach the cell's kernel, read off its sources."""
@@ -119,9 +122,9 @@ def plan(
         found = matrix.find(name)
         provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
         sources = _sources(found, provided)
-    resolver = _Resolver()
+    resolver = Resolver()
     cells = list(expand(found, sources, selection, resolver, until))
-    cells = _shard(cells, shard)
+    cells = sharded(cells, shard)
     if not cells:
         raise EmptySelection(
             f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it"
@@ -148,7 +151,7 @@ def _recorded(
         )
     named = {entry.package for entry in uncut if entry.package}
     provided = {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
-    sources = [*launches.sources(recorded.launches), *_imported(uncut, provided)]
+    sources = [*launches.sources(recorded.launches), *imported(uncut, provided)]
     axes = {"target": _recorded_targets(recorded.header)}
     return Matrix(file.stem, str(file), (Block(axes),)), sources, provided
 
@@ -163,7 +166,7 @@ def _recorded_targets(header: Mapping[str, object]) -> tuple[str, ...]:
     return (target,) if target else DEFAULT_TARGETS
 
 
-def _imported(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
+def imported(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
     """Kernels that are imported from their package, decorators and all, with their launches."""
     kernels: dict[str, Kernel] = {}
     templates: dict[str, dict[str, Json]] = {}
@@ -236,7 +239,7 @@ def _forms(sources: list[Source]) -> dict[tuple[str | None, str], tuple[str, str
     return {(k.package, k.name): (k.operator, k.form) for k in kernels if k.operator and k.form}
 
 
-class _Resolver:
+class Resolver:
     """Toolchain specifications to names, each asked once; remembers the choices behind the names."""
 
     def __init__(self) -> None:
@@ -253,7 +256,7 @@ class _Resolver:
         return self._names[spec]
 
 
-def _shard(cells: list[Cell], shard: str | None) -> list[Cell]:
+def sharded(cells: list[Cell], shard: str | None) -> list[Cell]:
     """The part I of N (from 1), by key, so that every machine agrees without talking."""
     if shard is None:
         return cells

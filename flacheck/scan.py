@@ -62,7 +62,8 @@ class Named:
 @dataclass(frozen=True)
 class Question:
     """What to scan. `kind_of` starts a cell's toolchain, or says why it cannot; `refuses` says why a
-    toolchain does not know a target; `facts` adds to an autotuner's failure what is known of its kernel."""
+    toolchain does not know a target; `facts` adds to an autotuner's failure what is known of its kernel;
+    `attempts` are those that were made already, by key."""
 
     cells: list[Cell]
     kind_of: Callable[[Cell], WorkerKind | Untried]
@@ -70,6 +71,7 @@ class Question:
     fresh: bool = False
     retry_after: float | None = None
     facts: Callable[[Cell], Mapping[str, Any]] = lambda cell: {}
+    attempts: Mapping[str, Attempt] = field(default_factory=dict)
 
 
 def scan(question: Question, run: str, sink: Sink, executor: Executor, timeouts: Timeouts) -> Iterator[Record]:
@@ -112,6 +114,8 @@ def _plan(question: Question, cell: Cell) -> Task | Record:
     refusal = question.refuses(cell)
     if refusal:
         return judge.untried(cell, Verdict.SKIPPED, refusal)
+    if cell.key in question.attempts:
+        return judge.judge(cell, question.attempts[cell.key])
     kind = question.kind_of(cell)
     if isinstance(kind, Untried):
         return judge.without_toolchain(cell, kind.verdict, kind.reason, kind.code)

@@ -301,3 +301,9 @@ def test_no_report_reads_the_store() -> None:
     for file in Path(reports.__file__).parent.glob("*.py"):
         imports = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         assert not {"flacheck.store", "flacheck.database"} & {node.module for node in imports}, file
+
+
+def test_amd_targets_say_that_they_are_experimental() -> None:
+    """No verdict of theirs was ever compared with a card."""
+    shown = "".join(reports.render("table", _view([record(target="gfx942")]), Page(100)))
+    assert "gfx942 (experimental)" in shown

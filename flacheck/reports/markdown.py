@@ -23,6 +23,7 @@ from flacheck.reports.wording import (
     slow,
     some,
     square_lines,
+    target_name,
     title_of,
     where,
 )
@@ -62,7 +63,7 @@ def _matrix(made: Grid) -> Iterator[str]:
         toolchains = made.asked_on(target)
         imperfect = {kernel: row for kernel, row in kernels.items() if not is_perfect(row, toolchains)}
         shown = dict(list(imperfect.items())[:ROWS])
-        yield f"\n### {target}\n\n"
+        yield f"\n### {target_name(target)}\n\n"
         rows = [[_kernel(kernel), *_squares(row, toolchains)] for kernel, row in shown.items()]
         if rows:
             yield from _table(["kernel", *map(short, toolchains)], rows)

@@ -12,7 +12,7 @@ from rich.text import Text
 from flacheck.analysis import Grid, Square
 from flacheck.analysis.grid import KernelOf, Row
 from flacheck.analysis.order import short
-from flacheck.reports.wording import is_perfect, kernel_name, square_lines
+from flacheck.reports.wording import is_perfect, kernel_name, square_lines, target_name
 
 GAP = 2
 # Above so many kernels, those without anything to say share one line.
@@ -67,7 +67,7 @@ def _column_width(toolchain: str, rows: Mapping[KernelOf, Row]) -> int:
 
 def _block(target: str, toolchains: Sequence[str], rows: Mapping[KernelOf, Row], names: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    table.add_column(target, width=names, overflow="fold")
+    table.add_column(target_name(target), width=names, overflow="fold")
     for toolchain in toolchains:
         table.add_column(short(toolchain), no_wrap=True, min_width=_column_width(toolchain, rows))
     last = None

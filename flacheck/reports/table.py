@@ -140,7 +140,8 @@ def _reasons(view: RunView) -> Iterator[RenderableType]:
         for reason in found[:SHOWN]:
             yield Padding(Text(f"{reason.count} × {reason.text}"), (0, 0, 0, 2))
             yield Padding(Text(_places(reason.toolchains, reason.targets), style="dim"), (0, 0, 0, 4))
-            rule = view.rule_for(reason.code) if reason.code else None
+            # A reason that says itself what to do needs no other advice.
+            rule = view.rule_for(reason.code) if reason.code and ";" not in reason.text else None
             if rule:
                 yield _labelled("remedy", rule.remedy)
         if len(found) > SHOWN:

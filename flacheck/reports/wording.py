@@ -15,6 +15,7 @@ from flacheck.analysis.order import by_target, by_version, short
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.model import Record, Verdict
 from flacheck.reports.base import RunView
+from flacheck.targets import TARGETS
 
 LEGEND = "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but an autotuner passes over it · ? unknown · – skipped"
 NAMED = 4
@@ -84,6 +85,12 @@ def title_of(view: RunView, code: str) -> str:
 def by_code(groups: Iterable[SignatureGroup]) -> Mapping[str, list[SignatureGroup]]:
     """The signatures under their codes, in the order in which the codes first come."""
     return grouped((group.code, group) for group in groups)
+
+
+def target_name(target: str) -> str:
+    """A target, with the word for those whose verdicts were never compared with a card."""
+    row = TARGETS.get(target)
+    return f"{target} (experimental)" if row and row.experimental else target
 
 
 def kernel_name(kernel: str) -> str:

@@ -39,6 +39,12 @@ class Package:
         """What a record says: `flash-linear-attention==0.2.2`."""
         return f"{self.name}=={self.version}"
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The top-level packages that the distribution, and those it pins exactly, bring: `fla`."""
+        files = {name for owner in _own(Path(self.path), self.name) for name in _files(owner)}
+        return tuple(sorted({name.split("/")[0] for name in files if name.count("/") == 1 and name.endswith("/__init__.py")}))
+
 
 def provide_package(spec: str, progress: Progress = silent) -> Package:
     """The package `NAME==VERSION`, installed when it is not there.

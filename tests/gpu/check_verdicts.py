@@ -1,7 +1,7 @@
 """Does a card do what the compile-only verdicts say? Run on a machine with a GPU and the same Triton:
 
     flacheck scan MATRIX --triton 3.6.0 --target sm90 --format json -o records.json     (anywhere)
-    python tests/gpu/check_verdicts.py records.json                                      (there)
+    python tests/gpu/check_verdicts.py records.json [I/N]                                (there; part I of N)
 
 Every record is compiled again by the Triton there and loaded onto the card. `compiles` must load; a shared-memory
 failure (FC501) must be refused by the card; shared memory and registers must be the recorded ones.
@@ -53,6 +53,8 @@ def main() -> int:
 
     with open(sys.argv[1]) as file:
         records = [r for r in json.load(file)["records"] if r["kernel"].count(".") == 1 and r["package"] is None]
+    index, _, count = (sys.argv[2] if len(sys.argv) > 2 else "1/1").partition("/")
+    records = records[int(index) - 1 :: int(count)]
     tally: Counter[str] = Counter()
     for record in records:
         said, shared, registers = attempt(record)
