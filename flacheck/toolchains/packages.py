@@ -43,7 +43,8 @@ class Package:
     def modules(self) -> tuple[str, ...]:
         """The top-level packages that the distribution, and those it pins exactly, bring: `fla`."""
         files = {name for owner in _own(Path(self.path), self.name) for name in _files(owner)}
-        return tuple(sorted({name.split("/")[0] for name in files if name.count("/") == 1 and name.endswith("/__init__.py")}))
+        split = (name.split("/") for name in files)
+        return tuple(sorted({parts[0] for parts in split if len(parts) == 2 and parts[1] == "__init__.py"}))
 
 
 def provide_package(spec: str, progress: Progress = silent) -> Package:

@@ -32,16 +32,32 @@ def operators(modules, uses) -> list[Operator]:
     """Every operator of some modules that leads to a kernel."""
     offered = {id(thing) for module in modules if hasattr(module, "__path__") for thing in vars(module).values()}
     defined = [(name, thing) for module in modules for name, thing in _defined(module)]
-    called = {id(inspect.unwrap(used)) if callable(used) else id(used)
-              for _, thing in defined for used in uses.direct(thing) if used is not thing}  # fmt: skip
-    called |= {id(part) for _, thing in defined if isinstance(thing, type) for part in uses.direct(thing)}
+    called = _called([thing for _, thing in defined], uses)
     found = []
     for name, thing in defined:
         kernels = uses.kernels(thing)
         if kernels:
-            free = id(thing) not in called and id(inspect.unwrap(thing)) not in called
-            found += _operator(name, thing, id(thing) in offered or free, kernels)
+            found += _operator(name, thing, id(thing) in offered or id(thing) not in called, kernels)
     return found
+
+
+def _called(defined, uses) -> set[int]:
+    """Those of some functions and classes that another of them uses."""
+    homes = {id(thing) for thing in defined} | {id(inspect.unwrap(thing)) for thing in defined if callable(thing)}
+    found: set[int] = set()
+    for thing in defined:
+        own, seen, waiting = {id(thing), id(inspect.unwrap(thing))}, set(), [thing]
+        while waiting:
+            current = waiting.pop()
+            if id(current) in seen:
+                continue
+            seen.add(id(current))
+            if id(current) in homes and id(current) not in own:
+                found |= {id(current)}
+            else:
+                waiting += uses.direct(current)
+    wrapped = {id(inspect.unwrap(thing)): id(thing) for thing in defined if callable(thing)}
+    return found | {wrapped[each] for each in found if each in wrapped}
 
 
 def _defined(module):
