@@ -122,6 +122,9 @@ class Cell:
     stage: str = "compile"
     until: str | None = None
 
+    def __hash__(self) -> int:
+        return hash(self.key)
+
     @cached_property
     def key(self) -> str:
         """Content hash of everything that can change the outcome; needs no import of the kernel."""

@@ -39,7 +39,11 @@ class Session:
 
     def __post_init__(self) -> None:
         kernels = sorted({cell.kernel.name for cell in self.plan.cells})
-        context = {**analysis.forms_to_json(self.plan.forms), "kernels": kernels}
+        context = {
+            **analysis.forms_to_json(self.plan.forms),
+            "kernels": kernels,
+            "coverage": list(self.plan.coverage),
+        }
         self.run = self.store.begin_run(environment(), self.plan.matrix.name, context)
 
     def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
@@ -79,6 +83,7 @@ def view(store: Store, names: Sequence[str]) -> RunView:
         specifier=pins.specifier,
         known_triton=triton_releases.known(),
         known_torch=list(pins.pins()),
+        coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
         advisories=partial(advisories.of, [name for run in runs for name in run.context.get("kernels", ())]),
     )
     summary = analysis.summarise(_records(store, runs), context)

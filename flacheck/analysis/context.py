@@ -41,6 +41,7 @@ class Context:
     known_triton: Sequence[str] = ()
     known_torch: Sequence[str] = ()
     advisories: Callable[[str, str], Sequence[Any]] = lambda triton, target: ()
+    coverage: Sequence[Json] = ()
 
 
 def forms_to_json(forms: FormsOf) -> Json:

@@ -25,6 +25,7 @@ class Summary:
     by_signature: tuple[SignatureGroup, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     slow: Mapping[str, SlowCompile] = field(default_factory=dict)
+    coverage: tuple[Json, ...] = ()
 
     def to_json(self) -> Json:
         verdicts = ("compiles", "fails", "unknown", "skipped")
@@ -32,7 +33,7 @@ class Summary:
         return {
             **{name: getattr(self.tally, name) for name in verdicts},
             **{name: [entry.to_json() for entry in getattr(self, name)] for name in lists},
-            "coverage": [],
+            "coverage": list(self.coverage),
         }
 
 
@@ -47,4 +48,5 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         by_signature=tuple(by_signature(cells)),
         fallbacks=tuple(fallbacks(cells, context.forms)),
         slow=slow_compiles(cells),
+        coverage=tuple(context.coverage),
     )

@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 
 @common.command
 def scan(
+    context: typer.Context,
     matrix: Annotated[
         str | None,
         typer.Argument(metavar="[MATRIX]", help="A matrix by name, a YAML file, or a launches file (.jsonl)."),
     ] = None,
+    package: Annotated[
+        str | None, typer.Option(metavar="NAME==VERSION", help="All that a package launches, instead of a matrix.")
+    ] = None,
+    configs: Annotated[
+        str, typer.Option(metavar="first|own", help="With --package: one configuration a kernel and dtype, or all.")
+    ] = "first",
     kernel: common.Kernel = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
@@ -76,7 +83,13 @@ def scan(
 
     reports.check(format)
     selection = _selection(kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton])
-    plan = planning.plan(matrix or "quick", selection, until, shard, common.say, trust)
+    if package is not None:
+        source = context.get_parameter_source("matrix")
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError("a matrix and --package were given: a scan is about one of them")
+        plan = _package(package, configs, selection, until, shard)
+    else:
+        plan = planning.plan(matrix or "quick", selection, until, shard, common.say, trust)
     for warning in plan.warnings:
         common.say(warning)
     if dry_run:
@@ -103,6 +116,14 @@ def _selection(
         num_stages=common.numbers("--num-stages", stages),
         toolchains=tuple(toolchain),
     )
+
+
+def _package(package: str, configs: str, selection: Selection, until: str | None, shard: str | None) -> Plan:
+    from flacheck import packaged
+
+    if configs not in ("first", "own"):
+        raise UsageError(f"--configs {configs}: first or own is wanted")
+    return packaged.plan(package, selection, until, shard, common.say, configs)
 
 
 def _timeout(value: str) -> float | None:

@@ -80,12 +80,15 @@ class Note:
 Entry = RecordedLaunch | Counted | Note
 
 
-def read(path: Path) -> Launches:
-    """Every distinct launch once, with its count. Raises MatrixError with file and line."""
+def read(path: Path, ours: bool = False) -> Launches:
+    """Every distinct launch once, with its count. Raises MatrixError with file and line.
+
+    In a file of `ours`, just captured, a source that is refused only leaves its kernel without one.
+    """
     found: dict[str, RecordedLaunch] = {}
     counts: dict[str, int] = {}
     notes: list[Mapping[str, Any]] = []
-    for entry in stream(path):
+    for entry in stream(path, ours):
         if isinstance(entry, RecordedLaunch):
             found.setdefault(entry.id, entry)
             counts[entry.id] = counts.get(entry.id, 0) + entry.count
@@ -97,9 +100,9 @@ def read(path: Path) -> Launches:
     return Launches(notes[0], tuple(replace(launch, count=counts[key]) for key, launch in found.items()), end)
 
 
-def stream(path: Path) -> Iterator[Entry]:
+def stream(path: Path, ours: bool = False) -> Iterator[Entry]:
     """The file's entries as they stand, a header first."""
-    reader = _Reader(str(path))
+    reader = _Reader(str(path), ours)
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -115,9 +118,9 @@ def stream(path: Path) -> Iterator[Entry]:
 class _Reader:
     """Lines to entries; remembers each source so that later lines can refer to it."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._texts: dict[str, str] = {}
+    def __init__(self, file: str, ours: bool) -> None:
+        self._file, self._ours = file, ours
+        self._texts: dict[str, str | None] = {}
         self._begun = False
 
     def entry(self, number: int, line: str) -> Iterator[Entry]:
@@ -178,17 +181,19 @@ class _Reader:
             count=_count(value) if "count" in value else 1,
         )
 
-    def _source(self, source: str, text: Any) -> str:
+    def _source(self, source: str, text: Any) -> str | None:
         if source not in self._texts:
             if not isinstance(text, str):
                 raise FormError(f"source {source} is in no line before")
             if hashlib.sha256(text.encode()).hexdigest()[: len(source)] != source or len(source) < 16:
                 raise FormError(f"source {source} is not the digest of its text")
+            self._texts[source] = text
             try:
                 admitted(text)
             except UsageError as error:
-                raise FormError(f"source {source} is refused: {error}") from None
-            self._texts[source] = text
+                if not self._ours:
+                    raise FormError(f"source {source} is refused: {error}") from None
+                self._texts[source] = None
         return self._texts[source]
 
 

@@ -16,6 +16,9 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from . import guesses
+from .shortcut import Shortcut
+
 INTEGERS_UP_TO = 1 << 18
 FLOATS_UP_TO = 1 << 12
 _KEPT = "_flacheck_value"
@@ -23,6 +26,7 @@ _ALIGNED_BITS = 9
 _META = torch.device("meta")
 _aten = torch.ops.aten
 _READS = (_aten._local_scalar_dense.default, _aten.item.default)
+_DEVICE = torch.ops.prim.device.default
 _UNORDERED = ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "dropout")
 
 
@@ -50,10 +54,13 @@ class KnownValues(TorchDispatchMode):
     def __init__(self, fake_mode) -> None:
         super().__init__()
         self._fake_mode = fake_mode
+        self._shortcut = Shortcut(fake_mode)
         self.guesses = 0
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if operator is _DEVICE:
+            return _device_of(args[0])
         if not isinstance(operator, torch._ops.OpOverload):
             return operator(*args, **kwargs)
         if operator in _READS:
@@ -72,11 +79,11 @@ class KnownValues(TorchDispatchMode):
             with _disable_current_modes():
                 return value.item()
         self.guesses += 1
-        if tensor.dtype == torch.bool:
-            return True
-        return 0.0 if tensor.is_floating_point() else 1
+        return guesses.scalar(tensor)
 
     def _known(self, operator, args, kwargs):
+        if _plainly_unknown(args):
+            return None
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not _computable(operator, args, kwargs, tensors):
             return None
@@ -89,7 +96,7 @@ class KnownValues(TorchDispatchMode):
 
     def _faked(self, operator, args, kwargs, known):
         try:
-            return operator(*args, **kwargs), known
+            return self._shortcut(operator, args, kwargs), known
         except (DynamicOutputShapeException, DataDependentOutputException):
             if known is None:
                 self.guesses += 1
@@ -98,9 +105,9 @@ class KnownValues(TorchDispatchMode):
         return tree_map(lambda leaf: self._on(leaf, device), known), known
 
     def _guessed(self, operator, args, kwargs):
-        """The operation as if every unknown mask were true and every unknown tensor one."""
+        """The operation on what stands in for unknown tensors: a mask that is true, ones."""
         with _disable_current_modes():
-            plain = tree_map(lambda leaf: _ones(leaf) if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs))
+            plain = tree_map(_supposed, (args, kwargs))
             return _run(operator, *plain)
 
     def _on(self, leaf, device):
@@ -108,6 +115,16 @@ class KnownValues(TorchDispatchMode):
             return leaf
         with self._fake_mode:
             return torch.empty(leaf.shape, dtype=leaf.dtype, device=device)
+
+
+def _device_of(tensor) -> torch.device:
+    """Asked more often than anything else, above all by the fake mode itself: answered without it."""
+    return _META if tensor.fake_mode.in_kernel_invocation else tensor.fake_device
+
+
+def _plainly_unknown(args) -> bool:
+    """Whether an argument itself is unknown: a quick look, for that is how it is with most operations."""
+    return any(isinstance(argument, FakeTensor) and value_of(argument) is None for argument in args)
 
 
 def _computable(operator, args, kwargs, tensors) -> bool:
@@ -145,9 +162,11 @@ def _plain(leaf):
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
 
-def _ones(tensor):
-    value = value_of(tensor)
-    return torch.ones(tensor.shape, dtype=tensor.dtype) if value is None else value
+def _supposed(leaf):
+    if not isinstance(leaf, torch.Tensor):
+        return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
+    value = value_of(leaf)
+    return guesses.stand_in(leaf) if value is None else value
 
 
 def _run(operator, args, kwargs):
@@ -160,7 +179,10 @@ def _run(operator, args, kwargs):
 
 def _keep(operator, args, result, known) -> None:
     if known is None:
-        _forget_written(operator, args)
+        guesses.remark(operator, args, result)
+        if operator._schema.is_mutable:
+            _forget_written(operator, args)
+        return
     for fake, value in zip(tree_leaves(result), tree_leaves(known)):
         if isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor) and fake.shape == value.shape:
             setattr(fake, _KEPT, value)

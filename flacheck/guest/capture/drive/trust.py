@@ -1,0 +1,66 @@
+"""Which launches to keep: a kernel that an operator launched as its package does is not scanned as we guessed it.
+
+Arguments are made up, and so may be wrong: a call that failed half-way, or one of a package's inner functions, can
+launch a kernel with dtypes that never meet. Such launches stay only where there are no better ones of that kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from .. import journal
+
+# The kinds of call, from the one that is trusted most.
+OUTER, INNER, FAILED = range(3)
+
+
+class Witness:
+    """Notes in which calls a launch was made, also when it was written down long before."""
+
+    def __init__(self, recorder) -> None:
+        self._during: set[str] = set()
+        self._rank: dict[str, int] = {}
+        self._write = recorder._journal.launch
+        recorder._journal.launch = self._seen
+
+    def _seen(self, line: dict, *rest) -> None:
+        self._during.add(journal.digest(line))
+        self._write(line, *rest)
+
+    def ended(self, rank: int) -> None:
+        """The launches since the last word were made by a call of this kind."""
+        for identity in self._during:
+            self._rank[identity] = min(rank, self._rank.get(identity, rank))
+        self._during.clear()
+
+    def sift(self, path: str) -> None:
+        """Leave the launches file with the most trusted launches of each kernel."""
+        with open(path, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        best: dict[str, int] = {}
+        for line in lines:
+            if "kernel" in line:
+                best[line["kernel"]] = min(self._of(line), best.get(line["kernel"], FAILED))
+        kept = [line for line in lines if "kernel" not in line or self._of(line) == best[line["kernel"]]]
+        identities = {line["id"] for line in kept if "id" in line}
+        _texts(lines, kept)
+        kept = [line for line in kept if line.get("of", line.get("id")) in identities or "schema" in line]
+        _replace(path, kept)
+
+    def _of(self, line: dict) -> int:
+        return self._rank.get(line["id"], FAILED)
+
+
+def _texts(lines, kept) -> None:
+    """A source's text stands in the first line that uses it, whichever that is now."""
+    texts = {line["source"]: line.pop("text") for line in lines if "text" in line}
+    for line in kept:
+        if line.get("source") in texts:
+            line["text"] = texts.pop(line["source"])
+
+
+def _replace(path: str, lines) -> None:
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    os.replace(f"{path}.part", path)
