@@ -300,6 +300,78 @@ def test_small_integers_have_values(tmp_path: Path) -> None:
     assert one.launch.args["n"] == {"int": 9}
 
 
+ASSERTIONS = """
+import numpy
+x = torch.randn(2000, 300, device="cuda")
+y = x + 1
+assert not torch.isnan(x).any() and not x.isinf().any() and x.isfinite().all() and not (x != x).any()
+assert torch.isnan(x).sum().item() == 0 and x[torch.isnan(x)].numel() == 0
+assert x[~torch.isnan(x)].numel() == x[x > 0].numel() == 600000
+torch.testing.assert_close(x, y)
+assert torch.allclose(x, y) and torch.equal(x, y) and torch.isclose(x, y).all()
+assert (x - y).abs().max() < 1e-3 and not (torch.tensor([1.0, float("nan")]) == 1.0).all()
+numpy.testing.assert_allclose(x.cpu().numpy(), y.cpu().numpy())
+assert torch.isnan(torch.tensor([1.0, float("nan")], device="cuda")).any()
+"""
+
+
+@needs_torch
+def test_what_nobody_computed_is_as_it_should_be(tmp_path: Path) -> None:
+    """A program's assertions on what its kernels computed hold; those on values that are known are real."""
+    recorded(tmp_path, ASSERTIONS)
+
+
+WRITTEN = """
+from flacheck_guest.capture.known_values import value_of
+offsets = torch.tensor([0, 5, 64], device="cuda")
+filled, count, state = torch.empty(4, dtype=torch.int32, device="cuda").fill_(7), torch.empty_like(offsets), \\
+    torch.empty(4, device="cuda").fill_(float("nan"))
+@triton.jit
+def several(a, b, c, d, n): pass
+several[(1,)](offsets, filled, count, d=state, n=1)
+assert offsets.tolist() == [0, 5, 64] and filled.tolist() == [7] * 4
+assert value_of(count) is None and value_of(state) is None
+with torch.inference_mode():
+    inner = torch.cat([torch.tensor([0]), torch.tensor([3, 9]).cumsum(0)]).to("cuda")
+    several[(1,)](inner, torch.empty_like(inner), inner[1:], d=state, n=2)
+    assert inner.tolist() == [0, 3, 12] and inner.to(torch.int32).max().item() == 12
+"""
+
+
+@needs_torch
+def test_a_launch_forgets_what_it_may_have_written(tmp_path: Path) -> None:
+    """Floats and fresh memory are unknown afterwards; offsets that the program made stay."""
+    recorded(tmp_path, WRITTEN)
+
+
+SHORTCUT = """
+from flacheck_guest.capture.shortcut import Shortcut
+asked = []
+def form(t): return t.shape, t.stride(), t.dtype, t.device, t.untyped_storage().size()
+def computed(x, half, i):
+    w = x.transpose(0, 1)
+    parts = [x * 2, i * 2, i * 2.0, x + half, w @ x, w.exp(), x.sum(-1, keepdim=True), x.to(torch.float64), x.half(),
+             x[1], x[:, 1:], x.view(-1), x[None].expand(3, -1, -1), torch.softmax(x, -1), torch.where(x > 0, x, 0.0),
+             x.to(memory_format=torch.contiguous_format), x.contiguous(), w.contiguous(), x.to("cpu"), *x.unbind(0)]
+    return parts
+x, half = torch.randn(4, 4, device="cuda"), torch.randn(4, device="cuda", dtype=torch.float16)
+i = torch.arange(1 << 20, device="cuda")
+first, again = computed(x, half, i), computed(x, half, i)
+Shortcut.__call__ = lambda self, operator, args, kwargs: asked.append(operator) or operator(*args, **kwargs)
+plain = computed(x, half, i)
+assert asked and [form(t) for t in first] == [form(t) for t in again] == [form(t) for t in plain]
+for one, other in zip(again, plain):
+    assert (one.data_ptr() == x.data_ptr()) == (other.data_ptr() == x.data_ptr())
+    assert one.is_contiguous() == other.is_contiguous()
+"""
+
+
+@needs_torch
+def test_the_shortcut_gives_what_the_fake_mode_gives(tmp_path: Path) -> None:
+    """Shapes, strides, dtypes, devices and shared memory, the first time and the next."""
+    recorded(tmp_path, SHORTCUT)
+
+
 HARMLESS = """
 import threading
 graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()

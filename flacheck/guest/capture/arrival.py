@@ -46,6 +46,7 @@ class Arrival(importlib.abc.MetaPathFinder):
 
             self._device = FakeDevice(self._settings.card)
             self._device.enter()
+            self.recorder.launched = self._device.launched
 
     def _triton(self) -> None:
         if self._settings.card is not None:

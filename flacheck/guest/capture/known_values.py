@@ -22,6 +22,7 @@ from .shortcut import Shortcut
 INTEGERS_UP_TO = 1 << 18
 FLOATS_UP_TO = 1 << 12
 _KEPT = "_flacheck_value"
+_BLANK = "_flacheck_blank"
 _ALIGNED_BITS = 9
 _META = torch.device("meta")
 _aten = torch.ops.aten
@@ -33,6 +34,23 @@ _UNORDERED = ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponent
 def value_of(tensor):
     """The real CPU tensor behind a fake one, or None when nobody knows."""
     return getattr(tensor, _KEPT, None) if isinstance(tensor, FakeTensor) else tensor
+
+
+def forget_written(arguments) -> None:
+    """A kernel was launched with these and may have written to them: floats, and what was fresh memory till now.
+
+    Integers that the program put there, offsets of sequences above all, are what a kernel reads.
+    """
+    for tensor in arguments:
+        value = getattr(tensor, _KEPT, None)
+        if value is not None and (value.is_floating_point() or _is_blank(value)):
+            setattr(tensor, _KEPT, None)
+
+
+def _is_blank(value) -> bool:
+    """Whether it is fresh memory into which the program has put nothing yet."""
+    with _disable_current_modes():
+        return getattr(value, _BLANK, False) and not value.any()
 
 
 def copy_value(tensor, into) -> None:
@@ -174,6 +192,7 @@ def _run(operator, args, kwargs):
     result = operator(*args, **kwargs)
     if operator._schema.name.startswith(("aten::empty", "aten::new_empty")):
         result.zero_()  # what lies in fresh memory is nobody's value
+        setattr(result, _BLANK, True)
     return result
 
 

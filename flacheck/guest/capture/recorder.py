@@ -59,7 +59,10 @@ class Launched:
 
 
 class Recorder:
-    """`calls` and `kernels` count launches; `during` is a remark for the lines that follow."""
+    """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
+
+    `launched` is told the arguments of each launch that ended here.
+    """
 
     def __init__(self, journal, real: bool) -> None:
         self._journal, self._real = journal, real
@@ -71,6 +74,7 @@ class Recorder:
         self.calls = 0
         self.kernels: collections.Counter = collections.Counter()
         self.during: str | None = None
+        self.launched = _nobody
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
@@ -154,6 +158,7 @@ class Recorder:
                 self._write(call)
         if self._real and not tuned:
             return run(function, *args, **kwargs)
+        self.launched([*args, *kwargs.values()])
         return Launched()
 
     def _arrived(self, call, function, args, kwargs) -> None:
@@ -198,6 +203,10 @@ class Recorder:
         cut = self._cutter.cut(function, trial.bound)
         line["source"] = cut.digest
         self._journal.launch(line, cut.digest, cut.text, {"by": self.during, "uncut": cut.reason})
+
+
+def _nobody(arguments) -> None:
+    """Who is told of launches on a real device, where memory holds what they wrote."""
 
 
 def _method(layer, run):

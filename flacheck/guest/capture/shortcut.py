@@ -66,6 +66,8 @@ def _kind(operator) -> str:
     schema = operator._schema
     if operator.namespace != "aten" or schema.is_mutable or any(tag in operator.tags for tag in _DEPENDENT):
         return "other"
+    if torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"):
+        return "other"  # in inference mode such arrive whole, and are not always what their schema says
     if operator.is_view:
         return "view"
     returns = [str(value.type) for value in schema.returns]

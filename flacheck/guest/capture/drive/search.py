@@ -15,7 +15,7 @@ _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
 _FRUITLESS = 0.4
 _KEPT_FAILURES = 6
 # CPU seconds that ending takes after the last call.
-_LEAVING = 4.0
+_LEAVING = 3.0
 
 
 class Search:
@@ -38,12 +38,12 @@ class Search:
         inner = [operator for operator in self._operators if not operator.outer]
         rounds = (
             (self._plain, outer, 0.45),
-            (self._usual, outer, 0.5),
-            (self._unusual, outer, 0.53),
-            (self._plain, layers, 0.58),
-            (self._missing, inner, 0.66),
-            (self._usual, layers, 0.7),
-            (self._unusual, layers, 0.72),
+            (self._usual, outer, 0.52),
+            (self._unusual, outer, 0.58),
+            (self._plain, layers, 0.64),
+            (self._missing, inner, 0.78),
+            (self._usual, layers, 0.8),
+            (self._unusual, layers, 0.82),
         )
         for step, operators, share in rounds:
             self._until = self._end * share
@@ -147,5 +147,5 @@ class Search:
                     self.late = self._over()
                     if self.late:
                         return
-                    if recorded is telling:
+                    if recorded is telling and operator.name not in self._slow:
                         self._call(operator, plan, dtype)

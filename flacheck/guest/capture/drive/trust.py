@@ -21,8 +21,8 @@ class Witness:
     def __init__(self, recorder) -> None:
         self._during: set[str] = set()
         self._rank: dict[str, int] = {}
-        self._write = recorder._journal.launch
-        recorder._journal.launch = self._seen
+        self._journal = recorder._journal
+        self._write, self._journal.launch = self._journal.launch, self._seen
 
     def _seen(self, line: dict, *rest) -> None:
         self._during.add(journal.digest(line))
@@ -35,7 +35,10 @@ class Witness:
         self._during.clear()
 
     def sift(self, path: str) -> None:
-        """Leave the launches file with the most trusted launches of each kernel."""
+        """Leave the launches file with the most trusted launches of each kernel, or at least its first line."""
+        if not self._rank and not self._during:
+            self._journal._begin()
+            return
         with open(path, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         best: dict[str, int] = {}

@@ -1,0 +1,258 @@
+"""Driving a whole package: its operators and layers are called with made-up arguments, on a card that is not there."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flacheck
+from flacheck.capture import card
+from flacheck.launches import Launches, read
+
+GUEST = Path(flacheck.__file__).parent / "guest"
+BOOT = (
+    "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
+    "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
+    "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
+    "from flacheck_guest.capture.drive import main; main()"
+)
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))), reason="needs torch and triton: pip install .[torch]"
+)
+Driven = tuple[Launches, dict[str, Any]]
+
+KERNELS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def scale(x, y, g, T, K: tl.constexpr): ...
+
+@triton.jit
+def scale_back(dy, dx, T, K: tl.constexpr): ...
+
+@triton.jit
+def packed(x, y, lengths, T, K: tl.constexpr): ...
+
+@triton.jit
+def rare(x, y, K: tl.constexpr): ...
+"""
+OPS = '''
+from __future__ import annotations
+import torch
+from tiny.kernels import packed, rare, scale, scale_back
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, g):
+        B, T, H, K = x.shape
+        assert g.shape == (B, T, H), "g must have the shape [B, T, H]"
+        y = torch.empty_like(x)
+        scale[(B, T)](x, y, g, T, K=K)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        dx = torch.empty_like(dy)
+        scale_back[(dy.shape[0],)](dy, dx, dy.shape[1], K=dy.shape[-1])
+        return dx, None
+
+def documented(x: torch.Tensor, g: torch.Tensor, cu_seqlens: torch.LongTensor | None = None, use_rare: bool = False):
+    """Scale.
+
+    Args:
+        x (torch.Tensor): of shape `[B, T, H, K]`.
+        g (torch.Tensor): gate of shape `[B, T, H]`.
+    """
+    if use_rare:
+        rare[(1,)](x, x, K=x.shape[-1])
+    if cu_seqlens is not None:
+        if x.shape[0] != 1:
+            raise ValueError("one batch")
+        assert len(cu_seqlens.tolist()) > 2
+        packed[(1,)](x, torch.empty_like(x), cu_seqlens, x.shape[1], K=x.shape[-1])
+    return Scale.apply(x, g)
+
+def told_by_its_error(x: torch.Tensor, weight: torch.Tensor):
+    assert weight.shape == x.shape[:2], "weight must have the shape [B, T]"
+    rare[(1,)](x, weight, K=x.shape[-1])
+
+def harmless(x: torch.Tensor):
+    return x + 1
+'''
+LAYER = """
+import torch
+from tiny.ops import documented
+
+class Gate(torch.nn.Module):
+    def __init__(self, hidden_size: int = 128, num_heads: int = 4):
+        super().__init__()
+        self.heads = num_heads
+        self.project = torch.nn.Linear(hidden_size, hidden_size)
+        self.gate = torch.nn.Linear(hidden_size, num_heads)
+
+    def forward(self, hidden_states):
+        x = self.project(hidden_states)
+        return documented(x.view(*x.shape[:2], self.heads, -1), self.gate(hidden_states))
+"""
+
+
+def package(folder: Path, **files: str) -> Path:
+    """A package `tiny` with some modules."""
+    (folder / "tiny").mkdir()
+    for name, text in {"__init__": "", **files}.items():
+        (folder / "tiny" / f"{name}.py").write_text(text)
+    return folder
+
+
+def driven(folder: Path, recipe: dict[str, Any] | None = None) -> Driven:
+    """What the driver records of `tiny` and what it reports."""
+    output, report = folder / "l.jsonl", folder / "r.json"
+    output.write_text("")
+    config = {
+        "output": str(output), "report": str(report), "card": card("h100"), "modules": ["tiny"],
+        "package": "tiny==1.0", "packages": {str(folder): "tiny==1.0"}, "recipe": recipe or {},
+        "dtypes": ["bf16", "fp32"], "seconds": 40,
+    }  # fmt: skip
+    command = [sys.executable, "-c", BOOT, str(GUEST), json.dumps(config)]
+    paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "TORCHDYNAMO_DISABLE": "1"}, check=True)
+    return read(output), json.loads(report.read_text())
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Driven:
+    """The whole package, driven once."""
+    folder = tmp_path_factory.mktemp("drive")
+    return driven(package(folder, kernels=KERNELS, ops=OPS, layers=LAYER, broken="import nothing_\n"))
+
+
+def test_every_kernel_is_recorded(tiny: Driven) -> None:
+    """Forward, backward, packed sequences, and the one behind a flag."""
+    kernels = {one.kernel for one in tiny[0].launches}
+    assert kernels == {"tiny.kernels:scale", "tiny.kernels:scale_back", "tiny.kernels:packed", "tiny.kernels:rare"}
+    assert {one.package for one in tiny[0].launches} == {"tiny==1.0"}
+
+
+def test_every_dtype_is_called(tiny: Driven) -> None:
+    """What launched in the first dtype is called in the others."""
+    scaled = [one for one in tiny[0].launches if one.kernel == "tiny.kernels:scale"]
+    assert {one.launch.args["x"]["dtype"] for one in scaled} == {"bf16", "fp32"}
+
+
+def test_shapes_come_from_the_documentation(tiny: Driven) -> None:
+    """The operator works at the first call, as its docstring says."""
+    entry = tiny[1]["operators"]["tiny.ops:documented"]
+    assert "plain" in entry["worked"] and "plain" not in entry["failures"]
+
+
+def test_shapes_come_from_errors(tiny: Driven) -> None:
+    """An operator without documentation says itself what it wants."""
+    entry = tiny[1]["operators"]["tiny.ops:told_by_its_error"]
+    assert "plain" in entry["worked"] and entry["launches"] > 0
+
+
+def test_layers_are_built_and_called(tiny: Driven) -> None:
+    """With the constructor's defaults, in training and in inference."""
+    assert {"plain", "short, inference"} <= set(tiny[1]["operators"]["tiny.layers:Gate"]["worked"])
+
+
+def test_operators_without_kernels_are_left_alone(tiny: Driven) -> None:
+    """What leads to no launch is not called."""
+    assert "tiny.ops:harmless" not in tiny[1]["operators"]
+
+
+def test_a_module_that_cannot_be_imported_is_noted(tiny: Driven) -> None:
+    """The others are driven all the same."""
+    (said,) = tiny[1]["modules"].items()
+    assert said[0] == "tiny.broken" and "ModuleNotFoundError: No module named 'nothing_'" in said[1]
+
+
+def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
+    """With its own words and its whole traceback."""
+    folder = package(tmp_path, __init__="from tiny import other\n", other="raise ValueError('key contains names')\n")
+    launches, report = driven(folder)
+    assert launches.launches == ()
+    assert report["import_error"]["text"] == "key contains names" and report["import_error"]["type"] == "ValueError"
+    assert "other.py" in report["import_error"]["traceback"]
+
+
+UNGUESSABLE = """
+import torch
+from tiny.kernels import rare
+
+def odd(x, table, how):
+    assert x.shape == (6, 10) and table.dtype == torch.int32 and how == "so"
+    rare[(1,)](x, table, K=16)
+"""
+
+
+def test_a_recipe_teaches_shapes_dtypes_and_values(tmp_path: Path) -> None:
+    """What no name, document or error says."""
+    told = {
+        "shapes": {"x": [6, "S+4"], "table": [4]},
+        "sizes": {"S": 6},
+        "dtypes": {"table": "i32"},
+        "values": {"how": "so"},
+    }
+    launches, report = driven(package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE), {"operators": {"*:odd": told}})
+    assert report["operators"]["tiny.ops:odd"]["failures"] == {}
+    assert {one.launch.args["y"]["dtype"] for one in launches.launches} == {"i32"}
+
+
+def test_a_recipe_skips_operators_with_a_reason(tmp_path: Path) -> None:
+    """A skipped operator is named in the report."""
+    folder = package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE)
+    launches, report = driven(folder, {"operators": {"tiny.*": {"skip": "needs a second device"}}})
+    assert launches.launches == () and report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
+
+
+HALF_WAY = """
+import torch
+from tiny.kernels import rare, scale
+
+def inner(x, y, z):
+    rare[(1,)](x, y, K=16)
+    scale[(1,)](x, y, z, 16, K=16)
+
+def outer(x: torch.Tensor):
+    '''x of shape [B, T]'''
+    rare[(1,)](x, x.float(), K=16)
+    if x.shape[0] == 0:
+        inner(x, x, x)
+"""
+
+
+def test_guesses_about_inner_functions_give_way(tmp_path: Path) -> None:
+    """Of a kernel that an offered operator launches, only that operator's launches stay; others are all there is."""
+    launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=HALF_WAY))
+    rare = [one for one in launches.launches if one.kernel == "tiny.kernels:rare"]
+    assert {one.launch.args["y"]["dtype"] for one in rare} == {"fp32"}
+    assert "tiny.kernels:scale" in {one.kernel for one in launches.launches}
+
+
+HANGING = """
+import torch
+from tiny.kernels import rare
+
+def hangs(x: torch.Tensor):
+    rare[(1,)](x, x, K=16)
+    while True:
+        try:
+            sum(range(1000))
+        except Exception:
+            pass
+"""
+
+
+def test_an_operator_that_hangs_is_left(tmp_path: Path) -> None:
+    """After its share of CPU time; what it launched before stays."""
+    launches, report = driven(package(tmp_path, kernels=KERNELS, ops=HANGING))
+    assert "TooLong" in next(iter(report["operators"]["tiny.ops:hangs"]["failures"].values()))
+    assert [one.kernel for one in launches.launches] == ["tiny.kernels:rare"]
