@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from flacheck.model import Cell, Kernel, Launch, canonical
 
 DEFAULT_TARGETS = ("sm80", "sm90")
 DEFAULT_DTYPES = ("bf16", "fp16", "fp32")
+_USUAL_WARPS = 4
 
 
 @dataclass(frozen=True)
@@ -198,13 +200,25 @@ def _options(
     """(constants, options) of each configuration to compile."""
     explicit = any(axis in axes for axis in ("num_warps", "num_stages"))
     if launch.configs and not explicit:
-        own = launch.configs if axes.get("configs", ("own",)) == ("own",) else launch.configs[:1]
-        yield from _own_configs(own, axes, selection)
+        yield from _own_configs(_chosen(launch.configs, axes.get("configs", ("own",))[0]), axes, selection)
         return
     if not explicit:
         axes = {**axes, **{axis: values for axis, values in selection.options().items() if values}}
     constants = _distinct(dict(config.get("kwargs", {})) for config in launch.configs) or [{}]
     yield from itertools.product(constants, _option_sets(axes))
+
+
+def _chosen(configs: Sequence[Mapping[str, Any]], which: str) -> Sequence[Mapping[str, Any]]:
+    if which == "usual":
+        return (min(configs, key=_oddity),)
+    return configs[:1] if which == "first" else configs
+
+
+def _oddity(config: Mapping[str, Any]) -> tuple[float, ...]:
+    """How far a configuration is from what a kernel runs with anywhere: four warps, the smallest tile, few stages."""
+    warps = math.log2(config.get("num_warps", _USUAL_WARPS) / _USUAL_WARPS)
+    tile = math.prod(value for value in config.get("kwargs", {}).values() if isinstance(value, int) and value > 0)
+    return abs(warps), -warps, tile, config.get("num_stages", 0)
 
 
 def _option_sets(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -16,6 +17,8 @@ _UNFIT = (
     "cannot rebuild",
 )
 _UNLOADED = ("StubError", "ModuleNotFoundError", "ImportError")
+_OF_TRITON = re.compile(r"(from|No module named) '?triton\b")
+_MADE_UP = "flacheck made up a call of an inner function, and the kernel does not take what it was given"
 
 
 def judge(cell: Cell, attempt: Attempt) -> Record:
@@ -30,6 +33,8 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
     if attempt.outcome is Outcome.FINISHED:
         return _finished(cell, attempt)
     findings = rules.classify(attempt)
+    if cell.kernel.origin.get("made_up") and attempt.stage == "ast" and findings[0].code == rules.UNCLASSIFIED:
+        return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=_MADE_UP)
     effect = Verdict.UNKNOWN if rules.RULES[findings[0].code].effect == "unknown" else Verdict.FAILS
     reason = findings[0].title if effect is Verdict.UNKNOWN else None
     return _record(cell, attempt, effect, findings, reason=reason, tolerated=attempt.tolerated)
@@ -52,7 +57,8 @@ def _unfit(attempt: Attempt) -> str | None:
         return f"the compiler does not start: {last}"
     if attempt.outcome is not Outcome.RAISED:
         return None
-    if any(name in attempt.exception for name in _UNLOADED) and attempt.stage == "import":
+    unloaded = any(name in attempt.exception for name in _UNLOADED) and not _OF_TRITON.search(last)
+    if unloaded and attempt.stage == "import":
         return f"the kernel could not be loaded: {last}"
     if attempt.stage in ("import", "ast") and any(text in last for text in _UNFIT):
         return f"the launch does not fit the kernel: {last}"

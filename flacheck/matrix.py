@@ -309,7 +309,7 @@ _CHECKS: Mapping[str, Any] = {
     "dtype": _one_of(DTYPES),
     "shape": _shape,
     "constants": _mapping,
-    "configs": _one_of(("own", "first")),
+    "configs": _one_of(("own", "first", "usual")),
     "num_warps": _positive,
     "num_stages": _positive,
     "options": _mapping,

@@ -54,7 +54,8 @@ class Kernel:
 
     `origin` tells the guest how to load it and is one of
     `{"corpus": "retention", "name": "chunk_fwd_o"}`,
-    `{"module": "fla.ops.common.chunk_o", "qualname": "chunk_fwd_kernel_o"}`,
+    `{"module": "fla.ops.common.chunk_o", "qualname": "chunk_fwd_kernel_o"}` (beside a stand-in for torch),
+    `{"import": "fla.ops.common.chunk_o", "qualname": "chunk_fwd_kernel_o"}` (beside torch itself),
     `{"source": "import triton…", "qualname": "kernel"}` or, for other compilers, whatever
     their worker reads. `digest` is a hash of the source with all that it uses; `operator` and
     `form` ("chunk", "fused_recurrent") group kernels that compute the same thing differently.

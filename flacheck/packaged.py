@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from flacheck import launches, planning, rules
+from flacheck import launches, planning, replay, rules
 from flacheck.capture.cards import card
 from flacheck.capture.coverage import coverage, launchable
 from flacheck.capture.drive import Driven, drive, recipe_of
@@ -48,11 +48,11 @@ def plan(
     until: str | None = None,
     shard: str | None = None,
     progress: Progress = silent,
-    configs: str = "first",
+    configs: str = "usual",
 ) -> Plan:
     """Capture a package under every toolchain and target asked, and expand what it launched.
 
-    `configs`: `first` compiles one configuration of each kernel and dtype, `own` every configuration of every
+    `configs`: `usual` compiles one configuration of each kernel and dtype, `own` every configuration of every
     distinct launch.
     """
     resolver = planning.Resolver()
@@ -151,11 +151,11 @@ def _cells(
 ) -> Iterator[Cell]:
     everything = launches.read(driven.launches, ours=True).launches
     recorded = [entry for entry in everything if _selected(entry.kernel, selection)]
-    compiled = _one_each(recorded) if configs == "first" else recorded
-    stages: list[tuple[str, Sequence[Source]]] = [("compile", launches.sources(compiled))]
+    compiled = _one_each(recorded) if configs == "usual" else recorded
+    stages: list[tuple[str, Sequence[Source]]] = [("compile", replay.sources(compiled, {package.identity: package}))]
     if Version(choice.version) < KEYS_BY_NAME:
         tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
-        stages.append(("autotune", planning.imported(_one_each(tuned), {package.identity: package})))
+        stages.append(("autotune", replay.decorated(_one_each(tuned), {package.identity: package})))
     for stage, sources in stages:
         axes = {"target": (target,), "triton": (choice.identity,), "stage": (stage,), "configs": (configs,)}
         matrix = Matrix(package.identity, str(driven.launches), (Block(axes),))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flacheck import corpus, launches, matrix, targets, toolchains
+from flacheck import corpus, launches, matrix, replay, targets, toolchains
 from flacheck.capture.cards import target_of
 from flacheck.errors import EmptySelection, ToolchainError, UsageError
 from flacheck.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand, named
-from flacheck.launches import RecordedLaunch
 from flacheck.matrix import Block, Matrix
 from flacheck.model import Attempt, Cell, Json, Kernel, Verdict, digest
 from flacheck.reach import first_length, reached
@@ -65,7 +64,7 @@ class _Provider:
     plan: Plan
     memory_mb: int
     progress: Progress
-    _kinds: dict[tuple[str, str | None], WorkerKind | Untried] = field(default_factory=dict)
+    _kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = field(default_factory=dict)
     _toolchains: dict[str, Toolchain | Untried] = field(default_factory=dict)
 
     def kind_of(self, cell: Cell) -> WorkerKind | Untried:
@@ -75,9 +74,9 @@ class _Provider:
         lacking = toolchain.lacks(cell.target)
         if lacking:
             return Untried(Verdict.UNKNOWN, lacking)
-        identity = (cell.toolchain, cell.kernel.package)
+        identity = (cell.toolchain, cell.kernel.package, "import" in cell.kernel.origin)
         if identity not in self._kinds:
-            self._kinds[identity] = self._kind(toolchain, cell.kernel.package)
+            self._kinds[identity] = self._kind(toolchain, *identity[1:])
         return self._kinds[identity]
 
     def _toolchain(self, name: str) -> Toolchain | Untried:
@@ -93,13 +92,17 @@ class _Provider:
         except ToolchainError as error:
             return Untried(Verdict.UNKNOWN, str(error), "FC903")
 
-    def _kind(self, toolchain: Toolchain, package: str | None) -> WorkerKind:
+    def _kind(self, toolchain: Toolchain, package: str | None, imported: bool) -> WorkerKind:
         config: Json = {**toolchain.worker_config(), "memory_mb": self.memory_mb}
         if package is not None and package in self.plan.packages:
-            config["packages"] = {package: self.plan.packages[package].path}
+            provided = self.plan.packages[package]
+            config["packages"] = {package: {"path": provided.path, "modules": list(provided.modules)}}
         else:
             config["corpus"] = str(corpus.folder())
-        return WorkerKind(f"{toolchain.identity} {package or 'corpus'}", config, dict(toolchain.environment))
+        name = f"{toolchain.identity} {package or 'corpus'}"
+        if imported:
+            name, config["torch"] = f"{name} beside torch", replay.torch_folder()
+        return WorkerKind(name, config, dict(toolchain.environment))
 
 
 def plan(
@@ -135,25 +138,12 @@ def plan(
 def _recorded(
     file: Path, selection: Selection, trust: bool, progress: Progress
 ) -> tuple[Matrix, list[Source], dict[str, Package]]:
-    """A launches file as a matrix: its kernels as they were cut out, their own configurations.
-
-    A kernel without a source of its own would have to be imported from the package that the file names; that
-    takes the user's word (`trust`).
-    """
+    """A launches file as a matrix: its kernels with their own configurations."""
     recorded = launches.read(file)
     wanted = [entry for entry in recorded.launches if not selection.kernels or _named(selection, entry.kernel)]
-    uncut = [entry for entry in wanted if entry.text is None]
-    if uncut and not trust:
-        names = sorted({entry.kernel for entry in uncut})
-        raise UsageError(
-            f"{file}: {len(names)} kernels hold no source ({', '.join(names[:4])}); --trust lets flacheck install and "
-            "import the packages that the file names, --kernel chooses others"
-        )
-    named = {entry.package for entry in uncut if entry.package}
-    provided = {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
-    sources = [*launches.sources(recorded.launches), *imported(uncut, provided)]
+    provided = replay.provided(file, wanted, trust, progress)
     axes = {"target": _recorded_targets(recorded.header)}
-    return Matrix(file.stem, str(file), (Block(axes),)), sources, provided
+    return Matrix(file.stem, str(file), (Block(axes),)), replay.sources(recorded.launches, provided), provided
 
 
 def _named(selection: Selection, kernel: str) -> bool:
@@ -164,21 +154,6 @@ def _recorded_targets(header: Mapping[str, object]) -> tuple[str, ...]:
     """The target of the card that the launches were recorded on; the usual ones where nobody knows the card."""
     target = target_of(str(header.get("device")))
     return (target,) if target else DEFAULT_TARGETS
-
-
-def imported(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
-    """Kernels that are imported from their package, decorators and all, with their launches."""
-    kernels: dict[str, Kernel] = {}
-    templates: dict[str, dict[str, Json]] = {}
-    for entry in recorded:
-        if entry.package is not None and entry.package in provided:
-            module, _, qualname = entry.kernel.partition(":")
-            identity = digest([provided[entry.package].digest, entry.kernel])
-            origin = {"module": module, "qualname": qualname}
-            kernels.setdefault(identity, Kernel(entry.kernel, entry.package, identity, origin))
-            template = entry.launch.to_json()
-            templates.setdefault(identity, {}).setdefault(digest(template), template)
-    return [Source(kernel, tuple(templates[identity].values())) for identity, kernel in kernels.items()]
 
 
 def _asked_packages(found: Matrix, selection: Selection) -> list[str]:

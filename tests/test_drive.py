@@ -256,3 +256,44 @@ def test_an_operator_that_hangs_is_left(tmp_path: Path) -> None:
     launches, report = driven(package(tmp_path, kernels=KERNELS, ops=HANGING))
     assert "TooLong" in next(iter(report["operators"]["tiny.ops:hangs"]["failures"].values()))
     assert [one.kernel for one in launches.launches] == ["tiny.kernels:rare"]
+
+
+DISAGREEING = (
+    OPS
+    + """
+def loose(x, g):
+    scale[(1,)](x, x, g, 16, K=16)
+"""
+)
+LOOSE_LAYER = """
+import torch
+from tiny.ops import loose
+
+class Own(torch.nn.Module):
+    def __init__(self, hidden_size: int = 128):
+        super().__init__()
+        self.g = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, hidden_states):
+        return loose(hidden_states, self.g)
+"""
+
+
+def test_a_layer_knows_better_what_is_a_pointer(tmp_path: Path) -> None:
+    """A number where a layer of the package passes a tensor was a wrong guess, and is dropped."""
+    recipe = {"operators": {"*:loose": {"values": {"g": 64}}}}
+    offered = "from tiny.ops import loose\n"
+    folder = package(tmp_path, __init__=offered, kernels=KERNELS, ops=DISAGREEING, layers=LOOSE_LAYER)
+    launches, report = driven(folder, recipe)
+    assert "plain" in report["operators"]["tiny.ops:loose"]["worked"]
+    scaled = [one for one in launches.launches if one.kernel == "tiny.kernels:scale"]
+    assert scaled and all("dtype" in one.launch.args["g"] for one in scaled)
+
+
+def test_calls_of_inner_functions_are_marked(tmp_path: Path) -> None:
+    """Nobody knows whether a program ever passes what was guessed for them."""
+    launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=HALF_WAY))
+    assert {one.kernel: one.made_up for one in launches.launches} == {
+        "tiny.kernels:rare": False,
+        "tiny.kernels:scale": True,
+    }

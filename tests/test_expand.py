@@ -41,6 +41,16 @@ def test_own_configurations_bring_their_constants() -> None:
     assert all(c.launch and not c.launch.omitted and not c.launch.configs and not c.widened for c in found)
 
 
+def test_one_configuration_is_the_first_or_the_usual_one() -> None:
+    """Of equal warps the smallest tile; four warps before all."""
+    larger = [{"kwargs": {"BK": 16}, "num_warps": 2}, {"kwargs": {"BK": 128}, "num_warps": 4}, *TEMPLATE["configs"]]
+    source = Source(SOURCE.kernel, ({**TEMPLATE, "configs": larger},), SOURCE.shapes[:1])
+    for which, expected in (("first", (16, 2)), ("usual", (32, 4))):
+        matrix = Matrix("m", "m.yaml", (Block({"target": ("sm90",), "dtype": ("bf16",), "configs": (which,)}),))
+        (cell,) = expand(matrix, [source], Selection(), lambda spec: [spec])
+        assert cell.launch and (cell.launch.args["BK"]["constexpr"], cell.options["num_warps"]) == expected
+
+
 def test_names_substitute_with_their_type() -> None:
     """A shape's entry stays a number."""
     launch = cells()[0].launch

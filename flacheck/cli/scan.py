@@ -29,8 +29,8 @@ def scan(
         str | None, typer.Option(metavar="NAME==VERSION", help="All that a package launches, instead of a matrix.")
     ] = None,
     configs: Annotated[
-        str, typer.Option(metavar="first|own", help="With --package: one configuration a kernel and dtype, or all.")
-    ] = "first",
+        str, typer.Option(metavar="usual|own", help="With --package: one configuration a kernel and dtype, or all.")
+    ] = "usual",
     kernel: common.Kernel = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
@@ -121,8 +121,8 @@ def _selection(
 def _package(package: str, configs: str, selection: Selection, until: str | None, shard: str | None) -> Plan:
     from flacheck import packaged
 
-    if configs not in ("first", "own"):
-        raise UsageError(f"--configs {configs}: first or own is wanted")
+    if configs not in ("usual", "own"):
+        raise UsageError(f"--configs {configs}: usual or own is wanted")
     return packaged.plan(package, selection, until, shard, common.say, configs)
 
 

@@ -1,11 +1,15 @@
 """Finds the kernel a request names: in our corpus, in a package, or in source sent along.
 
-A package is imported without its `__init__` files: those of layers and models pull in torch and more.
-An `__init__` runs only when something asks its module for a name that is no submodule of it.
+A package is imported without its `__init__` files: those of layers and models pull in torch and more, and
+one that runs in the middle of an import of its own submodules fails. A name asked of such a module is looked up
+where its `__init__` imports it from; only one that it does not import makes it run.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.abc
@@ -17,10 +21,14 @@ import types
 
 
 class LazyPackages(importlib.abc.MetaPathFinder):
-    """Imports the packages below the given folders with their `__init__` put off."""
+    """Imports packages with their `__init__` put off: `folders` maps their names to the folders they lie in.
+
+    Of those that are only wanted by others, `dependencies`, it runs when it is first asked for anything.
+    """
 
     def __init__(self) -> None:
         self.folders: dict[str, str] = {}
+        self.dependencies: set[str] = set()
 
     def find_spec(self, name: str, path=None, target=None):
         root = self.folders.get(name.partition(".")[0])
@@ -29,25 +37,29 @@ class LazyPackages(importlib.abc.MetaPathFinder):
         folder = os.path.join(root, *name.split("."))
         if not os.path.isfile(os.path.join(folder, "__init__.py")):
             return None  # a plain module: the ordinary finders have it
-        spec = importlib.machinery.ModuleSpec(name, _LazyInit(folder), is_package=True)
+        looks_up = name.partition(".")[0] not in self.dependencies
+        spec = importlib.machinery.ModuleSpec(name, _LazyInit(folder, looks_up), is_package=True)
         spec.submodule_search_locations = [folder]
         return spec
 
 
 class _LazyInit(importlib.abc.Loader):
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, looks_up: bool) -> None:
+        self._folder, self._looks_up = folder, looks_up
 
     def exec_module(self, module: types.ModuleType) -> None:
         folder, ran = self._folder, []
         module.__file__ = os.path.join(folder, "__init__.py")
 
         def missing(name: str):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            if _is_submodule(folder, name):
+            if not name.startswith("__") and _is_submodule(folder, name):
                 return importlib.import_module(f"{module.__name__}.{name}")
-            if not ran:
+            literals, imported = _read(module.__file__, module.__name__) if self._looks_up else ({}, {})
+            if name in literals:
+                return literals[name]
+            if name in imported:
+                return _from(*imported[name])
+            if not name.startswith("__") and not ran:
                 ran.append(True)
                 with open(module.__file__, "rb") as file:
                     exec(compile(file.read(), module.__file__, "exec"), module.__dict__)
@@ -58,32 +70,65 @@ class _LazyInit(importlib.abc.Loader):
         module.__getattr__ = missing
 
 
+@functools.cache
+def _read(path: str, package: str) -> tuple[dict, dict]:
+    """What an `__init__` says at its top level: names with literal values, and names with where they come from."""
+    with open(path, "rb") as file:
+        tree = ast.parse(file.read())
+    literals, imported = {}, {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            with contextlib.suppress(ValueError):
+                literals[node.targets[0].id] = ast.literal_eval(node.value)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            origin = ".".join([*above, *filter(None, [node.module])])
+            imported |= {alias.asname or alias.name: (origin, alias.name) for alias in node.names}
+    return literals, imported
+
+
+def _from(module: str, name: str):
+    """`from module import name`."""
+    found = importlib.import_module(module)
+    try:
+        return getattr(found, name)
+    except AttributeError:
+        return importlib.import_module(f"{module}.{name}")
+
+
 def _is_submodule(folder: str, name: str) -> bool:
     path = os.path.join(folder, name)
     return os.path.isfile(path + ".py") or os.path.isfile(os.path.join(path, "__init__.py"))
 
 
 class Loader:
-    """Kernels by origin, kept until another card is asked for: packages look at it when imported."""
+    """Kernels by origin, kept until another card is asked for: packages look at it when imported.
 
-    def __init__(self, packages: dict, corpus: str | None, scratch: str) -> None:
-        self._corpus, self._scratch = corpus, scratch
+    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on.
+    """
+
+    def __init__(self, packages: dict, corpus: str | None, scratch: str, turn) -> None:
+        self._corpus, self._scratch, self._turn = corpus, scratch, turn
         self._kernels: dict[str, object] = {}
         self._card: str | None = None
         self._finder = LazyPackages()
         sys.meta_path.insert(0, self._finder)
-        for folder in packages.values():
-            self._add_package(folder)
+        for package in packages.values():
+            self._add_package(**package)
 
-    def _add_package(self, folder: str) -> None:
-        sys.path.append(folder)
-        for name in os.listdir(folder):
-            if os.path.isfile(os.path.join(folder, name, "__init__.py")):
-                self._finder.folders.setdefault(name, folder)
+    def _add_package(self, path: str, modules: list) -> None:
+        """A folder with a package's own `modules`, and others that it depends on."""
+        sys.path.append(path)
+        for name in os.listdir(path):
+            if os.path.isfile(os.path.join(path, name, "__init__.py")):
+                self._finder.folders.setdefault(name, path)
+                if name not in modules:
+                    self._finder.dependencies.add(name)
 
     def load(self, origin: dict, card: dict):
         if card["name"] != self._card:
             self._forget()
+            self._turn(card)
             self._card = card["name"]
         known = repr(sorted(origin.items()))
         if known not in self._kernels:
@@ -93,7 +138,7 @@ class Loader:
     def _forget(self) -> None:
         self._kernels.clear()
         for name in list(sys.modules):
-            if name.partition(".")[0] in {"torch", *self._finder.folders}:
+            if name.partition(".")[0] in self._finder.folders:
                 del sys.modules[name]
 
     def _find(self, origin: dict):
@@ -102,7 +147,7 @@ class Loader:
             return getattr(_module_from(path, "flacheck_kernels_" + origin["corpus"]), origin["name"])
         if "source" in origin:
             return getattr(self._written(origin["source"]), origin["qualname"])
-        found = importlib.import_module(origin["module"])
+        found = importlib.import_module(origin.get("import") or origin["module"])
         for part in origin["qualname"].split("."):
             found = getattr(found, part)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import time
 
@@ -19,6 +20,17 @@ class Stopped(Exception):
     """The last stage asked for is done."""
 
 
+def _torch(folder: str | None, driver: Driver):
+    """Torch itself where the folder that it lies in is given, else its stand-in; what turns it to another card."""
+    if folder is None:
+        torch_stub.install(driver)
+        return torch_stub.turn
+    sys.path.append(folder)  # behind the compiler: other things lie there too
+    from . import torch_itself
+
+    return torch_itself.turn
+
+
 class Worker:
     """Made once in the warm process; what it holds is inherited by every worker forked from it."""
 
@@ -28,7 +40,7 @@ class Worker:
         self._mark = lambda stage: None
         self._count = 0
         self.driver = Driver()
-        torch_stub.install(self.driver)
+        turn = _torch(config.get("torch"), self.driver)
         import triton.language
 
         self.language = triton.language
@@ -37,7 +49,7 @@ class Worker:
         releases.mark_stages(self._reached, self._passed)
         self.assembler = Assembler(releases.binary_folder())
         self.assembler.listen()
-        self.loader = Loader(config.get("packages", {}), config.get("corpus"), self._scratch)
+        self.loader = Loader(config.get("packages", {}), config.get("corpus"), self._scratch, turn)
 
     def _reached(self, stage: str) -> None:
         self._mark(stage)

@@ -28,7 +28,8 @@ SCHEMA = "flacheck.launches/1"
 class RecordedLaunch:
     """One distinct launch of a program. `kernel` is `module:qualname`, `source` the digest of its cut-out `text`,
     in which it is called `qualname`; `uncut` says why there is no text. `heuristics` are the values that
-    @triton.heuristics gave; `count` how often it was launched; `by` what the recorder was told was running."""
+    @triton.heuristics gave; `count` how often it was launched; `by` what the recorder was told was running;
+    `made_up` marks arguments that a driver guessed for one of a package's inner functions."""
 
     id: str
     kernel: str
@@ -42,6 +43,7 @@ class RecordedLaunch:
     heuristics: Mapping[str, Any] = field(default_factory=dict)
     uncut: str | None = None
     by: str | None = None
+    made_up: bool = False
     count: int = 1
 
     def template(self) -> Json:
@@ -178,6 +180,7 @@ class _Reader:
             heuristics=heuristics,
             uncut=_optional(value, "uncut"),
             by=_optional(value, "by"),
+            made_up=value.get("made_up") is True,
             count=_count(value) if "count" in value else 1,
         )
 
@@ -213,7 +216,13 @@ def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
 
 def _kernel(launch: RecordedLaunch, text: str) -> Kernel:
     identity = digest([launch.kernel, launch.package, text, launch.qualname])
-    return Kernel(launch.kernel, launch.package, identity, {"source": text, "qualname": launch.qualname})
+    origin: Json = {"source": text, "qualname": launch.qualname, **guessed(launch)}
+    return Kernel(launch.kernel, launch.package, identity, origin)
+
+
+def guessed(launch: RecordedLaunch) -> Json:
+    """What a kernel's origin says of launches that a driver made up."""
+    return {"made_up": True} if launch.made_up else {}
 
 
 def _constant(name: str) -> float:

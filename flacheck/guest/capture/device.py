@@ -48,7 +48,7 @@ class FakeDevice:
         _install_guard(torch)
         cuda.install(card)
         engine.install()
-        _install_compilers(torch)
+        install_compilers(torch)
         _install_tensors(torch)
 
     def enter(self) -> None:
@@ -81,7 +81,7 @@ def _install_guard(torch) -> None:
     registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
 
 
-def _install_compilers(torch) -> None:
+def install_compilers(torch) -> None:
     """torch.compile leaves a function as it is: what it would launch are kernels of its own making."""
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     torch.compile = _undecorated

@@ -63,7 +63,7 @@ class Caller:
         self._recorder.during = None
         made = self._recorder.calls - launches
         outcome = Outcome(made, self.recorded - before, stage if failure else "", failure)
-        self._witness.ended(trust.FAILED if not outcome.worked else trust.OUTER if operator.outer else trust.INNER)
+        self._witness.ended(_rank(operator, outcome))
         return outcome
 
     def _staged(self, operator, plan, dtype: str):
@@ -95,6 +95,15 @@ class Caller:
                 ordered = [given.get(p.name, p.default) for p in operator.parameters]
                 return function(*ordered)
             return function(**given)
+
+
+def _rank(operator, outcome: Outcome) -> int:
+    """How far the arguments of the launches of a call are to be trusted."""
+    if not outcome.worked:
+        return trust.FAILED
+    if operator.kind == LAYER:
+        return trust.LAYER
+    return trust.OUTER if operator.outer else trust.INNER
 
 
 def _by_position(operator) -> bool:

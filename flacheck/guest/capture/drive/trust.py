@@ -1,7 +1,8 @@
 """Which launches to keep: a kernel that an operator launched as its package does is not scanned as we guessed it.
 
 Arguments are made up, and so may be wrong: a call that failed half-way, or one of a package's inner functions, can
-launch a kernel with dtypes that never meet. Such launches stay only where there are no better ones of that kernel.
+launch a kernel with dtypes that never meet. Such launches stay only where there are no better ones of that kernel,
+and are marked. A layer makes the arguments of its kernels itself: where one passes a pointer, a number is wrong.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from .. import journal
 
 # The kinds of call, from the one that is trusted most.
-OUTER, INNER, FAILED = range(3)
+LAYER, OUTER, INNER, FAILED = range(4)
 
 
 class Witness:
@@ -41,18 +42,43 @@ class Witness:
             return
         with open(path, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
+        launches = [line for line in lines if "kernel" in line]
         best: dict[str, int] = {}
-        for line in lines:
-            if "kernel" in line:
-                best[line["kernel"]] = min(self._of(line), best.get(line["kernel"], FAILED))
-        kept = [line for line in lines if "kernel" not in line or self._of(line) == best[line["kernel"]]]
+        for line in launches:
+            best[line["kernel"]] = min(self._of(line), best.get(line["kernel"], FAILED))
+        forms = _Forms(line for line in launches if self._of(line) == LAYER)
+        for line in launches:
+            line["made_up"] = self._of(line) > OUTER
+        kept = [line for line in lines if "kernel" not in line or self._stays(line, best, forms)]
         identities = {line["id"] for line in kept if "id" in line}
         _texts(lines, kept)
-        kept = [line for line in kept if line.get("of", line.get("id")) in identities or "schema" in line]
-        _replace(path, kept)
+        _replace(path, [line for line in kept if line.get("of", line.get("id")) in identities or "schema" in line])
+
+    def _stays(self, line: dict, best: dict, forms) -> bool:
+        rank = self._of(line)
+        return rank == LAYER or (rank <= max(best[line["kernel"]], OUTER) and forms.agree(line))
 
     def _of(self, line: dict) -> int:
         return self._rank.get(line["id"], FAILED)
+
+
+class _Forms:
+    """Which arguments of kernels are pointers and which are numbers, as the package's own layers pass them."""
+
+    def __init__(self, launches) -> None:
+        self._seen: dict[tuple[str, str], set[str]] = {}
+        for line in launches:
+            for name, form in _forms(line):
+                self._seen.setdefault((line["kernel"], name), set()).add(form)
+
+    def agree(self, line: dict) -> bool:
+        return all(form in self._seen.get((line["kernel"], name), (form,)) for name, form in _forms(line))
+
+
+def _forms(line: dict):
+    for name, given in line["launch"]["args"].items():
+        if isinstance(given, dict) and "constexpr" not in given:
+            yield name, "pointer" if "dtype" in given else "number"
 
 
 def _texts(lines, kept) -> None:
