@@ -1,0 +1,142 @@
+"""A program to capture twice, on a card and on one that is not there: FLA's operators, forward and backward.
+
+    python operators.py [--jobs N] [NAME…]
+
+Every function that `fla.ops` and its subpackages offer is called in bf16, on plain batches and on packed sequences, and
+last a small model takes two training steps under autocast. What an operator refuses is printed, and is the same on both.
+`--jobs` spreads the operators over processes, each of which is recorded: on a card every configuration is compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fla.ops
+import torch
+
+B, T, H, K = 2, 256, 4, 64
+OFFSETS = (0, 40, 168, 256)
+# By the names of arguments: a tensor's dimensions, its dtype, and whether it is a decay (negative), a gate (0 to 1).
+SHAPES = {"beta": "BTH", "dt": "BTH", "lamb": "BTH", "gamma": "BTH", "eta": "BTH", "u": "HK", "A_log": "H", "D": "H"}
+PER_HEAD = ("simple", "gated_delta", "gdn", "forgetting", "path", "comba", "log_linear")
+DECAYS = ("g", "gk", "gv", "w", "f", "log_w")
+GATES = ("beta", "lamb", "gamma", "eta", "dt")
+SIZES = {"B": B, "T": T, "H": H, "K": K}
+
+
+def operators() -> dict[str, Callable[..., Any]]:
+    """What `fla.ops` and the packages below it offer, by name."""
+    found = {}
+    for entry in pkgutil.iter_modules(fla.ops.__path__, "fla.ops."):
+        if entry.ispkg:
+            try:
+                module = importlib.import_module(entry.name)
+            except ImportError as error:
+                print(f"{entry.name}: {error}")
+                continue
+            for name in getattr(module, "__all__", ()):
+                if inspect.isfunction(inspect.unwrap(getattr(module, name))) and "naive" not in name:
+                    found[name] = getattr(module, name)
+    return dict(sorted(found.items()))
+
+
+def tensor(operator: str, name: str, batch: int) -> torch.Tensor:
+    dims = SHAPES.get(name, "BTH" if name == "g" and any(word in operator for word in PER_HEAD) else "BTHK")
+    shape = [batch if dim == "B" else T * B // batch if dim == "T" else SIZES[dim] for dim in dims]
+    value = torch.randn(shape, device="cuda", dtype=torch.bfloat16) * 0.1
+    if name in DECAYS:
+        value = -value.float().sigmoid() if len(dims) == 3 else -value.sigmoid()
+    elif name in GATES:
+        value = value.sigmoid()
+    return value.requires_grad_()
+
+
+def arguments(operator: str, function: Callable[..., Any], packed: bool) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            continue
+        if name == "cu_seqlens" and packed:
+            given[name] = torch.tensor(OFFSETS, device="cuda") * B
+        elif parameter.default is parameter.empty or name in ("g", "gk", "beta"):
+            given[name] = tensor(operator, name, 1 if packed else B)
+    return given
+
+
+def tensors(result: Any) -> Iterator[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for part in result:
+            yield from tensors(part)
+
+
+def call(name: str, function: Callable[..., Any], packed: bool) -> str:
+    """How it went, in words."""
+    try:
+        if packed and "cu_seqlens" not in inspect.signature(function).parameters:
+            return "takes no packed sequences"
+        result = function(**arguments(name, function, packed))
+        outputs = [each for each in tensors(result) if each.requires_grad]
+        torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
+        return "forward and backward" if outputs else "forward"
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0][:80] if str(error) else ''}"
+
+
+class Mixer(torch.nn.Module):
+    """A delta rule layer in small: projections, the operator, a norm."""
+
+    def __init__(self, width: int = H * K) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(width)
+        self.qkv = torch.nn.Linear(width, 3 * width)
+        self.beta = torch.nn.Linear(width, H)
+        self.out = torch.nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.view(*x.shape[:2], H, K) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        o, _ = fla.ops.chunk_delta_rule(q, k, v, self.beta(x).sigmoid(), use_qk_l2norm_in_kernel=True)
+        return x + self.out(o.flatten(-2))
+
+
+def train() -> str:
+    model = torch.nn.Sequential(Mixer(), Mixer()).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = model(torch.randn(B, T, H * K, device="cuda")).float().square().mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    return "two training steps"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("names", nargs="*")
+    asked = parser.parse_args()
+    names = asked.names or [*operators(), "train"]
+    if asked.jobs > 1:
+        parts = [names[index :: asked.jobs] for index in range(asked.jobs)]
+        started = [subprocess.Popen([sys.executable, __file__, *part]) for part in parts if part]
+        sys.exit(max(process.wait() for process in started))
+    known = operators()
+    for name in names:
+        for packed in (False, True) if name in known else ():
+            print(f"{name} ({'packed' if packed else 'plain'}): {call(name, known[name], packed)}", flush=True)
+        if name == "train":
+            print(f"train: {train()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
