@@ -19,7 +19,7 @@ _INCLUDE = re.compile(r"(?:-[rc]\s*|--(?:requirement|constraint)(?:\s+|=))(?P<fi
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTIONS = re.compile(r"\s--?[A-Za-z].*$", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
-_ADDRESS = re.compile(r"[\w+.-]+://|[./~]|[A-Za-z]:\\|\S+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)(?:$|[\s;#\[])|\S*/")
+_ADDRESS = re.compile(r"\$\{|[\w+.-]+://|[./~]|[A-Za-z]:\\|\S+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)(?:$|[\s;#\[])|\S*/")
 _WHEEL_OF = re.compile(r"(?:^|/)(torch|triton)-[^/]+\.whl", re.IGNORECASE)
 
 
