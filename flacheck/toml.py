@@ -48,11 +48,12 @@ class _Token:
 def loads(text: str, file: str) -> dict[str, Any]:
     """The document; a UsageError with file and line when it is none."""
     try:
-        return tomllib.loads(text)
+        document: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _AT_LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         raise UsageError(f"{file}:{line}: not valid TOML: {_AT_LINE.sub('', str(error))}") from None
+    return document
 
 
 def places(text: str) -> Mapping[Path, Place]:

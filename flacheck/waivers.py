@@ -86,7 +86,7 @@ def _waiver(entry: Any, where: str) -> Waiver:
     if "reason" not in entry:
         raise UsageError(f"{where}: a reason is wanted: why may this fail?")
     if "signature" not in entry and "kernel" not in entry:
-        raise UsageError(f"{where}: name what is waived: signature = \"FC302:…\" or kernel = \"chunk_*\"")
+        raise UsageError(f'{where}: name what is waived: signature = "FC302:…" or kernel = "chunk_*"')
     return Waiver(entry["reason"], entry.get("signature"), entry.get("kernel"), _day(entry.get("expires"), where))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, settings
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -165,8 +165,9 @@ def _run(
     from flacheck.cli.progress import watch
     from flacheck.store import Store
 
+    waived = settings.waivers()
     with Store.open(store) as opened:
-        running = session.Session(plan, opened, timeout, jobs, memory, fresh, max_failures)
+        running = session.Session(plan, opened, timeout, jobs, memory, fresh, max_failures, waived)
         try:
             with watch(len(plan.cells)) as seen:
                 for record in running.records(seen.say):

@@ -138,7 +138,9 @@ def _older(installation: Installation, releases: Releases) -> tuple[str, ...]:
 
 def _admits_older(pins: Sequence[Pin], oldest: str) -> bool:
     first = Version(oldest)
-    versions = (f"{major}.{minor}.{patch}" for major in range(1, first.major + 1) for minor in range(10) for patch in (0, 1))
+    versions = (
+        f"{major}.{minor}.{patch}" for major in range(1, first.major + 1) for minor in range(10) for patch in (0, 1)
+    )
     return any(Version(version) < first and satisfies(pins, version) for version in versions)
 
 

@@ -30,7 +30,9 @@ def narrowed(specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str 
     between = [Specifier(f"!={version}") for version in lost if kept[0] < version < kept[-1]]
     ending = [Specifier(f"<{_short(min(upper))}")] if upper else []
     bounds = [clause for clause in clauses if clause.operator in _UPPER] + ending
-    rest = [clause for clause in clauses if clause.operator not in _UPPER and _matters(clause, kept, bool(lower), upper)]
+    rest = [
+        clause for clause in clauses if clause.operator not in _UPPER and _matters(clause, kept, bool(lower), upper)
+    ]
     return ",".join(map(str, [*rest, *between, *bounds]))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from enum import Enum
 
 from flacheck.analysis.exit_code import PRECEDENCE
@@ -71,8 +70,8 @@ class Version:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The contract's flacheck.gate/1. `unproven` are installations of which no admitted release has a verdict,
-    `helpless` those that no change of a pin would let pass; `about` says which records were asked."""
+    """The contract's flacheck.gate/1. `helpless` are installations that no change of a pin would let pass, `about`
+    says which records were asked, `known` holds every release that has one, admitted or not."""
 
     admissions: tuple[Admission, ...]
     versions: tuple[Version, ...] = ()
@@ -80,8 +79,7 @@ class Outcome:
     suggest: tuple[Change, ...] = ()
     helpless: tuple[str, ...] = ()
     about: str = ""
-    standings: Mapping[str, Standing] = field(default_factory=dict)
-    today: date = date.min
+    known: Mapping[str, Standing] = field(default_factory=dict)
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -95,6 +93,7 @@ class Outcome:
 
     @property
     def unproven(self) -> tuple[Installation, ...]:
+        """Installations of which no admitted release has a verdict."""
         decided = {version.triton for version in self.versions if version.state is not State.UNTESTED}
         return tuple(
             admission.installation

@@ -19,7 +19,8 @@ _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
 class Pin:
     """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; empty, it admits everything.
 
-    `span` holds the offsets of the specifier in its file, `obstacle` says why it cannot be changed there.
+    `span` holds the offsets of the specifier in its file and `written` what stands there; `obstacle` says why it
+    cannot be changed there.
     """
 
     file: str
@@ -27,6 +28,7 @@ class Pin:
     name: str
     specifier: str
     span: tuple[int, int] | None = None
+    written: str = ""
     obstacle: str | None = None
     ranges: tuple[SpecifierSet, ...] = field(init=False, repr=False, compare=False)
 

@@ -28,7 +28,7 @@ class State(str, Enum):
 @dataclass(frozen=True)
 class Standing:
     """A Triton release with what its records come to. `failures` are those that count, `waived` how many cells
-    fail with leave; `why` says what is missing of an untested one; `recorded` whether any cell was tried."""
+    fail with leave; `why` says what is missing of an untested one."""
 
     triton: str
     state: State
@@ -117,7 +117,5 @@ def _tried(cells: Sequence[Observed]) -> int:
 
 
 def _undecided(cells: Sequence[Observed]) -> str:
-    unknown = sum(cell.verdict is Verdict.UNKNOWN for cell in cells)
-    partial = sum(cell.partial for cell in cells)
-    counts = ((unknown, "without a verdict"), (partial, "not compiled to the end"))
-    return " and ".join(f"{count} cell{'s' * (count != 1)} {what}" for count, what in counts if count)
+    count = sum(cell.verdict is Verdict.UNKNOWN for cell in cells)
+    return f"{count} cell{'s' * (count != 1)} without a verdict"

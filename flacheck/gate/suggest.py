@@ -45,10 +45,13 @@ class Wanted:
         """Whether the release is known to compile."""
         return self.state_of(triton) is State.GOOD or (self.state_of(triton) is State.ADVISED and not self.strict)
 
+    def harmless(self, admission: Admission) -> bool:
+        """Whether nothing that an installation admits is known to be wrong; what is untested wants a scan instead."""
+        return not admission.conflict and all(map(self.tolerable, admission.triton))
+
     def passes(self, admission: Admission) -> bool:
         """Whether an installation is fine: all it admits is tolerable, and something of it is proven."""
-        tolerable = all(map(self.tolerable, admission.triton))
-        return not admission.conflict and tolerable and any(map(self.proven, admission.triton))
+        return self.harmless(admission) and any(map(self.proven, admission.triton))
 
 
 def suggest(installations: Sequence[Installation], wanted: Wanted) -> tuple[tuple[Change, ...], tuple[str, ...]]:
@@ -61,12 +64,14 @@ def suggest(installations: Sequence[Installation], wanted: Wanted) -> tuple[tupl
     for installation in installations:
         changed = with_changes(installation, changes)
         admission = admit(changed, wanted.releases)
-        if wanted.passes(admission):
+        if wanted.harmless(admission):
             continue
         found = _narrow(admission, wanted) or _move(admission, wanted)
         original = dict(zip(changed.pins, installation.pins))
         changes |= {original[pin]: to for pin, to in found.items()}
-        helpless += [] if wanted.passes(admit(with_changes(installation, changes), wanted.releases)) else [installation.name]
+        helpless += (
+            [] if wanted.passes(admit(with_changes(installation, changes), wanted.releases)) else [installation.name]
+        )
     return tuple(Change(pin, to) for pin, to in changes.items()), tuple(helpless)
 
 
@@ -116,9 +121,7 @@ def _move(admission: Admission, wanted: Wanted) -> Changes:
 
 def _moved(installation: Installation, torch: str | None, triton: str) -> Changes:
     to = {"triton": triton, "torch": torch}
-    return {
-        pin: f"=={to[pin.name]}" for pin in installation.pins if to[pin.name] and not pin.admits(str(to[pin.name]))
-    }
+    return {pin: f"=={to[pin.name]}" for pin in installation.pins if to[pin.name] and not pin.admits(str(to[pin.name]))}
 
 
 def _steps(changes: Changes, releases: Releases) -> tuple[int, int]:

@@ -7,13 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import Installation, Scope, distinct
+from flacheck.gate.pinned import Installation, Pin, Scope, distinct
 from flacheck.gate.sources import environment, pyproject, requirements, uv_lock
 
 Warn = Callable[[str], None]
-_FOUND = ("pyproject.toml", "requirements*.txt", "requirements*.in", "constraints*.txt", "requirements/*.txt", "uv.lock")
+_FOUND = (
+    "pyproject.toml",
+    "requirements*.txt",
+    "requirements*.in",
+    "constraints*.txt",
+    "requirements/*.txt",
+    "uv.lock",
+)
 _NOT_READ = (
-    "poetry.lock", "Pipfile", "Pipfile.lock", "pdm.lock", "environment.yml", "environment.yaml", "setup.py", "setup.cfg",
+    "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile", "Pipfile.lock", "environment.yml", "environment.yaml",
+    "setup.py", "setup.cfg",
 )  # fmt: skip
 _READ = "pyproject.toml, requirements and constraints files, and uv.lock"
 
@@ -25,7 +33,10 @@ def named(files: Sequence[Path], warn: Warn) -> list[Installation]:
     """
     together = [scope for file in files if not _is_lock(file) for scope in _read(file, warn)]
     shown = ", ".join(_shown(file) for file in files if not _is_lock(file))
-    return [*_installations(shown, together), *(found for file in files if _is_lock(file) for found in _alone(file, warn))]
+    return [
+        *_installations(shown, together),
+        *(found for file in files if _is_lock(file) for found in _alone(file, warn)),
+    ]
 
 
 def found(folder: Path, warn: Warn) -> list[Installation]:
@@ -46,8 +57,8 @@ def _alone(file: Path, warn: Warn) -> list[Installation]:
 def _read(file: Path, warn: Warn) -> list[Scope]:
     if file.name in _NOT_READ:
         raise UsageError(f"{_shown(file)}: cannot be read by gate, which knows {_READ}")
-    reader = uv_lock if _is_lock(file) else pyproject if file.suffix == ".toml" else requirements
-    return reader.read(file, _shown(file), warn)
+    reader = uv_lock.read if _is_lock(file) else pyproject.read if file.suffix == ".toml" else requirements.read
+    return reader(file, _shown(file), warn)
 
 
 def _is_lock(file: Path) -> bool:
@@ -66,7 +77,7 @@ def _installations(name: str, scopes: Iterable[Scope]) -> list[Installation]:
     return list(_with_scopes(name, base, scopes))
 
 
-def _with_scopes(name: str, base: tuple, scopes: list[Scope]) -> Iterator[Installation]:  # type: ignore[type-arg]
+def _with_scopes(name: str, base: tuple[Pin, ...], scopes: list[Scope]) -> Iterator[Installation]:
     if base:
         yield Installation(name, distinct(base))
     for label in dict.fromkeys(scope.label for scope in scopes if scope.label):

@@ -55,7 +55,7 @@ def _pin(document: Document, name: str, entry: Any, path: Path) -> Pin | None:
     elif isinstance(entry, Mapping):
         place = (*path, "version")
     else:
-        raise UsageError(f"{document.where(path)}: {name} wants a version such as \"^2.7\", not {entry!r}")
+        raise UsageError(f'{document.where(path)}: {name} wants a version such as "^2.7", not {entry!r}')
     if not _holds(document, entry, path):
         return None
     stands = document.places.get(place)
@@ -65,8 +65,12 @@ def _pin(document: Document, name: str, entry: Any, path: Path) -> Pin | None:
         return requirement.of_url(str(address), name, document.shown, line, document.warn)
     text = entry.get("version", "*")
     specifier = pep440(text, f"{document.shown}:{line}")
-    span = (stands.start, stands.end) if stands else None
-    return Pin(document.shown, line, name, specifier, span, None if span else "it names no version")
+    if stands is None:
+        return Pin(document.shown, line, name, specifier, obstacle="it names no version")
+    written = document.text[stands.start : stands.end]
+    if written != text:
+        return Pin(document.shown, line, name, specifier, obstacle="it is written with escapes")
+    return Pin(document.shown, line, name, specifier, (stands.start, stands.end), written)
 
 
 def _holds(document: Document, entry: Mapping[str, Any], path: Path) -> bool:
@@ -76,7 +80,11 @@ def _holds(document: Document, entry: Mapping[str, Any], path: Path) -> bool:
     except InvalidMarker:
         raise UsageError(f"{document.where(path)}: {entry['markers']!r} is no environment marker") from None
     platform = entry.get("platform", "linux")
-    return platform == "linux" and (marker is None or marker.evaluate(requirement.LINUX)) and _python(document, entry, path)
+    return (
+        platform == "linux"
+        and (marker is None or marker.evaluate(requirement.LINUX))
+        and _python(document, entry, path)
+    )
 
 
 def _python(document: Document, entry: Mapping[str, Any], path: Path) -> bool:

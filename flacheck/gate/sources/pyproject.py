@@ -94,12 +94,14 @@ class Document:
         if set(entry) != {"include-group"} or found is None:
             raise UsageError(f"{self.where(path)}: there is no dependency group {wanted!r} to include")
         if found in through:
-            raise UsageError(f"{self.where(path)}: dependency groups include each other: {' → '.join((*through, found))}")
+            raise UsageError(
+                f"{self.where(path)}: dependency groups include each other: {' → '.join((*through, found))}"
+            )
         return found
 
     def _requirement(self, text: Any, path: toml.Path) -> Requirement:
         if not isinstance(text, str):
-            raise UsageError(f"{self.where(path)}: a requirement is a text such as \"triton>=3.4\", not {text!r}")
+            raise UsageError(f'{self.where(path)}: a requirement is a text such as "triton>=3.4", not {text!r}')
         return requirement.parsed(text, self.where(path))
 
     def _pin(self, asked: Requirement, text: str, path: toml.Path) -> Iterator[Pin]:

@@ -46,7 +46,8 @@ def pin(
     span = specifier_span(text)
     written = text[span[0] : span[1]] if span else str(requirement.specifier)
     place = (start + span[0], start + span[1]) if span and start is not None else None
-    return Pin(file, line, name, re.sub(r"\s+", "", written), place, None if place else "it spans several pieces")
+    specifier = re.sub(r"\s+", "", written)
+    return Pin(file, line, name, specifier, place, written, None if place else "it is written in several pieces")
 
 
 def specifier_span(text: str) -> tuple[int, int] | None:
@@ -67,4 +68,4 @@ def of_url(url: str, name: str, file: str, line: int, warn: Callable[[str], None
         version = None
     if version is None:
         warn(f"{file}:{line}: the address of {name} names no version and {_NOT_ASKED}: every release is assumed")
-    return Pin(file, line, name, f"=={version}" if version else "", None, "it is an address")
+    return Pin(file, line, name, f"=={version}" if version else "", obstacle="it is an address")

@@ -79,7 +79,7 @@ def _pin(text: str, line: _Line, shown: str, where: str, warn: Callable[[str], N
         return None
     found = requirement.pin(asked, plain, shown, line.number, _start(text, line, plain), warn)
     if found and "--hash" in line.text:
-        return Pin(found.file, found.line, found.name, found.specifier, None, "its hashes are of that release")
+        return Pin(found.file, found.line, found.name, found.specifier, obstacle="its hashes are of that release")
     return found
 
 

@@ -27,14 +27,18 @@ def read(path: Path, shown: str, warn: Callable[[str], None]) -> list[Scope]:
         raise UsageError(f"{shown}: package is no array of tables; is this a uv.lock?")
     lines = _lines(text)
     locked = [
-        (package, Pin(shown, line, package["name"], f"=={package['version']}", None, "a lock is made by its tool"))
+        (package, Pin(shown, line, package["name"], f"=={package['version']}", obstacle="a lock is written by uv"))
         for package, line in zip(packages, lines)
         if package.get("name") in NAMES and "version" in package and _holds(package)
     ]
-    return list(_scopes([entry for entry in locked if entry[1].name == "torch"], [e for e in locked if e[1].name == "triton"]))
+    return list(
+        _scopes([entry for entry in locked if entry[1].name == "torch"], [e for e in locked if e[1].name == "triton"])
+    )
 
 
-def _scopes(torches: list[tuple[Mapping[str, Any], Pin]], tritons: list[tuple[Mapping[str, Any], Pin]]) -> Iterator[Scope]:
+def _scopes(
+    torches: list[tuple[Mapping[str, Any], Pin]], tritons: list[tuple[Mapping[str, Any], Pin]]
+) -> Iterator[Scope]:
     alone = {pin for _, pin in tritons}
     several = len(torches) > 1 or len(tritons) > 1
     for package, pin in torches:
@@ -47,8 +51,14 @@ def _scopes(torches: list[tuple[Mapping[str, Any], Pin]], tritons: list[tuple[Ma
 
 def _requires(torch: Mapping[str, Any], triton: Mapping[str, Any], only: bool) -> bool:
     """Whether a locked torch leads to a locked Triton; a version is named where there are several."""
-    wanted = [entry for entry in torch.get("dependencies", ()) if entry.get("name") == "triton" and _marked(entry.get("marker"))]
-    return any(entry.get("version", triton["version"]) == triton["version"] for entry in wanted) or (only and not wanted)
+    wanted = [
+        entry
+        for entry in torch.get("dependencies", ())
+        if entry.get("name") == "triton" and _marked(entry.get("marker"))
+    ]
+    return any(entry.get("version", triton["version"]) == triton["version"] for entry in wanted) or (
+        only and not wanted
+    )
 
 
 def _holds(package: Mapping[str, Any]) -> bool:
