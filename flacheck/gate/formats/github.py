@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from flacheck.analysis.known_good import grouped
 from flacheck.gate.formats import wording
-from flacheck.gate.outcome import Outcome, Version
+from flacheck.gate.outcome import Outcome
 from flacheck.gate.pinned import Pin
 from flacheck.gate.states import State
 from flacheck.reports.base import Page
@@ -13,34 +14,37 @@ from flacheck.reports.github import command
 
 
 def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
-    """Contradictions and failing releases as errors, advisories and what is untested as warnings or notices."""
+    """Contradictions, failures and waivers that have to go as errors; an annotation a signature, for GitHub shows ten."""
     for conflict in outcome.conflicts:
-        for pin in conflict.pins:
-            yield _at(pin, "error", "pins contradict each other", conflict.reason)
-    for version in outcome.of(State.BAD):
-        yield from _releases(outcome, version, "error", "fails under an admitted Triton", _failing(version))
-    for version in outcome.of(State.ADVISED):
-        said = "; ".join(version.standing.advisories)
-        yield from _releases(outcome, version, "warning", "compiles, but", f"Triton {version.triton}: {said}")
-    for version in outcome.of(State.UNTESTED):
-        said = f"Triton {version.triton} is admitted and untested: {version.standing.why}"
-        yield from _releases(outcome, version, "warning" if strict else "notice", "untested", said)
+        yield from (_at(pin, "error", "pins contradict each other", conflict.reason) for pin in conflict.pins)
+    for failure in wording.failures(outcome):
+        text = f"Triton {failure.where}\n{failure.line}\n{failure.cause} {failure.remedy}".rstrip()
+        yield from _pinned(outcome, failure.releases, "error", f"{failure.code} {failure.title}".rstrip(), text)
+    yield from _advised(outcome)
+    yield from _untested(outcome, "warning" if strict else "notice")
     for waived in outcome.waived:
         yield command("error" if waived.is_finding else "notice", "waiver", wording.waiver_line(waived))
     for change in outcome.suggest:
         yield _at(change.pin, "notice", "suggestion", wording.change_line(change))
-    yield command("notice", "flacheck gate", wording.headline(outcome))
+    yield command("notice", "flacheck gate", f"{wording.headline(outcome)} (by {outcome.about})")
 
 
-def _failing(version: Version) -> str:
-    said = [f"Triton {version.triton}: {wording.about(version)}"]
-    for group in version.standing.failures:
-        said.append(f"{group.code} on {', '.join(group.targets)}: {group.line}")
-    return "\n".join(said)
+def _advised(outcome: Outcome) -> Iterator[str]:
+    said = grouped((text, version.triton) for version in outcome.versions for text in version.standing.advisories)
+    for text, releases in said.items():
+        yield from _pinned(outcome, releases, "warning", "compiles, but", f"Triton {', '.join(releases)}: {text}")
 
 
-def _releases(outcome: Outcome, version: Version, level: str, title: str, text: str) -> Iterator[str]:
-    yield from (_at(pin, level, title, text) for pin in wording.culprits(outcome, version))
+def _untested(outcome: Outcome, level: str) -> Iterator[str]:
+    reasons = grouped((version.standing.why, version.triton) for version in outcome.of(State.UNTESTED))
+    for why, releases in reasons.items():
+        said = f"admits Triton {', '.join(releases)}, which nobody tested: {why}"
+        yield from _pinned(outcome, releases, level, "untested", said)
+
+
+def _pinned(outcome: Outcome, releases: Sequence[str], level: str, title: str, text: str) -> Iterator[str]:
+    """An annotation at each pin that admits one of the releases."""
+    yield from (_at(pin, level, title, text) for pin in wording.culprits(outcome, releases))
 
 
 def _at(pin: Pin, level: str, title: str, text: str) -> str:

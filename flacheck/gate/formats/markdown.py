@@ -28,7 +28,13 @@ def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterato
 
 
 def _failure(failure: wording.Failure) -> str:
-    return f"**{failure.code}** {failure.title} ({failure.where}): `{failure.line}`. {failure.cause} {failure.remedy}"
+    told = f"{_code(failure.line)}. {failure.cause} {failure.remedy}"
+    return f"**{failure.code}** {failure.title} ({failure.where}): {told}"
+
+
+def _code(text: str) -> str:
+    """Code that may hold a backtick, as assertions do."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _cell(text: str) -> str:

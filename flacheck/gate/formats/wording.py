@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.known_good import grouped
@@ -86,11 +86,6 @@ def about(version: Version) -> str:
     return cells + (f", {standing.waived} waived" if standing.waived else "")
 
 
-def pairs(outcome: Outcome) -> list[str]:
-    """The admitted (torch, Triton) pairs that are known good."""
-    return [f"triton {v.triton} with torch {', '.join(v.torch) or '–'}" for v in outcome.of(State.GOOD, State.ADVISED)]
-
-
 def waiver_line(waived: Waived) -> str:
     """A waiver and what became of it."""
     entry = waived.waiver
@@ -110,11 +105,11 @@ def change_line(change: Change) -> str:
     return f"{change.pin.where}: {change.pin.said} → {change.pin.name}{change.to}{note}"
 
 
-def culprits(outcome: Outcome, version: Version) -> list[Pin]:
-    """The pins by which a release is admitted: those of Triton, else those of torch."""
+def culprits(outcome: Outcome, releases: Container[str]) -> list[Pin]:
+    """The pins by which any of the releases is admitted: those of Triton, else those of torch."""
     found: dict[Pin, None] = {}
     for admission in outcome.admissions:
-        if version.triton in admission.triton:
+        if any(triton in releases for triton in admission.triton):
             installation = admission.installation
             found.update(dict.fromkeys(installation.of("triton") or installation.of("torch")))
     return list(found)
@@ -123,14 +118,14 @@ def culprits(outcome: Outcome, version: Version) -> list[Pin]:
 def helpless(outcome: Outcome) -> Iterator[str]:
     """Where nothing that is known passes."""
     for name in outcome.helpless:
-        yield f"{name}: nothing to suggest, for no release is known good that torch goes with"
+        yield f"{name}: no change of its pins passes: no release that fits is known good"
 
 
 def advice(outcome: Outcome, suggest: bool, strict: bool) -> Sequence[str]:
     """What to type next."""
-    commands = []
+    said = []
     if outcome.suggest and not suggest:
-        commands.append("flacheck gate --suggest")
+        said.append("the same with --suggest shows the narrowest change that passes, with --fix writes it")
     if outcome.unproven or (strict and outcome.of(State.UNTESTED)):
-        commands.append("flacheck gate --scan")
-    return commands
+        said.append("the same with --scan compiles for the releases that have no verdict")
+    return said
