@@ -14,7 +14,7 @@ from flacheck.reports.github import command
 
 
 def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
-    """Contradictions, failures and waivers that have to go as errors; an annotation a signature, for GitHub shows ten."""
+    """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind) and waivers that have to go."""
     for conflict in outcome.conflicts:
         yield from (_at(pin, "error", "pins contradict each other", conflict.reason) for pin in conflict.pins)
     for failure in wording.failures(outcome):
