@@ -446,6 +446,21 @@ def test_what_is_suggested_passes(asked: tuple[list[Installation], Mapping[str, 
         assert not new
 
 
+def test_what_is_known_good_is_said_as_a_requirement() -> None:
+    """Of Triton and of torch, whatever the pins admit; nothing where nothing is good."""
+    assert gate(RECORDS, "triton==3.2.0").known_good == (
+        "triton>=3.1.0,!=3.2.0,!=3.3.0,!=3.3.1,<3.9",
+        "torch>=2.5.1,!=2.6.0,!=2.7.0,!=2.7.1,<2.15",
+    )
+    assert gate([BROKEN], "triton==3.2.0").known_good == ()
+
+
+def test_a_release_that_was_scanned_is_known() -> None:
+    """Though no index named it; a local build is none that a range admits."""
+    new = [record(**on("3.9.0")), record(**on("3.9.1+local.0123abcd"))]
+    assert states(gate(new, "triton>=3.8")) == {"3.8.0": "untested", "3.9.0": "good", ">3.9.0": "untested"}
+
+
 # Writing
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flacheck import waivers
+from flacheck import session, waivers
 from flacheck.analysis import Context, exit_code, summarise
 from flacheck.errors import Exit, UsageError
+from flacheck.store import Store
 from flacheck.waivers import Waiver
 from tests.made_records import failure, record
 
@@ -73,6 +75,15 @@ def test_a_waived_failure_does_not_decide_the_exit_code() -> None:
     assert (exit_code(plain.tally), exit_code(passing.tally)) == (Exit.FINDINGS, Exit.OK)
     assert (passing.tally.fails, passing.tally.blocking, passing.tally.waived) == (1, 0, 1)
     assert passing.known_good == ()
+
+
+def test_a_stored_run_is_judged_with_the_waivers(tmp_path: Path) -> None:
+    """Those whose day is not over, as `flacheck scan` ends."""
+    with Store.open(tmp_path) as store:
+        store.add_many(store.begin_run({}, "mine", {}), [record(), BROKEN])
+        valid, over = (Waiver("known", BROKEN.signature, expires=day) for day in (date.max, date(2026, 1, 1)))
+        codes = [exit_code(session.view(store, ["last"], waived).summary.tally) for waived in ((), (valid,), (over,))]
+    assert codes == [Exit.FINDINGS, Exit.OK, Exit.FINDINGS]
 
 
 def test_another_failure_beside_a_waived_one_still_counts() -> None:

@@ -65,11 +65,17 @@ def gate(
         raise UsageError("--installed looks at the live environment: it takes no files and there is nothing to --fix")
     asked = Asked(matrix, package, common.split(kernel), _targets(target))
     judge = _gate(asked, strict, refresh or scan)
-    outcome = judge.outcome(_read(files or [], installed), _evidence(store, asked), asked.about)
-    if scan and _fill(outcome, asked, store, jobs):
-        outcome = judge.outcome(_read(files or [], installed), _evidence(store, asked), asked.about)
+
+    def judged() -> Outcome:
+        return judge.outcome(_read(files or [], installed), _evidence(store, asked), asked.about)
+
+    outcome = judged()
+    try:
+        outcome = judged() if scan and _fill(outcome, asked, store, jobs) else outcome
+    except KeyboardInterrupt:
+        return common.interrupted()
     if fix and _fix(outcome):
-        outcome = judge.outcome(_read(files or [], installed), _evidence(store, asked), asked.about)
+        outcome = judged()
     _show(outcome, format, suggest or fix, strict, output)
     return outcome.exit_code(strict)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from flacheck.analysis.order import by_version
-from flacheck.gate.pinned import Installation, Pin
+from flacheck.gate.pinned import Installation, Pin, is_version
 from flacheck.model import Json
 
 Pair = tuple[str | None, str]
@@ -32,6 +32,15 @@ class Releases:
     def before(self) -> str:
         """How Triton releases are called that are older than all known ones."""
         return f"<{self.triton[0]}"
+
+    def and_those(self, triton: Iterable[str]) -> Releases:
+        """With the final Triton releases among these, which have records though no index was asked."""
+        new = {version for version in triton if is_version(version) and not _special(version)} - set(self.triton)
+        return replace(self, triton=tuple(sorted({*self.triton, *new}, key=by_version))) if new else self
+
+    def torch_for(self, triton: str) -> list[str]:
+        """The torch releases that a Triton release goes with; no torch pins a local build, whatever its version."""
+        return [] if "+" in triton else [torch for torch in self.torch if self.goes(torch, triton)]
 
     def goes(self, torch: str, triton: str) -> bool:
         """Whether a torch release can be installed with a Triton release; an unknown torch may go with any."""
@@ -142,6 +151,11 @@ def _admits_older(pins: Sequence[Pin], oldest: str) -> bool:
         f"{major}.{minor}.{patch}" for major in range(1, first.major + 1) for minor in range(10) for patch in (0, 1)
     )
     return any(Version(version) < first and satisfies(pins, version) for version in versions)
+
+
+def _special(version: str) -> bool:
+    """Whether this is a local build or a pre-release, which no index offers by itself."""
+    return Version(version).local is not None or Version(version).is_prerelease
 
 
 def _public(version: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from flacheck import waivers
+from flacheck import pins, waivers
 from flacheck.analysis.observed import observe
 from flacheck.gate.admitted import Admission, Releases, admit
 from flacheck.gate.evidence import Evidence, place
@@ -32,18 +32,18 @@ class Gate:
     def outcome(self, installations: Sequence[Installation], evidence: Evidence, about: str = "") -> Outcome:
         """Judge every Triton release that the installations admit, and look for what to change."""
         known = self.standings(evidence)
-        admissions = tuple(admit(installation, self.releases) for installation in installations)
-        torch_for = {triton: self._torch_for(triton) for triton in known.keys() | set(self.releases.triton)}
-        all_of = {triton: known.get(triton) or untested(triton, self._why(triton)) for triton in _named(admissions)}
-        changes, helpless = suggest(installations, Wanted(self.releases, _state_of(known), self.strict))
+        releases = self.releases.and_those(known)
+        admissions = tuple(admit(installation, releases) for installation in installations)
+        standing_of = {triton: known.get(triton) or _unrecorded(triton, releases) for triton in _named(admissions)}
+        changes, helpless = suggest(installations, Wanted(releases, _state_of(known), self.strict))
         return Outcome(
             admissions=admissions,
-            versions=versions(admissions, all_of, torch_for),
+            versions=versions(admissions, standing_of, releases),
             waived=tuple(self._waived(waiver, evidence) for waiver in self.waivers),
             suggest=changes,
             helpless=helpless,
             about=about,
-            known=known,
+            known_good=_known_good(known, releases),
         )
 
     def standings(self, evidence: Evidence) -> dict[str, Standing]:
@@ -51,18 +51,6 @@ class Gate:
         valid = waivers.in_force(self.waivers, self.today)
         judge = Judge(self.targets, lambda cell: waivers.waived(valid, cell), self.advise)
         return judge.standings(observe(evidence.records))
-
-    def _torch_for(self, triton: str) -> list[str]:
-        # No torch pins a local build, whatever its public version.
-        return [] if "+" in triton else [torch for torch in self.releases.torch if self.releases.goes(torch, triton)]
-
-    def _why(self, triton: str) -> str:
-        """Why nothing is known of a release without a record."""
-        if triton == self.releases.beyond:
-            return "newer than every known release"
-        if triton == self.releases.before:
-            return f"flacheck drives {self.releases.triton[0]} and newer"
-        return NO_RECORD if triton[0].isdigit() else "nobody knows which Triton that torch requires"
 
     def _waived(self, waiver: Waiver, evidence: Evidence) -> Waived:
         cells = sum(waiver.covers(record) for record in evidence.records if record.verdict is Verdict.FAILS)
@@ -79,6 +67,23 @@ def _named(admissions: Sequence[Admission]) -> list[str]:
 
 def _state_of(known: Mapping[str, Standing]) -> Callable[[str], State]:
     return lambda triton: known[triton].state if triton in known else State.UNTESTED
+
+
+def _unrecorded(triton: str, releases: Releases) -> Standing:
+    """A release without a record, with the reason why nothing is known of it."""
+    if triton == releases.beyond:
+        return untested(triton, "newer than every known release")
+    if triton == releases.before:
+        return untested(triton, f"flacheck drives {releases.triton[0]} and newer")
+    return untested(triton, NO_RECORD if triton[0].isdigit() else "nobody knows which Triton that torch requires")
+
+
+def _known_good(known: Mapping[str, Standing], releases: Releases) -> tuple[str, ...]:
+    """The requirements that admit exactly the good releases, and the torch releases that bring them."""
+    good = [triton for triton in releases.triton if triton in known and known[triton].state is State.GOOD]
+    torch = [torch for triton in good for torch in releases.torch_for(triton)]
+    found = pins.specifier("triton", good, releases.triton), pins.specifier("torch", torch, releases.torch)
+    return tuple(requirement for requirement in found if requirement)
 
 
 def _mended(waiver: Waiver, evidence: Evidence) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from flacheck.analysis.exit_code import PRECEDENCE
 from flacheck.analysis.order import by_version
 from flacheck.errors import Exit
-from flacheck.gate.admitted import Admission, Conflict
+from flacheck.gate.admitted import Admission, Conflict, Releases
 from flacheck.gate.pinned import Installation, Pin, distinct
 from flacheck.gate.states import Standing, State
 from flacheck.gate.suggest import Change
@@ -71,7 +71,8 @@ class Version:
 @dataclass(frozen=True)
 class Outcome:
     """The contract's flacheck.gate/1. `helpless` are installations that no change of a pin would let pass, `about`
-    says which records were asked, `known` holds every release that has one, admitted or not."""
+    says which records were asked, `known_good` what to require so that exactly the releases that are good by these
+    records are admitted, those included that the pins exclude now."""
 
     admissions: tuple[Admission, ...]
     versions: tuple[Version, ...] = ()
@@ -79,7 +80,7 @@ class Outcome:
     suggest: tuple[Change, ...] = ()
     helpless: tuple[str, ...] = ()
     about: str = ""
-    known: Mapping[str, Standing] = field(default_factory=dict)
+    known_good: tuple[str, ...] = ()
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -119,7 +120,7 @@ class Outcome:
 
 
 def versions(
-    admissions: Iterable[Admission], standing_of: Mapping[str, Standing], torch_for: Mapping[str, Sequence[str]]
+    admissions: Iterable[Admission], standing_of: Mapping[str, Standing], releases: Releases
 ) -> tuple[Version, ...]:
     """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases that pin them."""
     torch: dict[str, list[str]] = {}
@@ -128,7 +129,7 @@ def versions(
         for release in admission.triton:
             by.setdefault(release, []).append(admission.installation.name)
         for found, release in admission.pairs:
-            torch.setdefault(release, []).extend([found] if found else torch_for.get(release, ()))
+            torch.setdefault(release, []).extend([found] if found else releases.torch_for(release))
     order = sorted(by, key=lambda release: (not release[0].isdigit(), by_version(release)))
     return tuple(
         Version(standing_of[release], tuple(sorted(set(torch.get(release, ())), key=by_version)), tuple(by[release]))

@@ -16,7 +16,8 @@ from flacheck.reports.github import command
 def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
     """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind) and waivers that have to go."""
     for conflict in outcome.conflicts:
-        yield from (_at(pin, "error", "pins contradict each other", conflict.reason) for pin in conflict.pins)
+        said = wording.conflict_line(conflict)
+        yield from (_at(pin, "error", "pins contradict each other", said) for pin in conflict.pins)
     for failure in wording.failures(outcome):
         text = f"Triton {failure.where}\n{failure.line}\n{failure.cause} {failure.remedy}".rstrip()
         yield from _pinned(outcome, failure.releases, "error", f"{failure.code} {failure.title}".rstrip(), text)

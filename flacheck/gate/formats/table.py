@@ -31,11 +31,12 @@ def _sections(outcome: Outcome, suggest: bool, strict: bool) -> Iterator[Iterabl
     yield _head(outcome)
     yield _pins(outcome)
     yield _releases(outcome)
-    yield _list("Contradictions", [conflict.reason for conflict in outcome.conflicts], "bold red")
+    yield _list("Contradictions", list(map(wording.conflict_line, outcome.conflicts)), "bold red")
     yield _failures(outcome)
     advisories = [f"{v.triton} compiles, but {said}" for v in outcome.versions for said in v.standing.advisories]
     yield _list("Advisories", list(dict.fromkeys(advisories)), "yellow")
     yield _waivers(outcome.waived)
+    yield _list("Known good", outcome.known_good, "green")
     if suggest:
         yield _list("Suggested", [*map(wording.change_line, outcome.suggest), *wording.helpless(outcome)], "green")
     yield _list("Next", wording.advice(outcome, suggest, strict))

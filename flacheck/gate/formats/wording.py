@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target
+from flacheck.gate.admitted import Conflict
 from flacheck.gate.outcome import Outcome, Use, Version, Waived
 from flacheck.gate.pinned import Pin
 from flacheck.gate.states import State
@@ -84,6 +85,12 @@ def about(version: Version) -> str:
         return standing.why
     cells = f"{standing.cells} cell{'s' * (standing.cells != 1)} on {', '.join(standing.targets)}"
     return cells + (f", {standing.waived} waived" if standing.waived else "")
+
+
+def conflict_line(conflict: Conflict) -> str:
+    """Why pins contradict each other, and in which extra or group where the files alone do not say it."""
+    whole = conflict.installation in {pin.file for pin in conflict.pins}
+    return conflict.reason if whole else f"{conflict.installation}: {conflict.reason}"
 
 
 def waiver_line(waived: Waived) -> str:
