@@ -406,6 +406,15 @@ def test_the_fewest_and_smallest_changes_are_suggested(pins: list[str], found: d
     assert changes(RECORDS, *pins) == found
 
 
+def test_one_changed_pin_is_better_than_two_nearer_ones() -> None:
+    """2.4 is three torch releases back; 2.6 with another Triton would be one each."""
+    releases = Releases(
+        ("3.1.0", "3.2.0", "3.3.0"), {"2.4": "==3.1.0", "2.5": "==3.2.0", "2.6": "==3.2.0", "2.7": "==3.3.0"}
+    )
+    good = [record(**on("3.1.0")), record(**on("3.2.0"))]
+    assert changes(good, "torch==2.7", "triton==3.1.0", releases=releases) == {1: "torch==2.4"}
+
+
 def test_strictly_only_what_is_good_stays() -> None:
     """Untested releases go, and an open bound is closed."""
     assert changes(RECORDS, "triton>=3.2", strict=True) == {1: "triton>=3.4.0,<3.9"}
@@ -497,6 +506,7 @@ def test_a_fix_changes_the_specifier_and_nothing_else(tmp_path: Path, monkeypatc
     lines = "# x\nnumpy\ntriton[a]>=3.2 ; python_version > '3'  # why\r\n\n-r other.txt"
     Path("other.txt").write_text("torch\n")
     assert fixed("r.txt", lines) == lines.replace(">=3.2", ">=3.3.1")
+    assert fixed("two.txt", "torch>=2.7,<2.8\ntriton==3.2.0\n") == "torch==2.8.0\ntriton==3.4.0\n"
     assert fixed("bare.txt", "triton  # any\n") == "triton!=3.2.0,!=3.3.0  # any\n"
     assert list(tmp_path.glob(".*")) == []
 
