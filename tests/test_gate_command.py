@@ -168,6 +168,7 @@ def test_settings_choose_the_records(project: Path) -> None:
         'matrix = "seeds"': 1,
         'matrix = "quick"': 3,
         'target = ["sm80"]': 3,
+        'target = "sm90"': 1,
         f'package = "{PACKAGE}"': 1,
         'package = "liger-kernel==0.8.5"': 3,
     }.items():

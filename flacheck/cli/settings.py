@@ -13,6 +13,8 @@ from flacheck.errors import UsageError
 if TYPE_CHECKING:
     from flacheck.waivers import Waiver
 
+_REPEATABLE = ("kernel", "target", "dtype", "num_warps", "num_stages", "toolchain", "triton")
+
 
 def defaults(app: typer.Typer) -> dict[str, Any]:
     """The nearest pyproject's [tool.flacheck] as defaults of every command; wrong ones end the program here."""
@@ -21,8 +23,13 @@ def defaults(app: typer.Typer) -> dict[str, Any]:
     except UsageError as error:
         print(f"flacheck: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    own = {key.replace("-", "_"): value for key, value in table.items()}
+    own = {key: _listed(key, value) for key, value in ((key.replace("-", "_"), table[key]) for key in table)}
     return {str(command.name): own for command in app.registered_commands} if own else {}
+
+
+def _listed(name: str, value: Any) -> Any:
+    """`target = "sm90"` is as good as `target = ["sm90"]`."""
+    return [value] if name in _REPEATABLE and not isinstance(value, list) else value
 
 
 def waivers() -> tuple[Waiver, ...]:
