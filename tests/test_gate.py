@@ -462,6 +462,7 @@ def test_what_is_known_good_is_said_as_a_requirement() -> None:
         "torch>=2.5.1,!=2.6.0,!=2.7.0,!=2.7.1,<2.15",
     )
     assert gate([BROKEN], "triton==3.2.0").known_good == ()
+    assert gate([BROKEN], "triton==3.2.0", waivers=(Waiver("known", kernel="*"),)).known_good == ()
 
 
 def test_a_release_that_was_scanned_is_known() -> None:

@@ -55,6 +55,5 @@ def _replace(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).chmod(path.stat().st_mode & 0o7777)
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise

@@ -80,7 +80,9 @@ def _unrecorded(triton: str, releases: Releases) -> Standing:
 
 def _known_good(known: Mapping[str, Standing], releases: Releases) -> tuple[str, ...]:
     """The requirements that admit exactly the good releases, and the torch releases that bring them."""
-    good = [triton for triton in releases.triton if triton in known and known[triton].state is State.GOOD]
+    # A waiver lets a failure pass; it makes no release good.
+    plain = {triton for triton, standing in known.items() if standing.state is State.GOOD and not standing.waived}
+    good = [triton for triton in releases.triton if triton in plain]
     torch = [torch for triton in good for torch in releases.torch_for(triton)]
     found = pins.specifier("triton", good, releases.triton), pins.specifier("torch", torch, releases.torch)
     return tuple(requirement for requirement in found if requirement)

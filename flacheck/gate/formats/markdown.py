@@ -25,7 +25,7 @@ def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterato
     )
     yield from _list("Waivers", [wording.waiver_line(waived) for waived in outcome.waived])
     yield from _list("Known good", [f"`{requirement}`" for requirement in outcome.known_good])
-    yield from _list("Suggested", [*map(wording.change_line, outcome.suggest), *wording.helpless(outcome)])
+    yield from _list("Suggested", wording.suggested(outcome, strict))
 
 
 def _failure(failure: wording.Failure) -> str:

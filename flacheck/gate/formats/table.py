@@ -38,7 +38,7 @@ def _sections(outcome: Outcome, suggest: bool, strict: bool) -> Iterator[Iterabl
     yield _waivers(outcome.waived)
     yield _list("Known good", outcome.known_good, "green")
     if suggest:
-        yield _list("Suggested", [*map(wording.change_line, outcome.suggest), *wording.helpless(outcome)], "green")
+        yield _list("Suggested", wording.suggested(outcome, strict), "green")
     yield _list("Next", wording.advice(outcome, suggest, strict))
 
 

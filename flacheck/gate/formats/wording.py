@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.known_good import grouped
@@ -122,10 +122,15 @@ def culprits(outcome: Outcome, releases: Container[str]) -> list[Pin]:
     return list(found)
 
 
-def helpless(outcome: Outcome) -> Iterator[str]:
-    """Where nothing that is known passes."""
-    for name in outcome.helpless:
-        yield f"{name}: no change of its pins passes: no release that fits is known good"
+def suggested(outcome: Outcome, strict: bool) -> list[str]:
+    """The changes, what they leave untested, and where none helps."""
+    lines = list(map(change_line, outcome.suggest))
+    if outcome.suggest and not strict and outcome.of(State.UNTESTED):
+        lines.append("what is untested stays admitted; with --strict only what is good does")
+    helpless = (
+        f"{name}: no change of its pins passes: no release that fits is known good" for name in outcome.helpless
+    )
+    return [*lines, *helpless]
 
 
 def advice(outcome: Outcome, suggest: bool, strict: bool) -> Sequence[str]:
