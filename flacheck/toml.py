@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +128,7 @@ class _Walk:
             while self._token is not None and (self._token.kind == "word" or self._at(".")):
                 self._advance()
 
-    def _many(self, end: str, one: Any) -> None:
+    def _many(self, end: str, one: Callable[[int], None]) -> None:
         self._advance()
         index = 0
         while self._token is not None and not self._at(end):

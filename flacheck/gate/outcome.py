@@ -47,7 +47,7 @@ class Waived:
 
 
 @dataclass(frozen=True)
-class Version:
+class Release:
     """A Triton release (or, as `>3.9.0`, releases nobody knows) that is admitted; `torch` are the releases that
     may come with it, `by` the installations that admit it."""
 
@@ -75,7 +75,7 @@ class Outcome:
     records are admitted, those included that the pins exclude now."""
 
     admissions: tuple[Admission, ...]
-    versions: tuple[Version, ...] = ()
+    versions: tuple[Release, ...] = ()
     waived: tuple[Waived, ...] = ()
     suggest: tuple[Change, ...] = ()
     helpless: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class Outcome:
             if not admission.conflict and not decided & set(admission.triton)
         )
 
-    def of(self, *states: State) -> tuple[Version, ...]:
+    def of(self, *states: State) -> tuple[Release, ...]:
         """The admitted releases in any of these states."""
         return tuple(version for version in self.versions if version.state in states)
 
@@ -121,7 +121,7 @@ class Outcome:
 
 def versions(
     admissions: Iterable[Admission], standing_of: Mapping[str, Standing], releases: Releases
-) -> tuple[Version, ...]:
+) -> tuple[Release, ...]:
     """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases that pin them."""
     torch: dict[str, list[str]] = {}
     by: dict[str, list[str]] = {}
@@ -132,7 +132,7 @@ def versions(
             torch.setdefault(release, []).extend([found] if found else releases.torch_for(release))
     order = sorted(by, key=lambda release: (not release[0].isdigit(), by_version(release)))
     return tuple(
-        Version(standing_of[release], tuple(sorted(set(torch.get(release, ())), key=by_version)), tuple(by[release]))
+        Release(standing_of[release], tuple(sorted(set(torch.get(release, ())), key=by_version)), tuple(by[release]))
         for release in order
     )
 

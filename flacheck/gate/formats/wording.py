@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target
 from flacheck.gate.admitted import Conflict
-from flacheck.gate.outcome import Outcome, Use, Version, Waived
+from flacheck.gate.outcome import Outcome, Use, Release, Waived
 from flacheck.gate.pinned import Pin
 from flacheck.gate.states import State
 from flacheck.gate.suggest import Change
@@ -76,7 +76,7 @@ def headline(outcome: Outcome) -> str:
     return f"Triton releases admitted: {said}{conflicts}"
 
 
-def about(version: Version) -> str:
+def about(version: Release) -> str:
     """What there is to say of an admitted release in one line."""
     standing = version.standing
     if version.state is State.BAD:

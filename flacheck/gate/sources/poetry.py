@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from packaging.markers import InvalidMarker, Marker
@@ -128,7 +128,7 @@ def _caret(release: tuple[int, ...]) -> int:
     return next((place for place, number in enumerate(release) if number), len(release) - 1)
 
 
-def _up_to(text: str, place_of: Any) -> str:
+def _up_to(text: str, place_of: Callable[[tuple[int, ...]], int]) -> str:
     release = Version(text).release
     place = place_of(release)
     above = [*release[:place], release[place] + 1]
