@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target
 from flacheck.gate.admitted import Conflict
-from flacheck.gate.outcome import Outcome, Use, Release, Waived
+from flacheck.gate.outcome import Outcome, Release, Use, Waived
 from flacheck.gate.pinned import Pin
 from flacheck.gate.states import State
 from flacheck.gate.suggest import Change
