@@ -6,9 +6,10 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 
-from flacheck import __version__, advisories, analysis, pins, scan
+from flacheck import __version__, advisories, analysis, pins, scan, waivers
 from flacheck.analysis import Context
 from flacheck.errors import Exit
 from flacheck.executors import LocalPool
@@ -17,6 +18,7 @@ from flacheck.planning import Plan
 from flacheck.reports.base import RunView
 from flacheck.store import Run, Store
 from flacheck.toolchains import triton_releases
+from flacheck.waivers import Waiver
 
 
 def environment() -> Json:
@@ -35,6 +37,7 @@ class Session:
     memory_mb: int
     fresh: bool
     max_failures: int | None
+    waivers: Sequence[Waiver] = ()
     run: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,14 +70,16 @@ class Session:
             pins.refresh()
 
     def view(self) -> RunView:
-        return view(self.store, [self.run])
+        return view(self.store, [self.run], self.waivers)
 
     def exit_code(self, seen: RunView, strict: bool) -> Exit:
         return analysis.exit_code(seen.summary.tally, strict=strict)
 
 
-def view(store: Store, names: Sequence[str]) -> RunView:
-    """Stored runs with their analysis, for a report; of several, the newest record of each cell counts."""
+def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> RunView:
+    """Stored runs with their analysis, for a report; of several, the newest record of each cell counts. Waivers
+    whose day is over let nothing pass."""
+    valid = waivers.in_force(waived, date.today())
     runs = sorted({run.id: run for run in map(store.run, names)}.values(), key=lambda run: run.started, reverse=True)
     forms = {kernel: form for run in runs for kernel, form in analysis.forms_from_json(run.context).items()}
     context = Context(
@@ -84,6 +89,7 @@ def view(store: Store, names: Sequence[str]) -> RunView:
         known_triton=triton_releases.known(),
         known_torch=list(pins.pins()),
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
+        waives=partial(waivers.waived, valid),
         advisories=partial(advisories.of, [name for run in runs for name in run.context.get("kernels", ())]),
     )
     summary = analysis.summarise(_records(store, runs), context)

@@ -172,6 +172,25 @@ class Store:
         for _, body in self._paged(f"SELECT r.id, r.body FROM records r WHERE r.id > ? AND {LATEST}"):
             yield _record(body, False)
 
+    def dated(self) -> Iterator[tuple[float, Record]]:
+        """The latest record of every key with the time when it was made, in seconds since 1970."""
+        for _, added, body in self._paged(f"SELECT r.id, r.added, r.body FROM records r WHERE r.id > ? AND {LATEST}"):
+            yield added, _record(body, False)
+
+    def keys_of(self, matrix: str) -> set[str]:
+        """The keys of all cells that a run of this matrix asked for."""
+        sql = (
+            "SELECT DISTINCT r.key FROM runs u JOIN run_records m ON m.run = u.id"
+            " JOIN records r ON r.id = m.record WHERE u.matrix = ?"
+        )
+        return {key for (key,) in self._rows(sql, matrix)}
+
+    def failed_with(self, signature: str) -> list[Record]:
+        """Every record ever stored, overtaken ones too, that failed with this signature."""
+        said = '"signature":' + json.dumps(signature, ensure_ascii=False)
+        rows = self._rows("SELECT body FROM records WHERE verdict = 'fails' AND instr(body, ?)", said)
+        return [_record(body, False) for (body,) in rows]
+
     def find(self, prefix: str) -> list[Record]:
         """The latest record of every key that begins with `prefix` (at least 8 characters)."""
         if len(prefix) < PREFIX:

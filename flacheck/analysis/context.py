@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_version
 from flacheck.model import Json
 
@@ -33,7 +34,7 @@ class Context:
     Triton release; `specifier(name, good, known)` the narrowest requirement that admits exactly the good of
     the known releases. `known_triton` and `known_torch` are all releases there are; empty, only those asked
     count, and the requirement may admit releases that nobody tried. `advisories(triton, target)` names known
-    miscompiles."""
+    miscompiles; `waives(cell)` says whether a project lets a failing cell pass."""
 
     forms: FormsOf = field(default_factory=dict)
     torch_for: Callable[[str], Sequence[str]] = no_torch
@@ -41,6 +42,7 @@ class Context:
     known_triton: Sequence[str] = ()
     known_torch: Sequence[str] = ()
     advisories: Callable[[str, str], Sequence[Any]] = lambda triton, target: ()
+    waives: Callable[[Observed], bool] = lambda cell: False
     coverage: Sequence[Json] = ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.known_good import unserved
@@ -17,14 +17,15 @@ PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE
 
 @dataclass(frozen=True)
 class Tally:
-    """How many cells ended how. `blocking` are the failures that no other configuration makes up for,
-    `missing` the cells whose exact toolchain could not be had."""
+    """How many cells ended how. `blocking` are the failures that no other configuration makes up for and no waiver
+    lets pass, `waived` those that one does, `missing` the cells whose exact toolchain could not be had."""
 
     compiles: int = 0
     fails: int = 0
     unknown: int = 0
     skipped: int = 0
     blocking: int = 0
+    waived: int = 0
     missing: int = 0
 
     @property
@@ -32,15 +33,18 @@ class Tally:
         return self.compiles + self.fails + self.unknown + self.skipped
 
 
-def tally(cells: Sequence[Observed]) -> Tally:
+def tally(cells: Sequence[Observed], waives: Callable[[Observed], bool] = lambda cell: False) -> Tally:
     """Count the cells; a tolerated failure blocks only where no configuration of its launch compiles."""
+    failing = unserved(cells)
+    waived = sum(map(waives, failing))
     verdicts = Counter(cell.verdict for cell in cells)
     return Tally(
         compiles=verdicts[Verdict.COMPILES],
         fails=verdicts[Verdict.FAILS],
         unknown=verdicts[Verdict.UNKNOWN],
         skipped=verdicts[Verdict.SKIPPED],
-        blocking=len(unserved(cells)),
+        blocking=len(failing) - waived,
+        waived=waived,
         missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
     )
 

@@ -42,7 +42,7 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
     cells = observe(records)
     good = known_good(cells, context)
     return Summary(
-        tally=tally(cells),
+        tally=tally(cells, context.waives),
         known_good=tuple(good),
         specifiers=tuple(specifiers(cells, good, context)),
         by_signature=tuple(by_signature(cells)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -82,6 +83,13 @@ def numbers(option: str, values: Iterable[str]) -> tuple[int, ...]:
         return tuple(int(part) for part in split(values))
     except ValueError:
         raise UsageError(f"{option} takes whole numbers, for example {option} 4,8") from None
+
+
+def interrupted() -> int:
+    """Say how to go on after Ctrl-C; the exit code."""
+    again = shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])
+    say(f"interrupted; what is finished is stored. To go on: {again}")
+    return Exit.INTERRUPTED
 
 
 def report(format: str, view: RunView, file: Path | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, settings
 from flacheck.errors import Exit
 
 
@@ -36,5 +36,5 @@ def report(
         if list_:
             common.write((f"{run.id}  {run.started[:19]}  {run.matrix or '-'}\n" for run in opened.runs()), output)
             return Exit.OK
-        common.report(format, session.view(opened, runs or ["last"]), output)
+        common.report(format, session.view(opened, runs or ["last"], settings.waivers()), output)
     return Exit.OK

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, settings
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -165,19 +163,15 @@ def _run(
     from flacheck.cli.progress import watch
     from flacheck.store import Store
 
+    waived = settings.waivers()
     with Store.open(store) as opened:
-        running = session.Session(plan, opened, timeout, jobs, memory, fresh, max_failures)
+        running = session.Session(plan, opened, timeout, jobs, memory, fresh, max_failures, waived)
         try:
             with watch(len(plan.cells)) as seen:
                 for record in running.records(seen.say):
                     seen(record)
         except KeyboardInterrupt:
-            common.say(f"interrupted; what is finished is stored. To go on: {_again()}")
-            return Exit.INTERRUPTED
+            return common.interrupted()
         view = running.view()
         common.report(format, view, output)
         return running.exit_code(view, strict)
-
-
-def _again() -> str:
-    return shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])

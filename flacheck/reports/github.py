@@ -15,17 +15,17 @@ SHOWN = 10
 def render(view: RunView, page: Page) -> Iterator[str]:
     """Failures as errors (tolerated ones as notices), unknown and slow cells as warnings, then the counts."""
     for group in view.summary.by_signature[:SHOWN]:
-        yield _command("notice" if group.tolerated == group.count else "error", _title(view, group), _text(group))
+        yield command("notice" if group.tolerated == group.count else "error", _title(view, group), _text(group))
     hidden = len(view.summary.by_signature) - SHOWN
     if hidden > 0:
-        yield _command("notice", "more failures", f"{hidden} more signatures: see the whole report")
+        yield command("notice", "more failures", f"{hidden} more signatures: see the whole report")
     for reason in reasons(view, Verdict.UNKNOWN)[:SHOWN]:
-        yield _command("warning", "unknown", f"{reason.count} × {reason.text} ({', '.join(reason.toolchains)})")
+        yield command("warning", "unknown", f"{reason.count} × {reason.text} ({', '.join(reason.toolchains)})")
     if view.summary.slow:
-        yield _command("warning", "FC921 slow compile", f"{len(view.summary.slow)} compiles are slow")
-    yield _command("notice", "flacheck", counts(view.summary))
+        yield command("warning", "FC921 slow compile", f"{len(view.summary.slow)} compiles are slow")
+    yield command("notice", "flacheck", counts(view.summary))
     for pin in view.summary.specifiers:
-        yield _command("notice", f"known good on {pin.target}", " ".join(filter(None, (pin.triton, pin.torch))))
+        yield command("notice", f"known good on {pin.target}", " ".join(filter(None, (pin.triton, pin.torch))))
 
 
 def _title(view: RunView, group: SignatureGroup) -> str:
@@ -36,8 +36,15 @@ def _text(group: SignatureGroup) -> str:
     return f"{group.line}\n{group.count} × {where(group.toolchains, group.targets, group.kernels)}"
 
 
-def _command(level: str, title: str, text: str) -> str:
+def command(level: str, title: str, text: str, file: str | None = None, line: int | None = None) -> str:
+    """A workflow command; with a file (and a line, from 1) it is shown there."""
+    place = {"file": file, "line": line, "title": title}
+    properties = ",".join(f"{name}={_escaped(str(value))}" for name, value in place.items() if value is not None)
     message = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    plain = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{level} {properties}::{message}\n"
+
+
+def _escaped(text: str) -> str:
+    plain = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     # A property ends at a comma or a colon, a message does not.
-    return f"::{level} title={plain.replace(':', '%3A').replace(',', '%2C')}::{message}\n"
+    return plain.replace(":", "%3A").replace(",", "%2C")

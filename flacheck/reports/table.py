@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from flacheck.analysis import grid
@@ -16,6 +14,10 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import short
 from flacheck.model import Verdict
 from flacheck.reports.base import Page, RunView
+from flacheck.reports.drawing import heading as _heading
+from flacheck.reports.drawing import labelled as _labelled
+from flacheck.reports.drawing import table as _table
+from flacheck.reports.drawing import text_of as _text
 from flacheck.reports.matrix import blocks
 from flacheck.reports.wording import (
     LEGEND,
@@ -58,26 +60,6 @@ def _sections(view: RunView, page: Page) -> Iterator[Iterable[RenderableType]]:
     yield [_heading("Next"), *(Text(f"  {command}") for command in next_commands(view))]
 
 
-def _text(section: Iterable[RenderableType], page: Page) -> str:
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=page.width,
-        force_terminal=page.color,
-        color_system="standard" if page.color else None,
-        highlight=False,
-        emoji=False,
-    )
-    for part in section:
-        console.print(part)
-    # Rich fills lines with blanks, which only trouble whoever copies them.
-    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
-
-
-def _heading(text: str) -> Text:
-    return Text(text, style="bold")
-
-
 def _head(view: RunView) -> Iterator[RenderableType]:
     run = view.run
     about = (f"flacheck {run.get('flacheck')}", run.get("matrix"), run.get("id"), f"Python {run.get('python')}")
@@ -105,14 +87,6 @@ def _signature(group: SignatureGroup, alone: bool) -> Iterator[RenderableType]:
     yield Padding(Text(group.line or "nothing was said"), (0, 0, 0, 2))
     place = where(group.toolchains, group.targets, group.kernels)
     yield Padding(Text(place if alone else f"{group.count} × {place}", style="dim"), (0, 0, 0, 4))
-
-
-def _labelled(label: str, text: str) -> RenderableType:
-    row = Table.grid(padding=(0, 1, 0, 0))
-    row.add_column(width=8, style="dim")
-    row.add_column()
-    row.add_row(Text(f"  {label}"), Text(text))
-    return row
 
 
 def _listed(heading: str, lines: Sequence[str]) -> Iterator[RenderableType]:
@@ -184,10 +158,3 @@ def _known_good(view: RunView) -> Iterator[RenderableType]:
 
 def _places(toolchains: Sequence[str], targets: Sequence[str]) -> str:
     return f"{', '.join(map(short, toolchains))} · {', '.join(targets)}"
-
-
-def _table(*headers: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for header in headers:
-        table.add_column(header, overflow="fold")
-    return table

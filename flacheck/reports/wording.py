@@ -48,9 +48,10 @@ def counts(summary: Summary) -> str:
     """One line with how many cells ended how."""
     tally = summary.tally
     tolerated = sum(group.tolerated for group in summary.by_signature)
+    passed = [f"{count} {word}" for count, word in ((tolerated, "tolerated"), (tally.waived, "waived")) if count]
     parts = [
         f"{tally.compiles} compile" + (f" ({len(summary.slow)} slow)" if summary.slow else ""),
-        f"{tally.fails} fail" + (f" ({tolerated} tolerated)" if tolerated else ""),
+        f"{tally.fails} fail" + (f" ({', '.join(passed)})" if passed else ""),
         f"{tally.unknown} unknown",
         f"{tally.skipped} skipped",
     ]

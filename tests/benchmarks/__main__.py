@@ -1,4 +1,6 @@
-"""Prints what flacheck costs. `python -m tests.benchmarks [overhead] [crashes] [parallel] [startup] [throughput]`.
+"""Prints what flacheck costs.
+
+`python -m tests.benchmarks [overhead] [crashes] [parallel] [startup] [gate] [throughput]`
 
 Processor seconds are those of all processes together; every ratio is of two things measured in the same run, for
 machines are noisy and shared. Nothing here asserts: read the figures.
@@ -21,7 +23,9 @@ from flacheck import corpus, planning, toolchains
 from flacheck.expand import Selection
 from flacheck.model import Cell
 from flacheck.scan import request
+from flacheck.store import Store
 from tests.benchmarks.measured import Cost, cost
+from tests.made_records import record
 
 ROOT = Path(__file__).parent.parent.parent
 PLAIN = str(Path(__file__).with_name("plain.py"))
@@ -154,8 +158,23 @@ def throughput(bench: Bench) -> Iterator[str]:
     yield from said.stdout.splitlines()
 
 
+def gate(bench: Bench) -> Iterator[str]:
+    runs, records = 7, 1000
+    with tempfile.TemporaryDirectory() as folder:
+        pins = [f"package-{number}==1.{number}.0 ; python_version >= '3.8'" for number in range(198)]
+        file = Path(folder) / "requirements.txt"
+        file.write_text("\n".join([*pins, "torch==2.8.0", "triton==3.4.0", ""]))
+        with Store.open(folder) as store:
+            made = (record(toolchain="triton==3.4.0", constexprs={"BC": size}) for size in range(records))
+            store.add_many(store.begin_run({}), made)
+        command = [sys.executable, "-m", "flacheck", "gate", str(file), "--store", folder]
+        costs = sorted(cost(command).cpu for _ in range(runs))
+    yield f"200 pinned packages, {records} records: {costs[runs // 2]:.2f} CPU s (under 1)"
+
+
 BENCHMARKS: dict[str, Callable[[Bench], Iterator[str]]] = {
-    "overhead": overhead, "crashes": crashes, "parallel": parallel, "startup": startup, "throughput": throughput,
+    "overhead": overhead, "crashes": crashes, "parallel": parallel, "startup": startup, "gate": gate,
+    "throughput": throughput,
 }  # fmt: skip
 
 

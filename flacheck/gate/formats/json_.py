@@ -1,0 +1,14 @@
+"""The outcome as one JSON document (flacheck.gate/1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from flacheck.gate.outcome import Outcome
+from flacheck.reports.base import Page
+
+
+def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
+    """The document; it holds the suggestions whether they were asked for or not."""
+    yield json.dumps(outcome.to_json(), indent=2, ensure_ascii=False) + "\n"

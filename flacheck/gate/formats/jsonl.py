@@ -1,0 +1,14 @@
+"""The outcome as one JSON document on one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from flacheck.gate.outcome import Outcome
+from flacheck.reports.base import Page
+
+
+def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
+    """The document."""
+    yield json.dumps(outcome.to_json(), ensure_ascii=False) + "\n"

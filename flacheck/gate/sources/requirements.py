@@ -1,0 +1,113 @@
+"""Pins in requirements and constraints files, as pip reads them: includes, continuation lines, hashes, markers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from flacheck.errors import UsageError
+from flacheck.gate.pinned import NAMES, Pin, Scope
+from flacheck.gate.sources import requirement
+from flacheck.gate.sources.text import read_text
+
+_INCLUDE = re.compile(r"(?:-[rc]\s*|--(?:requirement|constraint)(?:\s+|=))(?P<file>.+)")
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_OPTIONS = re.compile(r"\s--?[A-Za-z].*$", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_ADDRESS = re.compile(r"\$\{|[\w+.-]+://|[./~]|[A-Za-z]:\\|\S+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)(?:$|[\s;#\[])|\S*/")
+_WHEEL_OF = re.compile(r"(?:^|/)(torch|triton)-[^/]+\.whl", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One logical line: its text without comments and continuations, and where it stands in its file."""
+
+    text: str
+    number: int
+    start: int
+    end: int
+
+
+def read(path: Path, shown: str, warn: Callable[[str], None]) -> list[Scope]:
+    """All pins of the file and of what it includes hold together; UsageError with file and line for bad lines."""
+    return [Scope(None, tuple(_pins(path, shown, warn, set())))]
+
+
+def _pins(path: Path, shown: str, warn: Callable[[str], None], seen: set[Path]) -> Iterator[Pin]:
+    # pip follows a circle of includes until it dies; once each is enough.
+    if path.resolve() in seen:
+        return
+    seen.add(path.resolve())
+    text = read_text(path, shown)
+    for line in _logical(text):
+        where = f"{shown}:{line.number}"
+        included = _INCLUDE.fullmatch(line.text)
+        if included:
+            yield from _included(path, shown, included["file"].strip().strip("\"'"), where, warn, seen)
+        else:
+            found = _pin(text, line, shown, where, warn)
+            yield from [found] if found else []
+
+
+def _included(
+    path: Path, shown: str, name: str, where: str, warn: Callable[[str], None], seen: set[Path]
+) -> Iterator[Pin]:
+    """The pins of an included file, whose name is relative to the one that includes it."""
+    if "://" in name:
+        warn(f"{where}: {name} is not fetched: give a copy of it as a file")
+        return
+    found = path.parent / name
+    if not found.is_file():
+        raise UsageError(f"{where}: {name} is included and is not there; its name is relative to {path.parent}")
+    yield from _pins(found, os.path.normpath(os.path.join(os.path.dirname(shown), name)), warn, seen)
+
+
+def _pin(text: str, line: _Line, shown: str, where: str, warn: Callable[[str], None]) -> Pin | None:
+    if line.text.startswith("-"):
+        return None
+    if _ADDRESS.match(line.text):
+        wheel = _WHEEL_OF.search(line.text)
+        return requirement.of_url(line.text, wheel[1].lower(), shown, line.number, warn) if wheel else None
+    plain = _OPTIONS.sub("", line.text)
+    asked = requirement.parsed(plain, where)
+    if canonicalize_name(asked.name) not in NAMES:
+        return None
+    found = requirement.pin(asked, plain, shown, line.number, _start(text, line, plain), warn)
+    if found and "--hash" in line.text:
+        return Pin(found.file, found.line, found.name, found.specifier, obstacle="its hashes are of that release")
+    return found
+
+
+def _start(text: str, line: _Line, plain: str) -> int | None:
+    """The offset of a requirement that stands in one piece; None when continuations or variables cut it."""
+    found = text.find(plain, line.start, line.end)
+    return found if found >= 0 else None
+
+
+def _logical(text: str) -> Iterator[_Line]:
+    """Lines put together at a backslash; comments and `${VARIABLES}` are resolved as pip does."""
+    pending, number, start, offset = "", 0, 0, 0
+    for count, physical in enumerate(text.splitlines(keepends=True), 1):
+        if not pending:
+            number, start = count, offset
+        offset += len(physical)
+        body = physical.rstrip("\r\n")
+        comment = body.lstrip().startswith("#")
+        if body.endswith("\\") and not comment:
+            pending += body[:-1] + " "
+            continue
+        plain = _COMMENT.sub("", pending + ("" if comment else body)).strip()
+        pending = ""
+        if plain:
+            yield _Line(_expanded(plain), number, start, offset)
+    if pending.strip():
+        yield _Line(_expanded(_COMMENT.sub("", pending).strip()), number, start, offset)
+
+
+def _expanded(text: str) -> str:
+    return _VARIABLE.sub(lambda name: os.environ.get(name[1], name[0]), text)

@@ -1,0 +1,93 @@
+"""Waivers: what they cover, how long, and what is said of malformed ones."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck import session, waivers
+from flacheck.analysis import Context, exit_code, summarise
+from flacheck.errors import Exit, UsageError
+from flacheck.store import Store
+from flacheck.waivers import Waiver
+from tests.made_records import failure, record
+
+BROKEN = failure(options={"num_warps": 8})
+
+
+@pytest.mark.parametrize(
+    ("entry", "covers"),
+    [
+        ({"signature": BROKEN.signature}, True),
+        ({"signature": "FC302:other"}, False),
+        ({"kernel": "chunk_gated_*"}, True),
+        ({"kernel": "fla.ops.common.chunk_delta_h:*"}, True),
+        ({"kernel": "delta"}, False),
+        ({"kernel": "chunk_gated_*", "signature": BROKEN.signature}, True),
+        ({"kernel": "other", "signature": BROKEN.signature}, False),
+    ],
+)
+def test_a_waiver_covers_a_signature_a_kernel_or_both(entry: dict[str, Any], covers: bool) -> None:
+    """A glob matches the whole name or its last part."""
+    (waiver,) = waivers.read([{"reason": "known", **entry}], "pyproject.toml")
+    assert waiver.covers(BROKEN) is covers
+
+
+def test_the_last_part_of_a_corpus_kernel_is_after_the_point() -> None:
+    """As `--kernel` has it."""
+    assert Waiver("x", kernel="chunk_fwd_o").names("retention.chunk_fwd_o")
+    assert not Waiver("x", kernel="chunk_fwd").names("retention.chunk_fwd_o")
+
+
+@pytest.mark.parametrize("expires", [date(2027, 3, 31), datetime(2027, 3, 31, 12), "2027-03-31"])
+def test_its_last_day_is_included(expires: Any) -> None:
+    """A TOML date, a date-time and a text say the same."""
+    (waiver,) = waivers.read([{"kernel": "*", "reason": "known", "expires": expires}], "pyproject.toml")
+    assert not waiver.expired(date(2027, 3, 31)) and waiver.expired(date(2027, 4, 1))
+    assert not Waiver("without an end", kernel="*").expired(date.max)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ("all", r"write \[\[tool.flacheck.waivers\]\]"),
+        (["all"], "waiver 1 is no table"),
+        ([{"kernel": "*"}], "waiver 1: a reason is wanted"),
+        ([{"kernel": "*", "reason": " "}], "reason must be a text that is not empty"),
+        ([{"kernel": "*", "reason": "x"}, {"reason": "x"}], "waiver 2: name what is waived"),
+        ([{"kernel": "*", "reason": "x", "until": "2027"}], "unknown key 'until'; allowed are signature, kernel"),
+        ([{"kernel": "*", "reason": "x", "expires": "soon"}], "expires = 'soon' is no date"),
+    ],
+)
+def test_a_malformed_waiver_is_named(entries: Any, said: str) -> None:
+    """File, entry, and what to write."""
+    with pytest.raises(UsageError, match=rf"^pyproject.toml: .*{said}"):
+        waivers.read(entries, "pyproject.toml")
+
+
+def test_a_waived_failure_does_not_decide_the_exit_code() -> None:
+    """It still counts as a failure, and makes no release known good."""
+    waived = Context(waives=lambda cell: cell.signature == BROKEN.signature)
+    plain, passing = (summarise([record(), BROKEN], context) for context in (Context(), waived))
+    assert (exit_code(plain.tally), exit_code(passing.tally)) == (Exit.FINDINGS, Exit.OK)
+    assert (passing.tally.fails, passing.tally.blocking, passing.tally.waived) == (1, 0, 1)
+    assert passing.known_good == ()
+
+
+def test_a_stored_run_is_judged_with_the_waivers(tmp_path: Path) -> None:
+    """Those whose day is not over, as `flacheck scan` ends."""
+    with Store.open(tmp_path) as store:
+        store.add_many(store.begin_run({}, "mine", {}), [record(), BROKEN])
+        valid, over = (Waiver("known", BROKEN.signature, expires=day) for day in (date.max, date(2026, 1, 1)))
+        codes = [exit_code(session.view(store, ["last"], waived).summary.tally) for waived in ((), (valid,), (over,))]
+    assert codes == [Exit.FINDINGS, Exit.OK, Exit.FINDINGS]
+
+
+def test_another_failure_beside_a_waived_one_still_counts() -> None:
+    """A waiver is for what it names only."""
+    other = failure("FC401", "ptxas error", options={"num_warps": 2})
+    waived = Context(waives=lambda cell: cell.signature == BROKEN.signature)
+    assert exit_code(summarise([record(), BROKEN, other], waived).tally) is Exit.FINDINGS
