@@ -3,7 +3,7 @@
     python operators.py [--jobs N] [NAME…]
 
 Every function that `fla.ops` and its subpackages offer is called in bf16, on plain batches and on packed sequences, and
-last a small model takes two training steps under autocast. What an operator refuses is printed, and is the same on both.
+last a small model takes two training steps under autocast. What an operator refuses is printed, the same on both.
 `--jobs` spreads the operators over processes, each of which is recorded: on a card every configuration is compiled.
 """
 
