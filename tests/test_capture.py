@@ -453,5 +453,7 @@ def test_an_untested_torch_is_refused_with_a_remedy(tmp_path: Path) -> None:
     from flacheck.guest.capture.device import UntestedTorch, check
 
     check("2.13.0+cpu")
-    with pytest.raises(UntestedTorch, match=r"tested with torch 2\.13\.x, and this is torch 2\.1\.0.*--device real"):
+    with pytest.raises(
+        UntestedTorch, match=r"tested with torch 2\.11\.x and 2\.13\.x, and this is torch 2\.1\.0.*--device real"
+    ):
         check("2.1.0")

@@ -1,10 +1,11 @@
 """A program to capture twice, on a card and on one that is not there: FLA's operators, forward and backward.
 
-    python operators.py [--jobs N] [NAME…]
+    python operators.py [--jobs N] [--tune] [NAME…]
 
 Every function that `fla.ops` and its subpackages offer is called in bf16, on plain batches and on packed sequences, and
 last a small model takes two training steps under autocast. What an operator refuses is printed, the same on both.
-`--jobs` spreads the operators over processes, each of which is recorded: on a card every configuration is compiled.
+`--jobs` spreads the operators over processes, each of which is recorded. Without `--tune` a kernel runs in its first
+configuration: a launch is recorded with all of them before one is chosen, and compiling each takes a card an hour.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import Any
 
 import fla.ops
 import torch
+import triton.runtime.autotuner
 
 B, T, H, K = 2, 256, 4, 64
 OFFSETS = (0, 40, 168, 256)
 # By the names of arguments: a tensor's dimensions, its dtype, and whether it is a decay (negative), a gate (0 to 1).
 SHAPES = {"beta": "BTH", "dt": "BTH", "lamb": "BTH", "gamma": "BTH", "eta": "BTH", "u": "HK", "A_log": "H", "D": "H"}
-PER_HEAD = ("simple", "gated_delta", "gdn", "forgetting", "path", "comba", "log_linear")
+PER_HEAD = ("simple", "gated_delta", "gdn", "forgetting", "path", "comba", "log_linear", "mesa", "scalar")
+NUMBERS = {"layer_idx": 0, "num_layers": 2, "num_householder": 1, "chunk_size": 64, "S": 64, "dim": -1, "scale": 0.125}
 DECAYS = ("g", "gk", "gv", "w", "f", "log_w")
 GATES = ("beta", "lamb", "gamma", "eta", "dt")
 SIZES = {"B": B, "T": T, "H": H, "K": K}
@@ -65,6 +68,8 @@ def arguments(operator: str, function: Callable[..., Any], packed: bool) -> dict
             continue
         if name == "cu_seqlens" and packed:
             given[name] = torch.tensor(OFFSETS, device="cuda") * B
+        elif name in NUMBERS and parameter.default is parameter.empty:
+            given[name] = NUMBERS[name]
         elif parameter.default is parameter.empty or name in ("g", "gk", "beta"):
             given[name] = tensor(operator, name, 1 if packed else B)
     return given
@@ -123,13 +128,17 @@ def train() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--tune", action="store_true")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
     names = asked.names or [*operators(), "train"]
     if asked.jobs > 1:
         parts = [names[index :: asked.jobs] for index in range(asked.jobs)]
-        started = [subprocess.Popen([sys.executable, __file__, *part]) for part in parts if part]
+        tune = ["--tune"] if asked.tune else []
+        started = [subprocess.Popen([sys.executable, __file__, *tune, *part]) for part in parts if part]
         sys.exit(max(process.wait() for process in started))
+    if not asked.tune:
+        triton.runtime.autotuner.Autotuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
     known = operators()
     for name in names:
         for packed in (False, True) if name in known else ():

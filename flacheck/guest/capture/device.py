@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 
-TESTED = ("2.13",)
+TESTED = ("2.11", "2.13")
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA, _SLOTS = 1, 22
 
@@ -20,8 +20,9 @@ class UntestedTorch(RuntimeError):
     """This torch was never tried: its insides may differ where the fake device reaches into them."""
 
     def __init__(self, version: str) -> None:
+        tested = " and ".join(f"{each}.x" for each in TESTED)
         super().__init__(
-            f"flacheck's fake device is tested with torch {', '.join(TESTED)}.x, and this is torch {version}. "
+            f"flacheck's fake device is tested with torch {tested}, and this is torch {version}. "
             f"Install torch {TESTED[-1]} for capturing, or record on a GPU with --device real."
         )
 
