@@ -68,10 +68,10 @@ def plan(
     if not cells:
         raise EmptySelection(f"{spec}: nothing that it launches matches the selection")
     return Plan(
-        matrix=Matrix(spec, spec, ()),
+        matrix=Matrix(package.identity, spec, ()),
         cells=cells,
         choices=resolver.choices,
-        packages={spec: package},
+        packages={package.identity: package},
         forms={},
         warnings=tuple(dict.fromkeys(resolver.warnings)),
         attempts={key: attempt for part in parts for key, attempt in part.attempts.items()},

@@ -64,3 +64,49 @@ def test_a_real_package_comes_without_torch_and_triton(tmp_path: Path, monkeypat
     assert not {name for name in names if name.startswith(("torch", "triton", "nvidia"))}
     assert package.digest == "cb005f393de9aead22865733fecd3445"
     assert sys.modules.get("fla") is None
+
+
+PYPROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "Tiny.Kernels"
+version = "1.2"
+dependencies = ["torch>=2", "triton>=3"]
+[tool.setuptools]
+packages = ["tiny"]
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A small package's sources."""
+    folder = tmp_path / "checkout"
+    (folder / "tiny").mkdir(parents=True)
+    (folder / "tiny" / "__init__.py").write_text("WARPS = 4\n")
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    return folder
+
+
+@pytest.mark.network
+def test_a_checkout_is_built_as_it_stands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version says which state; an edit makes another package, what tools left does not."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(checkout.parent / "cache"))
+    first = provide_package(str(checkout))
+    assert first.identity.startswith("tiny-kernels==1.2+h") and first.modules == ("tiny",)
+    assert list(first.contains) == ["tiny-kernels"]
+    (checkout / "build").mkdir()
+    (checkout / "build" / "left.py").write_text("")
+    assert provide_package(str(checkout)) == first
+    (checkout / "tiny" / "__init__.py").write_text("WARPS = 8\n")
+    second = provide_package(str(checkout))
+    assert second.identity != first.identity and second.digest != first.digest
+
+
+def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
+    """A missing one, too."""
+    with pytest.raises(UsageError, match=r"neither pyproject\.toml nor setup\.py nor setup\.cfg is in it"):
+        provide_package(str(tmp_path))
+    with pytest.raises(UsageError, match="there is no such folder"):
+        provide_package("./nowhere/at/all")

@@ -24,7 +24,10 @@ def scan(
         typer.Argument(metavar="[MATRIX]", help="A matrix by name, a YAML file, or a launches file (.jsonl)."),
     ] = None,
     package: Annotated[
-        str | None, typer.Option(metavar="NAME==VERSION", help="All that a package launches, instead of a matrix.")
+        str | None,
+        typer.Option(
+            metavar="NAME==VERSION|DIR", help="All that a package, or its checkout, launches, instead of a matrix."
+        ),
     ] = None,
     configs: Annotated[
         str, typer.Option(metavar="usual|own", help="With --package: one configuration a kernel and dtype, or all.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
-from flacheck.toolchains import cache, filling, identity, index, wheels
+from flacheck.toolchains import cache, checkouts, filling, identity, index, wheels
 from flacheck.toolchains.base import Progress, silent
 
 STAND_INS = ("torch", "triton")
@@ -48,18 +48,37 @@ class Package:
 
 
 def provide_package(spec: str, progress: Progress = silent) -> Package:
-    """The package `NAME==VERSION`, installed when it is not there.
+    """The package `NAME==VERSION`, or the one whose checkout lies in a folder, installed when it is not there.
 
-    Raises UsageError for one that does not exist, ToolchainError when it cannot be installed.
+    A checkout's version ends in a hash of its files. Raises UsageError for a package that does not exist,
+    ToolchainError when it cannot be installed.
     """
+    if checkouts.is_path(spec):
+        return _built(checkouts.folder(spec), progress)
     name, version = parse(spec)
-    folder = cache.root() / "packages" / f"{name}-{version}-{cache.python_tag()}"
+    folder = _folder(f"{name}-{version}")
     try:
         shelf = filling.fill(folder, lambda into: _download(name, version, into, progress), progress)
     except wheels.NotFound as error:
         raise UsageError(_unknown(name, version, error)) from error
-    said = shelf.manifest
-    return Package(name, version, str(folder), said["digest"], said["contains"])
+    return _package(folder, shelf.manifest)
+
+
+def _built(checkout: Path, progress: Progress) -> Package:
+    """Installed anew, with what it depends on, after every edit."""
+    state = checkouts.digest(checkout)
+    folder = _folder(f"checkout-{state}")
+    return _package(
+        folder, filling.fill(folder, lambda into: _build(checkout, state, into, progress), progress).manifest
+    )
+
+
+def _folder(name: str) -> Path:
+    return cache.root() / "packages" / f"{name}-{cache.python_tag()}"
+
+
+def _package(folder: Path, said: Mapping[str, Any]) -> Package:
+    return Package(said["name"], said["version"], str(folder), said["digest"], said["contains"])
 
 
 def parse(spec: str) -> tuple[str, str]:
@@ -88,15 +107,31 @@ def _unknown(name: str, version: str, error: ToolchainError) -> str:
 
 
 def _download(name: str, version: str, into: Path, progress: Progress) -> dict[str, Any]:
+    done = _install(f"{name}=={version}", f"{name} {version}", into, progress)
+    return {**done, **_facts(into, name, version)}
+
+
+def _build(checkout: Path, state: str, into: Path, progress: Progress) -> dict[str, Any]:
+    done = _install(str(checkout), checkout.name, into, progress)
+    built = checkouts.installed(into)
+    version = Version(built.version)
+    local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
+    return {**done, **_facts(into, canonicalize_name(built.name), f"{version.public}+{local}")}
+
+
+def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
+    own = digest({d.name: _files(d) for d in _own(into, name)})
+    return {"name": name, "version": version, "digest": own, "contains": wheels.contents(into)}
+
+
+def _install(requirement: str, what: str, into: Path, progress: Progress) -> dict[str, Any]:
     aside = into / ".stand-ins"
     aside.mkdir()
     constraints = aside / "constraints.txt"
     constraints.write_text("".join(f"{n} @ {_stand_in(aside, n).as_uri()}\n" for n in STAND_INS))
-    what = f"{name} {version}"
-    done = wheels.install([f"{name}=={version}"], into, what=what, constraints=constraints, progress=progress)
+    done = wheels.install([requirement], into, what=what, constraints=constraints, progress=progress)
     _drop_stand_ins(into, aside)
-    own = digest({d.name: _files(d) for d in _own(into, name)})
-    return {**done, "name": name, "version": version, "digest": own, "contains": wheels.contents(into)}
+    return done
 
 
 def _stand_in(folder: Path, name: str) -> Path:
