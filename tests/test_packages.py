@@ -96,6 +96,7 @@ def test_a_checkout_is_built_as_it_stands(checkout: Path, monkeypatch: pytest.Mo
     first = provide_package(str(checkout))
     assert first.identity.startswith("tiny-kernels==1.2+h") and first.modules == ("tiny",)
     assert list(first.contains) == ["tiny-kernels"]
+    assert {path.name for path in checkout.iterdir()} == {"tiny", "pyproject.toml"}
     (checkout / "build").mkdir()
     (checkout / "build" / "left.py").write_text("")
     assert provide_package(str(checkout)) == first

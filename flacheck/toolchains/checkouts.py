@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +51,16 @@ def _files(path: Path) -> Iterator[Path]:
             yield from _files(entry)
         elif entry.is_file():
             yield entry
+
+
+@contextlib.contextmanager
+def copied(path: Path) -> Iterator[Path]:
+    """The checkout's files elsewhere, history included: builds leave folders behind, and some read their version there."""
+    with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
+        copy = Path(aside) / path.name
+        ignored = shutil.ignore_patterns(*_LEFT, "*.egg-info", ".venv", ".tox", ".nox")
+        shutil.copytree(path, copy, symlinks=True, ignore=ignored, ignore_dangling_symlinks=True)
+        yield copy
 
 
 def installed(into: Path) -> importlib.metadata.Distribution:

@@ -112,7 +112,8 @@ def _download(name: str, version: str, into: Path, progress: Progress) -> dict[s
 
 
 def _build(checkout: Path, state: str, into: Path, progress: Progress) -> dict[str, Any]:
-    done = _install(str(checkout), checkout.name, into, progress)
+    with checkouts.copied(checkout) as copy:
+        done = _install(str(copy), checkout.name, into, progress)
     built = checkouts.installed(into)
     version = Version(built.version)
     local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
