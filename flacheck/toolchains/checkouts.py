@@ -55,7 +55,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def copied(path: Path) -> Iterator[Path]:
-    """The checkout's files elsewhere, history included: builds leave folders behind, and some read their version there."""
+    """The checkout elsewhere, history included: builds leave folders behind, and some read their version there."""
     with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
         copy = Path(aside) / path.name
         ignored = shutil.ignore_patterns(*_LEFT, "*.egg-info", ".venv", ".tox", ".nox")
