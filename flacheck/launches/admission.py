@@ -209,11 +209,17 @@ class _Body:
             return self._attribute(node)
         if isinstance(node, ast.Name):
             self._name(node)
-        elif isinstance(node, ast.Call) and not isinstance(node.func, (ast.Name, ast.Attribute)):
+        elif isinstance(node, ast.Call) and not self._callable(node.func):
             raise Refused(node.lineno, "a call of something computed")
         for child in ast.iter_child_nodes(node):
             self._visit(child)
         return None
+
+    def _callable(self, node: ast.expr) -> bool:
+        """A name, a path, or an entry of a local: a launch may hand over a tuple of functions, no more than a function."""
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.value, ast.Name) and node.value.id in self._local
+        return isinstance(node, (ast.Name, ast.Attribute))
 
     def _name(self, node: ast.Name) -> None:
         if node.id in self._modules:
