@@ -117,9 +117,9 @@ def plan(
     for target in selection.targets:
         targets.find(target)
     if name.endswith(".jsonl"):
-        found, sources, provided = _recorded(Path(name), selection, trust, progress)
+        found, sources, provided, warnings = _recorded(Path(name), selection, trust, progress)
     else:
-        found = matrix.find(name)
+        found, warnings = matrix.find(name), ()
         provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
         sources = _sources(found, provided)
     resolver = Resolver()
@@ -129,18 +129,19 @@ def plan(
         raise EmptySelection(
             f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it"
         )
-    return Plan(found, cells, resolver.choices, provided, _forms(sources), tuple(dict.fromkeys(resolver.warnings)))
+    warnings += tuple(dict.fromkeys(resolver.warnings))
+    return Plan(found, cells, resolver.choices, provided, _forms(sources), warnings)
 
 
 def _recorded(
     file: Path, selection: Selection, trust: bool, progress: Progress
-) -> tuple[Matrix, list[Source], dict[str, Package]]:
-    """A launches file as a matrix: its kernels as they were cut out, their own configurations.
+) -> tuple[Matrix, list[Source], dict[str, Package], tuple[str, ...]]:
+    """A launches file as a matrix: its kernels as they were cut out, their own configurations; and what to warn of.
 
     A kernel without a source of its own would have to be imported from the package that the file names; that
     takes the user's word (`trust`).
     """
-    recorded = launches.read(file)
+    recorded = launches.read(file, trust=trust)
     wanted = [entry for entry in recorded.launches if not selection.kernels or _named(selection, entry.kernel)]
     uncut = [entry for entry in wanted if entry.text is None]
     if uncut and not trust:
@@ -153,7 +154,18 @@ def _recorded(
     provided = {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
     sources = [*launches.sources(recorded.launches), *imported(uncut, provided)]
     axes = {"target": _recorded_targets(recorded.header)}
-    return Matrix(file.stem, str(file), (Block(axes),)), sources, provided
+    return Matrix(file.stem, str(file), (Block(axes),)), sources, provided, _guessed(wanted)
+
+
+def _guessed(wanted: Sequence[RecordedLaunch]) -> tuple[str, ...]:
+    """A word on launches that may not be what the program launches on its card."""
+    guessed = [entry for entry in wanted if entry.guessed]
+    if not guessed:
+        return ()
+    return (
+        f"{len(guessed)} of {len(wanted)} launches may rest on values that the fake device made up, read first at "
+        f"{guessed[0].guessed}: on the card they may be others",
+    )
 
 
 def _named(selection: Selection, kernel: str) -> bool:

@@ -71,7 +71,7 @@ def scan(
         bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
     ] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
+        bool, typer.Option("--trust", help="Compile any source in a launches file; install and import packages that it names.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
     store: common.StoreDir = Path(".flacheck"),

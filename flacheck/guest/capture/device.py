@@ -33,21 +33,23 @@ def check(version: str) -> None:
 
 
 class FakeDevice:
-    """The card as the process sees it. `card` is a row of flacheck's target table."""
+    """The card as the process sees it. `card` is a row of flacheck's target table; `guessed` is told what kind of
+    value was made up, each time the program reads one that nobody computed."""
 
-    def __init__(self, card: dict) -> None:
+    def __init__(self, card: dict, guessed) -> None:
         import torch
 
         check(torch.__version__)
-        from . import cuda, engine, known_values
+        from . import cuda, engine, known_values, pickled
 
         self.mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
-        self.values = known_values.KnownValues(self.mode)
-        known_values.install_readers()
+        self.values = known_values.KnownValues(self.mode, guessed)
+        known_values.install_readers(guessed)
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # it logs what it then raises
         _install_guard(torch)
         cuda.install(card)
         engine.install()
+        pickled.install()
         _install_compilers(torch)
         _install_tensors(torch)
 
