@@ -192,7 +192,8 @@ class _Body:
 
     def __init__(self, function: ast.FunctionDef, modules: dict[str, str], names: set[str]) -> None:
         self._function, self._modules, self._names = function, modules, names
-        self._local = {parameter.arg for parameter in _parameters(function)}
+        self._parameters = {parameter.arg for parameter in _parameters(function)}
+        self._local = set(self._parameters)
         self._local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
     def check(self) -> None:
@@ -216,10 +217,11 @@ class _Body:
         return None
 
     def _callable(self, node: ast.expr) -> bool:
-        """A name, a path, or an entry of a local: a launch may hand over a tuple of functions, no more than a function."""
-        if isinstance(node, ast.Subscript):
-            return isinstance(node.value, ast.Name) and node.value.id in self._local
-        return isinstance(node, (ast.Name, ast.Attribute))
+        """A name, a path, or an entry of a parameter by its number: a launch may hand over a tuple of functions."""
+        if not isinstance(node, ast.Subscript):
+            return isinstance(node, (ast.Name, ast.Attribute))
+        numbered = isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
+        return numbered and isinstance(node.value, ast.Name) and node.value.id in self._parameters
 
     def _name(self, node: ast.Name) -> None:
         if node.id in self._modules:

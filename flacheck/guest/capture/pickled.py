@@ -1,21 +1,31 @@
-"""Fake tensors on their way to another process or into a file: their form, and their value where one is known.
+"""Fake tensors that are copied, saved, or sent to another process: their form, and their value where one is known.
 
-torch would share the memory behind them, and there is none.
+torch would copy or share the memory behind them, and there is none.
 """
 
 from __future__ import annotations
 
+import copy
 import copyreg
+import functools
+import os
+import pickle
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map
 
 from .known_values import keep_value, value_of
+
+_MAGIC = b"flacheck: tensors without data\n"
 
 
 def install() -> None:
     copyreg.pickle(FakeTensor, _reduced)
+    FakeTensor.__deepcopy__ = _copied
+    torch.save = _save
+    torch.load = functools.partial(_load, torch.load)
     torch.utils.data._utils.collate.default_collate_fn_map[torch.Tensor] = _collated
 
 
@@ -23,6 +33,22 @@ def _reduced(tensor) -> tuple:
     form = (tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.fake_device)
     remarks = (tensor.requires_grad, getattr(tensor, "_is_param", False))
     return _rebuilt, (*form, *remarks, _bytes_of(value_of(tensor)))
+
+
+def _copied(tensor, memo: dict):
+    """A copy with its gradient and with what the program hung on it."""
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if not tensor.is_leaf:
+        raise RuntimeError("Only Tensors created explicitly by the user support the deepcopy protocol at the moment.")
+    rebuild, form = _reduced(tensor)
+    memo[id(tensor)] = twin = rebuild(*form)
+    if tensor.grad is not None:
+        twin.grad = copy.deepcopy(tensor.grad, memo)
+    for name, value in vars(tensor).items():
+        if name not in vars(twin):
+            setattr(twin, name, copy.deepcopy(value, memo))
+    return twin
 
 
 def _bytes_of(value) -> bytes | None:
@@ -52,3 +78,38 @@ def _value(held: bytes, shape, dtype):
 def _collated(batch, *, collate_fn_map=None):
     """A batch that a worker of a DataLoader puts together: torch's own lays it out in shared memory."""
     return torch.stack(batch, 0)
+
+
+def _save(thing, file, *args, **kwargs) -> None:
+    """What a program saves is there when it looks for it, and can be loaded again on a card that is not there."""
+    if hasattr(file, "write"):
+        file.write(_MAGIC + pickle.dumps(thing))
+    else:
+        with open(file, "wb") as opened:
+            _save(thing, opened)
+
+
+def _load(plain, file, map_location=None, *args, **kwargs):
+    """One of our own, or a file that torch wrote elsewhere."""
+    if not hasattr(file, "read"):
+        if not _is_ours(file):
+            return plain(file, map_location, *args, **kwargs)
+        with open(file, "rb") as opened:
+            return _load(plain, opened, map_location)
+    start = file.tell()
+    if file.read(len(_MAGIC)) == _MAGIC:
+        return _on(map_location, pickle.load(file))
+    file.seek(start)
+    return plain(file, map_location, *args, **kwargs)
+
+
+def _on(place, thing):
+    """Where the program wants its tensors; a function that maps storages has none to map."""
+    if not isinstance(place, (str, torch.device)):
+        return thing
+    return tree_map(lambda leaf: leaf.to(place) if isinstance(leaf, torch.Tensor) else leaf, thing)
+
+
+def _is_ours(path) -> bool:
+    with open(os.fspath(path), "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
