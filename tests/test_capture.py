@@ -344,6 +344,31 @@ def test_a_training_step_runs_forward_and_backward(tmp_path: Path) -> None:
     assert {(one.launch.args["n"]["int"], one.count) for one in found.launches} == {(1, 2), (2, 2)}
 
 
+OUTPUTS = """
+class Some(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, state):
+        return x * 2, x.sum(0) if state else None, None, 7, x.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        seen.append([None if gradient is None else tuple(gradient.shape) for gradient in gradients])
+        return gradients[0], None
+
+seen = []
+for state in (True, False):
+    x = torch.randn(3, 4, device="cuda", requires_grad=True)
+    Some.apply(x, state)[0].sum().backward()
+assert seen == [[(3, 4), (4,), None, None, ()], [(3, 4), None, None, None, ()]], seen
+"""
+
+
+@needs_torch
+def test_an_output_that_is_no_tensor_has_no_gradient(tmp_path: Path) -> None:
+    """Zeros stand for the gradient of an unused tensor, None for that of None: kernels are chosen by it."""
+    recorded(tmp_path, OUTPUTS)
+
+
 ENGINE = """
 from torch.utils.checkpoint import checkpoint
 def fresh(*shape): return torch.randn(*shape, device="cuda", requires_grad=True)

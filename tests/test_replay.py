@@ -52,7 +52,7 @@ TUPLES = (
 def kernel(xs, n, scale, flag, EPS, BLOCK: tl.constexpr, DTYPE: tl.constexpr, SHAPE: tl.constexpr, NONE: tl.constexpr):
     i = tl.arange(0, BLOCK)
     if NONE is None and flag:
-        tl.store(xs[0] + i, (tl.load(xs[1] + i) * scale + EPS).to(DTYPE) * SHAPE[1] * n)
+        tl.store(xs[0] + i, (tl.load(xs[1] + i) * scale + EPS).to(DTYPE) * n + tl.zeros(SHAPE, DTYPE))
 """
 )
 POINTER = {"dtype": "fp16", "align": 16}
@@ -68,7 +68,7 @@ ARGS: dict[str, dict[str, Any]] = {
     TUPLES: {
         "xs": {"tuple": [POINTER, {"dtype": "fp32", "align": 4}]}, "n": {"int": 2**40}, "scale": {"float": 0.5},
         "flag": {"bool": True}, "EPS": {"constexpr": 1e-6}, "BLOCK": {"constexpr": 32},
-        "DTYPE": {"constexpr": {"dtype": "fp16"}}, "SHAPE": {"constexpr": {"tuple": [1, 2]}}, "NONE": {"constexpr": None},
+        "DTYPE": {"constexpr": {"dtype": "fp16"}}, "SHAPE": {"constexpr": {"tuple": [32]}}, "NONE": {"constexpr": None},
     },
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ import torch
 
 _HOOKS = "flacheck.hooks"
 _MATERIALIZES = "_flacheck_materializes"
+_TENSORS = "_flacheck_tensors"
 
 
 def _edge(tensor):
@@ -130,12 +131,14 @@ def _accumulate(leaf, gradient) -> None:
 
 
 def _call(node, gradients: dict):
-    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it said otherwise."""
+    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it said otherwise,
+    for each output that was a tensor."""
     fill = hasattr(node, "apply") and getattr(node, _MATERIALIZES, True)
+    tensors = getattr(node, _TENSORS, None)
     given = []
     for index, meta in enumerate(node._input_metadata):
         gradient = gradients.get(index)
-        if gradient is None and fill and meta is not None:
+        if gradient is None and fill and (tensors is None or index in tensors):
             gradient = torch.zeros(tuple(meta.shape), dtype=meta.dtype, device=meta.device)
         given.append(gradient)
     return node.apply(*given) if hasattr(node, "apply") else node(*given)
@@ -255,7 +258,23 @@ def _set_materialize_grads(self, value: bool) -> None:
     setattr(self, _MATERIALIZES, value)
 
 
+_plain_apply = torch.autograd.Function.apply.__func__
+
+
+def _apply(function, *args, **kwargs):
+    """torch.autograd.Function.apply; C++ keeps to itself which of the outputs were no tensors."""
+    result = _plain_apply(function, *args, **kwargs)
+    outputs = result if isinstance(result, tuple) else (result,)
+    tensors = {index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)}
+    nodes = (output.grad_fn for output in tensors.values())
+    node = next((node for node in nodes if isinstance(node, function._backward_cls)), None)
+    if node is not None:
+        setattr(node, _TENSORS, frozenset(tensors))
+    return result
+
+
 def install() -> None:
+    torch.autograd.Function.apply = classmethod(_apply)
     torch.autograd.backward = backward
     torch.autograd.grad = grad
     torch.Tensor.backward = _tensor_backward
