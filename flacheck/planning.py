@@ -109,15 +109,19 @@ def plan(
     shard: str | None = None,
     progress: Progress = silent,
     trust: bool = False,
+    configs: str = "own",
 ) -> Plan:
     """Read the matrix or launches file, provide its packages, and expand it.
+
+    `configs`, of a launches file: `first` compiles one configuration of each kernel and dtype, `own` every
+    configuration of every distinct launch.
 
     Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
     """
     for target in selection.targets:
         targets.find(target)
     if name.endswith(".jsonl"):
-        found, sources, provided, warnings = _recorded(Path(name), selection, trust, progress)
+        found, sources, provided, warnings = _recorded(Path(name), selection, trust, configs, progress)
     else:
         found, warnings = matrix.find(name), ()
         provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
@@ -134,7 +138,7 @@ def plan(
 
 
 def _recorded(
-    file: Path, selection: Selection, trust: bool, progress: Progress
+    file: Path, selection: Selection, trust: bool, configs: str, progress: Progress
 ) -> tuple[Matrix, list[Source], dict[str, Package], tuple[str, ...]]:
     """A launches file as a matrix: its kernels as they were cut out, their own configurations; and what to warn of.
 
@@ -142,7 +146,8 @@ def _recorded(
     takes the user's word (`trust`).
     """
     recorded = launches.read(file, trust=trust)
-    wanted = [entry for entry in recorded.launches if not selection.kernels or _named(selection, entry.kernel)]
+    compiled = launches.one_each(recorded.launches) if configs == "first" else recorded.launches
+    wanted = [entry for entry in compiled if not selection.kernels or _named(selection, entry.kernel)]
     uncut = [entry for entry in wanted if entry.text is None]
     if uncut and not trust:
         names = sorted({entry.kernel for entry in uncut})
@@ -152,8 +157,8 @@ def _recorded(
         )
     named = {entry.package for entry in uncut if entry.package}
     provided = {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
-    sources = [*launches.sources(recorded.launches), *imported(uncut, provided)]
-    axes = {"target": _recorded_targets(recorded.header)}
+    sources = [*launches.sources(compiled), *imported(uncut, provided)]
+    axes = {"target": _recorded_targets(recorded.header), "configs": (configs,)}
     return Matrix(file.stem, str(file), (Block(axes),)), sources, provided, _guessed(wanted)
 
 

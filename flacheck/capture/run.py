@@ -118,7 +118,9 @@ def summary(output: Path) -> str:
     said = f"{found['coverage']['launches']} launches are in {output}"
     if guesses["launches"]:
         first = next(iter(guesses["at"]))
-        said += f"; {guesses['launches']} may rest on values made up for the program ({guesses['total']}, most at {first})"
+        said += (
+            f"; {guesses['launches']} may rest on values made up for the program ({guesses['total']}, most at {first})"
+        )
     return said
 
 

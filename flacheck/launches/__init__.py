@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import MatrixError, UsageError
-from flacheck.expand import Source
+from flacheck.expand import Source, main_dtype
 from flacheck.launches.admission import admitted
 from flacheck.launches.forms import FormError, check_launch, check_options
 from flacheck.model import Json, Kernel, Launch, canonical, digest
 
-__all__ = ["Launches", "RecordedLaunch", "admitted", "read", "sources", "stream"]
+__all__ = ["Launches", "RecordedLaunch", "admitted", "one_each", "read", "sources", "stream"]
 
 SCHEMA = "flacheck.launches/1"
 
@@ -28,8 +28,8 @@ SCHEMA = "flacheck.launches/1"
 class RecordedLaunch:
     """One distinct launch of a program. `kernel` is `module:qualname`, `source` the digest of its cut-out `text`,
     in which it is called `qualname`; `uncut` says why there is no text. `heuristics` are the values that
-    @triton.heuristics gave; `count` how often it was launched; `by` what the recorder was told was running; `guessed` where the program read
-    a value made up for it, on which this launch may rest."""
+    @triton.heuristics gave; `count` how often it was launched; `by` what the recorder was told was running;
+    `guessed` where the program read a value made up for it, on which this launch may rest."""
 
     id: str
     kernel: str
@@ -227,6 +227,14 @@ def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
         template = launch.template()
         templates.setdefault(kernel.digest, {}).setdefault(canonical(template), template)
     return [Source(kernel, tuple(templates[key].values())) for key, kernel in kernels.items()]
+
+
+def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
+    """The first launch of each kernel and dtype."""
+    first: dict[tuple[str, str | None], RecordedLaunch] = {}
+    for entry in recorded:
+        first.setdefault((entry.kernel, main_dtype(entry.launch.args)), entry)
+    return list(first.values())
 
 
 def _kernel(launch: RecordedLaunch, text: str) -> Kernel:

@@ -108,4 +108,3 @@ def _swap_tensors(mine, other) -> None:
     mine.data = other
     mine.fake_device = other.fake_device
     copy_value(other, mine)
-
