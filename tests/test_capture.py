@@ -540,7 +540,7 @@ def test_a_model_can_be_copied(tmp_path: Path) -> None:
 
 
 SAVED = """
-import io, os
+import io, pickle
 model = torch.nn.BatchNorm1d(4).cuda()
 torch.save({"model": model.state_dict(), "step": 3}, "checkpoint.pt")
 found = torch.load("checkpoint.pt", map_location="cpu", weights_only=True)
@@ -550,6 +550,12 @@ buffer = io.BytesIO()
 torch.save(model, buffer)
 buffer.seek(0)
 assert torch.load(buffer, weights_only=False).weight.device.type == "cuda"
+buffer.seek(0)
+try:
+    torch.load(buffer)
+    raise SystemExit("a whole model is more than weights")
+except pickle.UnpicklingError:
+    pass
 with open("real.pt", "rb") as file:
     assert torch.load(file, map_location="cuda")["x"].shape == (3,)
 """

@@ -10,6 +10,7 @@ import copyreg
 import functools
 import os
 import pickle
+from collections import OrderedDict, defaultdict
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -95,12 +96,23 @@ def _load(plain, file, map_location=None, *args, **kwargs):
         if not _is_ours(file):
             return plain(file, map_location, *args, **kwargs)
         with open(file, "rb") as opened:
-            return _load(plain, opened, map_location)
+            return _load(plain, opened, map_location, **kwargs)
     start = file.tell()
     if file.read(len(_MAGIC)) == _MAGIC:
-        return _on(map_location, pickle.load(file))
+        anything = kwargs.get("weights_only") is False
+        return _on(map_location, (pickle.Unpickler if anything else _Weights)(file).load())
     file.seek(start)
     return plain(file, map_location, *args, **kwargs)
+
+
+class _Weights(pickle.Unpickler):
+    """Tensors and plain containers only, as torch.load promises unless it is told otherwise."""
+
+    def find_class(self, module: str, name: str):
+        found = super().find_class(module, name) if module in ("torch", "collections", __name__) else None
+        if isinstance(found, torch.dtype) or found in (torch.device, torch.Size, OrderedDict, defaultdict, _rebuilt):
+            return found
+        raise pickle.UnpicklingError(f"Weights only load failed: {module}.{name} is no tensor; pass weights_only=False")
 
 
 def _on(place, thing):
