@@ -18,8 +18,7 @@ from flacheck.capture.cards import card
 from flacheck.capture.coverage import coverage, launchable
 from flacheck.capture.drive import Driven, drive, recipe_of
 from flacheck.errors import EmptySelection, ToolchainError
-from flacheck.expand import Selection, Source, expand, main_dtype, named
-from flacheck.launches import RecordedLaunch
+from flacheck.expand import Selection, Source, expand, named
 from flacheck.matrix import Block, Matrix
 from flacheck.model import Attempt, Cell, Json, Kernel, Outcome
 from flacheck.planning import Plan
@@ -151,11 +150,11 @@ def _cells(
 ) -> Iterator[Cell]:
     everything = launches.read(driven.launches, ours=True).launches
     recorded = [entry for entry in everything if _selected(entry.kernel, selection)]
-    compiled = _one_each(recorded) if configs == "usual" else recorded
+    compiled = launches.one_each(recorded) if configs == "usual" else recorded
     stages: list[tuple[str, Sequence[Source]]] = [("compile", replay.sources(compiled, {package.identity: package}))]
     if Version(choice.version) < KEYS_BY_NAME:
         tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
-        stages.append(("autotune", replay.decorated(_one_each(tuned), {package.identity: package})))
+        stages.append(("autotune", replay.decorated(launches.one_each(tuned), {package.identity: package})))
     for stage, sources in stages:
         axes = {"target": (target,), "triton": (choice.identity,), "stage": (stage,), "configs": (configs,)}
         matrix = Matrix(package.identity, str(driven.launches), (Block(axes),))
@@ -166,14 +165,6 @@ def _cells(
 
 def _selected(kernel: str, selection: Selection) -> bool:
     return any(named(glob, kernel) for glob in selection.kernels or ("*",))
-
-
-def _one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
-    """The first launch of each kernel and dtype."""
-    first: dict[tuple[str, str | None], RecordedLaunch] = {}
-    for entry in recorded:
-        first.setdefault((entry.kernel, main_dtype(entry.launch.args)), entry)
-    return list(first.values())
 
 
 def _coverage(package: Package, choice: Choice, driven: Driven) -> Json:

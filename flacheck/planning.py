@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +12,7 @@ from flacheck import corpus, launches, matrix, replay, targets, toolchains
 from flacheck.capture.cards import target_of
 from flacheck.errors import EmptySelection, ToolchainError, UsageError
 from flacheck.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand, named
+from flacheck.launches import RecordedLaunch
 from flacheck.matrix import Block, Matrix
 from flacheck.model import Attempt, Cell, Json, Kernel, Verdict, digest
 from flacheck.reach import first_length, reached
@@ -112,17 +113,21 @@ def plan(
     shard: str | None = None,
     progress: Progress = silent,
     trust: bool = False,
+    configs: str = "own",
 ) -> Plan:
     """Read the matrix or launches file, provide its packages, and expand it.
+
+    `configs`, of a launches file: `first` compiles one configuration of each kernel and dtype, `own` every
+    configuration of every distinct launch.
 
     Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
     """
     for target in selection.targets:
         targets.find(target)
     if name.endswith(".jsonl"):
-        found, sources, provided = _recorded(Path(name), selection, trust, progress)
+        found, sources, provided, warnings = _recorded(Path(name), selection, trust, configs, progress)
     else:
-        found = matrix.find(name)
+        found, warnings = matrix.find(name), ()
         provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
         sources = _sources(found, provided)
     resolver = Resolver()
@@ -132,18 +137,31 @@ def plan(
         raise EmptySelection(
             f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it"
         )
-    return Plan(found, cells, resolver.choices, provided, _forms(sources), tuple(dict.fromkeys(resolver.warnings)))
+    warnings += tuple(dict.fromkeys(resolver.warnings))
+    return Plan(found, cells, resolver.choices, provided, _forms(sources), warnings)
 
 
 def _recorded(
-    file: Path, selection: Selection, trust: bool, progress: Progress
-) -> tuple[Matrix, list[Source], dict[str, Package]]:
-    """A launches file as a matrix: its kernels with their own configurations."""
-    recorded = launches.read(file)
-    wanted = [entry for entry in recorded.launches if not selection.kernels or _named(selection, entry.kernel)]
+    file: Path, selection: Selection, trust: bool, configs: str, progress: Progress
+) -> tuple[Matrix, list[Source], dict[str, Package], tuple[str, ...]]:
+    """A launches file as a matrix, its kernels with their own configurations; and what to warn of."""
+    recorded = launches.read(file, trust=trust)
+    compiled = launches.one_each(recorded.launches) if configs == "usual" else recorded.launches
+    wanted = [entry for entry in compiled if not selection.kernels or _named(selection, entry.kernel)]
     provided = replay.provided(file, wanted, trust, progress)
-    axes = {"target": _recorded_targets(recorded.header)}
-    return Matrix(file.stem, str(file), (Block(axes),)), replay.sources(recorded.launches, provided), provided
+    axes = {"target": _recorded_targets(recorded.header), "configs": (configs,)}
+    return Matrix(file.stem, str(file), (Block(axes),)), replay.sources(compiled, provided), provided, _guessed(wanted)
+
+
+def _guessed(wanted: Sequence[RecordedLaunch]) -> tuple[str, ...]:
+    """A word on launches that may not be what the program launches on its card."""
+    guessed = [entry for entry in wanted if entry.guessed]
+    if not guessed:
+        return ()
+    return (
+        f"{len(guessed)} of {len(wanted)} launches may rest on values that the fake device made up, read first at "
+        f"{guessed[0].guessed}: on the card they may be others",
+    )
 
 
 def _named(selection: Selection, kernel: str) -> bool:

@@ -77,7 +77,7 @@ def _imported(
         package = provided[entry.package or ""]
         module, _, qualname = entry.kernel.partition(":")
         identity = digest([package.digest, entry.kernel])
-        origin: Json = {how: module, "qualname": qualname, **launches.guessed(entry)}
+        origin: Json = {how: module, "qualname": qualname, **launches.trusted(entry)}
         kernels.setdefault(identity, Kernel(entry.kernel, entry.package, identity, origin))
         launch = template(entry)
         templates.setdefault(identity, {}).setdefault(canonical(launch), launch)

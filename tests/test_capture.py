@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import flacheck
@@ -40,7 +42,16 @@ def recorded(tmp_path: Path, program: str, *arguments: str, device: str = "h200"
     script.write_text(PRELUDE + textwrap.dedent(program))
     output = tmp_path / "l.jsonl"
     assert capture([sys.executable, str(script), *arguments], output, device) == code
+    check_schema(output)
     return read(output)
+
+
+def check_schema(output: Path) -> None:
+    """Every line of a launches file is as the contract's schema says."""
+    schema = json.loads((Path(flacheck.__file__).parent / "schemas" / "launches-1.json").read_text())
+    validator = jsonschema.Draft202012Validator(schema)
+    for line in output.read_text().splitlines():
+        validator.validate(json.loads(line))
 
 
 def test_the_commands_own_code_is_returned(tmp_path: Path) -> None:
@@ -164,6 +175,99 @@ def test_a_configurations_hook_may_change_the_arguments(tmp_path: Path) -> None:
     assert sorted(one.launch.args["x"]["align"] for one in found) == [8, 16]
 
 
+HOOKED = """
+def hook(args): args["y"].zero_()
+zeroed = triton.autotune([triton.Config({"BLOCK": b}, pre_hook=hook) for b in (32, 64)], ["n"],
+                         reset_to_zero=["y"], restore_value=["x"])
+seen = []
+watched = triton.autotune([triton.Config({"BLOCK": b}) for b in (32, 64)], ["n"],
+                          pre_hook=lambda args, reset_only=False: seen.append(args),
+                          post_hook=lambda args, exception=None: seen.append(args))
+
+@triton.jit
+def add(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.atomic_add(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+x, y = torch.ones(64, device="cuda"), torch.ones(64, device="cuda")
+for n in (64, 64, 128):
+    zeroed(add)[(1,)](x, y, n)
+watched(add)[(1,)](x, y, n=8)
+"""
+
+
+@needs_torch
+def test_an_autotuner_that_resets_and_restores_is_recorded(tmp_path: Path) -> None:
+    """Its own hooks belong to timing, which nothing is here; those of a configuration run."""
+    found = recorded(tmp_path, HOOKED).launches
+    assert [(one.launch.args["n"]["int"], one.count) for one in found] == [(64, 2), (128, 1), (8, 1)]
+    assert all(len(one.launch.configs) == 2 for one in found)
+
+
+HANDED = """
+def scaled_by(k):
+    @triton.jit
+    def act(v): return v * k
+    return act
+
+@triton.jit
+def act(v): return v + 1
+
+@triton.jit
+def chained(x, PAIR: tl.constexpr, last, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, act(last(PAIR[1](PAIR[0](tl.load(x + i))))))
+
+@triton.jit
+def none(BLOCK: tl.constexpr = 4): pass
+
+x = torch.empty(64, device="cuda")
+chained[(1,)](x, (scaled_by(tl.constexpr(2)), scaled_by(tl.constexpr(3))), act, BLOCK=64)
+none[(1,)]()
+"""
+
+
+@needs_torch
+def test_functions_among_the_arguments_keep_apart(tmp_path: Path) -> None:
+    """Each by its own name in the cut-out module, also two of one name and those in a tuple."""
+    chained, none = recorded(tmp_path, HANDED).launches
+    assert chained.launch.args["PAIR"] == {"constexpr": {"tuple": [{"function": "act"}, {"function": "act_2"}]}}
+    assert chained.launch.args["last"] == {"constexpr": {"function": "act_3"}}
+    assert chained.text and "return act_3(last(" not in chained.text and "act_3(last(PAIR[1](PAIR[0]" in chained.text
+    body = {name: chained.text.partition(f"def {name}(v):")[2].splitlines()[1] for name in ("act", "act_2", "act_3")}
+    assert body == {"act": "    return v * k", "act_2": "    return v * k_2", "act_3": "    return v + 1"}
+    assert none.launch.args == {}
+
+
+DESCRIBED = """
+from triton.tools.tensor_descriptor import TensorDescriptor
+def block(args): args["x"].block_shape = [args["ROWS"], 64]
+
+@triton.autotune([triton.Config({"ROWS": r}, pre_hook=block) for r in (16, 32)], [])
+@triton.jit
+def tiles(x, y, ROWS: tl.constexpr):
+    tile = x.load([0, 0])
+    tl.store(y + tl.arange(0, ROWS)[:, None] * 64 + tl.arange(0, 64)[None, :], tile)
+
+x, y = torch.empty(128, 64, device="cuda", dtype=torch.float16), torch.empty(128, 64, device="cuda")
+tiles[(1,)](TensorDescriptor.from_tensor(x, [1, 1]), y)
+tiles[(1,)](TensorDescriptor.from_tensor(x, [1, 1], padding="nan"), y)
+launch(torch.empty(64, dtype=torch.complex64, device="cuda"))
+"""
+
+
+@needs_torch
+def test_a_tensor_descriptor_is_recorded_with_each_configurations_block(tmp_path: Path) -> None:
+    """As the hook left it, and with what later releases can say of one; a tensor of no known dtype is `unknown`."""
+    pytest.importorskip("triton.tools.tensor_descriptor")
+    *found, odd = recorded(tmp_path, DESCRIBED).launches
+    plain = {"dtype": "fp16", "align": 16, "shape": [128, 64], "strides": [64, 1]}
+    assert [one.launch.args["x"]["descriptor"] for one in found] == [
+        {**plain, "block": [rows, 64], **extra} for extra in ({}, {"padding": "nan"}) for rows in (16, 32)
+    ]
+    assert odd.launch.args["x"] == {"unknown": "tensor of complex64"}
+
+
 CUT = """
 import enum, types
 OUTER = tl.constexpr(7)
@@ -240,6 +344,31 @@ def test_a_training_step_runs_forward_and_backward(tmp_path: Path) -> None:
     assert {(one.launch.args["n"]["int"], one.count) for one in found.launches} == {(1, 2), (2, 2)}
 
 
+OUTPUTS = """
+class Some(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, state):
+        return x * 2, x.sum(0) if state else None, None, 7, x.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        seen.append([None if gradient is None else tuple(gradient.shape) for gradient in gradients])
+        return gradients[0], None
+
+seen = []
+for state in (True, False):
+    x = torch.randn(3, 4, device="cuda", requires_grad=True)
+    Some.apply(x, state)[0].sum().backward()
+assert seen == [[(3, 4), (4,), None, None, ()], [(3, 4), None, None, None, ()]], seen
+"""
+
+
+@needs_torch
+def test_an_output_that_is_no_tensor_has_no_gradient(tmp_path: Path) -> None:
+    """Zeros stand for the gradient of an unused tensor, None for that of None: kernels are chosen by it."""
+    recorded(tmp_path, OUTPUTS)
+
+
 ENGINE = """
 from torch.utils.checkpoint import checkpoint
 def fresh(*shape): return torch.randn(*shape, device="cuda", requires_grad=True)
@@ -298,6 +427,148 @@ def test_small_integers_have_values(tmp_path: Path) -> None:
     """`cu_seqlens.tolist()` is what the program put there; floats are never computed."""
     (one,) = recorded(tmp_path, VALUES).launches
     assert one.launch.args["n"] == {"int": 9}
+
+
+GUESSES = """
+def longest(x): return int(x.to(torch.int32).max())
+def checked(x): assert torch.isfinite(x).all()
+def attention(x, n=1):
+    launch(x, n)
+    checked(x)
+    launch(x, n + 1)
+
+x = torch.randn(64, device="cuda")
+exec(compile("def read(x): return x.sum().item()", "helper", "exec"), {"__name__": "helper"}, helper := {})
+helper["read"](x)
+launch(x, 1)
+torch.utils.data.DataLoader(range(4), shuffle=True).__iter__()
+launch(x, 2)
+n = longest(x)
+launch(x, n + 9)
+x.cpu().numpy(); x[x > 0]
+"""
+
+
+@needs_torch
+def test_a_launch_that_may_rest_on_a_made_up_value_says_so(tmp_path: Path) -> None:
+    """As long as the package that read it runs on; what another package read and kept to itself marks nothing."""
+    found = recorded(tmp_path, GUESSES)
+    lines = (PRELUDE + textwrap.dedent(GUESSES)).splitlines()
+    at = f"program:{1 + next(i for i, line in enumerate(lines) if 'int(x.to' in line)}"
+    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [(1, None), (2, None), (10, at)]
+    assert found.end and found.end["guesses"]["launches"] == 1
+    last = f"program:{len(lines)}"
+    assert found.end["guesses"]["at"] == {"helper:1": 1, at: 1, last: 2} and found.end["guesses"]["total"] == 4
+
+
+@needs_torch
+def test_guesses_of_a_function_that_returned_mark_nothing(tmp_path: Path) -> None:
+    """Another package's function is over when it returns, and the guess with it."""
+    program = """
+    helper = {"__name__": "helper", "launch": launch}
+    exec("def run(x, n):\\n    n += int(x.sum())\\n    launch(x, n)", helper)
+    x = torch.randn(64, device="cuda")
+    helper["run"](x, 5)
+    launch(x, 6)
+    """
+    found = recorded(tmp_path, program)
+    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [(5, "helper:2"), (6, None)]
+
+
+LOADED = """
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, i): return {"ids": torch.arange(i, i + 3), "x": torch.randn(3), "i": i}
+def child(queue): queue.put((torch.nn.Parameter(torch.ones(2, device="cuda")), torch.zeros(0, dtype=torch.bfloat16)))
+
+if __name__ == "__main__":
+    seen = []
+    for batch in DataLoader(Rows(), batch_size=2, shuffle=True, num_workers=1, pin_memory=True):
+        ids = batch["ids"].to("cuda", non_blocking=True)
+        assert batch["x"].shape == (2, 3) and batch["i"].tolist() == ids[:, 0].tolist()
+        seen += batch["i"].tolist()
+        launch(batch["x"].cuda(), int(ids.sum()) * 0 + 7)
+    assert sorted(seen) == [0, 1, 2, 3]
+    import torch.multiprocessing as mp
+    context = mp.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    parameter, empty = queue.get()
+    process.join()
+    assert isinstance(parameter, torch.nn.Parameter) and parameter.requires_grad and parameter.device.type == "cuda"
+    assert parameter.tolist() == [1.0, 1.0] and empty.dtype is torch.bfloat16
+    import pickle
+    again = pickle.loads(pickle.dumps(ids.t()))
+    assert again.tolist() == ids.t().tolist() and again.stride() == ids.t().stride()
+"""
+
+
+@needs_torch
+def test_batches_come_from_the_workers_of_a_data_loader(tmp_path: Path) -> None:
+    """Tensors travel between processes with their form, and with their values where there are any."""
+    (one,) = recorded(tmp_path, LOADED).launches
+    assert (one.launch.args["n"], one.count, one.guessed) == ({"int": 7}, 2, None)
+
+
+COPIED = """
+import copy
+model = torch.nn.BatchNorm1d(4).cuda()
+model.weight.no_decay = ["yes"]
+model(torch.randn(8, 4, device="cuda")).sum().backward()
+model.tied = model.weight
+twin = copy.deepcopy(model)
+assert twin.tied is twin.weight and twin.weight is not model.weight and isinstance(twin.weight, torch.nn.Parameter)
+assert twin.weight.no_decay == ["yes"] and twin.weight.no_decay is not model.weight.no_decay
+assert twin.weight.grad.shape == (4,) and twin.bias.requires_grad and twin.bias.device.type == "cuda"
+assert twin.num_batches_tracked.item() == 1
+model.num_batches_tracked += 1
+assert twin.num_batches_tracked.item() == 1 and model.num_batches_tracked.item() == 2
+try:
+    copy.deepcopy(model.weight * 2)
+    raise SystemExit("only leaves can be copied")
+except RuntimeError:
+    pass
+"""
+
+
+@needs_torch
+def test_a_model_can_be_copied(tmp_path: Path) -> None:
+    """As for an average of its weights: parameters, gradients, buffers with their values, what is hung on them."""
+    recorded(tmp_path, COPIED)
+
+
+SAVED = """
+import io, pickle
+model = torch.nn.BatchNorm1d(4).cuda()
+torch.save({"model": model.state_dict(), "step": 3}, "checkpoint.pt")
+found = torch.load("checkpoint.pt", map_location="cpu", weights_only=True)
+assert found["step"] == 3 and {t.device.type for t in found["model"].values()} == {"cpu"}
+model.load_state_dict(found["model"])
+buffer = io.BytesIO()
+torch.save(model, buffer)
+buffer.seek(0)
+assert torch.load(buffer, weights_only=False).weight.device.type == "cuda"
+buffer.seek(0)
+try:
+    torch.load(buffer)
+    raise SystemExit("a whole model is more than weights")
+except pickle.UnpicklingError:
+    pass
+with open("real.pt", "rb") as file:
+    assert torch.load(file, map_location="cuda")["x"].shape == (3,)
+"""
+
+
+@needs_torch
+def test_what_a_program_saves_it_can_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own checkpoints, and those that torch wrote elsewhere."""
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    torch.save({"x": torch.ones(3)}, tmp_path / "real.pt")
+    recorded(tmp_path, SAVED)
 
 
 ASSERTIONS = """

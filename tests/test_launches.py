@@ -11,8 +11,9 @@ import pytest
 
 from flacheck.errors import MatrixError, UsageError
 from flacheck.expand import Selection, expand
-from flacheck.launches import admitted, read, sources, stream
+from flacheck.launches import Guess, admitted, read, sources, stream
 from flacheck.matrix import Block, Matrix
+from flacheck.planning import plan
 
 HEAD = "import triton\nimport triton.language as tl\n"
 KERNEL = (
@@ -75,6 +76,47 @@ def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
     found = read(file)
     assert [(one.kernel, one.count) for one in found.launches] == [("program:scale", 6)]
     assert found.end == {"end": True}
+
+
+def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:
+    """Their lines are read, and a launch that may rest on one keeps the place."""
+    guess = {"guessed": "int64", "at": "program:7", "count": 3}
+    file = write(tmp_path, HEADER, guess, launch(guessed="program:7"), {**guess, "count": 1})
+    (one,) = read(file).launches
+    assert one.guessed == "program:7"
+    assert [entry.count for entry in stream(file) if isinstance(entry, Guess)] == [3, 1]
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: at is missing"):
+        read(write(tmp_path, HEADER, {"guessed": "int64", "count": 1}))
+
+
+def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
+    """Without the user's word it is refused, and the message says what the word is."""
+    text = KERNEL + "\nimport os\n"
+    file = write(tmp_path, HEADER, launch(text))
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: .* import of os.*--trust"):
+        read(file)
+    assert [one.text for one in read(file, trust=True).launches] == [text]
+    assert [one.text for one in read(file, ours=True).launches] == [None]
+
+
+def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path) -> None:
+    """A program launches a kernel with hundreds of shapes; the first of each dtype may do."""
+    args = {**LAUNCH["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
+    other = {"launch": {**LAUNCH["launch"], "args": args}, "id": "c" * 16}
+    file = write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]), launch(**other))
+    asked = Selection(targets=("sm90",), toolchains=("3.7.1",))
+    found = [(cell.dtype, cell.options["num_warps"]) for cell in plan(str(file), asked, configs="first").cells]
+    assert found == [("bf16", 2), ("fp16", 2)]
+    assert len(plan(str(file), asked).cells) == 4
+
+
+def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path) -> None:
+    """Only among those that the selection wants."""
+    file = write(tmp_path, HEADER, launch(guessed="program:7"), launch(id="b" * 16, kernel="program:other"))
+    said = plan(str(file), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
+    assert any(text.startswith("1 of 2 launches may rest on values") and "program:7" in text for text in said)
+    other = plan(str(file), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))).warnings
+    assert not any("may rest" in text for text in other)
 
 
 def test_a_killed_program_leaves_what_it_had(tmp_path: Path) -> None:
@@ -168,6 +210,7 @@ def test_what_kernels_need_is_admitted() -> None:
     """Helpers, constants, dtypes, annotations, library functions, compile-time functions."""
     admitted(KERNEL)
     admitted(HEAD + "import triton.language.extra.libdevice\n\nA = (1, 2.0, (True,))\n")
+    admitted(HEAD + BODY.format("tl.store(x, B[0](B[1](tl.load(x))))"))
     admitted(
         HEAD
         + "from triton.language.extra import libdevice\n\n\n@triton.constexpr_function\ndef half(n):\n"
@@ -249,6 +292,11 @@ BODY_TRICKS = [
     "(lambda: 1)()",
     "tl.load(x)()",
     "[tl.load][0](x)",
+    "k[(1,)](x)",
+    "x[(1,)](x)",
+    "x[B](x)",
+    "y = x\n    y[0](x)",
+    "x[0][0](x)",
     "'{0.__class__}'.format(x)",
     "global tl",
     "tl = x",

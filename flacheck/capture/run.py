@@ -88,20 +88,40 @@ def _close(output: Path, settings: Json, code: int) -> None:
 
 
 def statistics(output: Path) -> Json:
-    """How much was recorded: launches by kernel, and why a kernel has no source of its own."""
+    """How much was recorded: launches by kernel, why a kernel has no source of its own, and which values the fake
+    device made up for the program, with how many distinct launches may follow from them."""
     kernels: dict[str, str] = {}
     launches: Counter[str] = Counter()
     uncut: dict[str, str] = {}
+    guesses: Counter[str] = Counter()
+    guessed = 0
     for line in _lines(output):
         if "kernel" in line:
             kernels[line["id"]] = line["kernel"]
+            guessed += "guessed" in line
             if line.get("uncut"):
                 uncut[line["kernel"]] = line["uncut"]
+        elif "guessed" in line:
+            guesses[line["at"]] += line["count"]
         of = line.get("of", line.get("id"))
         if of in kernels:
             launches[kernels[of]] += line.get("count", 1)
     coverage = {"kernels": dict(launches), "launches": sum(launches.values()), "distinct": len(kernels)}
-    return {"coverage": coverage, "uncut": uncut}
+    made_up = {"total": sum(guesses.values()), "launches": guessed, "at": dict(guesses.most_common())}
+    return {"coverage": coverage, "uncut": uncut, "guesses": made_up}
+
+
+def summary(output: Path) -> str:
+    """What was recorded, for a person."""
+    found = statistics(output)
+    guesses = found["guesses"]
+    said = f"{found['coverage']['launches']} launches are in {output}"
+    if guesses["launches"]:
+        first = next(iter(guesses["at"]))
+        said += (
+            f"; {guesses['launches']} may rest on values made up for the program ({guesses['total']}, most at {first})"
+        )
+    return said
 
 
 def _lines(output: Path) -> Iterator[Json]:

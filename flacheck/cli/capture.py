@@ -30,5 +30,5 @@ def capture(
     if code == run.NOT_STARTED:
         common.say(f"{command[0]}: could not be started; is it on the PATH?")
     else:
-        common.say(f"{run.statistics(output)['coverage']['launches']} launches are in {output}")
+        common.say(run.summary(output))
     return code

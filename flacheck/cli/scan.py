@@ -30,8 +30,12 @@ def scan(
         ),
     ] = None,
     configs: Annotated[
-        str, typer.Option(metavar="usual|own", help="With --package: one configuration a kernel and dtype, or all.")
-    ] = "usual",
+        str | None,
+        typer.Option(
+            metavar="usual|own",
+            help="One configuration a kernel and dtype (with --package the default), or all (of a launches file).",
+        ),
+    ] = None,
     kernel: common.Kernel = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
@@ -72,7 +76,10 @@ def scan(
         bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
     ] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
+        bool,
+        typer.Option(
+            "--trust", help="Compile any source in a launches file; install and import packages that it names."
+        ),
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
     store: common.StoreDir = Path(".flacheck"),
@@ -88,9 +95,10 @@ def scan(
         source = context.get_parameter_source("matrix")
         if source is not None and source.name == "COMMANDLINE":
             raise UsageError("a matrix and --package were given: a scan is about one of them")
-        plan = _package(package, configs, selection, until, shard)
+        plan = _package(package, _configs(configs, "usual"), selection, until, shard)
     else:
-        plan = planning.plan(matrix or "quick", selection, until, shard, common.say, trust)
+        chosen = _configs(configs, "own")
+        plan = planning.plan(matrix or "quick", selection, until, shard, common.say, trust, chosen)
     for warning in plan.warnings:
         common.say(warning)
     if dry_run:
@@ -119,11 +127,15 @@ def _selection(
     )
 
 
+def _configs(asked: str | None, default: str) -> str:
+    if asked not in (None, "usual", "own"):
+        raise UsageError(f"--configs {asked}: usual or own is wanted")
+    return asked or default
+
+
 def _package(package: str, configs: str, selection: Selection, until: str | None, shard: str | None) -> Plan:
     from flacheck import packaged
 
-    if configs not in ("usual", "own"):
-        raise UsageError(f"--configs {configs}: usual or own is wanted")
     return packaged.plan(package, selection, until, shard, common.say, configs)
 
 

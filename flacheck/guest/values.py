@@ -26,6 +26,10 @@ class DType:
         return cls._known[name]
 
     @property
+    def is_floating_point(self) -> bool:
+        return self.name.startswith(("float", "bfloat"))
+
+    @property
     def itemsize(self) -> int:
         """Bytes an element, as torch's dtypes say it."""
         digits = "".join(itertools.takewhile(str.isdigit, itertools.dropwhile(str.isalpha, self.name)))
@@ -84,11 +88,19 @@ def value(spec, language, names=None):
     raise ValueError(f"an argument that flacheck cannot rebuild: {spec!r}")
 
 
-def _descriptor(dtype: str, shape, strides, block, align: int = 16):
-    """A tensor descriptor made by the host, for releases that have them."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
+def _descriptor(dtype: str, shape, strides, block, align: int = 16, **extra):
+    """A tensor descriptor made by the host; `extra` is what later releases can say of one.
 
-    return TensorDescriptor(Pointer(dtype, align), list(shape), list(strides), list(block))
+    Raises ImportError under a release without them, or without that.
+    """
+    try:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+    except ImportError:
+        raise ImportError("this release has no tensor descriptors made by the host; 3.4.0 brought them") from None
+    lacking = [name for name in extra if name not in TensorDescriptor.__dataclass_fields__]
+    if lacking:
+        raise ImportError(f"this release's tensor descriptors have no {lacking[0]}")
+    return TensorDescriptor(Pointer(dtype, align), list(shape), list(strides), list(block), **extra)
 
 
 def _constant(spec, language, names):

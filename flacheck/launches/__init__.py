@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import MatrixError, UsageError
-from flacheck.expand import Source
+from flacheck.expand import Source, main_dtype
 from flacheck.launches.admission import admitted
 from flacheck.launches.forms import FormError, check_launch, check_options
 from flacheck.model import Json, Kernel, Launch, canonical, digest
 
-__all__ = ["Launches", "RecordedLaunch", "admitted", "read", "sources", "stream"]
+__all__ = ["Launches", "RecordedLaunch", "admitted", "one_each", "read", "sources", "stream"]
 
 SCHEMA = "flacheck.launches/1"
 
@@ -29,7 +29,8 @@ class RecordedLaunch:
     """One distinct launch of a program. `kernel` is `module:qualname`, `source` the digest of its cut-out `text`,
     in which it is called `qualname`; `uncut` says why there is no text. `heuristics` are the values that
     @triton.heuristics gave; `count` how often it was launched; `by` what the recorder was told was running;
-    `made_up` marks arguments that a driver guessed for one of a package's inner functions."""
+    `made_up` marks arguments that a driver guessed for one of a package's inner functions; `guessed` says where the
+    program read a value made up for it, on which this launch may rest."""
 
     id: str
     kernel: str
@@ -44,6 +45,7 @@ class RecordedLaunch:
     uncut: str | None = None
     by: str | None = None
     made_up: bool = False
+    guessed: str | None = None
     count: int = 1
 
     def template(self) -> Json:
@@ -73,38 +75,48 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class Guess:
+    """`count` values of a kind that were made up for the program at a place."""
+
+    at: str
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True)
 class Note:
     """A header or end line: what the recorder says of the run."""
 
     said: Mapping[str, Any]
 
 
-Entry = RecordedLaunch | Counted | Note
+Entry = RecordedLaunch | Counted | Guess | Note
 
 
-def read(path: Path, ours: bool = False) -> Launches:
+def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
     """Every distinct launch once, with its count. Raises MatrixError with file and line.
 
-    In a file of `ours`, just captured, a source that is refused only leaves its kernel without one.
+    In a file of `ours`, just captured, a source that is refused only leaves its kernel without one; in one that
+    the user trusts it is kept.
     """
     found: dict[str, RecordedLaunch] = {}
     counts: dict[str, int] = {}
     notes: list[Mapping[str, Any]] = []
-    for entry in stream(path, ours):
+    for entry in stream(path, ours, trust):
         if isinstance(entry, RecordedLaunch):
             found.setdefault(entry.id, entry)
             counts[entry.id] = counts.get(entry.id, 0) + entry.count
         elif isinstance(entry, Counted):
             counts[entry.of] = counts.get(entry.of, 0) + entry.count
-        else:
+        elif isinstance(entry, Note):
             notes.append(entry.said)
     end = notes[-1] if notes and "end" in notes[-1] else None
     return Launches(notes[0], tuple(replace(launch, count=counts[key]) for key, launch in found.items()), end)
 
 
-def stream(path: Path, ours: bool = False) -> Iterator[Entry]:
+def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entry]:
     """The file's entries as they stand, a header first."""
-    reader = _Reader(str(path), ours)
+    reader = _Reader(str(path), ours, trust)
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -120,8 +132,8 @@ def stream(path: Path, ours: bool = False) -> Iterator[Entry]:
 class _Reader:
     """Lines to entries; remembers each source so that later lines can refer to it."""
 
-    def __init__(self, file: str, ours: bool) -> None:
-        self._file, self._ours = file, ours
+    def __init__(self, file: str, ours: bool, trust: bool) -> None:
+        self._file, self._ours, self._trust = file, ours, trust
         self._texts: dict[str, str | None] = {}
         self._begun = False
 
@@ -150,9 +162,11 @@ class _Reader:
             return self._launch(value)
         if "of" in value:
             return Counted(_text(value, "of"), _count(value))
+        if "guessed" in value:
+            return Guess(_text(value, "at"), _text(value, "guessed"), _count(value))
         if value.get("end") is True:
             return Note(value)
-        raise FormError("neither a launch, a count nor an end line")
+        raise FormError("neither a launch, a count, a guess nor an end line")
 
     def _header(self, value: Json) -> Note:
         if value.get("schema") != SCHEMA:
@@ -181,6 +195,7 @@ class _Reader:
             uncut=_optional(value, "uncut"),
             by=_optional(value, "by"),
             made_up=value.get("made_up") is True,
+            guessed=_optional(value, "guessed"),
             count=_count(value) if "count" in value else 1,
         )
 
@@ -190,14 +205,17 @@ class _Reader:
                 raise FormError(f"source {source} is in no line before")
             if hashlib.sha256(text.encode()).hexdigest()[: len(source)] != source or len(source) < 16:
                 raise FormError(f"source {source} is not the digest of its text")
-            self._texts[source] = text
-            try:
-                admitted(text)
-            except UsageError as error:
-                if not self._ours:
-                    raise FormError(f"source {source} is refused: {error}") from None
-                self._texts[source] = None
+            self._texts[source] = text if self._trust else self._admitted(source, text)
         return self._texts[source]
+
+    def _admitted(self, source: str, text: str) -> str | None:
+        try:
+            admitted(text)
+        except UsageError as error:
+            if self._ours:
+                return None
+            raise FormError(f"source {source} is refused: {error}; --trust compiles it all the same") from None
+        return text
 
 
 def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
@@ -214,13 +232,21 @@ def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
     return [Source(kernel, tuple(templates[key].values())) for key, kernel in kernels.items()]
 
 
+def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
+    """The first launch of each kernel and dtype."""
+    first: dict[tuple[str, str | None], RecordedLaunch] = {}
+    for entry in recorded:
+        first.setdefault((entry.kernel, main_dtype(entry.launch.args)), entry)
+    return list(first.values())
+
+
 def _kernel(launch: RecordedLaunch, text: str) -> Kernel:
     identity = digest([launch.kernel, launch.package, text, launch.qualname])
-    origin: Json = {"source": text, "qualname": launch.qualname, **guessed(launch)}
+    origin: Json = {"source": text, "qualname": launch.qualname, **trusted(launch)}
     return Kernel(launch.kernel, launch.package, identity, origin)
 
 
-def guessed(launch: RecordedLaunch) -> Json:
+def trusted(launch: RecordedLaunch) -> Json:
     """What a kernel's origin says of launches that a driver made up."""
     return {"made_up": True} if launch.made_up else {}
 

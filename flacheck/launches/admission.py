@@ -192,7 +192,8 @@ class _Body:
 
     def __init__(self, function: ast.FunctionDef, modules: dict[str, str], names: set[str]) -> None:
         self._function, self._modules, self._names = function, modules, names
-        self._local = {parameter.arg for parameter in _parameters(function)}
+        self._parameters = {parameter.arg for parameter in _parameters(function)}
+        self._local = set(self._parameters)
         self._local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
     def check(self) -> None:
@@ -209,11 +210,18 @@ class _Body:
             return self._attribute(node)
         if isinstance(node, ast.Name):
             self._name(node)
-        elif isinstance(node, ast.Call) and not isinstance(node.func, (ast.Name, ast.Attribute)):
+        elif isinstance(node, ast.Call) and not self._callable(node.func):
             raise Refused(node.lineno, "a call of something computed")
         for child in ast.iter_child_nodes(node):
             self._visit(child)
         return None
+
+    def _callable(self, node: ast.expr) -> bool:
+        """A name, a path, or an entry of a parameter by its number: a launch may hand over a tuple of functions."""
+        if not isinstance(node, ast.Subscript):
+            return isinstance(node, (ast.Name, ast.Attribute))
+        numbered = isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
+        return numbered and isinstance(node.value, ast.Name) and node.value.id in self._parameters
 
     def _name(self, node: ast.Name) -> None:
         if node.id in self._modules:

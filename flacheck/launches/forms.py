@@ -100,8 +100,11 @@ def _check_constant(name: str, value: Any) -> None:
 
 def _check_descriptor(name: str, spec: Mapping[str, Any]) -> None:
     held = spec["descriptor"]
-    if not isinstance(held, dict) or set(held) != {"dtype", "align", "shape", "strides", "block"}:
+    if not isinstance(held, dict) or set(held) - set(_LATER) != {"dtype", "align", "shape", "strides", "block"}:
         raise FormError(f"argument {name}: a descriptor has dtype, align, shape, strides and block")
+    for later, values in _LATER.items():
+        if held.get(later, values[0]) not in values:
+            raise FormError(f"argument {name}: {later} of a descriptor is one of {values}")
     _check_tensor(name, {"dtype": held["dtype"], "align": held["align"]})
     for part in ("shape", "strides", "block"):
         if not all(type(extent) is int for extent in _list(part, held[part])):
@@ -139,6 +142,8 @@ def _list(name: str, value: Any) -> list[Any]:
     return value
 
 
+# What later releases added to a descriptor.
+_LATER: Mapping[str, tuple[Any, ...]] = {"padding": ("zero", "nan"), "round_f32_to_tf32": (False, True)}
 _KINDS: Mapping[str, Any] = {
     "dtype": _check_tensor,
     "int": _check_scalar(int),

@@ -19,13 +19,17 @@ the real device. Settings travel to child processes as FLACHECK_CAPTURE_* variab
 A launches file is written line by line, each in one append, so that several processes can share it:
 
     {"schema": "flacheck.launches/1", "package", "device", "triton", "torch"}
-    {"id", "kernel", "package", "qualname", "source", "text"?, "uncut"?, "launch", "heuristics"?, "options", "grid", "by"?}
+    {"id", "kernel", "package", "qualname", "source", "text"?, "uncut"?, "launch", "heuristics"?, "options", "grid", "by"?,
+     "guessed"?}
     {"of": id, "count": n}        n more of the launch with that id (a launch's own line counts for one)
+    {"guessed": kind, "at": place, "count": n}    n values of a dtype (or results of an operation) that were made up
     {"end": true, "coverage": …}  written by whoever started the program
 
 `source` names the kernel's cut-out text, which stands as `text` in the first line that uses it in its process;
 `uncut` says why there is none. `heuristics` are the values that @triton.heuristics gave above the autotuner:
-their names stand in the launch's `omitted` beside those that configurations give.
+their names stand in the launch's `omitted` beside those that configurations give. A launch is `guessed`, with
+`module:line`, when the program's function that read a made-up value there, or one of the same package that called
+it, was still running: what it launched may not be what it would launch on the card.
 """  # noqa: E501
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 
 from .journal import Journal
+from .readers import Readers
 from .recorder import Recorder
 from .settings import Settings
 
@@ -17,7 +18,10 @@ class Arrival(importlib.abc.MetaPathFinder):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._device = None
-        self.recorder = Recorder(Journal(settings), real=settings.card is None)
+        journal = Journal(settings)
+        self._readers = Readers(journal.guess)
+        self.recorder = Recorder(journal, real=settings.card is None)
+        self.recorder.followed = self._readers.followed
         self._actions = {"torch": self._torch, "triton": self._triton}
 
     def watch(self) -> None:
@@ -44,7 +48,7 @@ class Arrival(importlib.abc.MetaPathFinder):
         if self._settings.card is not None:
             from .device import FakeDevice
 
-            self._device = FakeDevice(self._settings.card)
+            self._device = FakeDevice(self._settings.card, self._readers.guessed)
             self._device.enter()
             self.recorder.launched = self._device.launched
 

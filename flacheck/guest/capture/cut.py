@@ -34,22 +34,49 @@ class Cut:
         return hashlib.sha256(self.text.encode()).hexdigest()[:16] if self.text else None
 
 
+def handed(function, bound: dict) -> dict:
+    """The jit functions among a launch's arguments, also those in tuples, with their names in the kernel's module:
+    two of the same name, or one of the kernel's, get a number."""
+    names = {function: function.fn.__name__}
+    for value in _functions(bound.values()):
+        if value not in names:
+            names[value] = _free(value.fn.__name__, names.values())
+    return {value: name for value, name in names.items() if value is not function}
+
+
+def _functions(values):
+    for value in values:
+        value = value.value if type(value).__name__ == "constexpr" else value
+        if type(value).__name__ == "JITFunction":
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from _functions(value)
+
+
+def _free(name: str, taken) -> str:
+    free, number = name, 2
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free
+
+
 class Cutter:
     """Cuts each kernel once for each set of functions that a launch hands it."""
 
     def __init__(self) -> None:
         self._done: dict = {}
 
-    def cut(self, function, bound) -> Cut:
-        handed = tuple(value for value in bound.values() if type(value).__name__ == "JITFunction")
-        if (function, handed) not in self._done:
-            self._done[function, handed] = self._fresh(function, handed)
-        return self._done[function, handed]
+    def cut(self, function, functions: dict) -> Cut:
+        """`functions` are those that `handed` found."""
+        key = (function, *functions)
+        if key not in self._done:
+            self._done[key] = self._fresh({function: function.fn.__name__, **functions})
+        return self._done[key]
 
-    def _fresh(self, function, handed) -> Cut:
-        module = _Module()
+    def _fresh(self, roots: dict) -> Cut:
+        module = _Module(roots)
         try:
-            for root in (function, *handed):
+            for root in roots:
                 module.function(root)
             text = module.text()
             ast.parse(text)
@@ -59,11 +86,12 @@ class Cutter:
 
 
 class _Module:
-    """The text under way: each function and constant once, under a name of its own."""
+    """The text under way: each function and constant once, under a name of its own; `roots` have theirs."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: dict) -> None:
+        self._roots = roots
         self._names: dict = {}
-        self._taken: set[str] = {"tl", "triton"}
+        self._taken: set[str] = {"tl", "triton", *roots.values()}
         self._pieces: list[str] = []
         self._imports: set[str] = set()
 
@@ -75,7 +103,7 @@ class _Module:
         """The name under which a jit function stands in the module."""
         key = id(function)
         if key not in self._names:
-            self._names[key] = self._free(function.fn.__name__)
+            self._names[key] = self._roots.get(function) or self._free(function.fn.__name__)
             self._pieces.append(self._written(function, self._names[key]))
         return self._names[key]
 
@@ -93,9 +121,7 @@ class _Module:
         return path
 
     def _free(self, name: str) -> str:
-        free, number = name, 2
-        while free in self._taken:
-            free, number = f"{name}_{number}", number + 1
+        free = _free(name, self._taken)
         self._taken.add(free)
         return free
 

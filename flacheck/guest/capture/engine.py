@@ -12,6 +12,7 @@ import torch
 
 _HOOKS = "flacheck.hooks"
 _MATERIALIZES = "_flacheck_materializes"
+_OUTPUTS = "_flacheck_outputs"
 
 
 def _edge(tensor):
@@ -88,8 +89,10 @@ class _Pass:
     def _outputs(self, node, gradients: dict, edges: int) -> tuple:
         """A gradient for each edge that leads somewhere."""
         nothing = (None,) * edges
-        if not gradients or (self._needed is not None and node not in self._needed):
+        if self._needed is not None and node not in self._needed:
             return nothing
+        if not gradients and not hasattr(node, "apply"):
+            return nothing  # a node written in Python is called all the same
         if hasattr(node, "variable"):
             if self._needed is None:
                 _accumulate(node.variable, gradients.get(0))
@@ -124,21 +127,31 @@ def _accumulate(leaf, gradient) -> None:
     for hook in (leaf._backward_hooks or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
-    leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+    leaf.grad = _laid_out(gradient, leaf) if leaf.grad is None else leaf.grad + gradient
     for hook in (getattr(leaf, "_post_accumulate_grad_hooks", None) or {}).values():
         hook(leaf)
 
 
+def _laid_out(gradient, leaf):
+    """A first gradient has its parameter's strides, where those leave no gaps, and else is contiguous."""
+    dense = torch._prims_common.is_non_overlapping_and_dense_or_false(leaf)
+    strides = leaf.stride() if dense else torch.empty(leaf.shape, device="meta").stride()
+    if gradient.layout is not torch.strided or gradient.stride() == strides:
+        return gradient
+    return torch.empty_strided(leaf.shape, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+
+
 def _call(node, gradients: dict):
-    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it said otherwise."""
-    fill = hasattr(node, "apply") and getattr(node, _MATERIALIZES, True)
-    given = []
-    for index, meta in enumerate(node._input_metadata):
-        gradient = gradients.get(index)
-        if gradient is None and fill and meta is not None:
-            gradient = torch.zeros(tuple(meta.shape), dtype=meta.dtype, device=meta.device)
-        given.append(gradient)
-    return node.apply(*given) if hasattr(node, "apply") else node(*given)
+    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it said otherwise,
+    for each output that was a tensor."""
+    given = [gradients.get(index) for index in range(len(node._input_metadata))]
+    if not hasattr(node, "apply"):
+        return node(*given)
+    if getattr(node, _MATERIALIZES, True):
+        for index, (shape, dtype, device) in getattr(node, _OUTPUTS, {}).items():
+            if given[index] is None:
+                given[index] = torch.zeros(shape, dtype=dtype, device=device)
+    return node.apply(*given)
 
 
 def _leading_somewhere(node, outputs) -> tuple:
@@ -255,7 +268,23 @@ def _set_materialize_grads(self, value: bool) -> None:
     setattr(self, _MATERIALIZES, value)
 
 
+_plain_apply = torch.autograd.Function.apply.__func__
+
+
+def _apply(function, *args, **kwargs):
+    """torch.autograd.Function.apply; C++ keeps to itself what the outputs were that have no gradient."""
+    result = _plain_apply(function, *args, **kwargs)
+    outputs = result if isinstance(result, tuple) else (result,)
+    tensors = {index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)}
+    nodes = (output.grad_fn for output in tensors.values())
+    node = next((node for node in nodes if isinstance(node, function._backward_cls)), None)
+    if node is not None:
+        setattr(node, _OUTPUTS, {index: (t.shape, t.dtype, t.device) for index, t in tensors.items()})
+    return result
+
+
 def install() -> None:
+    torch.autograd.Function.apply = classmethod(_apply)
     torch.autograd.backward = backward
     torch.autograd.grad = grad
     torch.Tensor.backward = _tensor_backward

@@ -18,6 +18,10 @@ def digest(value) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _guess(place: str, kind: str, count: int) -> dict:
+    return {"guessed": kind, "at": place, "count": count}
+
+
 class Journal:
     """Each distinct launch once, then how many more of it there were."""
 
@@ -26,11 +30,12 @@ class Journal:
         self._written: set[str] = set()
         self._sources: set[str] = set()
         self._more: dict[str, int] = {}
+        self._guesses: dict[tuple, int] = {}
         self._counted = time.monotonic()
         self._begun = False
         atexit.register(self.flush)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self.flush)
+            os.register_at_fork(before=self.flush, after_in_child=self._forked)
 
     def launch(self, line: dict, source: str | None, text: str | None, remarks: dict) -> None:
         """`remarks` are no part of what makes a launch distinct."""
@@ -49,11 +54,28 @@ class Journal:
             extra["text"] = text
         self._append({"id": identity, **line, **extra})
 
+    def guess(self, place: str, kind: str) -> None:
+        """A value of this kind was made up for the program at this place: a new one is written at once, when there
+        is a file yet; a program that launches nothing needs none."""
+        new = (place, kind) not in self._guesses
+        self._guesses[place, kind] = self._guesses.get((place, kind), 0) + 1
+        if new:
+            self.flush()
+
     def flush(self) -> None:
+        if not self._begun:
+            return
         more, self._more = self._more, {}
         self._counted = time.monotonic()
-        if more:
-            self._append(*({"of": identity, "count": count} for identity, count in more.items()))
+        lines = [{"of": identity, "count": count} for identity, count in more.items()]
+        lines += [_guess(*which, count) for which, count in self._guesses.items() if count]
+        self._guesses = dict.fromkeys(self._guesses, 0)
+        if lines:
+            self._append(*lines)
+
+    def _forked(self) -> None:
+        """What the parent counted and could not write yet is the parent's."""
+        self._guesses.clear()
 
     def _begin(self) -> None:
         self._begun = True

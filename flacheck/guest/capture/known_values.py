@@ -54,7 +54,12 @@ def _is_blank(value) -> bool:
 
 
 def copy_value(tensor, into) -> None:
-    setattr(into, _KEPT, value_of(tensor))
+    keep_value(into, value_of(tensor))
+
+
+def keep_value(tensor, value) -> None:
+    """`value` is the real CPU tensor behind a fake one, None when nobody knows."""
+    setattr(tensor, _KEPT, value)
 
 
 class NoDeviceMode(FakeTensorMode):
@@ -66,14 +71,14 @@ class NoDeviceMode(FakeTensorMode):
 class KnownValues(TorchDispatchMode):
     """Entered above the fake mode: runs an operation on the known values beside the fake one.
 
-    `guesses` counts what a program read of tensors that have no value.
+    `guessed` is told what kind of value a program read that nobody knows.
     """
 
-    def __init__(self, fake_mode) -> None:
+    def __init__(self, fake_mode, guessed) -> None:
         super().__init__()
         self._fake_mode = fake_mode
         self._shortcut = Shortcut(fake_mode)
-        self.guesses = 0
+        self._guessed = guessed
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -96,7 +101,7 @@ class KnownValues(TorchDispatchMode):
         if value is not None:
             with _disable_current_modes():
                 return value.item()
-        self.guesses += 1
+        self._guessed(_kind(tensor))
         return guesses.scalar(tensor)
 
     def _known(self, operator, args, kwargs):
@@ -117,16 +122,10 @@ class KnownValues(TorchDispatchMode):
             return self._shortcut(operator, args, kwargs), known
         except (DynamicOutputShapeException, DataDependentOutputException):
             if known is None:
-                self.guesses += 1
-                known = self._guessed(operator, args, kwargs)
+                self._guessed(operator._schema.name.rpartition(":")[2])
+                known = _guess(operator, args, kwargs)
         device = next((leaf.device for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None)
         return tree_map(lambda leaf: self._on(leaf, device), known), known
-
-    def _guessed(self, operator, args, kwargs):
-        """The operation on what stands in for unknown tensors: a mask that is true, ones."""
-        with _disable_current_modes():
-            plain = tree_map(_supposed, (args, kwargs))
-            return _run(operator, *plain)
 
     def _on(self, leaf, device):
         if not isinstance(leaf, torch.Tensor):
@@ -149,10 +148,11 @@ def _computable(operator, args, kwargs, tensors) -> bool:
     """Whether all that goes in is known and cheap."""
     if not tensors:
         return _small_factory(operator, args, kwargs)
-    if operator._schema.name.rpartition(":")[2].startswith(_UNORDERED):
-        return False
     values = [value_of(tensor) for tensor in tensors]
-    return all(v is not None and v.numel() <= _limit(v) and v.device.type == "cpu" for v in values)
+    if not all(v is not None and v.numel() <= _limit(v) and v.device.type == "cpu" for v in values):
+        return False
+    drawn = operator._schema.name.rpartition(":")[2].startswith(_UNORDERED)
+    return not drawn or not any(v.is_floating_point() for v in values)
 
 
 def _limit(tensor) -> int:
@@ -185,6 +185,17 @@ def _supposed(leaf):
         return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
     value = value_of(leaf)
     return guesses.stand_in(leaf) if value is None else value
+
+
+def _guess(operator, args, kwargs):
+    """The operation on what stands in for unknown tensors: a mask that is true, ones."""
+    with _disable_current_modes():
+        plain = tree_map(_supposed, (args, kwargs))
+        return _run(operator, *plain)
+
+
+def _kind(tensor) -> str:
+    return str(tensor.dtype).rpartition(".")[2]
 
 
 def _run(operator, args, kwargs):
@@ -227,9 +238,11 @@ def _plain_to_list(self):
     return self.item() if self.dim() == 0 else [row.tolist() for row in self]
 
 
-def _to_numpy(self, *args, **kwargs):
+def _to_numpy(self, guessed):
+    value = value_of(self)
+    if value is None:
+        guessed(_kind(self))
     with _disable_current_modes():
-        value = value_of(self)
         value = torch.zeros(self.shape, dtype=self.dtype) if value is None else value
         return value.numpy()
 
@@ -239,8 +252,8 @@ def _address(self) -> int:
     return (self.untyped_storage()._cdata << _ALIGNED_BITS) + self.storage_offset() * self.element_size()
 
 
-def install_readers() -> None:
+def install_readers(guessed) -> None:
     """What asks no dispatcher: the values of fake tensors, and where they would lie."""
     FakeTensor.data_ptr = _address
     FakeTensor.tolist = _to_list
-    FakeTensor.numpy = _to_numpy
+    FakeTensor.numpy = lambda self, *_, **__: _to_numpy(self, guessed)

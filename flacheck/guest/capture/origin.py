@@ -17,7 +17,7 @@ class Place:
     package: str | None
 
 
-def _program() -> str:
+def program() -> str:
     """What the main module would be imported as."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -37,7 +37,7 @@ class Origins:
     def place(self, function) -> Place:
         module = function.__module__
         if module == "__main__":
-            module = _program()
+            module = program()
         qualname = function.__qualname__.replace(".<locals>", "")
         return Place(f"{module}:{qualname}", self._package(module, function.__code__.co_filename))
 

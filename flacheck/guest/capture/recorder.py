@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from .. import releases
 from . import described
-from .cut import Cutter
+from .cut import Cutter, handed
 from .origin import Origins
 
 _SWITCHES = ("grid", "warmup")
@@ -36,6 +36,7 @@ class _Trial:
     function: object
     bound: dict
     args: dict
+    functions: dict
     options: dict
     config: object
     inner: dict
@@ -61,7 +62,8 @@ class Launched:
 class Recorder:
     """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
 
-    `launched` is told the arguments of each launch that ended here.
+    `launched` is told the arguments of each launch that ended here; `followed` says after which guess of a value
+    a launch came.
     """
 
     def __init__(self, journal, real: bool) -> None:
@@ -75,6 +77,7 @@ class Recorder:
         self.kernels: collections.Counter = collections.Counter()
         self.during: str | None = None
         self.launched = _nobody
+        self.followed = _nothing
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
@@ -167,8 +170,9 @@ class Recorder:
         options = {name: value for name, value in kwargs.items() if name not in bound and name not in _SWITCHES}
         inner = {name: bound[name] for name, inside in call.heuristics.items() if inside and name in bound}
         grid = None if call.trials else _grid(kwargs.get("grid"), function, bound)
-        args = _given(call, function, bound)
-        call.trials.append(_Trial(function, bound, args, options, call.config, inner, grid))
+        functions = handed(function, bound)
+        args = _given(call, function, bound, functions)
+        call.trials.append(_Trial(function, bound, args, functions, options, call.config, inner, grid))
 
     def _write(self, call) -> None:
         """One line for the configurations that see the same arguments: hooks may change those."""
@@ -191,22 +195,27 @@ class Recorder:
             "kernel": place.name,
             "package": place.package,
             "qualname": function.fn.__name__,
-            "launch": {name: value for name, value in launch.items() if value},
+            "launch": {name: value for name, value in launch.items() if value or name == "args"},
             "options": {name: described.constant(trial.options[name]) for name in sorted(given)},
             "grid": trial.grid,
         }
         outer = [name for name, inside in call.heuristics.items() if not inside and name in trial.bound]
         if outer:
-            line["heuristics"] = {name: _described(trial.bound[name], True) for name in outer}
+            line["heuristics"] = {name: _described(trial.bound[name], True, trial.functions) for name in outer}
         self.calls += 1
         self.kernels[place.name] += 1
-        cut = self._cutter.cut(function, trial.bound)
+        cut = self._cutter.cut(function, trial.functions)
         line["source"] = cut.digest
-        self._journal.launch(line, cut.digest, cut.text, {"by": self.during, "uncut": cut.reason})
+        remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
+        self._journal.launch(line, cut.digest, cut.text, remarks)
 
 
 def _nobody(arguments) -> None:
     """Who is told of launches on a real device, where memory holds what they wrote."""
+
+
+def _nothing() -> None:
+    """No value is made up on a real device."""
 
 
 def _method(layer, run):
@@ -216,22 +225,22 @@ def _method(layer, run):
     return method
 
 
-def _given(call, function, bound) -> dict:
+def _given(call, function, bound, functions) -> dict:
     """What the host passed, described before the next configuration's hook can change it."""
     constants = {param.name for param in function.params if param.is_constexpr}
     tuned = set(call.config.kwargs) if call.config else set()
     given = [name for name in function.arg_names if name in bound and name in call.passed - tuned]
-    return {name: _described(bound[name], name in constants) for name in given}
+    return {name: _described(bound[name], name in constants, functions) for name in given}
 
 
-def _described(value, constexpr: bool):
-    return {"constexpr": described.constant(value)} if constexpr else described.argument(value)
+def _described(value, constexpr: bool, functions):
+    return {"constexpr": described.constant(value, functions)} if constexpr else described.argument(value, functions)
 
 
 def _config(trial) -> dict:
     """A configuration with what heuristics below the autotuner make of it."""
-    entry = described.configuration(trial.config)
-    inner = {name: described.constant(value) for name, value in trial.inner.items()}
+    entry = described.configuration(trial.config, trial.functions)
+    inner = {name: described.constant(value, trial.functions) for name, value in trial.inner.items()}
     return {**entry, "kwargs": {**entry["kwargs"], **inner}}
 
 
