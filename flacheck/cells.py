@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from flacheck import corpus, launches, matrix, planning, stored_cells, targets
+from flacheck.analysis.observed import BLOCK, take_apart
 from flacheck.errors import UsageError
 from flacheck.expand import Selection, named
 from flacheck.matrix import Matrix
@@ -166,10 +168,17 @@ def _undecided(what: str, candidates: Sequence[Record]) -> UsageError:
 
 
 def _listed(record: Record) -> str:
-    options = " ".join(f"{name}={value}" for name, value in record.options.items())
     outcome = record.code or record.verdict.value
-    words = (record.key[:12], record.kernel, record.toolchain, record.target, outcome, record.dtype or "-", options)
+    said = settings(record.launch, record.shape, record.options)
+    words = (record.key[:12], record.kernel, record.toolchain, record.target, outcome, record.dtype or "-", said)
     return ("  " + "  ".join(words)).rstrip()
+
+
+def settings(launch: Mapping[str, Any] | None, shape: Mapping[str, int], options: Mapping[str, Any]) -> str:
+    """Shape, block sizes and options of a cell in one line: what tells the cells of one kernel apart."""
+    tuned = take_apart(launch, shape).tuned
+    blocks = {name: value for name, value in tuned.items() if BLOCK.fullmatch(name)}
+    return " ".join(f"{name}={value}" for name, value in {**shape, **blocks, **options}.items())
 
 
 # From a record to what can be compiled

@@ -9,6 +9,7 @@ from packaging.version import Version
 
 from flacheck.analysis.order import short
 from flacheck.bisect.history import Bisection, Change, Entry, Find
+from flacheck.cells import settings
 from flacheck.model import Cell
 from flacheck.rules import RULES
 
@@ -33,10 +34,9 @@ def lines(found: Bisection, torches: Sequence[str]) -> Iterator[str]:
 
 def _cell(cell: Cell) -> Iterator[str]:
     yield f"{cell.kernel.name}" + (f"  ({cell.kernel.package})" if cell.kernel.package else "")
-    values = {**cell.shape, **cell.options}
-    settings = " ".join(f"{name}={value}" for name, value in values.items())
     stage = "" if cell.stage == "compile" else cell.stage
-    yield "  ".join(filter(None, (cell.key[:12], cell.target, cell.dtype or "", settings, stage)))
+    said = settings(cell.launch.to_json() if cell.launch else None, cell.shape, cell.options)
+    yield "  ".join(filter(None, (cell.key[:12], cell.target, cell.dtype or "", said, stage)))
 
 
 def _outcome(entry: Entry) -> str:
