@@ -103,6 +103,18 @@ class Worker:
         self._mark("autotune")
         return tune.run(kernel, request, self.language)
 
+    def op_cut(self, kernel, request: dict) -> dict:
+        """The kernel's source with all that it uses, as one module, and what its heuristics make of the launch."""
+        from .capture.cut import Cutter
+
+        function = releases.unwrap(kernel)
+        given = self.arguments(request, function) if request["launch"] else {}
+        complete = releases.with_heuristics(kernel, given)
+        cut = Cutter().cut(function, complete)
+        added = {name: value for name, value in complete.items() if name not in given}
+        facts = {"text": cut.text, "reason": cut.reason, "qualname": function.fn.__name__, "heuristics": added}
+        return {"stage": "import", "facts": facts}
+
     def op_inspect(self, kernel, request: dict) -> dict:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""
         return {"stage": "import", "facts": tune.describe(kernel)}
