@@ -109,15 +109,16 @@ def plan(
     shard: str | None = None,
     progress: Progress = silent,
     trust: bool = False,
+    line: int | None = None,
 ) -> Plan:
-    """Read the matrix or launches file, provide its packages, and expand it.
+    """Read the matrix or launches file (of the latter one `line`), provide its packages, and expand it.
 
     Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
     """
     for target in selection.targets:
         targets.find(target)
     if name.endswith(".jsonl"):
-        found, sources, provided = _recorded(Path(name), selection, trust, progress)
+        found, sources, provided = _recorded(Path(name), selection, trust, progress, line)
     else:
         found = matrix.find(name)
         provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
@@ -133,7 +134,7 @@ def plan(
 
 
 def _recorded(
-    file: Path, selection: Selection, trust: bool, progress: Progress
+    file: Path, selection: Selection, trust: bool, progress: Progress, line: int | None
 ) -> tuple[Matrix, list[Source], dict[str, Package]]:
     """A launches file as a matrix: its kernels as they were cut out, their own configurations.
 
@@ -141,7 +142,8 @@ def _recorded(
     takes the user's word (`trust`).
     """
     recorded = launches.read(file)
-    wanted = [entry for entry in recorded.launches if not selection.kernels or _named(selection, entry.kernel)]
+    listed = recorded.launches if line is None else (launches.at(file, line),)
+    wanted = [entry for entry in listed if not selection.kernels or _named(selection, entry.kernel)]
     uncut = [entry for entry in wanted if entry.text is None]
     if uncut and not trust:
         names = sorted({entry.kernel for entry in uncut})
@@ -151,7 +153,7 @@ def _recorded(
         )
     named = {entry.package for entry in uncut if entry.package}
     provided = {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
-    sources = [*launches.sources(recorded.launches), *imported(uncut, provided)]
+    sources = [*launches.sources(listed), *imported(uncut, provided)]
     axes = {"target": _recorded_targets(recorded.header)}
     return Matrix(file.stem, str(file), (Block(axes),)), sources, provided
 

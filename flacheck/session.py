@@ -45,6 +45,7 @@ class Session:
             "coverage": list(self.plan.coverage),
         }
         self.run = self.store.begin_run(environment(), self.plan.matrix.name, context)
+        self.store.add_cells(self.plan.cells)
 
     def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
         """Each cell's record as it is settled. Closing the iterator ends the workers."""

@@ -18,9 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from flacheck import stored_cells
 from flacheck.database import connect, explained, missing
 from flacheck.errors import UsageError
-from flacheck.model import Json, Record, Verdict
+from flacheck.model import Cell, Json, Record, Verdict
 
 DEFAULT_DIRECTORY = Path(".flacheck")
 FILE = "flacheck.sqlite"
@@ -143,10 +144,23 @@ class Store:
         with self._transaction() as db:
             for run in other._rows("SELECT * FROM runs ORDER BY started, rowid"):
                 db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", run)
+            stored_cells.adopt(db, other._db)
             rows = dict(_adopt(db, row) for row in other._paged("SELECT * FROM records WHERE id > ?"))
             for run, record in other._rows("SELECT run, record FROM run_records"):
                 db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", (run, rows[record][0]))
         return sum(new for _, new in rows.values())
+
+    # Cells
+
+    def add_cells(self, cells: Iterable[Cell]) -> None:
+        """Remember what records do not hold, so that each of these cells can be compiled again."""
+        with self._transaction() as db:
+            stored_cells.insert(db, cells)
+
+    def cell(self, record: Record) -> Cell | None:
+        """The cell that a record is about; None for one of a flacheck that did not keep cells yet."""
+        with explained(self.path):
+            return stored_cells.find(self._db, record)
 
     # Records out
 

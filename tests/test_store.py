@@ -240,7 +240,7 @@ def test_a_newer_schema_is_left_untouched(tmp_path: Path) -> None:
     Store.open(tmp_path).close()
     path = tmp_path / "flacheck.sqlite"
     with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute("PRAGMA user_version = 3")
     db.close()
     before = path.read_bytes()
     for create in (True, False):
