@@ -9,6 +9,7 @@ from typing import Any
 
 from flacheck.repro.editing import edited
 from flacheck.repro.folding import folded, literal
+from flacheck.repro.inference import inferred
 from flacheck.repro.inlining import inlined
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import (
@@ -22,6 +23,7 @@ from flacheck.repro.syntax import (
     substituted,
     writes,
 )
+from flacheck.repro.types import NAMES, DType
 
 _ROUNDS = 6
 
@@ -48,6 +50,21 @@ def evaluated(specimen: Specimen, inline: bool = True) -> Specimen:
         kernel.body = [assign(name, value) for name, value in values.items() if name in changed] + kernel.body
         constants = {**kernel.constants(), **{n: v for n, v in values.items() if n not in changed}}
         kernel.body = _settled(kernel.body, constants, kernel.functions if inline else {})
+    return with_dtypes(kernel.specimen)
+
+
+def with_dtypes(specimen: Specimen) -> Specimen:
+    """The specimen with dtypes named: `tl.float16` for `x.dtype`."""
+    types = inferred(specimen)
+    named = {
+        id(node): expression("tl." + NAMES[kind.name])
+        for node, kind in types.items()
+        if isinstance(kind, DType) and kind.name in NAMES and not ast.unparse(node).startswith("tl.")
+    }
+    if not named:
+        return specimen
+    with edited(specimen) as kernel:
+        kernel.body = copy.deepcopy(specimen.function.body, named)
     return kernel.specimen
 
 
@@ -63,7 +80,7 @@ def literal_of(spec: Any) -> ast.expr | None:
 def _constexpr(value: Any) -> ast.expr | None:
     if isinstance(value, Mapping):
         if "dtype" in value:
-            return expression("tl." + LANGUAGE.get(value["dtype"], value["dtype"]))
+            return expression("tl." + NAMES.get(value["dtype"], value["dtype"]))
         if "function" in value:
             return ast.Name(value["function"], ast.Load())
         if "tuple" in value:
@@ -71,11 +88,6 @@ def _constexpr(value: Any) -> ast.expr | None:
             return None if None in items else ast.Tuple([item for item in items if item], ast.Load())
         return None
     return literal(value)
-
-
-LANGUAGE = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i1": "int1"} | {
-    f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)
-}
 
 
 def _settled(body: Block, constants: Mapping[str, ast.expr], functions: Mapping[str, ast.FunctionDef]) -> Block:

@@ -16,6 +16,8 @@ from flacheck.repro.types import (
     LANGUAGE,
     BlockPointer,
     DType,
+    Extent,
+    IllTyped,
     Known,
     Tensor,
     Tuple,
@@ -24,20 +26,27 @@ from flacheck.repro.types import (
     is_float,
     of_constant,
     promoted,
+    united,
 )
 
 Environment = dict[str, "Type | None"]
 _UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "sigmoid", "abs", "floor", "ceil", "erf",
           "math.exp", "math.log", "math.abs", "math.sqrt", "cumsum", "cumprod", "sort", "flip", "softmax",
           "debug_barrier", "max_contiguous", "multiple_of", "max_constancy", "fdiv", "div_rn", "fma", "clamp")  # fmt: skip
+SMALLEST_DOT = 16
 _REDUCTIONS = ("sum", "max", "min", "xor_sum")
 
 
 def inferred(specimen: Specimen) -> dict[ast.AST, Type | None]:
     """The type of every expression in the kernel's body, by node of `specimen.tree`."""
+    return walked(specimen).types
+
+
+def walked(specimen: Specimen) -> Inference:
+    """The kernel's body with all that can be found out about it."""
     walk = Inference({name: parameter(spec) for name, spec in specimen.args.items()})
     walk.block(specimen.function.body)
-    return walk.types
+    return walk
 
 
 def parameter(spec: Any) -> Type | None:
@@ -63,6 +72,8 @@ class Inference:
     def __init__(self, environment: Mapping[str, Type | None]) -> None:
         self.environment: Environment = dict(environment)
         self.types: dict[ast.AST, Type | None] = {}
+        self.faults: list[str] = []
+        self.extents: dict[ast.AST, Extent] = {}
 
     def block(self, body: Block) -> None:
         for statement in body:
@@ -109,7 +120,12 @@ class Inference:
     def of(self, node: ast.expr) -> Type | None:
         """The type of an expression; of its parts on the way."""
         visit = getattr(self, "_of_" + type(node).__name__, self._unknown)
-        self.types[node] = found = visit(node)
+        try:
+            found: Type | None = visit(node)
+        except IllTyped as fault:
+            self.faults.append(str(fault))
+            found = None
+        self.types[node] = found
         return found
 
     def _unknown(self, node: ast.expr) -> None:
@@ -118,7 +134,9 @@ class Inference:
                 self.of(child)
 
     def _of_Constant(self, node: ast.Constant) -> Type:
-        return Known(node.value)
+        if type(node.value) is not int:
+            return Known(node.value)
+        return Known(self.extents.setdefault(node, Extent(node.value, node)))
 
     def _of_Name(self, node: ast.Name) -> Type | None:
         return self.environment.get(node.id)
@@ -219,8 +237,6 @@ def arithmetic(left: Type | None, right: Type | None, division: bool = False) ->
     if not isinstance(right, Tensor):
         return None
     shape = broadcast(left.shape, right.shape)
-    if shape is None:
-        return None
     if left.pointer or right.pointer:
         return Tensor(left.dtype if left.pointer else right.dtype, shape)
     dtype = promoted(left.dtype, right.dtype)
@@ -270,7 +286,9 @@ def _like(values: Arguments, _: Keywords) -> Type | None:
 
 def _arange(values: Arguments, _: Keywords) -> Type | None:
     bounds = [v.value for v in values if isinstance(v, Known) and isinstance(v.value, int)]
-    return Tensor("i32", (bounds[1] - bounds[0],)) if len(bounds) == 2 else None
+    if len(bounds) != 2:
+        return None
+    return Tensor("i32", (bounds[1] - bounds[0] if bounds[0] else bounds[1],))
 
 
 def _load(values: Arguments, _: Keywords) -> Type | None:
@@ -290,9 +308,27 @@ def _dot(values: Arguments, keywords: Keywords) -> Type | None:
     if not isinstance(left, Tensor) or not isinstance(right, Tensor) or len(left.shape) < 2 or len(right.shape) < 2:
         return None
     out = keywords.get("out_dtype")
+    united_inner(left.shape[-1], right.shape[-2])
+    if min(left.shape[-2:] + right.shape[-1:]) < SMALLEST_DOT:
+        raise IllTyped(f"a dot of {left.shape} and {right.shape}")
     default = "fp32" if is_float(left.dtype) else "i32"
     dtype = out.name if isinstance(out, DType) else "fp64" if left.dtype == "fp64" else default
     return Tensor(dtype, (*left.shape[:-1], right.shape[-1]))
+
+
+def united_inner(left: int, right: int) -> None:
+    """The axes that a dot sums over must be equal, 1 too."""
+    if left != right:
+        raise IllTyped(f"a dot over {left} and {right}")
+    united(left, right)
+
+
+def _store(values: Arguments, keywords: Keywords) -> None:
+    """A value is stretched to its addresses, never the other way round."""
+    target, value = values[0] if values else None, _argument(values, keywords, 1, "value")
+    if isinstance(target, (Tensor, BlockPointer)) and isinstance(value, Tensor):
+        if broadcast(target.shape, value.shape) != target.shape:
+            raise IllTyped(f"{value.shape} stored to {target.shape}")
 
 
 def _cast(values: Arguments, keywords: Keywords) -> Type | None:
@@ -304,8 +340,9 @@ def _cast(values: Arguments, keywords: Keywords) -> Type | None:
 
 def _where(values: Arguments, _: Keywords) -> Type | None:
     both = arithmetic(values[1], values[2]) if len(values) == 3 else None
-    shape = broadcast(values[0].shape, both.shape) if isinstance(both, Tensor) and isinstance(values[0], Tensor) else None
-    return Tensor(both.dtype, shape) if isinstance(both, Tensor) and shape is not None else None
+    if not isinstance(both, Tensor) or not isinstance(values[0], Tensor):
+        return None
+    return Tensor(both.dtype, broadcast(values[0].shape, both.shape))
 
 
 def _transposed(values: Arguments, _: Keywords) -> Type | None:
@@ -359,7 +396,7 @@ def _index(values: Arguments, keywords: Keywords) -> Type | None:
 
 
 CALLS: dict[str, Rule] = {
-    "zeros": _block, "full": _full, "zeros_like": _like, "arange": _arange, "load": _load,
+    "zeros": _block, "full": _full, "zeros_like": _like, "arange": _arange, "load": _load, "store": _store,
     "make_block_ptr": _block_pointer, "advance": lambda v, _: v[0], "dot": _dot, "to": _cast, "cast": _cast,
     "where": _where, "trans": _transposed, "permute": _transposed, "reshape": _shaped, "view": _shaped,
     "broadcast_to": _shaped, "expand_dims": _expanded, "argmax": _index, "argmin": _index,

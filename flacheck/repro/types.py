@@ -69,12 +69,49 @@ class Tuple:
 Type = Tensor | BlockPointer | DType | Known | Tuple
 
 
-def broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...] | None:
-    """The common shape of two blocks, None where there is none; a shorter one is extended in front."""
+class IllTyped(Exception):
+    """No release can compile it: shapes that do not fit, a dot too small."""
+
+
+class Extent(int):
+    """A number that stands in the text, and may be the extent of an axis. Extents that must be equal, because
+    blocks of them meet, are made one group: they can only change together."""
+
+    def __new__(cls, value: int, node: object) -> Extent:
+        self = int.__new__(cls, value)
+        self.node = node
+        self._parent = None
+        return self
+
+    node: object
+    _parent: Extent | None
+
+    def group(self) -> Extent:
+        """The one that stands for all of its group."""
+        return self if self._parent is None else self._parent.group()
+
+    def unite(self, other: Extent) -> None:
+        ours, theirs = self.group(), other.group()
+        if ours is not theirs:
+            theirs._parent = ours
+
+
+def united(left: int, right: int) -> int:
+    """One extent for two that must be equal; 1 stretches to the other."""
+    if left == right:
+        if isinstance(left, Extent) and isinstance(right, Extent):
+            left.unite(right)
+        return left if isinstance(left, Extent) else right
+    if 1 not in (left, right):
+        raise IllTyped(f"extents {left} and {right} meet")
+    return right if left == 1 else left
+
+
+def broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    """The common shape of two blocks; a shorter one is extended in front. Raises IllTyped when there is none."""
     length = max(len(left), len(right))
     pairs = zip((1,) * (length - len(left)) + tuple(left), (1,) * (length - len(right)) + tuple(right))
-    shape = tuple(max(a, b) if 1 in (a, b) or a == b else 0 for a, b in pairs)
-    return None if 0 in shape else shape
+    return tuple(united(a, b) for a, b in pairs)
 
 
 def promoted(left: str, right: str) -> str:
