@@ -10,7 +10,7 @@ from typing import Any
 
 from flacheck.kernel_source import free_names
 from flacheck.repro.specimen import Specimen
-from flacheck.repro.syntax import Block, without_dead
+from flacheck.repro.syntax import Block, Renaming, without_dead
 
 _HEAD = "import triton\nimport triton.language as tl\n"
 
@@ -52,6 +52,12 @@ class Kernel:
         self.body = body
         self.args = dict(self.args if args is None else args)
 
+    def rename(self, names: Mapping[str, str], own: str) -> None:
+        """Give variables and parameters other names, and the kernel `own` unless that is taken."""
+        taken = set(self.functions) | set(self.constants())
+        Renaming(names).visit(self._function)
+        self._function.name = own if own not in taken else self._function.name
+
     def finish(self) -> None:
         """Write the module again, with only what the kernel still uses."""
         self._function.body = without_dead(self.body) or [ast.Pass()]
@@ -63,7 +69,7 @@ class Kernel:
         module = ast.fix_missing_locations(ast.Module([*extra, *others], []))
         parts = [ast.unparse(statement).strip() for statement in module.body]
         source = _HEAD + "\n\n" + "\n\n\n".join(parts) + "\n"
-        self.specimen = self._before.with_(source=source, args=self.args)
+        self.specimen = self._before.with_(source=source, args=self.args, name=self._function.name)
 
     def _sign(self) -> None:
         """The parameters that are left, in their order, new ones before the constants; no option names a lost one."""
