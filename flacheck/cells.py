@@ -54,9 +54,14 @@ class Chosen:
         )
 
 
+def is_key(what: str | None) -> bool:
+    """Whether a CELL is a key, or the beginning of one."""
+    return what is not None and _KEY.fullmatch(what) is not None
+
+
 def needs_store(what: str | None) -> bool:
     """Whether a CELL can only be found in a store that is there already."""
-    return what is None or _KEY.fullmatch(what) is not None
+    return what is None or is_key(what)
 
 
 def choose(
@@ -74,7 +79,7 @@ def choose(
     """
     if what is None:
         return _rebuilt(_one_signature(_matching(store.latest(), selection), "the store"), store, progress)
-    if _KEY.fullmatch(what):
+    if is_key(what):
         return _rebuilt(_of_key(what, selection, store), store, progress)
     return _of_plan(what, _plan(what, selection, progress, trust), store, settle)
 
