@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -31,8 +30,13 @@ class Compilers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """End all workers, whatever they were asked; the next question starts new ones."""
         for pool in self._pools.values():
             pool.close()
+        self._pools.clear()
 
     def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
         """What one release makes of a specimen."""
@@ -62,6 +66,3 @@ class Compilers:
         name = f"{release} {package.identity if package else 'corpus'}"
         return WorkerKind(name, config, dict(toolchain.environment))
 
-
-Clock = Callable[[], float]
-now: Clock = time.monotonic

@@ -52,6 +52,13 @@ def reduce(start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], holds
         return
 
 
+def polished(best: Specimen, last: Pass, holds: Holds) -> Specimen:
+    """The best specimen in the form that `last` gives it, where that still fails."""
+    for improved in _improved(last, best, holds, forced=True):
+        return improved
+    return best
+
+
 def _improved(one: Pass, best: Specimen, holds: Holds, forced: bool = False) -> Iterator[Specimen]:
     """The improvements that one pass finds; candidates that cannot compile are refused unseen."""
     search = one.search(best)

@@ -7,7 +7,6 @@ compiled by `triton.compile`; one with constants, numbers or alignments goes thr
 from __future__ import annotations
 
 import ast
-import pprint
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +55,6 @@ try:
 
 {launch}
 '''
-_LINE = 110
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ class Symptom:
 
 
 def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> str:
-    """The script's text; in the simplest form that can say the launch, unless one is given."""
-    form = form or simplest(specimen)
+    """The script's text; as a launch, unless another form is given."""
+    form = form or forms(specimen)[-1]
     signal = message.is_signal(symptom.words)
     name = "SIGNAL" if signal else "MESSAGE"
     shows = "child.returncode == -getattr(signal, SIGNAL)" if signal else "MESSAGE in said"
@@ -92,11 +90,11 @@ def _literal(text: str) -> str:
     return f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
 
 
-def simplest(specimen: Specimen) -> Form:
-    """Types alone, a launch, or an autotuner's run."""
+def forms(specimen: Specimen) -> list[Form]:
+    """The forms that can say the launch, the simplest first: types alone, a launch, an autotuner's run."""
     if specimen.stage != "compile":
-        return CONFIGURED
-    return PLAIN if all(map(_is_typed, specimen.args.values())) else LAUNCHED
+        return [CONFIGURED]
+    return [PLAIN, LAUNCHED] if all(map(_is_typed, specimen.args.values())) else [LAUNCHED]
 
 
 def _is_typed(spec: Any) -> bool:
@@ -114,8 +112,3 @@ def kernel_text(specimen: Specimen) -> str:
 def _target(name: str) -> str:
     row = targets.find(name)
     return f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
-
-
-def pretty(value: Any) -> str:
-    """A literal, broken into lines where it is long."""
-    return pprint.pformat(value, width=_LINE, sort_dicts=False).replace("'", '"')
