@@ -10,7 +10,7 @@ from types import TracebackType
 import typer
 
 from flacheck import __version__
-from flacheck.cli import bisect, capture, doctor, explain, lists, report, scan, toolchain
+from flacheck.cli import bisect, capture, doctor, explain, lists, report, repro, scan, toolchain
 from flacheck.cli.settings import defaults
 from flacheck.errors import Exit
 
@@ -29,6 +29,7 @@ app.command("scan")(scan.scan)
 app.command("explain")(explain.explain)
 app.command("capture", context_settings={"ignore_unknown_options": True})(capture.capture)
 app.command("bisect")(bisect.bisect)
+app.command("repro")(repro.repro)
 app.command("report")(report.report)
 app.command("list")(lists.show)
 app.add_typer(toolchain.app, name="toolchain")

@@ -1,0 +1,88 @@
+"""The kinds of failure: what the original of each is, which passes make it smaller, how a script knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from flacheck import targets
+from flacheck.model import Cell, Record
+from flacheck.repro import message
+from flacheck.repro.passes import FIRST, PASSES
+from flacheck.repro.reducer import Pass
+from flacheck.repro.script import Symptom
+from flacheck.repro.specimen import Specimen
+
+_COMPILE_SECONDS = 20
+_SHORTEST = 120
+
+
+class Kind(Protocol):
+    """What differs between failures."""
+
+    def original(self, cut: Specimen) -> Specimen:
+        """The specimen to start from, made of the kernel that was cut out."""
+        ...
+
+    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
+        """Those that run first and once, and those that run round after round."""
+        ...
+
+    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+        """How a script tells that the specimen fails as `record` says."""
+        ...
+
+
+class FailingCompile:
+    """A compile that does not end well, wherever: in the front end, a pass, LLVM, the assembler."""
+
+    def original(self, cut: Specimen) -> Specimen:
+        return cut
+
+    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
+        return FIRST, PASSES
+
+    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+        return Symptom(message.words(record), title(cell, record), timeout=_timeout(record))
+
+
+class OverLimit(FailingCompile):
+    """A compile that ends well and asks for more than the GPU has (FC501 and its like)."""
+
+    _LIMITS = (
+        ("FC501", "compiled.metadata.shared", "shared_limit"),
+        ("FC504", "compiled.metadata.tmem_size", "tensor_memory"),
+    )
+
+    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+        said = message.words(record)
+        for code, used, limit in self._LIMITS:
+            if code == record.code:
+                most = getattr(targets.find(cell.target), limit)
+                check = f'if {used} > {most}:\n    print("{said}", {used}, "of", {most})\n'
+                return Symptom(said, title(cell, record), check, _timeout(record))
+        return super().symptom(cell, record, specimen)
+
+
+def kind_of(cell: Cell, record: Record) -> Kind:
+    """The kind of a failing cell."""
+    if record.stage == "load":
+        return OverLimit()
+    return FailingCompile()
+
+
+def title(cell: Cell, record: Record) -> str:
+    """`triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …` in one line without a path."""
+    row = targets.find(cell.target)
+    stage = f", stage {record.stage}" if record.stage else ""
+    return f"{cell.toolchain.replace('==', ' ')} fails on {row.name} ({row.gpu}){stage}: {_first(record)}"
+
+
+def _first(record: Record) -> str:
+    """The decisive words, short enough for a line."""
+    said = message.words(record)
+    return said if len(said) <= 90 else said[:89] + "…"
+
+
+def _timeout(record: Record) -> int:
+    return max(_SHORTEST, round(_COMPILE_SECONDS * record.seconds))

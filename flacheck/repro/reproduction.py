@@ -1,0 +1,152 @@
+"""One reproduction from a failing cell to a verified script, as a generator of its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from flacheck.model import Cell, Record, Verdict
+from flacheck.repro import versions
+from flacheck.repro.compilers import Compilers
+from flacheck.repro.kinds import Kind, kind_of
+from flacheck.repro.oracle import Budget, Oracle
+from flacheck.repro.original import NotReproduced, original
+from flacheck.repro.reading import Reading
+from flacheck.repro.reducer import polished, reduce
+from flacheck.repro.result import Progress, Result, Tally
+from flacheck.repro.script import Symptom, forms, render
+from flacheck.repro.specimen import Specimen
+from flacheck.repro.ttir import surviving
+from flacheck.repro.verification import SHOWS, Runs, Verifier, verifier
+from flacheck.repro.versions import Table
+from flacheck.toolchains.packages import Package
+
+_PATIENCE = 10.0
+_SHORTEST_TIMEOUT = 20.0
+
+
+@dataclass
+class Reproduction:
+    """Reproduces one cell. `steps` does the work; `result` is there when it is done.
+
+    Closing the generator, or an interrupt in it, ends the search; `finish` then makes of the best so far what
+    there is to show.
+    """
+
+    cell: Cell
+    package: Package | None
+    compilers: Compilers
+    budget: Budget
+    runs: int = 3
+    result: Result | None = None
+    log: list[str] = field(default_factory=list)
+    _best: Specimen | None = None
+
+    def steps(self) -> Iterator[Progress]:
+        """Each improvement. Raises NotReproduced when the failure cannot be shown."""
+        self._prepare()
+        assert self._best
+        first, passes = self._kind.passes()
+        for step in reduce(self._best, first, passes, self._oracle):
+            self._best = step.best
+            yield self._progress(step.by)
+
+    def _prepare(self) -> None:
+        """The failure on its own release, then as a specimen, then on every release."""
+        self._record = self._confirmed()
+        self._kind: Kind = kind_of(self.cell, self._record)
+        self._original = self._best = self._standalone()
+        self._table = versions.table(self.compilers.releases, self._judge_original)
+        contrasts = versions.contrasts(self._table, self.cell.toolchain)
+        self._note(f"{self._record.signature}; must keep compiling: {versions.listed(contrasts) or 'none there is'}")
+        self._oracle = Oracle(
+            self.compilers, self.cell.toolchain, str(self._record.signature), contrasts, self.budget
+        )
+
+    def _confirmed(self) -> Record:
+        kind = self.compilers.kind(self.cell.toolchain, self.package)
+        record = self.compilers.judged(self.cell, kind)
+        if record.verdict is not Verdict.FAILS:
+            why = f" ({record.reason})" if record.reason else ""
+            raise NotReproduced(f"{self.cell.key[:12]} {record.verdict.value} under {self.cell.toolchain}{why}")
+        self.compilers.timeout = max(_SHORTEST_TIMEOUT, _PATIENCE * record.seconds)
+        return record
+
+    def _standalone(self) -> Specimen:
+        releases = [self.cell.toolchain, *reversed(list(self.compilers.releases))]
+        specimen = self._kind.original(original(self.cell, self.package, self.compilers, dict.fromkeys(releases)))
+        record = self.compilers.compile(specimen, self.cell.toolchain)
+        if record.signature != self._record.signature:
+            raise NotReproduced(
+                f"cut out of its program, {self.cell.kernel.name} does not fail in the same way: "
+                f"{record.signature or record.verdict.value} instead of {self._record.signature}"
+            )
+        return specimen
+
+    def _judge_original(self, release: str) -> Record:
+        return self.compilers.compile(self._original, release)
+
+    def _note(self, line: str) -> None:
+        self.log.append(line)
+
+    def tally(self) -> Tally:
+        oracle = self._oracle
+        return Tally(oracle.asked, self.budget.ran, oracle.slipped, self.budget.elapsed)
+
+    def _progress(self, by: str) -> Progress:
+        assert self._best
+        progress = Progress(by, self._best.lines, self._best.nodes, self.tally())
+        self._note(f"{by}: {progress.lines} lines, {progress.nodes} nodes after {progress.tally.ran} compiles")
+        return progress
+
+    def finish(self, complete: bool = True) -> Result:
+        """The best so far in its readable form, verified in fresh processes. Raises NotReproduced before there is
+        anything to show."""
+        if self._best is None:
+            raise NotReproduced("interrupted before the failure was reproduced")
+        self.budget.lift()
+        reduced = polished(self._best, Reading(), self._oracle)
+        for slip, count in sorted(self._oracle.slips.items()):
+            self._note(f"refused {count} candidates that fail otherwise: {slip}")
+        with verifier() as there:
+            self.result = self._verified(reduced, there, complete)
+        return self.result
+
+    def _verified(self, reduced: Specimen, there: Verifier, complete: bool) -> Result:
+        table = versions.of_specimen(reduced, self.compilers)
+        last = self.compilers.compile(reduced, self.cell.toolchain)
+        symptom = self._kind.symptom(self.cell, last, reduced)
+        script = self._shortest_form(reduced, symptom, there)
+        return Result(
+            cell=self.cell,
+            record=self._record,
+            original=self._original,
+            reduced=reduced,
+            symptom=symptom,
+            script=script,
+            original_script=render(self._original, self._kind.symptom(self.cell, self._record, self._original)),
+            tally=self.tally(),
+            runs=there.runs(script, self.compilers.releases[self.cell.toolchain], self.runs),
+            original_table=self._table,
+            reduced_table=table,
+            exits=self._exits(script, table, there),
+            complete=complete,
+            ttir=surviving(reduced, self.cell.toolchain, str(self._record.signature), self.compilers),
+            log=tuple(self.log),
+        )
+
+    def _shortest_form(self, reduced: Specimen, symptom: Symptom, there: Verifier) -> str:
+        """The simplest form of script that shows the failure; the last one where none does."""
+        release = self.compilers.releases[self.cell.toolchain]
+        script = ""
+        for form in forms(reduced):
+            script = render(reduced, symptom, form)
+            if there.status(script, release) == SHOWS:
+                break
+        return script
+
+    def _exits(self, script: str, table: Table, there: Verifier) -> dict[str, int]:
+        return {name: there.status(script, self.compilers.releases[name]) for name in table}
+
+
+__all__ = ["Reproduction", "Runs"]
