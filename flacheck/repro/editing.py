@@ -26,6 +26,7 @@ class Kernel:
         )
         self.args: dict[str, Any] = dict(specimen.args)
         self.body: Block = self._function.body
+        self.decorators: list[ast.expr] = self._function.decorator_list
         self.specimen = specimen
 
     @property
@@ -75,9 +76,11 @@ class Kernel:
         """The parameters that are left, in their order, new ones before the constants; no option names a lost one."""
         arguments = self._function.args
         there = {a.arg: a for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
-        kept = [there.get(name) or ast.arg(name) for name in self.args]
+        given = {*self.args, *self._before.omitted}
+        names = [*(name for name in there if name in given), *(name for name in self.args if name not in there)]
+        kept = [there.get(name) or ast.arg(name) for name in names]
         self._function.args = ast.arguments(posonlyargs=[], args=kept, kwonlyargs=[], kw_defaults=[], defaults=[])
-        self._function.decorator_list = [self._decorator(d) for d in self._function.decorator_list]
+        self._function.decorator_list = [self._decorator(d) for d in self.decorators]
 
     def _decorator(self, node: ast.expr) -> ast.expr:
         """`@triton.jit(do_not_specialize=[…])` without parameters that are gone."""

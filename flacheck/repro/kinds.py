@@ -8,10 +8,12 @@ from typing import Protocol
 from flacheck import targets
 from flacheck.model import Cell, Record
 from flacheck.repro import message
+from flacheck.repro.oracle import Failure, SameCode, SameSignature
 from flacheck.repro.passes import FIRST, PASSES
 from flacheck.repro.reducer import Pass
 from flacheck.repro.script import Symptom
 from flacheck.repro.specimen import Specimen
+from flacheck.repro.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check, tuned
 
 _COMPILE_SECONDS = 20
 _SHORTEST = 120
@@ -20,8 +22,12 @@ _SHORTEST = 120
 class Kind(Protocol):
     """What differs between failures."""
 
-    def original(self, cut: Specimen) -> Specimen:
+    def original(self, cut: Specimen, cell: Cell) -> Specimen:
         """The specimen to start from, made of the kernel that was cut out."""
+        ...
+
+    def failure(self, record: Record) -> Failure:
+        """What counts as the same failure."""
         ...
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
@@ -36,8 +42,11 @@ class Kind(Protocol):
 class FailingCompile:
     """A compile that does not end well, wherever: in the front end, a pass, LLVM, the assembler."""
 
-    def original(self, cut: Specimen) -> Specimen:
+    def original(self, cut: Specimen, cell: Cell) -> Specimen:
         return cut
+
+    def failure(self, record: Record) -> Failure:
+        return SameSignature(str(record.signature))
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
         return FIRST, PASSES
@@ -64,10 +73,31 @@ class OverLimit(FailingCompile):
         return super().symptom(cell, record, specimen)
 
 
+class TunerFault:
+    """A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602)."""
+
+    def original(self, cut: Specimen, cell: Cell) -> Specimen:
+        launch = cell.launch
+        return tuned(cut, launch.configs if launch else (), launch.keys if launch else ())
+
+    def failure(self, record: Record) -> Failure:
+        return SameCode(str(record.code), str(record.stage))
+
+    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
+        return TUNING_FIRST, TUNING
+
+    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+        if record.code == "FC602":
+            return Symptom(SHIFTED, title(cell, record), key_check(specimen))
+        return Symptom(message.words(record), title(cell, record))
+
+
 def kind_of(cell: Cell, record: Record) -> Kind:
     """The kind of a failing cell."""
     if record.stage == "load":
         return OverLimit()
+    if cell.stage == "autotune":
+        return TunerFault()
     return FailingCompile()
 
 

@@ -38,6 +38,9 @@ class Pointer:
 
 triton.runtime.driver.set_active(Driver())
 '''
+_TORCH = '''\
+sys.modules.setdefault("torch", types.ModuleType("torch"))  # 3.0 and 3.1 import it, and use nothing of it here
+'''
 _TUNING = '''
     def get_benchmarker(self):
         return lambda *args, **kwargs: [1.0, 1.0, 1.0]
@@ -55,10 +58,12 @@ _TUNING = '''
 
 @dataclass(frozen=True)
 class Form:
-    """One way of compiling a kernel from a script: what it imports beside triton, and its text."""
+    """One way of compiling a kernel from a script: what it imports beside triton, what has to stand before the kernel
+    (given the target), and what comes after it (given the target and what is done with the finished compile)."""
 
     imports: tuple[str, ...]
     render: Callable[[Specimen, str, str], str]
+    before: Callable[[str], str] = lambda target: ""
 
 
 def _plain(specimen: Specimen, target: str, check: str) -> str:
@@ -115,11 +120,15 @@ def _constant(value: Any) -> str:
 
 def _configured(specimen: Specimen, target: str, check: str) -> str:
     """Only the timing is replaced: the key is looked up, and the kernel compiled, by the autotuner itself."""
-    driver = _DRIVER.format(target=target, more=_TUNING)
     timing = f"{specimen.name}._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]\n"
-    return driver + timing + _checked(_call(specimen, []), check)
+    return timing + _checked(_call(specimen, []), check)
+
+
+def _tuning(target: str) -> str:
+    """Autotuners look at the driver, the old ones also for torch, as soon as they are made."""
+    return _TORCH + "\n\n" + _DRIVER.format(target=target, more=_TUNING) + "\n\n"
 
 
 PLAIN = Form(("from triton.compiler import ASTSource",), _plain)
 LAUNCHED = Form((), _launched)
-CONFIGURED = Form((), _configured)
+CONFIGURED = Form(("import types",), _configured, _tuning)

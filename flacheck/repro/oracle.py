@@ -46,6 +46,43 @@ class Budget:
         return time.monotonic() - self._started
 
 
+class Failure(Protocol):
+    """What counts as the same failure. `until` is the last stage that has to run to see it, None for all."""
+
+    @property
+    def until(self) -> str | None: ...
+
+    def __call__(self, record: Record) -> bool: ...
+
+
+@dataclass(frozen=True)
+class SameSignature:
+    """The same code, stage, function and message: the identity of a failure."""
+
+    signature: str
+
+    @property
+    def until(self) -> str | None:
+        stage = self.signature.split(":")[1]
+        return stage if stage in STAGES else None
+
+    def __call__(self, record: Record) -> bool:
+        return record.verdict is Verdict.FAILS and record.signature == self.signature
+
+
+@dataclass(frozen=True)
+class SameCode:
+    """The same code in the same stage. An autotuner's faults name the keys they are about, and a reduction has
+    fewer of them: there the message is no part of the identity."""
+
+    code: str
+    stage: str
+    until: str | None = None
+
+    def __call__(self, record: Record) -> bool:
+        return record.verdict is Verdict.FAILS and (record.code, record.stage) == (self.code, self.stage)
+
+
 class Compiler(Protocol):
     """What an oracle asks; the engine, or a table in a test."""
 
@@ -53,19 +90,17 @@ class Compiler(Protocol):
 
 
 class Oracle:
-    """Whether a specimen fails with the signature on `release` and compiles on the contrast releases.
+    """Whether a specimen shows the failure on `release` and compiles on the contrast releases.
 
     The failing release is asked first and only up to the failing stage: that rejects most candidates. Every answer
     is remembered. `asked` counts questions, `slipped` what failed otherwise than the original.
     """
 
     def __init__(
-        self, compilers: Compiler, release: str, signature: str, contrasts: Sequence[str], budget: Budget
+        self, compilers: Compiler, release: str, failure: Failure, contrasts: Sequence[str], budget: Budget
     ) -> None:
         self._compilers, self._release, self._contrasts = compilers, release, tuple(contrasts)
-        self.signature, self.budget = signature, budget
-        stage = signature.split(":")[1]
-        self.until = stage if stage in STAGES else None
+        self._failure, self.budget = failure, budget
         self.asked = 0
         self.slips: Counter[str] = Counter()
         self.contrast_refusals = 0
@@ -86,8 +121,8 @@ class Oracle:
         return self._compilers.compile(specimen, release, until)
 
     def _fails(self, specimen: Specimen) -> bool:
-        record = self._ask(specimen, self._release, self.until)
-        if record.signature == self.signature and record.verdict is Verdict.FAILS:
+        record = self._ask(specimen, self._release, self._failure.until)
+        if self._failure(record):
             return True
         if record.verdict is Verdict.FAILS and record.signature:
             self.slips[record.signature] += 1

@@ -60,7 +60,7 @@ class Reproduction:
         contrasts = versions.contrasts(self._table, self.cell.toolchain)
         self._note(f"{self._record.signature}; must keep compiling: {versions.listed(contrasts) or 'none there is'}")
         self._oracle = Oracle(
-            self.compilers, self.cell.toolchain, str(self._record.signature), contrasts, self.budget
+            self.compilers, self.cell.toolchain, self._kind.failure(self._record), contrasts, self.budget
         )
 
     def _confirmed(self) -> Record:
@@ -74,9 +74,9 @@ class Reproduction:
 
     def _standalone(self) -> Specimen:
         releases = [self.cell.toolchain, *reversed(list(self.compilers.releases))]
-        specimen = self._kind.original(original(self.cell, self.package, self.compilers, dict.fromkeys(releases)))
+        specimen = self._kind.original(original(self.cell, self.package, self.compilers, dict.fromkeys(releases)), self.cell)
         record = self.compilers.compile(specimen, self.cell.toolchain)
-        if record.signature != self._record.signature:
+        if not self._kind.failure(self._record)(record):
             raise NotReproduced(
                 f"cut out of its program, {self.cell.kernel.name} does not fail in the same way: "
                 f"{record.signature or record.verdict.value} instead of {self._record.signature}"
@@ -131,7 +131,7 @@ class Reproduction:
             reduced_table=table,
             exits=self._exits(script, table, there),
             complete=complete,
-            ttir=surviving(reduced, self.cell.toolchain, str(self._record.signature), self.compilers),
+            ttir=surviving(reduced, self.cell.toolchain, self._kind.failure(self._record), self.compilers),
             log=tuple(self.log),
         )
 

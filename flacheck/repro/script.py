@@ -50,7 +50,7 @@ try:
     sys.exit(125)
 
 
-{kernel}
+{before}{kernel}
 
 
 {launch}
@@ -80,6 +80,7 @@ def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> st
         shows=shows,
         timeout=symptom.timeout,
         imports="".join(f"    {line}\n" for line in form.imports),
+        before=form.before(_target(specimen.target)),
         kernel=kernel_text(specimen),
         launch=form.render(specimen, _target(specimen.target), symptom.check).rstrip(),
     )
@@ -106,7 +107,12 @@ def kernel_text(specimen: Specimen) -> str:
     """The module without its first two imports, long signatures and launches broken into lines."""
     skip = ("import triton", "import triton.language as tl")
     parts = [ast.unparse(s).strip() for s in specimen.tree.body if ast.unparse(s) not in skip]
-    return "\n\n\n".join(parts)
+    return quoted("\n\n\n".join(parts))
+
+
+def quoted(text: str) -> str:
+    """Double quotes, as formatters have it, where that changes nothing else."""
+    return text if '"' in text or "\\" in text else text.replace("'", '"')
 
 
 def _target(name: str) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from flacheck import scan
 from flacheck.judge import judge
 from flacheck.model import Outcome
 from flacheck.repro.compilers import Compilers
-from flacheck.repro.oracle import STAGES
+from flacheck.repro.oracle import Failure
 from flacheck.repro.specimen import Specimen
 
 
-def surviving(specimen: Specimen, release: str, signature: str, compilers: Compilers) -> str | None:
-    """The specimen's TTIR when compiling that fails with the same signature, else None."""
-    if specimen.stage != "compile" or signature.split(":")[1] not in ("-", "load", *STAGES[1:]):
+def surviving(specimen: Specimen, release: str, failure: Failure, compilers: Compilers) -> str | None:
+    """The specimen's TTIR when compiling that fails in the same way, else None."""
+    if specimen.stage != "compile":
         return None
     cell = specimen.cell(release)
     kind, request = compilers.kind(release), scan.request(cell)
@@ -22,13 +24,11 @@ def surviving(specimen: Specimen, release: str, signature: str, compilers: Compi
         return None
     text = without_locations(text)
     attempt = compilers.ask(kind, {**request, "op": "compile_ir", "ir": text, "until": None})
-    return text if judge(cell, attempt).signature == signature else None
+    return text if failure(judge(cell, attempt)) else None
 
 
 def without_locations(text: str) -> str:
     """IR without the places of its source, which name files of the machine it was made on."""
-    import re
-
     lines = [line for line in text.splitlines() if not line.startswith("#loc")]
     plain = [re.sub(r"\s*loc\((?:[^()]|\([^()]*\))*\)", "", line) for line in lines]
     return "\n".join(plain).strip() + "\n"
