@@ -12,7 +12,7 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.bisect import Bisection, Find
+    from flacheck.bisect import Bisecting, Bisection, Find
 
 Cell = Annotated[
     str | None,
@@ -50,7 +50,6 @@ def bisect(
     """Find the releases between which CELL's verdict or signature changes."""
     from flacheck import bisect as bisection
     from flacheck import cells
-    from flacheck.cli.progress import watch
     from flacheck.session import Session
     from flacheck.store import Store
 
@@ -71,12 +70,22 @@ def bisect(
         for warning in (*chosen.warnings, *there.warnings):
             common.say(warning)
         sitting = bisection.Bisecting(chosen, there.choices, wanted, opened, seconds, jobs, memory, fresh)
-        with watch(len(there.choices)) as seen:
-            for record in sitting.records(seen.say):
-                seen(record)
+        try:
+            _watch(sitting)
+        except KeyboardInterrupt:
+            common.say(common.interrupted())
+            return Exit.INTERRUPTED
     found = sitting.found()
     _write(found, format, output)
     return Exit.OK if found.changes else Exit.INCOMPLETE
+
+
+def _watch(sitting: Bisecting) -> None:
+    from flacheck.cli.progress import watch
+
+    with watch(len(sitting.choices)) as seen:
+        for record in sitting.records(seen.say):
+            seen(record)
 
 
 def _find(word: str) -> Find:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -77,6 +78,12 @@ Output = Annotated[
 def say(message: str) -> None:
     """Talk goes to stderr, data to stdout."""
     print(f"flacheck: {message}", file=sys.stderr, flush=True)
+
+
+def interrupted() -> str:
+    """What a command says that stored what it had finished, with the command that goes on."""
+    again = shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])
+    return f"interrupted; what is finished is stored. To go on: {again}"
 
 
 def command(function: Run) -> Run:

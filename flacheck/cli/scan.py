@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -118,12 +116,8 @@ def _run(
                 for record in running.records(seen.say):
                     seen(record)
         except KeyboardInterrupt:
-            common.say(f"interrupted; what is finished is stored. To go on: {_again()}")
+            common.say(common.interrupted())
             return Exit.INTERRUPTED
         view = running.view()
         common.report(format, view, output)
         return running.exit_code(view, strict)
-
-
-def _again() -> str:
-    return shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])
