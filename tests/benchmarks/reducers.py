@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help=", ".join(case.name for case in CASES))
     parser.add_argument("--python", required=True, help="an interpreter that has pysource-minimize and shrinkray")
     parser.add_argument("--budget", type=int, default=600, help="compiles for each reducer and case")
-    parser.add_argument("--seconds", type=float, default=600.0, help="and no longer than that")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="and no longer than that, for each")
     asked = parser.parse_args()
     unknown = set(asked.cases) - {case.name for case in CASES}
     if unknown:
