@@ -135,6 +135,10 @@ class Worker:
         facts = {"text": cut.text, "reason": cut.reason, "qualname": function.fn.__name__, "heuristics": added}
         return {"stage": "import", "facts": facts}
 
+    def op_load(self, kernel, request: dict) -> dict:
+        """Nothing more: the kernel's decorators have run."""
+        return {"stage": "import"}
+
     def op_inspect(self, kernel, request: dict) -> dict:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""
         return {"stage": "import", "facts": tune.describe(kernel)}

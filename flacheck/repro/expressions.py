@@ -12,7 +12,7 @@ from flacheck.repro.editing import Kernel, edited
 from flacheck.repro.inference import inferred
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import assigned, called, statements
-from flacheck.repro.types import Tensor, Type, is_float
+from flacheck.repro.types import Tensor, Type
 
 _POINTERS = "xyzwuvst"
 Replace = Callable[[ast.expr, ast.expr], Specimen]
@@ -70,7 +70,11 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
 
 
 def _is_plain_load(node: ast.expr) -> bool:
-    return called(node) == "tl.load" and isinstance(node, ast.Call) and not node.keywords and addresses.is_plain(node.args[0])
+    return isinstance(node, ast.Call) and called(node) == "tl.load" and not node.keywords and _plainly(node.args)
+
+
+def _plainly(args: list[ast.expr]) -> bool:
+    return len(args) == 1 and addresses.is_plain(args[0])
 
 
 def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.expr]:
@@ -86,7 +90,7 @@ def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
 
 
 def _variables(specimen: Specimen, node: ast.expr, types: Types, kind: Type) -> Iterator[str]:
-    same = isinstance(node, ast.Name) and node.id
+    same = node.id if isinstance(node, ast.Name) else None
     for statement in statements(specimen.function.body):
         if any(n is node for n in ast.walk(statement)) and not isinstance(statement, (ast.For, ast.If, ast.While)):
             return
@@ -137,10 +141,6 @@ def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]
         yield _with(specimen, node, fewer)
     if len(node.args) > 1:
         yield _with(specimen, node, ast.Call(node.func, node.args[:-1], node.keywords))
-
-
-def literal_of_type(kind: Tensor) -> ast.expr:
-    return ast.Constant(1.0 if is_float(kind.dtype) else 1)
 
 
 class Sinks:

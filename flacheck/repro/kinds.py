@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from flacheck import targets
 from flacheck.model import Cell, Record
 from flacheck.repro import message
+from flacheck.repro.decoration import refused
 from flacheck.repro.oracle import Failure, SameCode, SameSignature
 from flacheck.repro.passes import FIRST, PASSES
 from flacheck.repro.reducer import Pass
 from flacheck.repro.script import Symptom
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check, tuned
+from flacheck.toolchains.packages import Package
 
+Cut = Callable[[], Specimen]
 _COMPILE_SECONDS = 20
 _SHORTEST = 120
 
@@ -22,8 +25,8 @@ _SHORTEST = 120
 class Kind(Protocol):
     """What differs between failures."""
 
-    def original(self, cut: Specimen, cell: Cell) -> Specimen:
-        """The specimen to start from, made of the kernel that was cut out."""
+    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
+        """The specimen to start from; `cut` gives the cell's kernel cut out of its program."""
         ...
 
     def failure(self, record: Record) -> Failure:
@@ -42,8 +45,8 @@ class Kind(Protocol):
 class FailingCompile:
     """A compile that does not end well, wherever: in the front end, a pass, LLVM, the assembler."""
 
-    def original(self, cut: Specimen, cell: Cell) -> Specimen:
-        return cut
+    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
+        return cut()
 
     def failure(self, record: Record) -> Failure:
         return SameSignature(str(record.signature))
@@ -76,12 +79,12 @@ class OverLimit(FailingCompile):
 class TunerFault:
     """A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602)."""
 
-    def original(self, cut: Specimen, cell: Cell) -> Specimen:
+    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
         launch = cell.launch
-        return tuned(cut, launch.configs if launch else (), launch.keys if launch else ())
+        return tuned(cut(), launch.configs if launch else (), launch.keys if launch else ())
 
     def failure(self, record: Record) -> Failure:
-        return SameCode(str(record.code), str(record.stage))
+        return SameCode(str(record.code))
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
         return TUNING_FIRST, TUNING
@@ -92,10 +95,21 @@ class TunerFault:
         return Symptom(message.words(record), title(cell, record))
 
 
+class RefusedKey(TunerFault):
+    """A key that is no parameter: the decorator raises as soon as the module is imported (FC603)."""
+
+    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
+        if package is None:
+            return super().original(cell, package, cut)
+        return refused(package, cell.kernel.name, cell.target)
+
+
 def kind_of(cell: Cell, record: Record) -> Kind:
     """The kind of a failing cell."""
     if record.stage == "load":
         return OverLimit()
+    if record.code == "FC603":
+        return RefusedKey()
     if cell.stage == "autotune":
         return TunerFault()
     return FailingCompile()

@@ -129,6 +129,11 @@ def _tuning(target: str) -> str:
     return _TORCH + "\n\n" + _DRIVER.format(target=target, more=_TUNING) + "\n\n"
 
 
+def _imported(specimen: Specimen, target: str, check: str) -> str:
+    return 'print("the kernel was decorated")\n'
+
+
 PLAIN = Form(("from triton.compiler import ASTSource",), _plain)
 LAUNCHED = Form((), _launched)
 CONFIGURED = Form(("import types",), _configured, _tuning)
+IMPORTED = Form(("import types",), _imported, _tuning)

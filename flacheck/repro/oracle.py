@@ -72,15 +72,14 @@ class SameSignature:
 
 @dataclass(frozen=True)
 class SameCode:
-    """The same code in the same stage. An autotuner's faults name the keys they are about, and a reduction has
-    fewer of them: there the message is no part of the identity."""
+    """The same code. An autotuner's faults name the keys they are about, and a reduction has fewer of them: there the
+    message is no part of the identity."""
 
     code: str
-    stage: str
     until: str | None = None
 
     def __call__(self, record: Record) -> bool:
-        return record.verdict is Verdict.FAILS and (record.code, record.stage) == (self.code, self.stage)
+        return record.verdict is Verdict.FAILS and record.code == self.code
 
 
 class Compiler(Protocol):

@@ -38,7 +38,7 @@ def cost(specimen: Specimen) -> Cost:
 def _node(node: ast.AST) -> float:
     """Block pointers, masks and large numbers are more to read than their nodes say."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        return float(log2(abs(node.value) + 1)) if abs(node.value) < float("inf") else 1.0
+        return log2(float(abs(node.value)) + 1) if abs(node.value) < float("inf") else 1
     if called(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
         return ODD_ACCESS
     if isinstance(node, ast.keyword) and node.arg in ("mask", "boundary_check", "other"):

@@ -73,8 +73,7 @@ class Reproduction:
         return record
 
     def _standalone(self) -> Specimen:
-        releases = [self.cell.toolchain, *reversed(list(self.compilers.releases))]
-        specimen = self._kind.original(original(self.cell, self.package, self.compilers, dict.fromkeys(releases)), self.cell)
+        specimen = self._kind.original(self.cell, self.package, self._cut)
         record = self.compilers.compile(specimen, self.cell.toolchain)
         if not self._kind.failure(self._record)(record):
             raise NotReproduced(
@@ -82,6 +81,11 @@ class Reproduction:
                 f"{record.signature or record.verdict.value} instead of {self._record.signature}"
             )
         return specimen
+
+    def _cut(self) -> Specimen:
+        """The kernel by itself, cut out where it fails or else under the newest release that imports it."""
+        releases = dict.fromkeys([self.cell.toolchain, *reversed(list(self.compilers.releases))])
+        return original(self.cell, self.package, self.compilers, releases)
 
     def _judge_original(self, release: str) -> Record:
         return self.compilers.compile(self._original, release)

@@ -13,7 +13,7 @@ from typing import Any
 
 from flacheck import targets
 from flacheck.repro import message
-from flacheck.repro.launching import CONFIGURED, LAUNCHED, PLAIN, Form
+from flacheck.repro.launching import CONFIGURED, IMPORTED, LAUNCHED, PLAIN, Form
 from flacheck.repro.specimen import Specimen
 
 _HARNESS = '''\
@@ -94,7 +94,7 @@ def _literal(text: str) -> str:
 def forms(specimen: Specimen) -> list[Form]:
     """The forms that can say the launch, the simplest first: types alone, a launch, an autotuner's run."""
     if specimen.stage != "compile":
-        return [CONFIGURED]
+        return [IMPORTED if specimen.stage == "load" else CONFIGURED]
     return [PLAIN, LAUNCHED] if all(map(_is_typed, specimen.args.values())) else [LAUNCHED]
 
 

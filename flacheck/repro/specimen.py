@@ -14,7 +14,7 @@ from flacheck.model import Cell, Json, Kernel, Launch, digest
 @dataclass(frozen=True)
 class Specimen:
     """A kernel with one launch. `source` is the module's text, `name` the kernel in it, `args` maps every parameter
-    to its value in the contract's form; `stage` is `compile`, `autotune` or `inspect` (import only)."""
+    to its value in the contract's form; `stage` is `compile`, `autotune` or `load` (import only)."""
 
     source: str
     name: str
