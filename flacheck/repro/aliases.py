@@ -76,7 +76,9 @@ def _inlined(specimen: Specimen) -> Iterator[Specimen]:
         if isinstance(statement, ast.Assign) and name and _is_single(body, name, statement.value):
             with edited(specimen) as kernel:
                 ours = list(statements(kernel.body))[at]
-                kernel.body = [substituted(s, {name: statement.value}) for s in kept(kernel.body, lambda s, o=ours: s is not o)]  # type: ignore[misc]  # noqa: E501
+                kernel.body = [
+                    substituted(s, {name: statement.value}) for s in kept(kernel.body, lambda s, o=ours: s is not o)
+                ]  # type: ignore[misc]  # noqa: E501
                 kernel.body = folded(ast.Module(kernel.body, [])).body
             yield kernel.specimen
 

@@ -38,10 +38,10 @@ class Pointer:
 
 triton.runtime.driver.set_active(Driver())
 '''
-_TORCH = '''\
+_TORCH = """\
 sys.modules.setdefault("torch", types.ModuleType("torch"))  # 3.0 and 3.1 import it, and use nothing of it here
-'''
-_TUNING = '''
+"""
+_TUNING = """
     def get_benchmarker(self):
         return lambda *args, **kwargs: [1.0, 1.0, 1.0]
 
@@ -53,7 +53,7 @@ _TUNING = '''
 
     def clear_cache(self, cache):
         pass
-'''
+"""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def cost(specimen: Specimen) -> Cost:
 def _node(node: ast.AST) -> float:
     """Block pointers, masks and large numbers are more to read than their nodes say."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        return log2(float(abs(node.value)) + 1) if abs(node.value) < float("inf") else 1
+        return _magnitude(node.value)
     if called(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
         return ODD_ACCESS
     if isinstance(node, ast.keyword) and node.arg in ("mask", "boundary_check", "other"):
@@ -46,12 +46,17 @@ def _node(node: ast.AST) -> float:
     return 0
 
 
+def _magnitude(value: float) -> float:
+    """Large numbers are more to read; 1 for what is no finite number."""
+    return log2(abs(value) + 1) if abs(value) < float("inf") else 1.0
+
+
 def _argument(spec: object) -> float:
     if not isinstance(spec, dict):
         return PARAMETER
     if "constexpr" in spec:
         value = spec["constexpr"]
-        size = log2(abs(value) + 1) if isinstance(value, (int, float)) and value == value else 1
+        size = _magnitude(value) if isinstance(value, (int, float)) else 1
         return PARAMETER + CONSTANT + size
     if "dtype" in spec:
         rank = DTYPES.index(spec["dtype"]) if spec["dtype"] in DTYPES else len(DTYPES)

@@ -73,5 +73,7 @@ def plainly(specimen: Specimen, nodes: list[ast.Call]) -> Specimen:
 def _own_pointer(node: ast.Call, specimen: Specimen) -> str | None:
     """The parameter in an address that is written out."""
     names = [n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)]
-    pointers = [name for name in names if isinstance(specimen.args.get(name), Mapping) and "dtype" in specimen.args[name]]
+    pointers = [
+        name for name in names if isinstance(specimen.args.get(name), Mapping) and "dtype" in specimen.args[name]
+    ]
     return pointers[0] if pointers else None
