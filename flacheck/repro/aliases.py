@@ -75,12 +75,15 @@ def _inlined(specimen: Specimen) -> Iterator[Specimen]:
         name = assigned(statement)
         if isinstance(statement, ast.Assign) and name and _is_single(body, name, statement.value):
             with edited(specimen) as kernel:
-                ours = list(statements(kernel.body))[at]
-                kernel.body = [
-                    substituted(s, {name: statement.value}) for s in kept(kernel.body, lambda s, o=ours: s is not o)
-                ]  # type: ignore[misc]  # noqa: E501
-                kernel.body = folded(ast.Module(kernel.body, [])).body
+                kernel.body = _substituted_at(kernel.body, at, name, statement.value)
             yield kernel.specimen
+
+
+def _substituted_at(body: Block, at: int, name: str, value: ast.expr) -> Block:
+    """Without the statement at a place, its value where its name is read."""
+    ours = list(statements(body))[at]
+    left = kept(body, lambda statement: statement is not ours)
+    return folded(ast.Module([substituted(s, {name: value}) for s in left], [])).body
 
 
 def _is_single(body: list[ast.stmt], name: str, value: ast.expr) -> bool:

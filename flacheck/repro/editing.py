@@ -116,7 +116,7 @@ class Kernel:
 
 @contextmanager
 def edited(specimen: Specimen) -> Iterator[Kernel]:
-    """`with edited(specimen) as kernel:` change `kernel.body` and `kernel.args`; then `kernel.specimen` is the result."""
+    """`with edited(specimen) as kernel:` change `kernel.body`, `kernel.args`; then `kernel.specimen` is the result."""
     kernel = Kernel(specimen)
     yield kernel
     kernel.finish()

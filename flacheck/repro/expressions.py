@@ -114,9 +114,9 @@ def _loaded(specimen: Specimen, node: ast.expr, kind: Tensor) -> Specimen:
 
 def pointer_to(kernel: Kernel, dtype: str) -> str:
     """A parameter that points to a dtype; a new one where there is none."""
-    for name, spec in kernel.args.items():
+    for known, spec in kernel.args.items():
         if isinstance(spec, Mapping) and spec.get("dtype") == dtype:
-            return str(name)
+            return known
     taken = {*kernel.args, *(n.id for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Name))}
     name: str = next(letter for letter in (*_POINTERS, f"{dtype}_pointer") if letter not in taken)
     kernel.args[name] = {"dtype": dtype, "align": 16}

@@ -30,9 +30,11 @@ from flacheck.repro.types import (
 )
 
 Environment = dict[str, "Type | None"]
-_UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "sigmoid", "abs", "floor", "ceil", "erf",
-          "math.exp", "math.log", "math.abs", "math.sqrt", "cumsum", "cumprod", "sort", "flip", "softmax",
-          "debug_barrier", "max_contiguous", "multiple_of", "max_constancy", "fdiv", "div_rn", "fma", "clamp")  # fmt: skip
+_UNARY = (
+    "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "sigmoid", "abs", "floor", "ceil", "erf", "math.exp",
+    "math.log", "math.abs", "math.sqrt", "cumsum", "cumprod", "sort", "flip", "softmax", "max_contiguous",
+    "multiple_of", "max_constancy", "fdiv", "div_rn", "fma", "clamp",
+)  # fmt: skip
 SMALLEST_DOT = 16
 _REDUCTIONS = ("sum", "max", "min", "xor_sum")
 
@@ -326,9 +328,10 @@ def united_inner(left: int, right: int) -> None:
 def _store(values: Arguments, keywords: Keywords) -> None:
     """A value is stretched to its addresses, never the other way round."""
     target, value = values[0] if values else None, _argument(values, keywords, 1, "value")
-    if isinstance(target, (Tensor, BlockPointer)) and isinstance(value, Tensor):
-        if broadcast(target.shape, value.shape) != target.shape:
-            raise IllTyped(f"{value.shape} stored to {target.shape}")
+    if not isinstance(target, (Tensor, BlockPointer)) or not isinstance(value, Tensor):
+        return
+    if broadcast(target.shape, value.shape) != target.shape:
+        raise IllTyped(f"{value.shape} stored to {target.shape}")
 
 
 def _cast(values: Arguments, keywords: Keywords) -> Type | None:

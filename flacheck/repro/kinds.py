@@ -61,6 +61,10 @@ class FailingCompile:
 class OverLimit(FailingCompile):
     """A compile that ends well and asks for more than the GPU has (FC501 and its like)."""
 
+    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
+        """Most of the memory is a pipeline's, which only a loop has: no slices at first."""
+        return FIRST[:1], PASSES
+
     _LIMITS = (
         ("FC501", "compiled.metadata.shared", "shared_limit"),
         ("FC504", "compiled.metadata.tmem_size", "tensor_memory"),

@@ -15,6 +15,9 @@ from flacheck.repro.specimen import Specimen
 
 STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
 
+# Shared and tensor memory are laid out before the assembler runs.
+_KNOWN_EARLY = ("FC501", "FC504")
+
 
 class BudgetSpent(Exception):
     """No compile is left; the best so far stands."""
@@ -63,7 +66,9 @@ class SameSignature:
 
     @property
     def until(self) -> str | None:
-        stage = self.signature.split(":")[1]
+        code, stage, *_ = self.signature.split(":")
+        if code in _KNOWN_EARLY:
+            return "llir"
         return stage if stage in STAGES else None
 
     def __call__(self, record: Record) -> bool:
