@@ -61,8 +61,8 @@ def _argument(spec: object) -> float:
     if "dtype" in spec:
         rank = DTYPES.index(spec["dtype"]) if spec["dtype"] in DTYPES else len(DTYPES)
         # Unaligned is simpler: the compiler is told nothing of the pointer.
-        return PARAMETER + DTYPE * rank + ALIGNMENT * (spec.get("align", 16) % 16 == 0)
-    return PARAMETER + log2(abs(spec.get("int", 0)) + 1)
+        return PARAMETER + DTYPE * rank + (0 if spec.get("align", 16) % 16 else ALIGNMENT)
+    return PARAMETER + _magnitude(float(spec.get("int", 0)))
 
 
 def _option(name: str, value: object) -> float:
