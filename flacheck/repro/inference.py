@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from flacheck.repro.specimen import Specimen
@@ -44,6 +45,7 @@ def inferred(specimen: Specimen) -> dict[ast.AST, Type | None]:
     return walked(specimen).types
 
 
+@lru_cache(maxsize=256)
 def walked(specimen: Specimen) -> Inference:
     """The kernel's body with all that can be found out about it."""
     walk = Inference({name: parameter(spec) for name, spec in specimen.args.items()})

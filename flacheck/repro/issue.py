@@ -67,6 +67,8 @@ def _releases(result: Result) -> Iterator[str]:
 
 
 def _worded(outcome: Outcome, result: Result) -> str:
+    if outcome.compiles and result.record.code == "FC921":
+        return f"compiles in {outcome.seconds:.1f} s"
     if outcome.signature is None:
         return outcome.verdict.value
     if outcome.signature == result.record.signature:

@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from flacheck import targets
-from flacheck.model import Cell, Record
+from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import message
 from flacheck.repro.decoration import refused
-from flacheck.repro.oracle import Failure, SameCode, SameSignature
+from flacheck.repro.oracle import Budget, Compiler, Failure, Oracle, SameCode, SameSignature
 from flacheck.repro.passes import FIRST, PASSES
 from flacheck.repro.reducer import Pass
 from flacheck.repro.script import Symptom
+from flacheck.repro.slow import LEAST_SECONDS, SlowerThan, SlowOracle, quick
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check, tuned
+from flacheck.repro.versions import Table, contrasts
 from flacheck.toolchains.packages import Package
 
+SLOW = "the compile is slow"
 Cut = Callable[[], Specimen]
 _COMPILE_SECONDS = 20
 _SHORTEST = 120
@@ -37,19 +40,31 @@ class Kind(Protocol):
         """Those that run first and once, and those that run round after round."""
         ...
 
+    def oracle(self, compilers: Compiler, record: Record, found: Table, budget: Budget) -> Oracle:
+        """What asks the compilers, once it is known what each release makes of the original."""
+        ...
+
     def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
         """How a script tells that the specimen fails as `record` says."""
         ...
 
 
-class FailingCompile:
+class _Failing:
+    """What fails on one release and compiles on others."""
+
+    def failure(self, record: Record) -> Failure:
+        return SameSignature(str(record.signature))
+
+    def oracle(self, compilers: Compiler, record: Record, found: Table, budget: Budget) -> Oracle:
+        release = record.toolchain
+        return Oracle(compilers, release, self.failure(record), contrasts(found, release), budget)
+
+
+class FailingCompile(_Failing):
     """A compile that does not end well, wherever: in the front end, a pass, LLVM, the assembler."""
 
     def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
         return cut()
-
-    def failure(self, record: Record) -> Failure:
-        return SameSignature(str(record.signature))
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
         return FIRST, PASSES
@@ -80,7 +95,29 @@ class OverLimit(FailingCompile):
         return super().symptom(cell, record, specimen)
 
 
-class TunerFault:
+class SlowCompile(FailingCompile):
+    """A compile that ends well, after many times the seconds that it takes elsewhere (FC921)."""
+
+    def failure(self, record: Record) -> Failure:
+        return SlowerThan(LEAST_SECONDS)
+
+    def oracle(self, compilers: Compiler, record: Record, found: Table, budget: Budget) -> Oracle:
+        return SlowOracle(compilers, record.toolchain, quick(found, record.toolchain), budget)
+
+    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
+        """Every question takes seconds: slices first, they take the fewest."""
+        return FIRST, PASSES
+
+    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+        limit = max(1.0, round(record.seconds / 2, 1))
+        check = f'if time.perf_counter() - started > {limit}:  # seconds\n    print("{SLOW}")\n'
+        prepare = "import time\n\nstarted = time.perf_counter()\n"
+        row = targets.find(cell.target)
+        title = f"{cell.toolchain.replace('==', ' ')} takes {record.seconds:.0f} s to compile this for {row.name}"
+        return Symptom(SLOW, title, check, _timeout(record), prepare)
+
+
+class TunerFault(_Failing):
     """A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602)."""
 
     def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
@@ -109,7 +146,9 @@ class RefusedKey(TunerFault):
 
 
 def kind_of(cell: Cell, record: Record) -> Kind:
-    """The kind of a failing cell."""
+    """The kind of a failing cell, or of one that compiles and may be slow."""
+    if record.verdict is Verdict.COMPILES:
+        return SlowCompile()
     if record.stage == "load":
         return OverLimit()
     if record.code == "FC603":

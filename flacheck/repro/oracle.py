@@ -103,7 +103,7 @@ class Oracle:
     def __init__(
         self, compilers: Compiler, release: str, failure: Failure, contrasts: Sequence[str], budget: Budget
     ) -> None:
-        self._compilers, self._release, self._contrasts = compilers, release, tuple(contrasts)
+        self._compilers, self._release, self.contrasts = compilers, release, tuple(contrasts)
         self._failure, self.budget = failure, budget
         self.asked = 0
         self.slips: Counter[str] = Counter()
@@ -133,7 +133,7 @@ class Oracle:
         return False
 
     def _passes_elsewhere(self, specimen: Specimen) -> bool:
-        for release in self._contrasts:
+        for release in self.contrasts:
             if self._ask(specimen, release, None).verdict is not Verdict.COMPILES:
                 self.contrast_refusals += 1
                 return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from math import log2
 
 from flacheck.repro.specimen import Specimen
@@ -17,6 +18,7 @@ DTYPES = ("fp32", "fp16", "bf16")
 Cost = tuple[int, str]
 
 
+@lru_cache(maxsize=256)
 def cost(specimen: Specimen) -> Cost:
     """Smaller is better; ties are decided by the text, so that no two specimens are equal."""
     function = specimen.function

@@ -60,12 +60,13 @@ try:
 @dataclass(frozen=True)
 class Symptom:
     """How the failure is known: `words` the compiler prints (or a signal's name), `check` what is done with the
-    finished compile to print them, `title` one line that says what fails where."""
+    finished compile to print them after `prepare`, `title` one line that says what fails where."""
 
     words: str
     title: str
     check: str = ""
     timeout: int = 600
+    prepare: str = ""
 
 
 def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> str:
@@ -82,7 +83,7 @@ def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> st
         imports="".join(f"    {line}\n" for line in form.imports),
         before=form.before(_target(specimen.target)),
         kernel=kernel_text(specimen),
-        launch=form.render(specimen, _target(specimen.target), symptom.check).rstrip(),
+        launch=symptom.prepare + form.render(specimen, _target(specimen.target), symptom.check).rstrip(),
     )
     return text.replace("import os\n", "import os\nimport signal\n", 1) if signal else text
 
