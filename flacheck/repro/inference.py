@@ -7,10 +7,12 @@ loads, dots, reductions and views. What it does not know it leaves unknown.
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from flacheck.model import canonical
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import Block, called
 from flacheck.repro.types import (
@@ -45,11 +47,16 @@ def inferred(specimen: Specimen) -> dict[ast.AST, Type | None]:
     return walked(specimen).types
 
 
-@lru_cache(maxsize=256)
 def walked(specimen: Specimen) -> Inference:
     """The kernel's body with all that can be found out about it."""
-    walk = Inference({name: parameter(spec) for name, spec in specimen.args.items()})
-    walk.block(specimen.function.body)
+    return _walked(specimen.function, canonical(list(specimen.args.items())))
+
+
+@lru_cache(maxsize=64)
+def _walked(function: ast.FunctionDef, args: str) -> Inference:
+    """By the tree's identity: of two equal specimens each has nodes of its own."""
+    walk = Inference({name: parameter(spec) for name, spec in json.loads(args)})
+    walk.block(function.body)
     return walk
 
 
