@@ -82,8 +82,8 @@ def test_an_interrupt_leaves_the_best_so_far(tmp_path: Path) -> None:
 
 def test_what_does_not_fail_is_said(tmp_path: Path) -> None:
     """A cell that compiles exits 1 with its verdict; a budget of nothing exits 2."""
-    fine = [*REPRO, *DELTA[:5], "3.1.0", *DELTA[6:], "--releases", "3.1.0"]
+    fine = [*REPRO, *DELTA[:4], "3.1.0", *DELTA[5:], "--releases", "3.1.0"]
     done = subprocess.run(fine, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, "compiles under triton==3.1.0" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "compiles under triton==3.1.0 in" in done.stderr) == (1, True), done.stderr
     none = subprocess.run([*REPRO, *DELTA, "--budget", "0"], cwd=tmp_path, capture_output=True, text=True)
     assert (none.returncode, "a number of compiles" in none.stderr) == (2, True)

@@ -50,10 +50,14 @@ class Budget:
 
 
 class Failure(Protocol):
-    """What counts as the same failure. `until` is the last stage that has to run to see it, None for all."""
+    """What counts as the same failure. `until` is the last stage that has to run to see it, `elsewhere` the last that
+    must end well on other releases; None for all."""
 
     @property
     def until(self) -> str | None: ...
+
+    @property
+    def elsewhere(self) -> str | None: ...
 
     def __call__(self, record: Record) -> bool: ...
 
@@ -66,10 +70,12 @@ class SameSignature:
 
     @property
     def until(self) -> str | None:
-        code, stage, *_ = self.signature.split(":")
-        if code in _KNOWN_EARLY:
-            return "llir"
-        return stage if stage in STAGES else None
+        stage = self.signature.split(":")[1]
+        return stage if stage in STAGES else self.elsewhere
+
+    @property
+    def elsewhere(self) -> str | None:
+        return "llir" if self.signature.startswith(_KNOWN_EARLY) else None
 
     def __call__(self, record: Record) -> bool:
         return record.verdict is Verdict.FAILS and record.signature == self.signature
@@ -82,6 +88,7 @@ class SameCode:
 
     code: str
     until: str | None = None
+    elsewhere: str | None = None
 
     def __call__(self, record: Record) -> bool:
         return record.verdict is Verdict.FAILS and record.code == self.code
@@ -134,7 +141,7 @@ class Oracle:
 
     def _passes_elsewhere(self, specimen: Specimen) -> bool:
         for release in self.contrasts:
-            if self._ask(specimen, release, None).verdict is not Verdict.COMPILES:
+            if self._ask(specimen, release, self._failure.elsewhere).verdict is not Verdict.COMPILES:
                 self.contrast_refusals += 1
                 return False
         return True

@@ -58,6 +58,7 @@ class Reproduction:
         first = self._judged()
         self._kind: Kind = kind_of(self.cell, first)
         self._original = self._best = self._standalone(first)
+        self._elsewhere = self._kind.failure(first).elsewhere
         self._table = versions.table(self.compilers.releases, self._judge_original)
         self._record = self._settled(first)
         self._oracle = self._kind.oracle(self.compilers, self._record, self._table, self.budget)
@@ -106,7 +107,7 @@ class Reproduction:
         return original(self.cell, self.package, self.compilers, releases)
 
     def _judge_original(self, release: str) -> Record:
-        return self.compilers.compile(self._original, release)
+        return self.compilers.compile(self._original, release, self._elsewhere)
 
     def _note(self, line: str) -> None:
         self.log.append(line)

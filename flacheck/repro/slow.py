@@ -59,7 +59,8 @@ class SlowOracle(Oracle):
 class SlowerThan:
     """A compile that ends well, and not before so many seconds."""
 
-    until = None
+    until: str | None = None
+    elsewhere: str | None = None
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
