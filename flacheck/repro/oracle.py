@@ -32,6 +32,10 @@ class Budget:
     ran: int = 0
     _started: float = field(default_factory=time.monotonic)
 
+    def begin(self) -> None:
+        """Count seconds from now on."""
+        self._started = time.monotonic()
+
     def spend(self) -> None:
         """Count one compile; raises BudgetSpent when there is none left."""
         if self.compiles is not None and self.ran >= self.compiles:

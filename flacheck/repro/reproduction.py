@@ -11,7 +11,7 @@ from flacheck.repro import versions
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kinds import Kind, kind_of
 from flacheck.repro.oracle import Budget
-from flacheck.repro.original import NotReproduced, original
+from flacheck.repro.original import NotReproduced, Stopped, original
 from flacheck.repro.reading import Reading
 from flacheck.repro.reducer import polished, reduce
 from flacheck.repro.result import Progress, Result, Tally
@@ -57,7 +57,7 @@ class Reproduction:
         """The failure on its own release, then as a specimen, then on every release."""
         first = self._judged()
         self._kind: Kind = kind_of(self.cell, first)
-        self._original = self._best = self._standalone(first)
+        self._original = self._standalone(first)
         self._elsewhere = self._kind.failure(first).elsewhere
         self._table = versions.table(self.compilers.releases, self._judge_original)
         self._record = self._settled(first)
@@ -123,10 +123,10 @@ class Reproduction:
         return progress
 
     def finish(self, complete: bool = True) -> Result:
-        """The best so far in its readable form, verified in fresh processes. Raises NotReproduced before there is
-        anything to show."""
+        """The best so far in its readable form, verified in fresh processes. Raises Stopped when the search had not
+        begun."""
         if self._best is None:
-            raise NotReproduced("interrupted before the failure was reproduced")
+            raise Stopped("interrupted before the failure was reproduced: there is nothing to show")
         self.budget.lift()
         reduced = polished(self._best, Reading(), self._oracle)
         for slip, count in sorted(self._oracle.slips.items()):

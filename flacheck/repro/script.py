@@ -76,7 +76,7 @@ def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> st
     name = "SIGNAL" if signal else "MESSAGE"
     shows = "child.returncode == -getattr(signal, SIGNAL)" if signal else "MESSAGE in said"
     text = _HARNESS.format(
-        title=symptom.title,
+        title=symptom.title.replace("\\", "/").replace('"""', "'"),
         decisive=f"{name} = {_literal(symptom.words)}",
         shows=shows,
         timeout=symptom.timeout,
