@@ -27,6 +27,7 @@ class Worker:
         self._until: str | None = None
         self._shown: str | None = None
         self._text: str | None = None
+        self._metadata: dict = {}
         self._mark = lambda stage: None
         self._count = 0
         self.driver = Driver()
@@ -44,7 +45,8 @@ class Worker:
     def _reached(self, stage: str) -> None:
         self._mark(stage)
 
-    def _passed(self, stage: str, result) -> None:
+    def _passed(self, stage: str, result, metadata: dict) -> None:
+        self._metadata = metadata
         if stage == self._shown:
             self._text = str(result)
         if stage == self._until:
@@ -84,7 +86,8 @@ class Worker:
         try:
             compiled = function.run(grid=None, warmup=True, **arguments)
         except Stopped:
-            return {"stage": self._until}
+            memory = {"shared": self._metadata.get("shared"), "tensor_memory": self._metadata.get("tmem_size")}
+            return {"stage": self._until, "resources": memory}
         finally:
             releases.forget_compiled(function)
         return {"resources": self._resources(compiled, request["card"])}
@@ -134,6 +137,10 @@ class Worker:
         added = {name: value for name, value in complete.items() if name not in given}
         facts = {"text": cut.text, "reason": cut.reason, "qualname": function.fn.__name__, "heuristics": added}
         return {"stage": "import", "facts": facts}
+
+    def op_load(self, kernel, request: dict) -> dict:
+        """Nothing more: the kernel's decorators have run."""
+        return {"stage": "import"}
 
     def op_inspect(self, kernel, request: dict) -> dict:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""

@@ -65,4 +65,3 @@ class Compilers:
             config["packages"] = {package.identity: package.path}
         name = f"{release} {package.identity if package else 'corpus'}"
         return WorkerKind(name, config, dict(toolchain.environment))
-

@@ -17,11 +17,12 @@ Types = Mapping[ast.AST, "Type | None"]
 @dataclass(eq=False)
 class Value:
     """One value. `operands` are the tensor-valued parts of `node`, each with the value it stands for; a value without
-    them is a leaf: a load, a parameter, what a loop carries."""
+    them is a leaf: a load, a parameter, what a loop carries, or `made` of nothing but constants."""
 
     node: ast.expr
     type: Tensor
     operands: list[tuple[ast.expr, Value]] = field(default_factory=list)
+    made: bool = False
 
     @property
     def operation(self) -> str:
@@ -73,8 +74,10 @@ class _Graph:
         operands = [(part, v) for part in parts(node) if (v := self.of(part, environment)) is not None]
         if not isinstance(found, Tensor):
             return None
-        if isinstance(node, ast.Name) or called(node) in ("tl.load", "tl.program_id", "tl.arange"):
+        if isinstance(node, ast.Name) or called(node) in ("tl.load", "tl.program_id"):
             return Value(node, found)
+        if isinstance(node, ast.Call) and not operands and all(map(self._known, parts(node))):
+            return Value(node, found, made=True)
         value = Value(node, found, operands)
         if self._is_operation(value):
             self.operations.append(value)
@@ -86,8 +89,11 @@ class _Graph:
         return bool(value.operands) and bool(value.type.shape) and not value.type.pointer and understood
 
     def _understood(self, part: ast.expr, value: Value) -> bool:
-        known = isinstance(self._types.get(part), (Known, DType)) or isinstance(part, (ast.Constant, ast.Tuple, ast.List))
-        return known or any(part is operand for operand, _ in value.operands)
+        return self._known(part) or any(part is operand for operand, _ in value.operands)
+
+    def _known(self, part: ast.expr) -> bool:
+        constant = isinstance(part, (ast.Constant, ast.Tuple, ast.List))
+        return constant or isinstance(self._types.get(part), (Known, DType))
 
 
 def parts(node: ast.expr) -> list[ast.expr]:

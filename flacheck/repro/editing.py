@@ -21,9 +21,7 @@ class Kernel:
     def __init__(self, specimen: Specimen) -> None:
         self._before = specimen
         self._tree = copy.deepcopy(specimen.tree)
-        self._function = next(
-            s for s in self._tree.body if isinstance(s, ast.FunctionDef) and s.name == specimen.name
-        )
+        self._function = next(s for s in self._tree.body if isinstance(s, ast.FunctionDef) and s.name == specimen.name)
         self.args: dict[str, Any] = dict(specimen.args)
         self.body: Block = self._function.body
         self.decorators: list[ast.expr] = self._function.decorator_list
@@ -66,7 +64,9 @@ class Kernel:
         used = self._used()
         imports = [s for s in self._tree.body if isinstance(s, (ast.Import, ast.ImportFrom))]
         others = [s for s in self._tree.body if s in used and s not in imports]
-        extra = [s for s in imports if isinstance(s, ast.Import) and s.names[0].name not in ("triton", "triton.language")]
+        extra = [
+            s for s in imports if isinstance(s, ast.Import) and s.names[0].name not in ("triton", "triton.language")
+        ]
         module = ast.fix_missing_locations(ast.Module([*extra, *others], []))
         parts = [ast.unparse(statement).strip() for statement in module.body]
         source = _HEAD + "\n\n" + "\n\n\n".join(parts) + "\n"
@@ -116,7 +116,7 @@ class Kernel:
 
 @contextmanager
 def edited(specimen: Specimen) -> Iterator[Kernel]:
-    """`with edited(specimen) as kernel:` change `kernel.body` and `kernel.args`; then `kernel.specimen` is the result."""
+    """`with edited(specimen) as kernel:` change `kernel.body`, `kernel.args`; then `kernel.specimen` is the result."""
     kernel = Kernel(specimen)
     yield kernel
     kernel.finish()

@@ -80,7 +80,7 @@ def literal_of(spec: Any) -> ast.expr | None:
 def _constexpr(value: Any) -> ast.expr | None:
     if isinstance(value, Mapping):
         if "dtype" in value:
-            return expression("tl." + NAMES.get(value["dtype"], value["dtype"]))
+            return expression("tl." + NAMES.get(str(value["dtype"]), str(value["dtype"])))
         if "function" in value:
             return ast.Name(value["function"], ast.Load())
         if "tuple" in value:

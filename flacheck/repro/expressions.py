@@ -12,7 +12,7 @@ from flacheck.repro.editing import Kernel, edited
 from flacheck.repro.inference import inferred
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import assigned, called, statements
-from flacheck.repro.types import Tensor, Type, is_float
+from flacheck.repro.types import Tensor, Type
 
 _POINTERS = "xyzwuvst"
 Replace = Callable[[ast.expr, ast.expr], Specimen]
@@ -70,7 +70,11 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
 
 
 def _is_plain_load(node: ast.expr) -> bool:
-    return called(node) == "tl.load" and isinstance(node, ast.Call) and not node.keywords and addresses.is_plain(node.args[0])
+    return isinstance(node, ast.Call) and called(node) == "tl.load" and not node.keywords and _plainly(node.args)
+
+
+def _plainly(args: list[ast.expr]) -> bool:
+    return len(args) == 1 and addresses.is_plain(args[0])
 
 
 def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.expr]:
@@ -86,7 +90,7 @@ def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
 
 
 def _variables(specimen: Specimen, node: ast.expr, types: Types, kind: Type) -> Iterator[str]:
-    same = isinstance(node, ast.Name) and node.id
+    same = node.id if isinstance(node, ast.Name) else None
     for statement in statements(specimen.function.body):
         if any(n is node for n in ast.walk(statement)) and not isinstance(statement, (ast.For, ast.If, ast.While)):
             return
@@ -110,11 +114,11 @@ def _loaded(specimen: Specimen, node: ast.expr, kind: Tensor) -> Specimen:
 
 def pointer_to(kernel: Kernel, dtype: str) -> str:
     """A parameter that points to a dtype; a new one where there is none."""
-    for name, spec in kernel.args.items():
+    for known, spec in kernel.args.items():
         if isinstance(spec, Mapping) and spec.get("dtype") == dtype:
-            return name
+            return known
     taken = {*kernel.args, *(n.id for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Name))}
-    name = next(letter for letter in (*_POINTERS, f"{dtype}_pointer") if letter not in taken)
+    name: str = next(letter for letter in (*_POINTERS, f"{dtype}_pointer") if letter not in taken)
     kernel.args[name] = {"dtype": dtype, "align": 16}
     return name
 
@@ -139,10 +143,6 @@ def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]
         yield _with(specimen, node, ast.Call(node.func, node.args[:-1], node.keywords))
 
 
-def literal_of_type(kind: Tensor) -> ast.expr:
-    return ast.Constant(1.0 if is_float(kind.dtype) else 1)
-
-
 class Sinks:
     """What is stored: another variable, where that needs less of the kernel."""
 
@@ -159,6 +159,7 @@ class Sinks:
 
 
 def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
+    yield from _bare(specimen)
     body = specimen.function.body
     stores = [s for s in body if isinstance(s, ast.Expr) and called(s.value) == "tl.store"]
     types = inferred(specimen)
@@ -171,4 +172,15 @@ def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
                     pointer = pointer_to(kernel, kind.dtype)
                     new = addresses.store(pointer, kind.shape, ast.Name(name, ast.Load()))
                     kernel.body = copy.deepcopy(body, {id(old): new})
+                yield trimmed(kernel.specimen)
+
+
+def _bare(specimen: Specimen) -> Iterator[Specimen]:
+    """The kernel up to a call whose result nobody needs: enough for what fails in the front end."""
+    for at, statement in enumerate(specimen.function.body):
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(value, ast.Call):
+            for inner in (*(n for n in value.args if isinstance(n, ast.Call)), value):
+                with edited(specimen) as kernel:
+                    kernel.body = [*kernel.body[:at], ast.Expr(copy.deepcopy(inner))]
                 yield trimmed(kernel.specimen)

@@ -7,9 +7,12 @@ loads, dots, reductions and views. What it does not know it leaves unknown.
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
+from flacheck.model import canonical
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import Block, called
 from flacheck.repro.types import (
@@ -30,9 +33,11 @@ from flacheck.repro.types import (
 )
 
 Environment = dict[str, "Type | None"]
-_UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "sigmoid", "abs", "floor", "ceil", "erf",
-          "math.exp", "math.log", "math.abs", "math.sqrt", "cumsum", "cumprod", "sort", "flip", "softmax",
-          "debug_barrier", "max_contiguous", "multiple_of", "max_constancy", "fdiv", "div_rn", "fma", "clamp")  # fmt: skip
+_UNARY = (
+    "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "sigmoid", "abs", "floor", "ceil", "erf", "math.exp",
+    "math.log", "math.abs", "math.sqrt", "cumsum", "cumprod", "sort", "flip", "softmax", "max_contiguous",
+    "multiple_of", "max_constancy", "fdiv", "div_rn", "fma", "clamp",
+)  # fmt: skip
 SMALLEST_DOT = 16
 _REDUCTIONS = ("sum", "max", "min", "xor_sum")
 
@@ -44,8 +49,14 @@ def inferred(specimen: Specimen) -> dict[ast.AST, Type | None]:
 
 def walked(specimen: Specimen) -> Inference:
     """The kernel's body with all that can be found out about it."""
-    walk = Inference({name: parameter(spec) for name, spec in specimen.args.items()})
-    walk.block(specimen.function.body)
+    return _walked(specimen.function, canonical(list(specimen.args.items())))
+
+
+@lru_cache(maxsize=64)
+def _walked(function: ast.FunctionDef, args: str) -> Inference:
+    """By the tree's identity: of two equal specimens each has nodes of its own."""
+    walk = Inference({name: parameter(spec) for name, spec in json.loads(args)})
+    walk.block(function.body)
     return walk
 
 
@@ -326,9 +337,10 @@ def united_inner(left: int, right: int) -> None:
 def _store(values: Arguments, keywords: Keywords) -> None:
     """A value is stretched to its addresses, never the other way round."""
     target, value = values[0] if values else None, _argument(values, keywords, 1, "value")
-    if isinstance(target, (Tensor, BlockPointer)) and isinstance(value, Tensor):
-        if broadcast(target.shape, value.shape) != target.shape:
-            raise IllTyped(f"{value.shape} stored to {target.shape}")
+    if not isinstance(target, (Tensor, BlockPointer)) or not isinstance(value, Tensor):
+        return
+    if broadcast(target.shape, value.shape) != target.shape:
+        raise IllTyped(f"{value.shape} stored to {target.shape}")
 
 
 def _cast(values: Arguments, keywords: Keywords) -> Type | None:

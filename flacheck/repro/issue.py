@@ -30,7 +30,12 @@ def issue(result: Result) -> Iterator[str]:
     yield from ("", "```", *nameless(result.record.message).splitlines(), "```", "")
     yield from _releases(result)
     yield from ("", "## Reproducer", "", "It needs no GPU, only Triton:", "", "```sh")
-    yield from (f"pip install triton=={version}", "python repro.py    # 0: the failure shows, 1: it does not", "```", "")
+    yield from (
+        f"pip install triton=={version}",
+        "python repro.py    # 0: the failure shows, 1: it does not",
+        "```",
+        "",
+    )
     yield f"It showed the failure in {result.runs} runs, each in a fresh process."
     yield from ("", "```python", *result.script.rstrip().splitlines(), "```", "")
     if result.ttir:
@@ -43,7 +48,9 @@ def _title(result: Result) -> str:
     what = rule.title if rule else "the compile fails"
     function = (result.record.signature or ":::").split(":")[2].strip("-")
     where = f" in `{function}`" if function else ""
-    return f"{what[0].upper()}{what[1:]}{where}, {result.cell.target}, Triton {result.cell.toolchain.partition('==')[2]}"
+    return (
+        f"{what[0].upper()}{what[1:]}{where}, {result.cell.target}, Triton {result.cell.toolchain.partition('==')[2]}"
+    )
 
 
 def _releases(result: Result) -> Iterator[str]:
@@ -60,6 +67,8 @@ def _releases(result: Result) -> Iterator[str]:
 
 
 def _worded(outcome: Outcome, result: Result) -> str:
+    if outcome.compiles and result.record.code == "FC921":
+        return f"compiles in {outcome.seconds:.1f} s"
     if outcome.signature is None:
         return outcome.verdict.value
     if outcome.signature == result.record.signature:

@@ -38,10 +38,10 @@ class Pointer:
 
 triton.runtime.driver.set_active(Driver())
 '''
-_TORCH = '''\
+_TORCH = """\
 sys.modules.setdefault("torch", types.ModuleType("torch"))  # 3.0 and 3.1 import it, and use nothing of it here
-'''
-_TUNING = '''
+"""
+_TUNING = """
     def get_benchmarker(self):
         return lambda *args, **kwargs: [1.0, 1.0, 1.0]
 
@@ -53,7 +53,7 @@ _TUNING = '''
 
     def clear_cache(self, cache):
         pass
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,11 @@ def _tuning(target: str) -> str:
     return _TORCH + "\n\n" + _DRIVER.format(target=target, more=_TUNING) + "\n\n"
 
 
+def _imported(specimen: Specimen, target: str, check: str) -> str:
+    return 'print("the kernel was decorated")\n'
+
+
 PLAIN = Form(("from triton.compiler import ASTSource",), _plain)
 LAUNCHED = Form((), _launched)
 CONFIGURED = Form(("import types",), _configured, _tuning)
+IMPORTED = Form(("import types",), _imported, _tuning)

@@ -5,26 +5,25 @@ from __future__ import annotations
 import re
 
 from flacheck.model import Record
-from flacheck.rules.signature import normalise
 
-_PLACEHOLDER = re.compile(r"[#@%]")
-_SIGNAL = re.compile(r"SIG[A-Z]+\b")
-_SHORTEST = 8
+# What differs from one run, machine or specimen to the next: paths, addresses, values, numbers that stand alone.
+_VARIABLE = re.compile(r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)")
+_ASSERTED = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
+_SIGNAL = re.compile(r"SIG[A-Z]+")
+_EDGES = " \t,;:.`'\"()[]{}"
 
 
 def words(record: Record) -> str:
-    """The longest piece of what the failure says in which no path, number or temporary name stands.
+    """The longest piece of what the failure says in which no path, address or number stands by itself.
 
-    The name of a signal (`SIGSEGV`) where the compiler died without a word.
+    The name of the signal (`SIGSEGV`) where the compiler died without a word.
     """
     line = record.message.partition("\n")[0]
     if record.signal and (line.startswith(record.signal) or not line):
         return record.signal
-    plain = normalise(line).removeprefix("Assertion ")
-    pieces = [piece.strip() for piece in _PLACEHOLDER.split(plain)]
-    printed = [piece for piece in pieces if piece in line]
-    best = max(printed, key=len, default="")
-    return best if len(best) >= _SHORTEST else line.strip()
+    if found := _ASSERTED.search(line):
+        return found["text"]
+    return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
 
 
 def is_signal(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
@@ -94,8 +95,6 @@ def _used(specimen: Specimen) -> set[str]:
 
 def retyped(specimen: Specimen, old: str, new: str) -> Specimen:
     """The specimen with a dtype replaced in its arguments and in its text."""
-    import ast
-
     changes: dict[int, ast.AST] = {
         id(node): expression(f"tl.{NAMES[new]}")
         for node in ast.walk(specimen.function)

@@ -15,6 +15,9 @@ from flacheck.repro.specimen import Specimen
 
 STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
 
+# Shared and tensor memory are laid out before the assembler runs.
+_KNOWN_EARLY = ("FC501", "FC504")
+
 
 class BudgetSpent(Exception):
     """No compile is left; the best so far stands."""
@@ -28,6 +31,10 @@ class Budget:
     seconds: float | None = None
     ran: int = 0
     _started: float = field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """Count seconds from now on."""
+        self._started = time.monotonic()
 
     def spend(self) -> None:
         """Count one compile; raises BudgetSpent when there is none left."""
@@ -47,10 +54,14 @@ class Budget:
 
 
 class Failure(Protocol):
-    """What counts as the same failure. `until` is the last stage that has to run to see it, None for all."""
+    """What counts as the same failure. `until` is the last stage that has to run to see it, `elsewhere` the last that
+    must end well on other releases; None for all."""
 
     @property
     def until(self) -> str | None: ...
+
+    @property
+    def elsewhere(self) -> str | None: ...
 
     def __call__(self, record: Record) -> bool: ...
 
@@ -64,7 +75,11 @@ class SameSignature:
     @property
     def until(self) -> str | None:
         stage = self.signature.split(":")[1]
-        return stage if stage in STAGES else None
+        return stage if stage in STAGES else self.elsewhere
+
+    @property
+    def elsewhere(self) -> str | None:
+        return "llir" if self.signature.startswith(_KNOWN_EARLY) else None
 
     def __call__(self, record: Record) -> bool:
         return record.verdict is Verdict.FAILS and record.signature == self.signature
@@ -72,15 +87,15 @@ class SameSignature:
 
 @dataclass(frozen=True)
 class SameCode:
-    """The same code in the same stage. An autotuner's faults name the keys they are about, and a reduction has
-    fewer of them: there the message is no part of the identity."""
+    """The same code. An autotuner's faults name the keys they are about, and a reduction has fewer of them: there the
+    message is no part of the identity."""
 
     code: str
-    stage: str
     until: str | None = None
+    elsewhere: str | None = None
 
     def __call__(self, record: Record) -> bool:
-        return record.verdict is Verdict.FAILS and (record.code, record.stage) == (self.code, self.stage)
+        return record.verdict is Verdict.FAILS and record.code == self.code
 
 
 class Compiler(Protocol):
@@ -99,7 +114,7 @@ class Oracle:
     def __init__(
         self, compilers: Compiler, release: str, failure: Failure, contrasts: Sequence[str], budget: Budget
     ) -> None:
-        self._compilers, self._release, self._contrasts = compilers, release, tuple(contrasts)
+        self._compilers, self._release, self.contrasts = compilers, release, tuple(contrasts)
         self._failure, self.budget = failure, budget
         self.asked = 0
         self.slips: Counter[str] = Counter()
@@ -129,8 +144,8 @@ class Oracle:
         return False
 
     def _passes_elsewhere(self, specimen: Specimen) -> bool:
-        for release in self._contrasts:
-            if self._ask(specimen, release, None).verdict is not Verdict.COMPILES:
+        for release in self.contrasts:
+            if self._ask(specimen, release, self._failure.elsewhere).verdict is not Verdict.COMPILES:
                 self.contrast_refusals += 1
                 return False
         return True

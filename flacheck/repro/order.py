@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from math import log2
 
 from flacheck.repro.specimen import Specimen
@@ -17,6 +18,7 @@ DTYPES = ("fp32", "fp16", "bf16")
 Cost = tuple[int, str]
 
 
+@lru_cache(maxsize=256)
 def cost(specimen: Specimen) -> Cost:
     """Smaller is better; ties are decided by the text, so that no two specimens are equal."""
     function = specimen.function
@@ -38,7 +40,7 @@ def cost(specimen: Specimen) -> Cost:
 def _node(node: ast.AST) -> float:
     """Block pointers, masks and large numbers are more to read than their nodes say."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-        return float(log2(abs(node.value) + 1)) if abs(node.value) < float("inf") else 1.0
+        return _magnitude(node.value)
     if called(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
         return ODD_ACCESS
     if isinstance(node, ast.keyword) and node.arg in ("mask", "boundary_check", "other"):
@@ -46,18 +48,23 @@ def _node(node: ast.AST) -> float:
     return 0
 
 
+def _magnitude(value: float) -> float:
+    """Large numbers are more to read; 1 for what is no finite number."""
+    return log2(abs(value) + 1) if abs(value) < float("inf") else 1.0
+
+
 def _argument(spec: object) -> float:
     if not isinstance(spec, dict):
         return PARAMETER
     if "constexpr" in spec:
         value = spec["constexpr"]
-        size = log2(abs(value) + 1) if isinstance(value, (int, float)) and value == value else 1
+        size = _magnitude(value) if isinstance(value, (int, float)) else 1
         return PARAMETER + CONSTANT + size
     if "dtype" in spec:
         rank = DTYPES.index(spec["dtype"]) if spec["dtype"] in DTYPES else len(DTYPES)
         # Unaligned is simpler: the compiler is told nothing of the pointer.
-        return PARAMETER + DTYPE * rank + ALIGNMENT * (spec.get("align", 16) % 16 == 0)
-    return PARAMETER + log2(abs(spec.get("int", 0)) + 1)
+        return PARAMETER + DTYPE * rank + (0 if spec.get("align", 16) % 16 else ALIGNMENT)
+    return PARAMETER + _magnitude(float(spec.get("int", 0)))
 
 
 def _option(name: str, value: object) -> float:

@@ -19,6 +19,12 @@ class NotReproduced(FlacheckError):
     exit_code = Exit.FINDINGS
 
 
+class Stopped(FlacheckError):
+    """Interrupted before there was anything to show."""
+
+    exit_code = Exit.INTERRUPTED
+
+
 def original(cell: Cell, package: Package | None, compilers: Compilers, loading: Iterable[str]) -> Specimen:
     """The cell as a specimen, cut out under the first of the `loading` releases that can import its kernel.
 

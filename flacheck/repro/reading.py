@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 
 from flacheck.repro.editing import edited
 from flacheck.repro.specimen import Specimen
-from flacheck.repro.syntax import COMPOUND, Block, Renaming, assign, blocks, called, free_name, writes
+from flacheck.repro.syntax import COMPOUND, Block, assign, blocks, called, free_name, writes
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _POINTERS = ("x_ptr", "y_ptr", "z_ptr", "w_ptr", "u_ptr", "v_ptr")

@@ -39,13 +39,13 @@ def reduce(start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], holds
     best = start
     try:
         for one in first:
-            for best in _improved(one, best, holds, forced=True):
-                yield Step(best, one.name)
+            for better in _improved(one, best, holds, forced=True):
+                yield Step(best := better, one.name)
         for _ in range(ROUNDS):
             before = best
             for one in passes:
-                for best in _improved(one, best, holds):
-                    yield Step(best, one.name)
+                for better in _improved(one, best, holds):
+                    yield Step(best := better, one.name)
             if best == before:
                 return
     except BudgetSpent:

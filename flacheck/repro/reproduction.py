@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from flacheck.analysis.slow import SECONDS
 from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import versions
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kinds import Kind, kind_of
-from flacheck.repro.oracle import Budget, Oracle
-from flacheck.repro.original import NotReproduced, original
+from flacheck.repro.oracle import Budget
+from flacheck.repro.original import NotReproduced, Stopped, original
 from flacheck.repro.reading import Reading
 from flacheck.repro.reducer import polished, reduce
 from flacheck.repro.result import Progress, Result, Tally
 from flacheck.repro.script import Symptom, forms, render
+from flacheck.repro.slow import as_slow
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.ttir import surviving
 from flacheck.repro.verification import SHOWS, Runs, Verifier, verifier
@@ -53,38 +55,59 @@ class Reproduction:
 
     def _prepare(self) -> None:
         """The failure on its own release, then as a specimen, then on every release."""
-        self._record = self._confirmed()
-        self._kind: Kind = kind_of(self.cell, self._record)
-        self._original = self._best = self._standalone()
+        first = self._judged()
+        self._kind: Kind = kind_of(self.cell, first)
+        self._original = self._standalone(first)
+        self._elsewhere = self._kind.failure(first).elsewhere
         self._table = versions.table(self.compilers.releases, self._judge_original)
-        contrasts = versions.contrasts(self._table, self.cell.toolchain)
-        self._note(f"{self._record.signature}; must keep compiling: {versions.listed(contrasts) or 'none there is'}")
-        self._oracle = Oracle(
-            self.compilers, self.cell.toolchain, self._kind.failure(self._record), contrasts, self.budget
+        self._record = self._settled(first)
+        self._oracle = self._kind.oracle(self.compilers, self._record, self._table, self.budget)
+        self._note(
+            f"{self._record.signature}; must keep compiling: {versions.listed(self._oracle.contrasts) or 'none'}"
         )
 
-    def _confirmed(self) -> Record:
-        kind = self.compilers.kind(self.cell.toolchain, self.package)
-        record = self.compilers.judged(self.cell, kind)
-        if record.verdict is not Verdict.FAILS:
-            why = f" ({record.reason})" if record.reason else ""
-            raise NotReproduced(f"{self.cell.key[:12]} {record.verdict.value} under {self.cell.toolchain}{why}")
+    def _judged(self) -> Record:
+        """The cell itself; NotReproduced when it gives no verdict."""
+        record = self.compilers.judged(self.cell, self.compilers.kind(self.cell.toolchain, self.package))
+        if record.verdict not in (Verdict.FAILS, Verdict.COMPILES):
+            raise NotReproduced(f"{self.cell.key[:12]} is {record.verdict.value}: {record.reason}")
         self.compilers.timeout = max(_SHORTEST_TIMEOUT, _PATIENCE * record.seconds)
         return record
 
-    def _standalone(self) -> Specimen:
-        releases = [self.cell.toolchain, *reversed(list(self.compilers.releases))]
-        specimen = self._kind.original(original(self.cell, self.package, self.compilers, dict.fromkeys(releases)), self.cell)
+    def _settled(self, record: Record) -> Record:
+        """The record of a failure; of a compile that ended well only when it is slow, which other releases tell."""
+        if record.verdict is Verdict.FAILS:
+            return record
+        slow = as_slow(record, self._table)
+        if slow is None:
+            raise NotReproduced(
+                f"{self.cell.key[:12]} compiles under {self.cell.toolchain} in {record.seconds:.1f} s, "
+                "which is not slow beside other releases"
+            )
+        return slow
+
+    def _standalone(self, first: Record) -> Specimen:
+        specimen = self._kind.original(self.cell, self.package, self._cut)
         record = self.compilers.compile(specimen, self.cell.toolchain)
-        if not self._kind.failure(self._record)(record):
+        if first.verdict is Verdict.COMPILES and record.seconds < SECONDS:
+            raise NotReproduced(
+                f"{self.cell.key[:12]} compiles under {self.cell.toolchain} in {record.seconds:.1f} s: "
+                "there is nothing to reduce"
+            )
+        if not self._kind.failure(first)(record):
             raise NotReproduced(
                 f"cut out of its program, {self.cell.kernel.name} does not fail in the same way: "
-                f"{record.signature or record.verdict.value} instead of {self._record.signature}"
+                f"{record.signature or record.verdict.value} instead of {first.signature}"
             )
         return specimen
 
+    def _cut(self) -> Specimen:
+        """The kernel by itself, cut out where it fails or else under the newest release that imports it."""
+        releases = dict.fromkeys([self.cell.toolchain, *reversed(list(self.compilers.releases))])
+        return original(self.cell, self.package, self.compilers, releases)
+
     def _judge_original(self, release: str) -> Record:
-        return self.compilers.compile(self._original, release)
+        return self.compilers.compile(self._original, release, self._elsewhere)
 
     def _note(self, line: str) -> None:
         self.log.append(line)
@@ -100,10 +123,10 @@ class Reproduction:
         return progress
 
     def finish(self, complete: bool = True) -> Result:
-        """The best so far in its readable form, verified in fresh processes. Raises NotReproduced before there is
-        anything to show."""
+        """The best so far in its readable form, verified in fresh processes. Raises Stopped when the search had not
+        begun."""
         if self._best is None:
-            raise NotReproduced("interrupted before the failure was reproduced")
+            raise Stopped("interrupted before the failure was reproduced: there is nothing to show")
         self.budget.lift()
         reduced = polished(self._best, Reading(), self._oracle)
         for slip, count in sorted(self._oracle.slips.items()):

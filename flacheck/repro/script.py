@@ -13,7 +13,7 @@ from typing import Any
 
 from flacheck import targets
 from flacheck.repro import message
-from flacheck.repro.launching import CONFIGURED, LAUNCHED, PLAIN, Form
+from flacheck.repro.launching import CONFIGURED, IMPORTED, LAUNCHED, PLAIN, Form
 from flacheck.repro.specimen import Specimen
 
 _HARNESS = '''\
@@ -60,12 +60,13 @@ try:
 @dataclass(frozen=True)
 class Symptom:
     """How the failure is known: `words` the compiler prints (or a signal's name), `check` what is done with the
-    finished compile to print them, `title` one line that says what fails where."""
+    finished compile to print them after `prepare`, `title` one line that says what fails where."""
 
     words: str
     title: str
     check: str = ""
     timeout: int = 600
+    prepare: str = ""
 
 
 def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> str:
@@ -75,14 +76,14 @@ def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> st
     name = "SIGNAL" if signal else "MESSAGE"
     shows = "child.returncode == -getattr(signal, SIGNAL)" if signal else "MESSAGE in said"
     text = _HARNESS.format(
-        title=symptom.title,
+        title=symptom.title.replace("\\", "/").replace('"""', "'"),
         decisive=f"{name} = {_literal(symptom.words)}",
         shows=shows,
         timeout=symptom.timeout,
         imports="".join(f"    {line}\n" for line in form.imports),
         before=form.before(_target(specimen.target)),
         kernel=kernel_text(specimen),
-        launch=form.render(specimen, _target(specimen.target), symptom.check).rstrip(),
+        launch=symptom.prepare + form.render(specimen, _target(specimen.target), symptom.check).rstrip(),
     )
     return text.replace("import os\n", "import os\nimport signal\n", 1) if signal else text
 
@@ -94,7 +95,7 @@ def _literal(text: str) -> str:
 def forms(specimen: Specimen) -> list[Form]:
     """The forms that can say the launch, the simplest first: types alone, a launch, an autotuner's run."""
     if specimen.stage != "compile":
-        return [CONFIGURED]
+        return [IMPORTED if specimen.stage == "load" else CONFIGURED]
     return [PLAIN, LAUNCHED] if all(map(_is_typed, specimen.args.values())) else [LAUNCHED]
 
 

@@ -68,6 +68,8 @@ class Slice:
         return kernel.specimen
 
     def _result(self, value: Value, depth: int) -> ast.expr:
+        if value.made and (depth > 0 or value.operation == "tl.arange"):
+            return copy.deepcopy(value.node)
         if depth == 0 or not value.operands:
             return self._input(value)
         if value in self._loaded:

@@ -14,7 +14,7 @@ from flacheck.model import Cell, Json, Kernel, Launch, digest
 @dataclass(frozen=True)
 class Specimen:
     """A kernel with one launch. `source` is the module's text, `name` the kernel in it, `args` maps every parameter
-    to its value in the contract's form; `stage` is `compile`, `autotune` or `inspect` (import only)."""
+    to its value in the contract's form; `stage` is `compile`, `autotune` or `load` (import only)."""
 
     source: str
     name: str
@@ -48,17 +48,17 @@ class Specimen:
         """The module's syntax tree, not to be changed: `edited` gives a copy."""
         return ast.parse(self.source)
 
-    @property
+    @cached_property
     def function(self) -> ast.FunctionDef:
         """The kernel's definition in `tree`."""
         return next(s for s in self.tree.body if isinstance(s, ast.FunctionDef) and s.name == self.name)
 
-    @property
+    @cached_property
     def lines(self) -> int:
         """Lines of the kernel's body, one statement a line."""
         return sum(len(ast.unparse(statement).splitlines()) for statement in self.function.body)
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         """Nodes of the whole module's syntax tree."""
         return sum(1 for _ in ast.walk(self.tree))

@@ -106,7 +106,7 @@ def without_dead(body: Block) -> Block:
     while True:
         live = set().union(*map(reads, body)) if body else set()
         count = sum(1 for _ in statements(body))
-        body = kept(body, lambda s: not _dead(s, live))
+        body = kept(body, lambda s, live=live: not _dead(s, live))  # type: ignore[misc]
         if sum(1 for _ in statements(body)) == count:
             return body
 

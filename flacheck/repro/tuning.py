@@ -19,7 +19,11 @@ _USUAL = {"num_warps": 4, "num_stages": 2, "num_ctas": 1}
 def tuned(cut: Specimen, configs: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Specimen:
     """The specimen under the autotuner that its launch describes."""
     tuned_names = [name for name in configs[0].get("kwargs", {}) if name not in cut.args] if configs else []
-    specimen = cut.with_(stage="autotune", options={}, omitted=tuple(tuned_names))
+    return autotuned(cut.with_(stage="autotune", options={}, omitted=tuple(tuned_names)), configs, keys)
+
+
+def autotuned(specimen: Specimen, configs: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Specimen:
+    """The specimen with the decorator of an autotuner."""
     with edited(specimen) as kernel:
         kernel.decorators = [_decorator(configs, keys), *kernel.decorators]
     return kernel.specimen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flacheck.model import Json, Record, Verdict
 from flacheck.repro.compilers import Compilers
@@ -12,14 +12,16 @@ from flacheck.repro.specimen import Specimen
 
 @dataclass(frozen=True)
 class Outcome:
-    """One release's verdict, and the signature of a failure."""
+    """One release's verdict, the signature of a failure, and the seconds it took, which do not make a difference."""
 
     verdict: Verdict
     signature: str | None = None
+    seconds: float = field(default=0.0, compare=False)
 
     @staticmethod
     def of(record: Record) -> Outcome:
-        return Outcome(record.verdict, record.signature if record.verdict is Verdict.FAILS else None)
+        signature = record.signature if record.verdict is Verdict.FAILS else None
+        return Outcome(record.verdict, signature, record.seconds)
 
     @property
     def compiles(self) -> bool:
