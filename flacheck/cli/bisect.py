@@ -14,18 +14,10 @@ from flacheck.errors import Exit, UsageError
 if TYPE_CHECKING:
     from flacheck.bisect import Bisecting, Bisection, Find
 
-Cell = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[CELL]",
-        help="A key or its first 8 characters, FILE.jsonl:LINE, or a matrix; else flags search the store.",
-    ),
-]
-
 
 @common.command
 def bisect(
-    cell: Cell = None,
+    cell: common.Cell = None,
     find: Annotated[
         str, typer.Option(metavar="fail|pass|change", help="What broke it, what mended it, or the whole history.")
     ] = "change",

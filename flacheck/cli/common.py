@@ -20,6 +20,13 @@ from flacheck.errors import Exit, FlacheckError, UsageError
 
 Run = TypeVar("Run", bound=Callable[..., Any])
 
+Cell = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[CELL]",
+        help="A key or its first 8 characters, FILE.jsonl:LINE, or a matrix; without one flags search the store.",
+    ),
+]
 Kernel = Annotated[
     list[str],
     typer.Option("--kernel", "-k", help="Only kernels whose name, or its last part, matches GLOB.", metavar="GLOB"),

@@ -22,20 +22,13 @@ if TYPE_CHECKING:
     from flacheck.repro.reproduction import Reproduction
     from flacheck.repro.result import Result
 
-Cell = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[CELL]",
-        help="A key or its first 8 characters, FILE.jsonl:LINE, or a matrix; else flags search the store.",
-    ),
-]
 _BUDGET = re.compile(r"(\d+)(s?)")
 _DEFAULT_BUDGET = "1000"
 
 
 @common.command
 def repro(
-    cell: Cell = None,
+    cell: common.Cell = None,
     kernel: common.Kernel = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
