@@ -27,7 +27,7 @@ from flacheck.errors import FlacheckError
 from flacheck.expand import Selection
 from flacheck.planning import Plan
 from flacheck.repro import at_hand, versions
-from flacheck.repro.compilers import Compilers
+from flacheck.repro.compilers import LONGEST, Compilers
 from flacheck.repro.kinds import kind_of
 from flacheck.repro.oracle import Budget, Oracle
 from flacheck.repro.reproduction import Reproduction
@@ -123,6 +123,8 @@ class Comparison:
             ran = result.tally.ran
             ended = "budget spent" if ran >= self.budget else "ended by itself"
             yield self._row("flacheck repro", result.reduced, result, compilers, ran, took, ended)
+            # A busy machine must not refuse what it would accept at leisure.
+            compilers.timeout = LONGEST
             yield self._row("(original)", result.original, result, compilers)
             for rival in rivals:
                 yield self._rival(rival, result, compilers)
