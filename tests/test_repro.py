@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from flacheck.model import Record, Verdict
 from flacheck.repro import message, versions
 from flacheck.repro.aliases import single_assignment
+from flacheck.repro.decoration import refused
 from flacheck.repro.deletion import Deletion, closure
 from flacheck.repro.dimensions import Dimensions
 from flacheck.repro.evaluation import evaluated
@@ -32,14 +33,16 @@ from flacheck.repro.reducer import Pass, polished, reduce
 from flacheck.repro.result import Result, Tally
 from flacheck.repro.script import Symptom, render
 from flacheck.repro.slices import sliced
+from flacheck.repro.slow import SlowOracle, as_slow, quick
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import called, without_dead
 from flacheck.repro.ttir import without_locations
-from flacheck.repro.tuning import decorator_of, tuned
+from flacheck.repro.tuning import SHIFTED, TUNING, TUNING_FIRST, decorator_of, key_check, tuned
 from flacheck.repro.types import Tensor
 from flacheck.repro.validity import is_valid
 from flacheck.repro.verification import Runs
 from flacheck.repro.versions import Outcome
+from flacheck.toolchains.packages import Package
 from tests.made_records import record
 
 HEAD = "import triton\nimport triton.language as tl\n\n\n"
@@ -461,3 +464,72 @@ def test_an_issue_says_where_a_reduction_does_not_show_the_failure(tmp_path: Pat
 
     found = replace(result(tmp_path), exits={FAILS: 1, "triton==3.4.0": 1})
     assert "Not shown by the reproducer, though the original fails so there: 3.2.0." in list(issue(found))
+
+
+# Slow compiles and autotuners
+
+
+def test_slow_is_told_from_other_releases() -> None:
+    """Ten seconds, and five times the median of the others; the contrasts are those that are quick."""
+    good = {f"triton==3.{n}.0": Outcome(Verdict.COMPILES, None, seconds) for n, seconds in enumerate((2, 2, 21, 19, 3))}
+    slow = as_slow(record("compiles", toolchain="triton==3.2.0", seconds=21.0), good)
+    assert slow is not None and (slow.code, slow.verdict) == ("FC921", Verdict.FAILS)
+    assert quick(good, "triton==3.2.0") == ["triton==3.1.0", "triton==3.4.0"]
+    assert as_slow(record("compiles", toolchain="triton==3.2.0", seconds=9.0), good) is None
+
+
+class FakeSeconds:
+    """Every compile ends well; the failing release takes so many seconds, the others so few."""
+
+    def __init__(self, here: float, there: float) -> None:
+        self._here, self._there = here, there
+
+    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
+        return record("compiles", seconds=self._here if release == FAILS else self._there)
+
+
+@pytest.mark.parametrize(("here", "there", "holds"), [(10.0, 1.0, True), (1.0, 0.01, False), (10.0, 4.0, False)])
+def test_a_slow_compile_stays_slow_and_its_contrast_quick(here: float, there: float, holds: bool) -> None:
+    """What is no longer slow, or slow everywhere, is refused."""
+    assert SlowOracle(FakeSeconds(here, there), FAILS, ["triton==3.1.0"], Budget())(chain()) is holds
+
+
+def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
+    """The body goes, and every key and parameter that the fault does not need."""
+    configs = [{"kwargs": {"B": b}, "num_warps": w} for b in (32, 64, 128) for w in (2, 4)]
+    bare = specimen(
+        CHAIN, x=POINTER, y=POINTER, T={"int": 8}, M={"constexpr": 64}, N={"constexpr": 128}, B={"constexpr": 1}
+    )
+    start = tuned(bare.with_(args={n: s for n, s in bare.args.items() if n != "B"}), configs, ["M", "N", "T"])
+
+    def holds(candidate: Specimen) -> bool:
+        found, keys = decorator_of(candidate)
+        return len(found) > 1 and "N" in keys and "N" in candidate.args
+
+    best = start
+    for step in reduce(start, TUNING_FIRST, TUNING, holds):
+        best = step.best
+    found, keys = decorator_of(best)
+    assert (len(found), keys, list(best.args), best.lines) == (2, ["N"], ["N"], 1)
+
+
+def test_a_scripts_check_compares_the_key_with_what_it_names() -> None:
+    """Strings in a key are dtypes and come last; a wrong number is said, a right one is not."""
+    one = tuned(specimen("pass", K={"constexpr": 32}), [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
+    for built, said in (((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED])):
+        printed: list[str] = []
+        kernel = type("kernel", (), {"cache": {built: None}})
+        exec(key_check(one), {"kernel": kernel, "print": lambda text, *_, to=printed: to.append(text.strip(":"))})
+        assert printed == said
+
+
+def test_a_refused_key_is_found_in_the_sources_of_its_package(tmp_path: Path) -> None:
+    """The kernel asked for when it is at fault, else the first that is; nothing is imported."""
+    text = "@triton.autotune(configs=[], key=['K', 'gone'])\n@triton.jit\ndef {}(x, K):\n    helper(x)\n"
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack/a.py").write_text(text.format("first"))
+    (tmp_path / "pack/b.py").write_text(text.format("second"))
+    package = Package("pack", "1", str(tmp_path), "0", {})
+    assert refused(package, "pack.b:second", "sm90").name == "second"
+    assert refused(package, "pack.c:other", "sm90").name == "first"
+    assert decorator_of(refused(package, "pack.b:second", "sm90"))[1] == ["K", "gone"]

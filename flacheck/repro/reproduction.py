@@ -88,7 +88,7 @@ class Reproduction:
 
     def _standalone(self, first: Record) -> Specimen:
         specimen = self._kind.original(self.cell, self.package, self._cut)
-        record = self.compilers.compile(specimen, self.cell.toolchain)
+        record = self.compilers.compile(specimen, self.cell.toolchain, self._kind.failure(first).until)
         if first.verdict is Verdict.COMPILES and record.seconds < SECONDS:
             raise NotReproduced(
                 f"{self.cell.key[:12]} compiles under {self.cell.toolchain} in {record.seconds:.1f} s: "
