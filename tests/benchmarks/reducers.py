@@ -146,10 +146,8 @@ class Comparison:
 
 def _oracle(result: Result, compilers: Compilers, budget: int) -> Oracle:
     """The oracle of flacheck's own reduction, its memory empty and its budget whole."""
-    release = result.cell.toolchain
-    failure = kind_of(result.cell, result.record).failure(result.record)
-    contrasts = versions.contrasts(result.original_table, release)
-    return Oracle(compilers, release, failure, contrasts, Budget(compiles=budget))
+    kind = kind_of(result.cell, result.record)
+    return kind.oracle(compilers, result.record, result.original_table, Budget(compiles=budget))
 
 
 def main() -> None:

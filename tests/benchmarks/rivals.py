@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,9 @@ def specimen_of(text: str, like: Specimen) -> Specimen | None:
     """The specimen that a candidate describes; None for what could never be compiled. Layout and comments are no
     part of it."""
     try:
-        tree = ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(text)
         *module, last = tree.body
         kernel, arguments, options = last.value.elts  # type: ignore[attr-defined]
         name = kernel.id
@@ -136,10 +139,13 @@ def _serve(
             continue
         with asker:
             try:
-                asker.sendall(YES if _accepted(_received(asker), oracle, outcome) else NO)
+                answer = YES if _accepted(_received(asker), oracle, outcome) else NO
             except BudgetSpent:
                 outcome.ended = "budget spent"
                 return
+            # A reducer may lose interest in an answer, and end who asked.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                asker.sendall(answer)
 
 
 def _received(asker: socket.socket) -> str:
