@@ -81,9 +81,16 @@ def test_an_interrupt_leaves_the_best_so_far(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fail_is_said(tmp_path: Path) -> None:
-    """A cell that compiles exits 1 with its verdict; a budget of nothing exits 2."""
+    """Without a failing cell the candidates are listed, exit 2; one that compiles, by its key, exits 1."""
     fine = [*REPRO, *DELTA[:4], "3.1.0", *DELTA[5:], "--releases", "3.1.0"]
     done = subprocess.run(fine, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, "no cell of seeds that fails" in done.stderr) == (2, True), done.stderr
+    key = done.stderr.splitlines()[-1].split()[0]
+    done = subprocess.run([*REPRO, key, "--releases", "3.1.0"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, "compiles under triton==3.1.0 in" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_budget_of_nothing_is_refused(tmp_path: Path) -> None:
+    """Before anything is compiled, with what is wanted."""
     none = subprocess.run([*REPRO, *DELTA, "--budget", "0"], cwd=tmp_path, capture_output=True, text=True)
     assert (none.returncode, "a number of compiles" in none.stderr) == (2, True)

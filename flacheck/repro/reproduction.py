@@ -62,9 +62,10 @@ class Reproduction:
         self._table = versions.table(self.compilers.releases, self._judge_original)
         self._record = self._settled(first)
         self._oracle = self._kind.oracle(self.compilers, self._record, self._table, self.budget)
-        self._note(
-            f"{self._record.signature}; must keep compiling: {versions.listed(self._oracle.contrasts) or 'none'}"
-        )
+        self._best = self._original
+        self.budget.begin()
+        contrasts = versions.listed(self._oracle.contrasts) or "none there is"
+        self._note(f"{self._record.signature}; must keep compiling: {contrasts}")
 
     def _judged(self) -> Record:
         """The cell itself; NotReproduced when it gives no verdict."""
