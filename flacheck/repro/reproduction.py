@@ -47,7 +47,7 @@ class Reproduction:
     def steps(self) -> Iterator[Progress]:
         """Each improvement. Raises NotReproduced when the failure cannot be shown."""
         self._prepare()
-        self._best = self._original
+        assert self._best
         first, passes = self._kind.passes()
         for step in reduce(self._best, first, passes, self._oracle):
             self._best = step.best
