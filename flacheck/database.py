@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flacheck.errors import StoreError, UsageError
 
-SCHEMA = 1
+SCHEMA = 2
 BUSY_SECONDS = 60.0
 
 TABLES = (
@@ -23,6 +23,12 @@ TABLES = (
     "CREATE INDEX records_by_key ON records (key, added, id)",
     "CREATE TRIGGER records_stay BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are immutable'); END",
     "CREATE TABLE run_records (run TEXT NOT NULL, record INTEGER NOT NULL, PRIMARY KEY (run, record)) WITHOUT ROWID",
+)
+
+# What schema 2 added: from which kernel, up to which stage, a cell is compiled. A record says the rest.
+CELL_TABLES = (
+    "CREATE TABLE kernels (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL, until TEXT) WITHOUT ROWID",
 )
 
 # What SQLite says (in lower case) → what the user should know and do.
@@ -62,9 +68,9 @@ def explained(path: Path) -> Iterator[None]:
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
     """The store's file, opened and checked; with `create` made where it is missing."""
-    connection = _open(path, create)
+    connection, writable = _open(path, create)
     try:
-        _prepare(connection, path, create)
+        _prepare(connection, path, create, writable)
     except BaseException:
         connection.close()
         raise
@@ -83,31 +89,34 @@ def _advice(error: Exception) -> str:
     return next((advice for words, advice in ADVICE if any(word in said for word in words)), "SQLite refuses it")
 
 
-def _open(path: Path, create: bool) -> sqlite3.Connection:
+def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
+    """The connection, and whether it can write."""
     uri = path.absolute().as_uri()
-    if create:
-        mode = "?mode=rwc"
-    elif os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        mode = "?mode=rw"
+    writable = create or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    if writable:
+        mode = "?mode=rwc" if create else "?mode=rw"
     else:
         # A reader of a WAL file writes beside it, unless told that nobody else does.
         mode = "?mode=ro" if path.with_name(path.name + "-wal").exists() else "?mode=ro&immutable=1"
-    return sqlite3.connect(uri + mode, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    return sqlite3.connect(uri + mode, uri=True, timeout=BUSY_SECONDS, isolation_level=None), writable
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, create: bool) -> None:
-    if _is_new(connection, path):
-        if not create:
-            raise missing(path)
-        _make(connection)
+def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable: bool) -> None:
+    schema = _schema(connection, path)
+    if not schema and not create:
+        raise missing(path)
+    if not schema:
+        _write_ahead(connection)
+    if schema < SCHEMA and writable:
+        _migrate(connection)
     connection.execute("PRAGMA synchronous = FULL")
 
 
-def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has no schema yet; one of another kind or of a later time is refused untouched."""
+def _schema(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's schema, 0 for a new one; one of another kind or of a later time is refused untouched."""
     connection.execute("BEGIN")  # one snapshot for both questions: another scan may be making the tables right now
     try:
-        schema = connection.execute("PRAGMA user_version").fetchone()[0]
+        schema = _version(connection)
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     finally:
         connection.execute("ROLLBACK")
@@ -116,22 +125,24 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
             f"{path} was written by a newer flacheck (schema {schema}, this one knows {SCHEMA}):"
             " upgrade flacheck, or name another folder with --store"
         )
-    if schema == SCHEMA and tables >= {"runs", "records", "run_records"}:
-        return False
-    if tables or schema:
+    if (tables or schema) and not (schema and tables >= {"runs", "records", "run_records"}):
         raise StoreError(f"{path} is no flacheck store: name another folder with --store")
-    return True
+    return schema
 
 
-def _make(connection: sqlite3.Connection) -> None:
-    _write_ahead(connection)
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a new or older file to this schema, all steps or none. An older one that cannot be written stays as it
+    is, and readable."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another scan may have made the tables while this one waited.
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            for statement in TABLES:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        # Another process may have done it while this one waited.
+        for statement in (s for step in (TABLES, CELL_TABLES)[_version(connection) :] for s in step):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

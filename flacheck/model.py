@@ -68,6 +68,13 @@ class Kernel:
     operator: str | None = None
     form: str | None = None
 
+    def to_json(self) -> Json:
+        return {**{name: getattr(self, name) for name in self.__dataclass_fields__}, "origin": dict(self.origin)}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Kernel:
+        return Kernel(**value)
+
 
 @dataclass(frozen=True)
 class Launch:

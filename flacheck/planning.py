@@ -114,10 +114,11 @@ def plan(
     progress: Progress = silent,
     trust: bool = False,
     configs: str = "own",
+    line: int | None = None,
 ) -> Plan:
-    """Read the matrix or launches file, provide its packages, and expand it.
+    """Read the matrix or launches file (of the latter one `line`), provide its packages, and expand it.
 
-    `configs`, of a launches file: `first` compiles one configuration of each kernel and dtype, `own` every
+    `configs`, of a launches file: `usual` compiles one configuration of each kernel and dtype, `own` every
     configuration of every distinct launch.
 
     Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
@@ -125,7 +126,7 @@ def plan(
     for target in selection.targets:
         targets.find(target)
     if name.endswith(".jsonl"):
-        found, sources, provided, warnings = _recorded(Path(name), selection, trust, configs, progress)
+        found, sources, provided, warnings = _recorded(Path(name), selection, trust, configs, progress, line)
     else:
         found, warnings = matrix.find(name), ()
         provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
@@ -142,11 +143,12 @@ def plan(
 
 
 def _recorded(
-    file: Path, selection: Selection, trust: bool, configs: str, progress: Progress
+    file: Path, selection: Selection, trust: bool, configs: str, progress: Progress, line: int | None
 ) -> tuple[Matrix, list[Source], dict[str, Package], tuple[str, ...]]:
     """A launches file as a matrix, its kernels with their own configurations; and what to warn of."""
     recorded = launches.read(file, trust=trust)
-    compiled = launches.one_each(recorded.launches) if configs == "usual" else recorded.launches
+    listed = recorded.launches if line is None else (launches.at(file, line, trust),)
+    compiled = launches.one_each(listed) if configs == "usual" else listed
     wanted = [entry for entry in compiled if not selection.kernels or _named(selection, entry.kernel)]
     provided = replay.provided(file, wanted, trust, progress)
     axes = {"target": _recorded_targets(recorded.header), "configs": (configs,)}

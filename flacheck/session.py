@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 
@@ -13,10 +14,10 @@ from flacheck import __version__, advisories, analysis, pins, scan, waivers
 from flacheck.analysis import Context
 from flacheck.errors import Exit
 from flacheck.executors import LocalPool
-from flacheck.model import Json, Record, Verdict
+from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.planning import Plan
 from flacheck.reports.base import RunView
-from flacheck.store import Run, Store
+from flacheck.store import PURPOSE, Run, Store
 from flacheck.toolchains import triton_releases
 from flacheck.waivers import Waiver
 
@@ -26,9 +27,15 @@ def environment() -> Json:
     return {"flacheck": __version__, "python": platform.python_version(), "platform": platform.platform()}
 
 
+Compile = Callable[[list[Cell]], Iterator[Record]]
+
+
 @dataclass
 class Session:
-    """One run of a plan into a store; `records` does the work, `view` says what came of it."""
+    """One run of a plan into a store; `records` does the work, `view` says what came of it.
+
+    `purpose` is the command that runs it when that is no scan: the last run of a store is its last scan.
+    """
 
     plan: Plan
     store: Store
@@ -36,8 +43,9 @@ class Session:
     jobs: int
     memory_mb: int
     fresh: bool
-    max_failures: int | None
+    max_failures: int | None = None
     waivers: Sequence[Waiver] = ()
+    purpose: str | None = None
     run: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,26 +54,38 @@ class Session:
             **analysis.forms_to_json(self.plan.forms),
             "kernels": kernels,
             "coverage": list(self.plan.coverage),
+            **({PURPOSE: self.purpose} if self.purpose else {}),
         }
         self.run = self.store.begin_run(environment(), self.plan.matrix.name, context)
+        self.store.add_cells(self.plan.cells)
 
-    def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
-        """Each cell's record as it is settled. Closing the iterator ends the workers."""
+    @contextmanager
+    def workers(self, progress: Callable[[str], None]) -> Iterator[Compile]:
+        """What gives the records of the plan's cells, as often as it is asked; its workers end with the context."""
         timeouts = scan.Timeouts(self.timeout)
         question = self.plan.question(self.memory_mb, self.fresh, self.timeout, progress)
         pool = LocalPool(self.jobs or len(os.sched_getaffinity(0)), timeouts)
-        failures = compiled = 0
         try:
-            for record in scan.scan(question, self.run, self.store, pool, timeouts):
+            yield lambda cells: scan.scan(replace(question, cells=cells), self.run, self.store, pool, timeouts)
+        finally:
+            pool.close()
+
+    def finish(self) -> None:
+        """Note that all was done."""
+        self.store.finish_run(self.run)
+
+    def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
+        """Each cell's record as it is settled. Closing the iterator ends the workers."""
+        failures = compiled = 0
+        with self.workers(progress) as compile_:
+            for record in compile_(self.plan.cells):
                 yield record
                 compiled += not record.cached
                 failures += record.verdict is Verdict.FAILS and not record.tolerated
                 if self.max_failures and failures >= self.max_failures:
                     progress(f"stopped after {failures} failures (--max-failures)")
                     return
-        finally:
-            pool.close()
-        self.store.finish_run(self.run)
+        self.finish()
         if compiled:
             pins.refresh()
 

@@ -18,14 +18,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from flacheck import stored_cells
 from flacheck.database import connect, explained, missing
 from flacheck.errors import UsageError
-from flacheck.model import Json, Record, Verdict
+from flacheck.model import Cell, Json, Record, Verdict
 
 DEFAULT_DIRECTORY = Path(".flacheck")
 FILE = "flacheck.sqlite"
 CHUNK = 500
 PREFIX = 8
+# In the context of a run that another command than scan made.
+PURPOSE = "purpose"
 
 LATEST = "NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key AND (n.added, n.id) > (r.added, r.id))"
 
@@ -104,11 +107,11 @@ class Store:
         return [_run(row) for row in self._rows("SELECT * FROM runs ORDER BY started, rowid")]
 
     def run(self, name: str = "last") -> Run:
-        """The run of that id, of that unique prefix, or the `last`; else a UsageError with the candidates."""
+        """The run of that id, of that unique prefix, or the `last` scan; else a UsageError with the candidates."""
         runs = self.runs()
         if not runs:
             raise UsageError(f"{self.path} holds no run yet: start one with `flacheck scan`")
-        found = runs[-1:] if name == "last" else [run for run in runs if name and run.id.startswith(name)]
+        found = _last(runs) if name == "last" else [run for run in runs if name and run.id.startswith(name)]
         if len(found) != 1:
             said = f"several runs begin with {name!r}" if found else f"no run {name!r} in {self.path}"
             raise UsageError(f"{said}: name one of {', '.join(run.id for run in (found or runs)[-8:])}")
@@ -143,10 +146,23 @@ class Store:
         with self._transaction() as db:
             for run in other._rows("SELECT * FROM runs ORDER BY started, rowid"):
                 db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", run)
+            stored_cells.adopt(db, other._db)
             rows = dict(_adopt(db, row) for row in other._paged("SELECT * FROM records WHERE id > ?"))
             for run, record in other._rows("SELECT run, record FROM run_records"):
                 db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", (run, rows[record][0]))
         return sum(new for _, new in rows.values())
+
+    # Cells
+
+    def add_cells(self, cells: Iterable[Cell]) -> None:
+        """Remember what records do not hold, so that each of these cells can be compiled again."""
+        with self._transaction() as db:
+            stored_cells.insert(db, cells)
+
+    def cell(self, record: Record) -> Cell | None:
+        """The cell that a record is about; None for one of a flacheck that did not keep cells yet."""
+        with explained(self.path):
+            return stored_cells.find(self._db, record)
 
     # Records out
 
@@ -228,6 +244,11 @@ class Store:
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+
+
+def _last(runs: list[Run]) -> list[Run]:
+    """The newest scan: what a bisection compiled on the side is no answer to "how did it go?"."""
+    return ([run for run in runs if PURPOSE not in run.context] or runs)[-1:]
 
 
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:

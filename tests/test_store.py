@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from flacheck import database, judge
 from flacheck.errors import Exit, StoreError, UsageError
-from flacheck.model import Record, Verdict
+from flacheck.model import Attempt, Cell, Kernel, Launch, Outcome, Record, Verdict
 from flacheck.store import Store
 from tests.made_records import failure, record
 
@@ -235,12 +236,92 @@ def test_a_limit_on_file_sizes_is_said_and_nothing_stored_is_lost(tmp_path: Path
     assert _sound(tmp_path / "s")
 
 
+def _judged(**more: Any) -> tuple[Cell, Record]:
+    """A cell that was cut out of a program, and its record."""
+    launch = Launch(
+        {"x": {"dtype": "bf16", "align": 16}, "s": {"float": 0.1}, "n": None}, ("BK",), ({"BK": 32},), ("x",)
+    )
+    kernel = Kernel("m:k", "p==1", "d" * 32, {"source": "import triton\n", "qualname": "k"}, "copy", "chunk")
+    made: dict[str, Any] = {"options": {"num_warps": 4}, "dtype": "bf16", "shape": {"T": 64}, "widened": True, **more}
+    cell = Cell(kernel, "triton==3.2.0", "sm90", launch, **made)
+    return cell, judge.judge(cell, Attempt(Outcome.FINISHED))
+
+
+def _of_schema_1(directory: Path, *records: Record) -> Path:
+    """A store as the first release made it: records, and no cells."""
+    with Store.open(directory) as store:
+        store.add_many(store.begin_run(ENVIRONMENT), records)
+    with sqlite3.connect(directory / "flacheck.sqlite") as db:
+        for table in ("cells", "kernels"):
+            db.execute(f"DROP TABLE {table}")
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+    return directory / "flacheck.sqlite"
+
+
+@pytest.mark.parametrize("more", [{}, {"stage": "autotune", "options": {}}, {"until": "ttgir"}])
+def test_a_cell_comes_back_from_its_record(store: Store, more: dict[str, Any]) -> None:
+    """Kernel with source, launch, options, stages: the same key, so the same compile."""
+    cell, judged = _judged(**more)
+    store.add_cells([cell, cell])
+    store.add(store.begin_run(ENVIRONMENT), judged)
+    (found,) = store.find(cell.key)
+    back = store.cell(found)
+    assert back == cell and back.key == cell.key
+    assert store.cell(record()) is None
+
+
+def test_a_source_is_kept_once_for_all_its_cells(store: Store) -> None:
+    """However many cells are compiled from it."""
+    store.add_cells(_judged(options={"num_warps": warps})[0] for warps in range(1, 20))
+    with sqlite3.connect(store.path) as db:
+        counts = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("kernels", "cells")]
+    assert counts == [1, 19]
+
+
+def test_merging_takes_cells_over(store: Store, tmp_path: Path) -> None:
+    """A shard's cell can be compiled again from the merged store."""
+    cell, judged = _judged()
+    with Store.open(tmp_path / "shard") as shard:
+        shard.add_cells([cell])
+        shard.add(shard.begin_run(ENVIRONMENT), judged)
+        assert store.merge(shard) == 1 and store.merge(shard) == 0
+    assert store.cell(store.find(cell.key)[0]) == cell
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Its records stay, without their cells; new cells are kept."""
+    cell, judged = _judged()
+    path = _of_schema_1(tmp_path / "old", judged)
+    with Store.open(path.parent) as store:
+        assert list(store.latest()) == [judged] and store.cell(judged) is None
+        store.add_cells([cell])
+        assert store.cell(judged) == cell
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
+
+
+def test_a_store_of_the_first_schema_that_cannot_be_written_is_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays as it is, and merges into another."""
+    _, judged = _judged()
+    path = _of_schema_1(tmp_path / "old", judged)
+    before = path.read_bytes()
+    # Root may write anywhere, so the answer of the system is made up.
+    monkeypatch.setattr(database.os, "access", lambda file, mode: str(path.parent) not in str(file))
+    with Store.open(path.parent, create=False) as old, Store.open(tmp_path / "new") as new:
+        assert list(old.latest()) == [judged] and old.cell(judged) is None
+        assert new.merge(old) == 1
+    assert path.read_bytes() == before
+
+
 def test_a_newer_schema_is_left_untouched(tmp_path: Path) -> None:
     """A store of a later flacheck is refused with the way out, and not a byte of it changes."""
     Store.open(tmp_path).close()
     path = tmp_path / "flacheck.sqlite"
     with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute(f"PRAGMA user_version = {database.SCHEMA + 1}")
     db.close()
     before = path.read_bytes()
     for create in (True, False):

@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from flacheck.expand import Selection
     from flacheck.reports import RunView
 
 from flacheck.errors import Exit, FlacheckError, UsageError
 
 Run = TypeVar("Run", bound=Callable[..., Any])
 
+Cell = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[CELL]",
+        help="A key or its first 8 characters, FILE.jsonl:LINE, or a matrix; without one flags search the store.",
+    ),
+]
 Kernel = Annotated[
     list[str],
     typer.Option("--kernel", "-k", help="Only kernels whose name, or its last part, matches GLOB.", metavar="GLOB"),
@@ -37,6 +45,29 @@ Toolchain = Annotated[
 Triton = Annotated[
     list[str], typer.Option("--triton", help="Short for --toolchain triton==X, or a specifier.", metavar="X")
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=0,
+        metavar="N",
+        show_default=False,
+        help="Workers at once; as many as processors without it.",
+        envvar="FLACHECK_JOBS",
+    ),
+]
+Timeout = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|S",
+        help="Seconds a cell may take; auto: 300, or 20 × the kernel's slowest.",
+        envvar="FLACHECK_TIMEOUT",
+    ),
+]
+Memory = Annotated[int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Install and import packages that a launches file names.")]
 StoreDir = Annotated[
     Path, typer.Option("--store", metavar="DIR", help="Where records are kept.", envvar="FLACHECK_STORE")
 ]
@@ -54,6 +85,13 @@ Output = Annotated[
 def say(message: str) -> None:
     """Talk goes to stderr, data to stdout."""
     print(f"flacheck: {message}", file=sys.stderr, flush=True)
+
+
+def interrupted() -> int:
+    """Say how to go on after Ctrl-C; the exit code."""
+    again = shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])
+    say(f"interrupted; what is finished is stored. To go on: {again}")
+    return Exit.INTERRUPTED
 
 
 def command(function: Run) -> Run:
@@ -85,11 +123,38 @@ def numbers(option: str, values: Iterable[str]) -> tuple[int, ...]:
         raise UsageError(f"{option} takes whole numbers, for example {option} 4,8") from None
 
 
-def interrupted() -> int:
-    """Say how to go on after Ctrl-C; the exit code."""
-    again = shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])
-    say(f"interrupted; what is finished is stored. To go on: {again}")
-    return Exit.INTERRUPTED
+def selection(
+    kernel: list[str], target: list[str], dtype: list[str], warps: list[str], stages: list[str], toolchain: list[str]
+) -> Selection:
+    """The selection flags that all commands share; UsageError for what is no dtype or number."""
+    from flacheck.expand import Selection
+    from flacheck.matrix import DTYPES
+
+    dtypes = split(dtype)
+    for name in dtypes:
+        if name not in DTYPES:
+            raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}")
+    return Selection(
+        kernels=split(kernel),
+        targets=split(target),
+        dtypes=dtypes,
+        num_warps=numbers("--num-warps", warps),
+        num_stages=numbers("--num-stages", stages),
+        toolchains=tuple(toolchain),
+    )
+
+
+def seconds(timeout: str) -> float | None:
+    """What `--timeout` says; None for auto."""
+    if timeout == "auto":
+        return None
+    try:
+        number = float(timeout)
+    except ValueError:
+        number = 0
+    if not number > 0:
+        raise UsageError(f"--timeout {timeout}: auto or a number of seconds is wanted")
+    return number
 
 
 def report(format: str, view: RunView, file: Path | None) -> None:

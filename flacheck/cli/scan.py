@@ -43,44 +43,19 @@ def scan(
     num_stages: common.NumStages = [],
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
-    jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=0,
-            metavar="N",
-            show_default=False,
-            help="Workers at once; as many as processors without it.",
-            envvar="FLACHECK_JOBS",
-        ),
-    ] = 0,
+    jobs: common.Jobs = 0,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")] = None,
-    timeout: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|S",
-            help="Seconds a cell may take; auto: 300, or 20 × the kernel's slowest.",
-            envvar="FLACHECK_TIMEOUT",
-        ),
-    ] = "auto",
-    memory: Annotated[
-        int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")
-    ] = 8192,
+    timeout: common.Timeout = "auto",
+    memory: common.Memory = 8192,
     until: Annotated[
         str | None, typer.Option(metavar="STAGE", help="Stop after this compiler stage, ttgir say.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")] = False,
+    fresh: common.Fresh = False,
     max_failures: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N failures.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
     ] = False,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust", help="Compile any source in a launches file; install and import packages that it names."
-        ),
-    ] = False,
+    trust: common.Trust = False,
     strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
@@ -90,7 +65,7 @@ def scan(
     from flacheck import planning, reports
 
     reports.check(format)
-    selection = _selection(kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton])
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton])
     if package is not None:
         source = context.get_parameter_source("matrix")
         if source is not None and source.name == "COMMANDLINE":
@@ -104,27 +79,7 @@ def scan(
     if dry_run:
         common.write(_listed(plan), output)
         return Exit.OK
-    return _run(plan, _timeout(timeout), jobs, memory, fresh, max_failures, strict, store, format, output)
-
-
-def _selection(
-    kernel: list[str], target: list[str], dtype: list[str], warps: list[str], stages: list[str], toolchain: list[str]
-) -> Selection:
-    from flacheck.expand import Selection
-    from flacheck.matrix import DTYPES
-
-    dtypes = common.split(dtype)
-    for name in dtypes:
-        if name not in DTYPES:
-            raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}")
-    return Selection(
-        kernels=common.split(kernel),
-        targets=common.split(target),
-        dtypes=dtypes,
-        num_warps=common.numbers("--num-warps", warps),
-        num_stages=common.numbers("--num-stages", stages),
-        toolchains=tuple(toolchain),
-    )
+    return _run(plan, common.seconds(timeout), jobs, memory, fresh, max_failures, strict, store, format, output)
 
 
 def _configs(asked: str | None, default: str) -> str:
@@ -137,18 +92,6 @@ def _package(package: str, configs: str, selection: Selection, until: str | None
     from flacheck import packaged
 
     return packaged.plan(package, selection, until, shard, common.say, configs)
-
-
-def _timeout(value: str) -> float | None:
-    if value == "auto":
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0
-    if not seconds > 0:
-        raise UsageError(f"--timeout {value}: auto or a number of seconds is wanted")
-    return seconds
 
 
 def _listed(plan: Plan) -> Iterator[str]:

@@ -38,7 +38,7 @@ def skip_library_hash(identity: str) -> None:
 
 
 def mark_stages(mark, until) -> None:
-    """Have every compiler stage call `mark(name)` before it runs and `until(name)` after."""
+    """Have every compiler stage call `mark(name)` before it runs and `until(name, result, metadata)` after."""
     for backend in backends():
         backend.add_stages = _marked(backend.add_stages, mark, until)
 
@@ -56,7 +56,7 @@ def _stage(name, run, mark, until):
     def stage(src, metadata):
         mark(name)
         result = run(src, metadata)
-        until(name)
+        until(name, result, metadata)
         return result
 
     return stage

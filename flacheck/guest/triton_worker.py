@@ -37,6 +37,9 @@ class Worker:
     def __init__(self, config: dict) -> None:
         self._scratch = config["scratch"]
         self._until: str | None = None
+        self._shown: str | None = None
+        self._text: str | None = None
+        self._metadata: dict = {}
         self._mark = lambda stage: None
         self._count = 0
         self.driver = Driver()
@@ -54,7 +57,10 @@ class Worker:
     def _reached(self, stage: str) -> None:
         self._mark(stage)
 
-    def _passed(self, stage: str) -> None:
+    def _passed(self, stage: str, result, metadata: dict) -> None:
+        self._metadata = metadata
+        if stage == self._shown:
+            self._text = str(result)
         if stage == self._until:
             raise Stopped
 
@@ -63,7 +69,7 @@ class Worker:
 
     def run(self, request: dict, mark) -> dict:
         """Answer a request: its operation is a method of this class."""
-        self._mark, self._until = mark, request.get("until")
+        self._mark, self._until, self._shown = mark, request.get("until"), None
         self.driver.select(request["card"])
         self._private_cache()
         kernel = self.loader.load(request["kernel"], request["card"])
@@ -92,7 +98,8 @@ class Worker:
         try:
             compiled = function.run(grid=None, warmup=True, **arguments)
         except Stopped:
-            return {"stage": self._until}
+            memory = {"shared": self._metadata.get("shared"), "tensor_memory": self._metadata.get("tmem_size")}
+            return {"stage": self._until, "resources": memory}
         finally:
             releases.forget_compiled(function)
         return {"resources": self._resources(compiled, request["card"])}
@@ -114,6 +121,38 @@ class Worker:
         """Run the release's own autotuner over the launch, only its timing replaced."""
         self._mark("autotune")
         return tune.run(kernel, request, self.language)
+
+    def op_show(self, kernel, request: dict) -> dict:
+        """The text that the last stage asked for gives."""
+        self._shown, self._text = request["until"], None
+        answer = self.op_compile(kernel, request)
+        return {**answer, "facts": {request["until"]: self._text}}
+
+    def op_compile_ir(self, kernel, request: dict) -> dict:
+        """Compile a module's text of Triton's own IR, as `triton.compile` takes it."""
+        import triton
+
+        path = os.path.join(tempfile.mkdtemp(), releases.unwrap(kernel).fn.__name__ + ".ttir")
+        with open(path, "w") as file:
+            file.write(request["ir"])
+        compiled = triton.compile(path, target=self.driver.get_current_target(), options=request["options"])
+        return {"resources": self._resources(compiled, request["card"])}
+
+    def op_cut(self, kernel, request: dict) -> dict:
+        """The kernel's source with all that it uses, as one module, and what its heuristics make of the launch."""
+        from .capture.cut import Cutter
+
+        function = releases.unwrap(kernel)
+        given = self.arguments(request, function) if request["launch"] else {}
+        complete = releases.with_heuristics(kernel, given)
+        cut = Cutter().cut(function, complete)
+        added = {name: value for name, value in complete.items() if name not in given}
+        facts = {"text": cut.text, "reason": cut.reason, "qualname": function.fn.__name__, "heuristics": added}
+        return {"stage": "import", "facts": facts}
+
+    def op_load(self, kernel, request: dict) -> dict:
+        """Nothing more: the kernel's decorators have run."""
+        return {"stage": "import"}
 
     def op_inspect(self, kernel, request: dict) -> dict:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""

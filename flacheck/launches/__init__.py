@@ -19,7 +19,7 @@ from flacheck.launches.admission import admitted
 from flacheck.launches.forms import FormError, check_launch, check_options
 from flacheck.model import Json, Kernel, Launch, canonical, digest
 
-__all__ = ["Launches", "RecordedLaunch", "admitted", "one_each", "read", "sources", "stream"]
+__all__ = ["Launches", "RecordedLaunch", "admitted", "at", "one_each", "read", "sources", "stream"]
 
 SCHEMA = "flacheck.launches/1"
 
@@ -112,6 +112,19 @@ def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
             notes.append(entry.said)
     end = notes[-1] if notes and "end" in notes[-1] else None
     return Launches(notes[0], tuple(replace(launch, count=counts[key]) for key, launch in found.items()), end)
+
+
+def at(path: Path, line: int, trust: bool = False) -> RecordedLaunch:
+    """The launch on a line of the file (from 1), or the one that the line counts. UsageError when there is none."""
+    found: dict[str, RecordedLaunch] = {}
+    for number, entry in enumerate(stream(path, trust=trust), 1):
+        if isinstance(entry, RecordedLaunch):
+            found.setdefault(entry.id, entry)
+        if number == line and isinstance(entry, RecordedLaunch | Counted):
+            named = entry.id if isinstance(entry, RecordedLaunch) else entry.of
+            if named in found:
+                return found[named]
+    raise UsageError(f"{path}:{line}: no launch is on that line; a launch's line has a kernel and a launch in it")
 
 
 def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entry]:

@@ -174,11 +174,13 @@ def _layer(reach: Mapping[str, Any]) -> str:
 
 
 def next_commands(view: RunView) -> tuple[str, ...]:
-    """What to type next: the explanation of the first failure, or the same report for others to read."""
+    """What to type next: what the first failure means, which releases have it, the same report for others to read."""
     if view.next_commands:
         return view.next_commands
     share = f"flacheck report {view.run['id']} --format markdown"
-    return (*(f"flacheck explain {group.code}" for group in view.summary.by_signature[:1]), share)
+    first = view.summary.by_signature[:1]
+    about = [(f"flacheck explain {group.code}", f"flacheck bisect {group.example[:12]}") for group in first]
+    return (*(command for commands in about for command in commands), share)
 
 
 def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

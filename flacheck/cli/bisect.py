@@ -1,0 +1,97 @@
+"""flacheck bisect: the releases between which a cell's verdict or signature changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flacheck.cli import common
+from flacheck.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from flacheck.bisect import Bisecting, Bisection, Find
+
+
+@common.command
+def bisect(
+    cell: common.Cell = None,
+    find: Annotated[
+        str, typer.Option(metavar="fail|pass|change", help="What broke it, what mended it, or the whole history.")
+    ] = "change",
+    kernel: common.Kernel = [],
+    target: common.Target = [],
+    dtype: common.Dtype = [],
+    num_warps: common.NumWarps = [],
+    num_stages: common.NumStages = [],
+    triton: Annotated[
+        list[str],
+        typer.Option(help="The releases to look at. A single one beside flags or a file is the cell's.", metavar="X"),
+    ] = [],
+    jobs: common.Jobs = 0,
+    timeout: common.Timeout = "auto",
+    memory: common.Memory = 8192,
+    fresh: common.Fresh = False,
+    trust: common.Trust = False,
+    store: common.StoreDir = Path(".flacheck"),
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="table or json.")] = "table",
+    output: common.Output = None,
+) -> int:
+    """Find the releases between which CELL's verdict or signature changes."""
+    from flacheck import bisect as bisection
+    from flacheck import cells
+    from flacheck.session import Session
+    from flacheck.store import Store
+
+    if format not in ("table", "json"):
+        raise UsageError(f"unknown format {format!r}: bisect knows table and json")
+    wanted, seconds = _find(find), common.seconds(timeout)
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
+    with Store.open(store, create=not cells.needs_store(cell)) as opened:
+        chosen = cells.choose(
+            cell,
+            selection,
+            opened,
+            lambda plan: Session(plan, opened, seconds, jobs, memory, False, purpose="bisect").records(common.say),
+            common.say,
+            trust,
+        )
+        there = bisection.releases(chosen.cell, triton, chose=not cells.is_key(cell))
+        for warning in (*chosen.warnings, *there.warnings):
+            common.say(warning)
+        sitting = bisection.Bisecting(chosen, there.choices, wanted, opened, seconds, jobs, memory, fresh)
+        try:
+            _watch(sitting)
+        except KeyboardInterrupt:
+            return common.interrupted()
+    found = sitting.found()
+    _write(found, format, output)
+    return Exit.OK if found.changes else Exit.INCOMPLETE
+
+
+def _watch(sitting: Bisecting) -> None:
+    from flacheck.cli.progress import watch
+
+    with watch(len(sitting.choices)) as seen:
+        for record in sitting.records(seen.say):
+            seen(record)
+
+
+def _find(word: str) -> Find:
+    from flacheck.bisect import Find
+
+    if word not in [find.value for find in Find]:
+        raise UsageError(f"--find {word}: fail, pass or change is wanted")
+    return Find(word)
+
+
+def _write(found: Bisection, format: str, output: Path | None) -> None:
+    from flacheck import pins
+    from flacheck.bisect import lines
+
+    if format == "json":
+        common.write([json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"], output)
+    else:
+        common.write(lines(found, list(pins.pins())), output)

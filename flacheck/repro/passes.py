@@ -1,0 +1,31 @@
+"""The passes in their order. To add one, write a class with a `name` and a `search`, and put it here."""
+
+from __future__ import annotations
+
+from flacheck.repro.aliases import Aliases
+from flacheck.repro.deletion import Deletion
+from flacheck.repro.dimensions import Dimensions
+from flacheck.repro.evaluation import Evaluation
+from flacheck.repro.expressions import Expressions, Sinks
+from flacheck.repro.loops import ControlFlow
+from flacheck.repro.options import Constants, DTypes, Options
+from flacheck.repro.parameters import Parameters
+from flacheck.repro.pointers import Pointers
+from flacheck.repro.reducer import Pass
+from flacheck.repro.slices import Slices
+
+FIRST: tuple[Pass, ...] = (Evaluation(), Slices())
+PASSES: tuple[Pass, ...] = (
+    Deletion(),
+    ControlFlow(),
+    Pointers(),
+    Aliases(),
+    Options(),
+    Sinks(),
+    Dimensions(),
+    Expressions(),
+    Parameters(),
+    DTypes(),
+    Constants(),
+    Slices(),
+)

@@ -1,0 +1,56 @@
+"""The fake toolchain as a family of releases: what resolves and provides them, without an index or a download."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from flacheck.toolchains.base import Choice, Progress, Resolution, Toolchain, silent
+from tests import fake
+
+VERSIONS = tuple(f"{n}.0" for n in range(1, 10))
+
+
+@dataclass(frozen=True)
+class FakeToolchain(Toolchain):
+    table: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def worker_config(self) -> dict[str, Any]:
+        return {"path": [], "identity": self.identity, "worker_file": fake.WORKER, "table": dict(self.table)}
+
+
+@dataclass(frozen=True)
+class FakeFamily:
+    """Releases 1.0 to 9.0. `wheelless` ones have no wheel, `refused` maps a version to the targets it does not know;
+    `provided` notes which were asked to be made ready."""
+
+    table: Mapping[str, Any]
+    wheelless: tuple[str, ...] = ()
+    refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    provided: list[str] = field(default_factory=list)
+    name: str = "fake"
+
+    def versions(self) -> Resolution:
+        return Resolution(tuple(self._choice(version) for version in VERSIONS))
+
+    def resolve(self, spec: str) -> Resolution:
+        wanted = SpecifierSet(spec if spec[0] in "<>=!~" else f"=={spec}")
+        return Resolution(tuple(self._choice(version) for version in VERSIONS if version in wanted))
+
+    def installed(self) -> Choice:
+        return self._choice(VERSIONS[-1])
+
+    def at(self, path: str) -> Choice:
+        raise NotImplementedError
+
+    def _choice(self, version: str) -> Choice:
+        reason = "no wheel for this Python" if version in self.wheelless else None
+        refused = {target: f"fake {version} does not know {target}" for target in self.refused.get(version, ())}
+        return Choice("fake", version, f"fake=={version}", "cache", None, reason, refused)
+
+    def provide(self, choice: Choice, progress: Progress = silent) -> Toolchain:
+        self.provided.append(choice.version)
+        return FakeToolchain("fake", choice.version, choice.identity, "cache", (), "", table=self.table)

@@ -1,0 +1,220 @@
+"""CELL on a command line: what names one, what names several, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flacheck import cells, corpus, judge, planning
+from flacheck.cells import Chosen, choose
+from flacheck.errors import UsageError
+from flacheck.expand import Selection
+from flacheck.model import Attempt, Cell, Kernel, Outcome, Record
+from flacheck.planning import Plan
+from flacheck.store import Store
+from tests.test_launches import HEADER, LAUNCH, launch, write
+from tests.test_launches import KERNEL as CUT
+
+ONE = Selection(("chunk_fwd_o",), ("sm90",), ("bf16",), (4,), (2,), ("3.2.0",))
+ASSERTION = "LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `{}' failed."
+
+
+def never(plan: Plan) -> Sequence[Record]:
+    raise AssertionError("nothing is to be compiled")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def some() -> list[Cell]:
+    """Twenty-odd cells of one kernel of ours."""
+    return planning.plan("quick", replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())).cells
+
+
+def judged(cell: Cell, says: str | None = None) -> Record:
+    """The record of a cell that fails by an assertion, or compiles."""
+    if says is None:
+        return judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin"))
+    log = ASSERTION.format(says)
+    return judge.judge(cell, Attempt(Outcome.DIED, stage="ttgir", signal="SIGABRT", log=log))
+
+
+def put(store: Store, cells: Sequence[Cell], says: Callable[[Cell], str | None] = lambda cell: None) -> list[Record]:
+    records = [judged(cell, says(cell)) for cell in cells]
+    store.add_cells(cells)
+    store.add_many(store.begin_run({}), records)
+    return records
+
+
+def refused(store: Store, what: str | None, selection: Selection = Selection()) -> list[str]:
+    """The lines of the message."""
+    with pytest.raises(UsageError) as caught:
+        choose(what, selection, store, never)
+    return str(caught.value).splitlines()
+
+
+def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Cell]) -> None:
+    """The very cell, so another release is all that differs in what is compiled next."""
+    put(store, some)
+    for name in (some[3].key, some[3].key[:8]):
+        chosen = choose(name, Selection(), store, never)
+        assert chosen.cell == some[3] and chosen.cell.key == some[3].key
+        assert chosen.record is not None and chosen.warnings == ()
+    assert chosen.under("triton==3.4.0") == replace(some[3], toolchain="triton==3.4.0")
+
+
+def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: list[Cell]) -> None:
+    """Also by what its releases refuse."""
+    resolver = planning.Resolver()
+    names = [*resolver("3.1.0"), *resolver("3.2.0")]
+    plan = Chosen(some[0]).plan([resolver.choices[name] for name in names], "bisect x")
+    assert [cell.toolchain for cell in plan.cells] == ["triton==3.1.0", "triton==3.2.0"]
+    assert plan.cells[1].key == some[0].key
+
+
+def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(store: Store, some: list[Cell]) -> None:
+    """At most a screenful of them, the failing ones first."""
+    put(store, some, lambda cell: "it holds" if cell is some[5] else None)
+    first, *rest = refused(store, "0" * 8)
+    assert first.endswith("begins with 00000000; name one by its key:")
+    assert some[5].key[:12] in rest[0] and "FC302" in rest[0] and "triton==3.2.0  sm90" in rest[0]
+    assert len(rest) == cells.SCREENFUL + 1 and rest[-1] == f"  and {len(some) - cells.SCREENFUL} more"
+    assert "too short" in refused(store, some[0].key[:7])[0]
+    assert "names no cell" in refused(store, "chunk_fwd_o")[0]
+
+
+def test_flags_name_the_first_of_failing_cells_of_one_signature(store: Store, some: list[Cell]) -> None:
+    """First by key; the message's quantities are no part of a signature."""
+    put(store, some, lambda cell: "it holds" if cell.options["num_warps"] == 8 else None)
+    failing = sorted(cell.key for cell in some if cell.options["num_warps"] == 8)
+    assert len(failing) > 1
+    for selection in (Selection(), Selection(num_warps=(8,), targets=("h100",), toolchains=("==3.2.0",))):
+        assert choose(None, selection, store, never).cell.key == failing[0]
+
+
+def test_flags_that_leave_several_signatures_or_none_are_refused(store: Store, some: list[Cell]) -> None:
+    """One example of each; or the cells that match and do not fail."""
+    put(store, some, lambda cell: {2: "this holds", 8: "that holds"}.get(cell.options["num_warps"]))
+    first, *rest = refused(store, None)
+    assert "fail in 2 ways" in first and len(rest) == 2
+    assert {line.split()[-2] for line in rest} == {"num_warps=2", "num_warps=8"}
+    first, *rest = refused(store, None, Selection(num_warps=(4,)))
+    assert "no cell of the store that fails" in first and all(" compiles " in line for line in rest[:5])
+    assert "nothing to choose from" in refused(store, None, Selection(num_warps=(64,)))[0]
+
+
+def test_of_several_cells_of_a_matrix_the_verdicts_decide(store: Store) -> None:
+    """They are asked for, in one go."""
+    shape = planning.plan("quick", ONE).cells
+    asked: list[Plan] = []
+
+    def settle(plan: Plan) -> list[Record]:
+        asked.append(plan)
+        return put(store, plan.cells, lambda cell: "it holds" if cell is plan.cells[1] else None)
+
+    assert len(shape) > 1
+    assert choose("quick", ONE, store, settle).cell == shape[1]
+    assert len(asked) == 1
+
+
+def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> None:
+    """With release and target, and nothing is compiled to choose it; a line that counts stands for what it counts."""
+    plain = {**LAUNCH["launch"], "configs": []}
+    first, second = (
+        launch(id=letter * 16, launch=plain, options={"num_warps": n}) for letter, n in (("a", 4), ("b", 2))
+    )
+    file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
+    selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
+    found = {line: choose(f"{file}:{line}", selection, store, never).cell for line in (2, 3, 4)}
+    assert found[2].toolchain == "triton==3.3.0" and found[2].target == "sm80"
+    assert found[2].kernel.origin["source"] == CUT
+    assert (found[3].options, found[4]) == ({"num_warps": 2}, found[3])
+    for line in (1, 5, 9):
+        assert "no launch is on that line" in refused(store, f"{file}:{line}", selection)[0]
+
+
+def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: list[Cell]) -> None:
+    """With a warning, and without the record, which is about another source."""
+    old = replace(some[0], kernel=replace(some[0].kernel, digest="0" * 32))
+    put(store, [old])
+    chosen = choose(old.key, Selection(), store, never)
+    assert chosen.cell == some[0] and chosen.record is None
+    assert "is no longer what it was" in chosen.warnings[0]
+
+
+def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(store: Store, some: list[Cell]) -> None:
+    """As those of the first release's stores are; one that was cut out cannot be."""
+    store.add_many(store.begin_run({}), [judged(some[0])])
+    assert choose(some[0].key, Selection(), store, never).cell == some[0]
+    cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, {"source": CUT, "qualname": "k"}))
+    store.add_many(store.begin_run({}), [judged(cut)])
+    assert "stored by an older flacheck" in refused(store, cut.key)[0]
+
+
+def test_source_in_a_store_is_believed_no_more_than_in_a_file(store: Store, some: list[Cell]) -> None:
+    """A store may have been merged from anywhere."""
+    kernel = Kernel("m:k", None, "1" * 32, {"source": "import os\nos.abort()\n", "qualname": "k"})
+    bad, good = replace(some[0], kernel=kernel), replace(some[0], kernel=replace(kernel, origin={"source": CUT}))
+    put(store, [bad])
+    assert "import of os" in refused(store, bad.key)[0]
+    good = replace(good, kernel=replace(good.kernel, digest="2" * 32))
+    put(store, [good])
+    assert choose(good.key, Selection(), store, never).cell == good
+
+
+def test_a_kernel_of_ours_that_is_gone_is_said(store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be compiled of it."""
+    put(store, some[:1])
+    monkeypatch.setattr(corpus, "load", dict)
+    assert f"{some[0].kernel.name} is no kernel of ours any more" in refused(store, some[0].key)[0]
+
+
+def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flacheck", "bisect", *args]
+    return subprocess.run(command, cwd=cwd, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["0123456789ab"], "no store at"),
+        (["--kernel", "chunk_fwd_o"], "no store at"),
+        (["quick", "--find", "blame"], "--find blame"),
+        (["quick", "--format", "markdown"], "bisect knows table and json"),
+        (["quick", "--target", "sm42"], "sm42"),
+        (["missing.jsonl:3", "--triton", "3.2.0"], "missing.jsonl: cannot be read"),
+    ],
+)
+def test_bad_input_of_bisect_is_one_message_and_2(tmp_path: Path, command: list[str], said: str) -> None:
+    """No traceback, nothing on stdout."""
+    found = bisect(*command, cwd=tmp_path)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert said in found.stderr and "Traceback" not in found.stderr
+
+
+@pytest.mark.network
+def test_the_gated_delta_rule_over_all_releases(tmp_path: Path) -> None:
+    """Ours, 8 warps: four failures of two kinds and their ends; a second time at once; and only what a search needs."""
+    which = ["-k", "gated_delta_rule.chunk_fwd_h", "--dtype", "bf16", "--target", "sm90", "--num-warps", "8"]
+    first = bisect("quick", *which, "--triton", "3.2.0", "--format", "json", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
+    sides = [(change["before"][8:], change["after"][8:], change["kind"]) for change in found["changes"]]
+    assert ("3.1.0", "3.2.0", "cause") in sides and ("3.3.1", "3.4.0", "pass") in sides
+    (mended,) = (change for change in found["changes"] if change["after"] == "triton==3.4.0")
+    assert (mended["torch_before"], mended["torch_after"]) == (["2.7.1"], ["2.8.0"])
+    again = bisect(found["cell"]["key"][:8], cwd=tmp_path)
+    assert again.returncode == 0 and f"{len(found['history'])} cached" in again.stderr
+    assert "3.3.1 fails FC302 (chooseStMatrixLayoutLeadingOffset) → 3.4.0 compiles; torch 2.7.1 | 2.8.*" in again.stdout
+    assert bisect(found["cell"]["key"], "--find", "fail", cwd=tmp_path).returncode == 3
