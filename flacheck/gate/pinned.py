@@ -19,8 +19,8 @@ _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
 class Pin:
     """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; empty, it admits everything.
 
-    `span` holds the offsets of the specifier in its file and `written` what stands there; `obstacle` says why it
-    cannot be changed there.
+    `span` holds the offsets of the specifier in its file, or in the string that `keys` lead to in a TOML file, and
+    `written` what stands there; `obstacle` says why it cannot be changed there.
     """
 
     file: str
@@ -30,6 +30,7 @@ class Pin:
     span: tuple[int, int] | None = None
     written: str = ""
     obstacle: str | None = None
+    keys: tuple[str | int, ...] | None = None
     ranges: tuple[SpecifierSet, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -58,19 +58,15 @@ def _pin(document: Document, name: str, entry: Any, path: Path) -> Pin | None:
         raise UsageError(f'{document.where(path)}: {name} wants a version such as "^2.7", not {entry!r}')
     if not _holds(document, entry, path):
         return None
-    stands = document.places.get(place)
-    line = stands.line if stands else int(document.where(path).rpartition(":")[2])
+    line = document.lines.get(place) or int(document.where(path).rpartition(":")[2])
     address = entry.get("url") or entry.get("path") or entry.get("file") or entry.get("git")
     if address:
         return requirement.of_url(str(address), name, document.shown, line, document.warn)
     text = entry.get("version", "*")
     specifier = pep440(text, f"{document.shown}:{line}")
-    if stands is None:
+    if "version" not in entry:
         return Pin(document.shown, line, name, specifier, obstacle="it names no version")
-    written = document.text[stands.start : stands.end]
-    if written != text:
-        return Pin(document.shown, line, name, specifier, obstacle="it is written with escapes")
-    return Pin(document.shown, line, name, specifier, (stands.start, stands.end), written)
+    return Pin(document.shown, line, name, specifier, (0, len(text)), text, keys=place)
 
 
 def _holds(document: Document, entry: Mapping[str, Any], path: Path) -> bool:

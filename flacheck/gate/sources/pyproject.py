@@ -34,13 +34,12 @@ class Document:
     warn: Callable[[str], None]
 
     @cached_property
-    def places(self) -> Mapping[toml.Path, toml.Place]:
-        return toml.places(self.text)
+    def lines(self) -> Mapping[toml.Path, int]:
+        return toml.lines(self.text)
 
     def where(self, path: toml.Path) -> str:
         """File and line of a value, for a message; of the nearest string in it where it is none itself."""
-        lines = (place.line for found, place in self.places.items() if found[: len(path)] == path)
-        line = next(lines, None)
+        line = next((line for found, line in self.lines.items() if found[: len(path)] == path), None)
         return f"{self.shown}:{line}" if line else self.shown
 
     def at(self, *keys: str, kind: type = dict) -> Any:
@@ -107,9 +106,7 @@ class Document:
     def _pin(self, asked: Requirement, text: str, path: toml.Path) -> Iterator[Pin]:
         if canonicalize_name(asked.name) not in ("torch", "triton"):
             return
-        place = self.places.get(path)
-        start = place.start if place and self.text[place.start : place.end] == text else None
-        found = requirement.pin(asked, text, self.shown, place.line if place else 1, start, self.warn)
+        found = requirement.pin(asked, text, self.shown, self.lines.get(path, 1), self.warn, keys=path)
         yield from [found] if found else []
 
     @cached_property

@@ -35,9 +35,17 @@ def holds(requirement: Requirement) -> bool:
 
 
 def pin(
-    requirement: Requirement, text: str, file: str, line: int, start: int | None, warn: Callable[[str], None]
+    requirement: Requirement,
+    text: str,
+    file: str,
+    line: int,
+    warn: Callable[[str], None],
+    *,
+    start: int | None = 0,
+    keys: tuple[str | int, ...] | None = None,
 ) -> Pin | None:
-    """The pin that a requirement is; `start` is the offset of its text in the file, None where it cannot be edited."""
+    """The pin that a requirement is. `start` is the offset of its text in the file, None where it cannot be edited;
+    of a string in a TOML file `keys` lead to it instead."""
     name = canonicalize_name(requirement.name)
     if name not in NAMES or not holds(requirement):
         return None
@@ -47,7 +55,7 @@ def pin(
     written = text[span[0] : span[1]] if span else str(requirement.specifier)
     place = (start + span[0], start + span[1]) if span and start is not None else None
     specifier = re.sub(r"\s+", "", written)
-    return Pin(file, line, name, specifier, place, written, None if place else "it is written in several pieces")
+    return Pin(file, line, name, specifier, place, written, None if place else "it is written in several pieces", keys)
 
 
 def specifier_span(text: str) -> tuple[int, int] | None:

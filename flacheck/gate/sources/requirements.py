@@ -77,7 +77,7 @@ def _pin(text: str, line: _Line, shown: str, where: str, warn: Callable[[str], N
     asked = requirement.parsed(plain, where)
     if canonicalize_name(asked.name) not in NAMES:
         return None
-    found = requirement.pin(asked, plain, shown, line.number, _start(text, line, plain), warn)
+    found = requirement.pin(asked, plain, shown, line.number, warn, start=_start(text, line, plain))
     if found and "--hash" in line.text:
         return Pin(found.file, found.line, found.name, found.specifier, obstacle="its hashes are of that release")
     return found
