@@ -11,9 +11,8 @@ from pathlib import Path
 from flacheck import toml
 from flacheck.analysis.known_good import grouped
 from flacheck.errors import UsageError
+from flacheck.gate.sources.text import Encoding
 from flacheck.gate.suggest import Change
-
-_MARK = b"\xef\xbb\xbf"
 
 
 def fix(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
@@ -38,14 +37,14 @@ def _write(path: Path, shown: str, changes: Sequence[Change]) -> None:
 
 def edited(held: bytes, shown: str, changes: Sequence[Change]) -> bytes:
     """The file's bytes with every changed specifier in its place."""
-    mark = _MARK if held.startswith(_MARK) else b""
-    text = held.decode("utf-8-sig")
+    encoding = Encoding.of(held)
+    text = encoding.decode(held)
     strings = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
     if strings:
         there = toml.strings(text, shown)
         wanted = {keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in strings.items()}
-        return mark + toml.replaced(text, wanted, shown).encode()
-    return mark + _spliced(text, changes, shown).encode()
+        return encoding.encode(toml.replaced(text, wanted, shown))
+    return encoding.encode(_spliced(text, changes, shown))
 
 
 def _spliced(text: str, changes: Iterable[Change], shown: str) -> str:
