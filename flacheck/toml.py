@@ -1,14 +1,18 @@
-"""TOML with the place of every string in it: a message can name a line, and an edit leaves the rest as it was."""
+"""TOML with the line of every string in it, and with a way to change some strings and nothing else."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
 
 from flacheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from tomlkit.items import String
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,32 +21,15 @@ else:
 
 Path = tuple[str | int, ...]
 
+_KEY = r"""(?:[A-Za-z0-9_-]+ | "(?:\\.|[^"\\\n])*" | '[^'\n]*')"""
 _TOKEN = re.compile(
-    r"""(?P<blank>[ \t\r]+|\#[^\n]*)
-      | (?P<newline>\n)
-      | (?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}(?!\") | '{3}.*?'{3,5}(?!') | "(?:\\.|[^"\\\n])*" | '[^'\n]*')
-      | (?P<mark>[\[\]{}=,.])
-      | (?P<word>[^\s\[\]{}=,."'\#]+)""",
-    re.VERBOSE | re.DOTALL,
+    rf"""\#[^\n]*
+      | ^[ \t]*\[{{1,2}}[ \t]* {_KEY} (?:[ \t]*\.[ \t]*{_KEY})* [ \t]*\]{{1,2}}[ \t]*(?=\#|\r?$)
+      | (?P<string>\"{{3}}(?:\\.|[^\\])*?\"{{3,5}}(?!\") | '{{3}}.*?'{{3,5}}(?!') | "(?:\\.|[^"\\\n])*" | '[^'\n]*')
+        (?P<of_key>[ \t]*[.=])?""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _AT_LINE = re.compile(r"\s*\(?at line (\d+), column (\d+)\)?")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a string stands: its line, from 1, and the offsets of what is between its quotes."""
-
-    line: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    start: int
-    line: int
 
 
 def loads(text: str, file: str) -> dict[str, Any]:
@@ -53,107 +40,82 @@ def loads(text: str, file: str) -> dict[str, Any]:
         found = _AT_LINE.search(str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         raise UsageError(f"{file}:{line}: not valid TOML: {_AT_LINE.sub('', str(error))}") from None
+    except RecursionError:
+        raise UsageError(f"{file}: not valid TOML: it is nested too deeply") from None
     return document
 
 
-def places(text: str) -> Mapping[Path, Place]:
-    """The place of every string value of a document that `loads` accepts, by its path of keys and indices."""
-    return _Walk(text).document()
+def lines(text: str) -> Mapping[Path, int]:
+    """The line, from 1, of the string values of a document that `loads` accepts, by their paths of keys and indices.
+
+    The text is parsed once more with each string's line written in its place. An array in an array that stands on a
+    line of its own looks like a table's header: its strings are left out.
+    """
+    ends = [end.start() for end in re.finditer("\n", text)]
+
+    def numbered(token: re.Match[str]) -> str:
+        is_value = token["string"] is not None and token["of_key"] is None
+        return f'"{bisect_left(ends, token.start()) + 1}"' if is_value else token[0]
+
+    found = _strings(tomllib.loads(_TOKEN.sub(numbered, text)))
+    return {path: int(line) for path, line in found if line.isdecimal()}
 
 
-class _Walk:
-    """One pass over the tokens. The text is known to be valid, so nothing here is checked."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
-        self._token: _Token | None = None
-        self._found: dict[Path, Place] = {}
-        self._tables: dict[Path, int] = {}
-        self._advance()
-
-    def document(self) -> Mapping[Path, Place]:
-        table: Path = ()
-        while self._token is not None:
-            if self._token.kind == "newline":
-                self._advance()
-            elif self._at("["):
-                table = self._header()
-            else:
-                self._assignment(table)
-        return self._found
-
-    def _header(self) -> Path:
-        self._advance()
-        several = self._at("[")
-        if several:
-            self._advance()
-        path: Path = ()
-        for key in self._keys():
-            path = self._last(path)
-            path += (key,)
-        while self._at("]"):
-            self._advance()
-        if several:
-            self._tables[path] = self._tables.get(path, -1) + 1
-        return self._last(path)
-
-    def _last(self, path: Path) -> Path:
-        """The newest element where the path names an array of tables."""
-        return (*path, self._tables[path]) if path in self._tables else path
-
-    def _assignment(self, table: Path) -> None:
-        path = (*table, *self._keys())
-        self._advance()
-        self._value(path)
-
-    def _keys(self) -> list[str]:
-        keys = []
-        while self._token is not None and (self._token.kind in ("word", "string") or self._at(".")):
-            if not self._at("."):
-                keys.append(_plain(self._token))
-            self._advance()
-        return keys
-
-    def _value(self, path: Path) -> None:
-        if self._at("["):
-            self._many("]", lambda index: self._value((*path, index)))
-        elif self._at("{"):
-            self._many("}", lambda _: self._assignment(path))
-        elif self._token is not None and self._token.kind == "string":
-            quotes = 3 if self._token.text[:3] in ('"""', "'''") else 1
-            start = self._token.start + quotes
-            self._found[path] = Place(self._token.line, start, self._token.start + len(self._token.text) - quotes)
-            self._advance()
-        else:
-            while self._token is not None and (self._token.kind == "word" or self._at(".")):
-                self._advance()
-
-    def _many(self, end: str, one: Callable[[int], None]) -> None:
-        self._advance()
-        index = 0
-        while self._token is not None and not self._at(end):
-            if self._token.kind == "newline" or self._at(","):
-                self._advance()
-            else:
-                one(index)
-                index += 1
-        self._advance()
-
-    def _at(self, mark: str) -> bool:
-        return self._token is not None and self._token.kind == "mark" and self._token.text == mark
-
-    def _advance(self) -> None:
-        self._token = next(self._tokens, None)
+def strings(text: str, file: str) -> Mapping[Path, str]:
+    """Every string value of a document by its path of keys and indices; a UsageError as from `loads`."""
+    return dict(_strings(loads(text, file)))
 
 
-def _plain(key: _Token) -> str:
-    return str(next(iter(tomllib.loads(f"{key.text} = 0")))) if key.kind == "string" else key.text
+def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
+    """The document with other strings at these paths; comments, layout and quotes are as they were.
+
+    Raises UsageError where that cannot be had: the text was changed by someone, or the editor would change more.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        for path, value in values.items():
+            holder = _holder(document, path)
+            holder[path[-1]] = _quoted_like(holder[path[-1]], value)
+        made = tomlkit.dumps(document)
+    except (TOMLKitError, LookupError, TypeError) as error:
+        raise UsageError(f"{file}: cannot be edited ({error}); write the change by hand") from None
+    if not _differs_only(text, made, values):
+        raise UsageError(f"{file}: cannot be edited without a change of its layout; write the change by hand")
+    return made
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    line = 1
-    for match in _TOKEN.finditer(text):
-        kind = match.lastgroup or "blank"
-        if kind != "blank":
-            yield _Token(kind, match[0], match.start(), line)
-        line += match[0].count("\n")
+def _strings(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in entries:
+        yield from _strings(entry, (*path, key))
+
+
+def _holder(document: Any, path: Path) -> Any:
+    """The table or list that holds the last key of a path."""
+    for key in path[:-1]:
+        document = document[key]
+    return document
+
+
+def _quoted_like(old: String, value: str) -> String:
+    import tomlkit
+
+    written = old.as_string()
+    return tomlkit.string(value, literal=written[0] == "'", multiline=written[:3] in ('"""', "'''"))
+
+
+def _differs_only(text: str, made: str, values: Mapping[Path, str]) -> bool:
+    """Whether `made` holds these values, all else that the text does, and every other line as it is there."""
+    wanted = deepcopy(tomllib.loads(text))
+    for path, value in values.items():
+        _holder(wanted, path)[path[-1]] = value
+    places = lines(text)
+    changed = {places.get(path) for path in values}
+    before, after = text.split("\n"), made.split("\n")
+    same = all(number in changed or old == new for number, (old, new) in enumerate(zip(before, after), 1))
+    return same and len(before) == len(after) and tomllib.loads(made) == wanted

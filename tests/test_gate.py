@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -34,6 +39,7 @@ RELEASES = Releases(
      "2.9.0": "==3.5.0", "2.14.0": "~=3.8.0", "2.14.1": "~=3.8.0"},
 )  # fmt: skip
 TODAY = date(2026, 11, 21)
+GOLDEN = Path(__file__).parent / "golden" / "fix"
 
 
 def installation(*requirements: str) -> Installation:
@@ -510,6 +516,75 @@ def test_a_fix_changes_the_specifier_and_nothing_else(tmp_path: Path, monkeypatc
     assert fixed("two.txt", "torch>=2.7,<2.8\ntriton==3.2.0\n") == "torch==2.5.1\ntriton==3.1.0\n"
     assert fixed("bare.txt", "triton  # any\n") == "triton!=3.2.0,!=3.3.0  # any\n"
     assert list(tmp_path.glob(".*")) == []
+
+
+@pytest.mark.parametrize("name", ["pep621", "poetry", "dotted"])
+def test_a_fixed_project_file_is_as_before_but_for_its_pins(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layouts as people make them: aligned, indented, commented, dotted, inline, tables told in pieces."""
+    monkeypatch.chdir(tmp_path)
+    before, after = ((GOLDEN / f"{name}{kind}.toml").read_text() for kind in ("", ".fixed"))
+    assert before != after
+    assert fixed("pyproject.toml", before) == after
+    assert fixed("pyproject.toml", before.replace("\n", "\r\n")) == after.replace("\n", "\r\n")
+    assert fixed("pyproject.toml", after) == after
+
+
+def test_a_file_of_powershell_is_fixed_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """UTF-16 with its mark."""
+    monkeypatch.chdir(tmp_path)
+    Path("r.txt").write_bytes("numpy\r\ntriton==3.3.0\r\n".encode("utf-16"))
+    change = Change(sources.named([Path("r.txt")], print)[0].pins[0], "==3.4.0")
+    fix([change])
+    assert Path("r.txt").read_bytes() == "numpy\r\ntriton==3.4.0\r\n".encode("utf-16")
+
+
+def test_a_file_given_under_two_names_is_fixed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link is followed, and stays one."""
+    monkeypatch.chdir(tmp_path)
+    Path("r.txt").write_text("triton==3.3.0\n")
+    Path("link.txt").symlink_to("r.txt")
+    pins = sources.named([Path("r.txt"), Path("link.txt")], print)[0].pins
+    fix([Change(pin, "==3.4.0") for pin in pins])
+    assert Path("r.txt").read_text() == "triton==3.4.0\n" and Path("link.txt").is_symlink()
+
+
+REWRITES = """
+import sys
+from pathlib import Path
+from flacheck.gate.fix import fix
+from flacheck.gate.pinned import Pin
+from flacheck.gate.suggest import Change
+
+versions = ["==3.3.0", "==3.4.0"]
+print("ready", flush=True)
+while True:
+    fix([Change(Pin("r.txt", 1, "triton", versions[0], (6, 13), versions[0]), versions[1])])
+    versions.reverse()
+"""
+
+
+def test_a_kill_while_a_fix_is_written_leaves_a_whole_file(tmp_path: Path) -> None:
+    """The old one or the new one, of a size that takes more than one write."""
+    rest = "# rest\n" * 200_000
+    whole = {f"triton=={version}\n{rest}" for version in ("3.3.0", "3.4.0")}
+    file = tmp_path / "r.txt"
+    seen = set()
+    for number in range(12):
+        file.write_text(f"triton==3.3.0\n{rest}")
+        with subprocess.Popen(
+            [sys.executable, "-c", REWRITES], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        ) as child:  # fmt: skip
+            assert child.stdout and child.stdout.readline() == b"ready\n"
+            time.sleep(0.02 + number * 0.007)
+            child.kill()
+            assert child.wait() == -signal.SIGKILL and child.stderr and child.stderr.read() == b""
+        assert file.read_text() in whole
+        seen.add(file.read_text()[:13])
+        seen |= {"half" for left in tmp_path.glob(".r.txt.*")}
+    assert len(seen) > 1, "no kill came while something was written"
 
 
 def test_an_included_file_is_fixed_where_the_pin_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import resource
 import subprocess
@@ -144,6 +145,35 @@ def test_github_annotates_the_lines(project: Path) -> None:
     assert all(re.match(r"::(error|warning|notice) [^\n]*::", line) for line in failing + both)
 
 
+def test_annotations_are_the_same_on_a_terminal(project: Path) -> None:
+    """Neither colours nor line ends of a narrow window: a workflow's log may be one."""
+    plain = gated(project, "triton>=3.2,<3.5\n", "--format", "github")[1]
+    inner, outer = pty.openpty()
+    command = [sys.executable, "-m", "flacheck", "gate", "r.txt", "--format", "github"]
+    place = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40", "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(command, cwd=project, stdout=outer, stderr=subprocess.PIPE, env=place)
+    os.close(outer)
+    said = b"".join(iter(lambda: _available(inner), b""))
+    os.close(inner)
+    assert child.communicate()[1] == b"" and child.returncode == 1
+    assert said.decode().replace("\r\n", "\n") == plain
+
+
+def _available(terminal: int) -> bytes:
+    """What a terminal shows next; nothing when the other side is closed, which Linux reports as an error."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+def test_a_warning_comes_once_though_files_are_read_twice(project: Path) -> None:
+    """Before and after a fix."""
+    text = "-c https://example.com/limits.txt\ntriton>=3.2,<3.9\n"
+    code, _, error = gated(project, text, "--fix")
+    assert code == 0 and error.count("limits.txt is not fetched") == 1
+
+
 def test_markdown_is_for_a_jobs_summary(project: Path) -> None:
     """A table, and code that survives a backtick."""
     out = gated(project, "triton>=3.2,<3.5\n", "--format", "markdown")[1]
@@ -159,6 +189,20 @@ def test_a_fix_is_written_and_judged_anew(project: Path) -> None:
     code, _, error = gated(project, "triton==3.2.0 --hash=sha256:aa\n", "--fix")
     assert code == 1 and "was left as it is (its hashes are of that release)" in error
     assert flacheck("gate", "--installed", "--fix", cwd=project).returncode == 2
+
+
+def test_the_toml_editor_is_loaded_for_a_fix_alone(project: Path) -> None:
+    """Judging does not pay for it."""
+    (project / "pyproject.toml").write_text('[project]\ndependencies = ["triton>=3.2,<3.9"]\n')
+    loaded = []
+    for args in ([], ["--fix"]):
+        command = [sys.executable, "-X", "importtime", "-m", "flacheck", "gate", "pyproject.toml", *args]
+        found = subprocess.run(
+            command, cwd=project, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+        assert found.returncode == (0 if args else 1)
+        loaded.append(" tomlkit" in found.stderr)
+    assert loaded == [False, True]
 
 
 def test_settings_choose_the_records(project: Path) -> None:

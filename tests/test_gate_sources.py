@@ -151,7 +151,7 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
         ("[project\n", "pyproject.toml:1: not valid TOML"),
         ('[project]\ndependencies = "triton"\n', "pyproject.toml:2: project.dependencies must be a list"),
         ('[project]\ndependencies = [\n"a",\n"triton>>3"]\n', "pyproject.toml:4: 'triton>>3' is no requirement"),
-        ("[project]\ndependencies = [\n3]\n", "pyproject.toml: a requirement is a text"),
+        ("[project]\ndependencies = [\n3]\n", "pyproject.toml:2: a requirement is a text"),
         ('[dependency-groups]\na = [{include-group = "b"}]\n', "pyproject.toml:2: there is no dependency group 'b'"),
         (
             '[dependency-groups]\na = [{include-group = "b"}]\nb = [{include-group = "a"}]\n',

@@ -1,10 +1,8 @@
-"""TOML with places: every string is found where it stands, and errors name their line."""
+"""TOML: every string has its line, strings are replaced and nothing else, and errors name their line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,31 +43,80 @@ name = "first of second"
 '''
 
 
-def strings(value: Any, path: toml.Path = ()) -> Iterator[tuple[toml.Path, str]]:
-    """Every string of a document with its path."""
-    if isinstance(value, str):
-        yield path, value
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, entry in entries:
-        yield from strings(entry, (*path, key))
-
-
 @pytest.mark.parametrize("text", [TRICKY, (Path(__file__).parent.parent / "pyproject.toml").read_text(), ""])
-def test_every_string_has_its_place(text: str) -> None:
-    """The same paths as the parser's, and between the quotes the same text, but for escapes."""
-    found = {path: text[place.start : place.end] for path, place in toml.places(text).items()}
-    wanted = dict(strings(toml.loads(text, "x.toml")))
-    assert found.keys() == wanted.keys()
-    assert {path: said for path, said in found.items() if "\\" not in said and "\n" not in said} == {
-        path: value for path, value in wanted.items() if "\\" not in value and "\n" not in value
-    }
+def test_every_string_has_its_line(text: str) -> None:
+    """And only what is a string; there the line holds what is between the quotes, but for escapes."""
+    lines, rows = toml.lines(text), text.split("\n")
+    there = toml.strings(text, "x.toml")
+    assert lines.keys() == there.keys()
+    plain = {path: value for path, value in there.items() if "\\" not in value and "\n" not in value}
+    assert [path for path, value in plain.items() if value not in rows[lines[path] - 1]] == []
 
 
-def test_a_place_has_its_line() -> None:
+def test_lines_count_whatever_ends_them() -> None:
     """Comments, long strings and CRLF before it count."""
-    places = toml.places(TRICKY.replace("\n", "\r\n"))
-    assert places["table", "sub.table", "list", 1].line == 17
-    assert places["many", 1, "inner", 0, "name"].line == 31
+    lines = toml.lines(TRICKY.replace("\n", "\r\n"))
+    assert lines["table", "sub.table", "list", 1] == 17
+    assert lines["many", 1, "inner", 0, "name"] == 31
+    assert toml.lines('"a.b"."c" = "x"\n["d"]\n"e" = { "f" = "y" }\n') == {("a.b", "c"): 1, ("d", "e", "f"): 3}
+
+
+def test_an_array_that_looks_like_a_header_has_no_lines() -> None:
+    """Rather none than a wrong one; what comes after it is not shifted."""
+    text = 'a = [\n  ["x"]\n]\nb = [\n  ["x", "y"],\n]\n'
+    assert toml.lines(text) == {("b", 0, 0): 5, ("b", 0, 1): 5}
+
+
+REPLACED = """# top
+[a]   # of a
+ x = 'lit "eral"'\t# stays
+y\t=\t{ z = "one" , "q.q" = [ 1 , 'two', ] }
+long = \"""one\"""
+[b]
+[a.c]
+esc = "\\u0041 tab\\t"
+[[d]]
+[[d]]
+e = "last"
+"""
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_strings_are_replaced_and_nothing_else(ends: str) -> None:
+    """Quotes, comments, blanks and line ends stay, in tables, inline tables, arrays, and tables told in two pieces."""
+    text = REPLACED.replace("\n", ends)
+    changed: dict[toml.Path, str] = {
+        ("a", "x"): 'new "x"', ("a", "y", "z"): "1", ("a", "y", "q.q", 1): "2", ("a", "long"): "three",
+        ("a", "c", "esc"): "B", ("d", 1, "e"): "ü\\",
+    }  # fmt: skip
+    wanted = text
+    for old, new in (("lit \"eral\"", 'new "x"'), ('z = "one"', 'z = "1"'), ("'two'", "'2'"), ('"""one', '"""three'),
+                     ("\\u0041 tab\\t", "B"), ('"last"', '"ü\\\\"')):  # fmt: skip
+        wanted = wanted.replace(old, new, 1)
+    assert toml.replaced(text, changed, "x.toml") == wanted
+
+
+def test_what_is_not_there_cannot_be_replaced() -> None:
+    """A key, an item, a table."""
+    for path in (("a", "b"), ("a", 1), ("c", "d")):
+        with pytest.raises(UsageError, match=r"^x\.toml: cannot be edited \("):
+            toml.replaced('a = ["x"]\n', {path: "new"}, "x.toml")
+
+
+def test_an_editor_that_changes_more_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another value, or only a comment."""
+    import tomlkit
+
+    for text in ('a = "y"\nb = 2 # c\n', 'a = "y"\nb = 1\n', 'a = "y"\nb = 1 # c\n\n'):
+        monkeypatch.setattr(tomlkit, "dumps", lambda document, made=text: made)
+        with pytest.raises(UsageError, match="without a change of its layout"):
+            toml.replaced('a = "x"\nb = 1 # c\n', {("a",): "y"}, "x.toml")
+
+
+def test_what_is_nested_without_end_is_an_error() -> None:
+    """No traceback out of the parser."""
+    with pytest.raises(UsageError, match="nested too deeply"):
+        toml.loads(f"a = {'[' * 3000}{']' * 3000}\n", "x.toml")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,8 +68,10 @@ def gate(
     asked = Asked(matrix, package, common.split(kernel), _targets(target))
     judge = _gate(asked, strict, refresh or scan)
 
+    warn = cache(common.say)  # once each, though the files are read again after a scan or a fix
+
     def judged() -> Outcome:
-        return judge.outcome(_read(files or [], installed), _evidence(store, asked), asked.about)
+        return judge.outcome(_read(files or [], installed, warn), _evidence(store, asked), asked.about)
 
     outcome = judged()
     try:
@@ -100,16 +104,16 @@ def _gate(asked: Asked, strict: bool, refresh: bool) -> Gate:
     return Gate(releases, advisories.of, asked.targets, settings.waivers(), date.today(), strict)
 
 
-def _read(files: list[Path], installed: bool) -> list[Installation]:
+def _read(files: list[Path], installed: bool, warn: Callable[[str], None]) -> list[Installation]:
     """What is held to pins of torch or Triton; EmptySelection when there is none."""
     from flacheck.gate import sources
 
     if installed or files:
-        found = sources.installed() if installed else sources.named(files, common.say)
+        found = sources.installed() if installed else sources.named(files, warn)
     else:
-        found = sources.found(Path.cwd(), common.say)
+        found = sources.found(Path.cwd(), warn)
         if not found:
-            common.say("no file here pins torch or triton: looking at the live environment")
+            warn("no file here pins torch or triton: looking at the live environment")
             found = sources.installed()
     if not found:
         where = ", ".join(map(str, files)) or "the live environment"

@@ -1,32 +1,33 @@
-"""Writing changed pins into their files: each specifier in its place, everything else byte for byte as it was."""
+"""Writing changed pins into their files: each specifier in its place, everything else as it was."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from flacheck import toml
 from flacheck.analysis.known_good import grouped
 from flacheck.errors import UsageError
+from flacheck.gate.sources.text import Encoding
 from flacheck.gate.suggest import Change
-
-_MARK = b"\xef\xbb\xbf"
 
 
 def fix(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
     """Write what can be written and say which changes those are; the others have an obstacle.
 
-    A file is replaced in one step, with its mode, line ends and byte order mark. Raises UsageError when one cannot
-    be written, or no longer holds the pin where it was read.
+    A file is replaced in one step, with its mode, owner, line ends and byte order mark. Raises UsageError when one
+    cannot be written, or no longer holds the pin where it was read.
     """
     able = [change for change in changes if change.pin.span]
-    for file, mine in grouped((change.pin.file, change) for change in able).items():
-        _write(Path(file).resolve(), file, mine)
+    for path, mine in grouped((Path(change.pin.file).resolve(), change) for change in able).items():
+        _write(path, mine[0].pin.file, mine)
     return able, [change for change in changes if not change.pin.span]
 
 
-def _write(path: Path, shown: str, changes: Iterable[Change]) -> None:
+def _write(path: Path, shown: str, changes: Sequence[Change]) -> None:
     try:
         held = path.read_bytes()
         _replace(path, edited(held, shown, changes))
@@ -34,16 +35,27 @@ def _write(path: Path, shown: str, changes: Iterable[Change]) -> None:
         raise UsageError(f"{shown}: cannot be written ({error.strerror}); nothing in it was changed") from None
 
 
-def edited(held: bytes, shown: str, changes: Iterable[Change]) -> bytes:
+def edited(held: bytes, shown: str, changes: Sequence[Change]) -> bytes:
     """The file's bytes with every changed specifier in its place."""
-    mark = _MARK if held.startswith(_MARK) else b""
-    text = held.decode("utf-8-sig")
-    for change in sorted(changes, key=lambda change: change.pin.span or (0, 0), reverse=True):
-        start, end = change.pin.span or (0, 0)
+    encoding = Encoding.of(held)
+    text = encoding.decode(held)
+    strings = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
+    if strings:
+        there = toml.strings(text, shown)
+        wanted = {keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in strings.items()}
+        return encoding.encode(toml.replaced(text, wanted, shown))
+    return encoding.encode(_spliced(text, changes, shown))
+
+
+def _spliced(text: str, changes: Iterable[Change], shown: str) -> str:
+    """The text with each change in its span, the last one first, so that the offsets of the others stay true."""
+    # By span, for a file that was given under two names has each of its pins twice.
+    by_span = {change.pin.span: change for change in changes if change.pin.span}
+    for (start, end), change in sorted(by_span.items(), key=lambda entry: entry[0], reverse=True):
         if text[start:end] != change.pin.written:
             raise UsageError(f"{shown}: was changed while the gate looked at it; run the gate again")
         text = text[:start] + change.to + text[end:]
-    return mark + text.encode()
+    return text
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -53,7 +65,10 @@ def _replace(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(path.stat().st_mode & 0o7777)
+        old = path.stat()
+        with suppress(PermissionError):
+            os.chown(temporary, old.st_uid, old.st_gid)
+        Path(temporary).chmod(old.st_mode & 0o7777)
         os.replace(temporary, path)
     finally:
         Path(temporary).unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from flacheck.errors import UsageError
 from flacheck.model import Json
 
 NAMES = ("torch", "triton")
@@ -19,8 +20,8 @@ _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
 class Pin:
     """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; empty, it admits everything.
 
-    `span` holds the offsets of the specifier in its file and `written` what stands there; `obstacle` says why it
-    cannot be changed there.
+    `span` holds the offsets of the specifier in its file, or in the string that `keys` lead to in a TOML file, and
+    `written` what stands there; `obstacle` says why it cannot be changed there.
     """
 
     file: str
@@ -30,12 +31,13 @@ class Pin:
     span: tuple[int, int] | None = None
     written: str = ""
     obstacle: str | None = None
+    keys: tuple[str | int, ...] | None = None
     ranges: tuple[SpecifierSet, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # A torch from PyTorch's own index has the build in its version (2.7.1+cu126): the release is what counts.
         plain = _LOCAL.sub("", self.specifier) if self.name == "torch" else self.specifier
-        object.__setattr__(self, "ranges", tuple(map(SpecifierSet, plain.split("||"))))
+        object.__setattr__(self, "ranges", _ranges(plain, self.where))
 
     def admits(self, version: str) -> bool:
         """Whether an installer may choose this version; a pre-release only when the pin names one."""
@@ -56,7 +58,7 @@ class Pin:
     @property
     def where(self) -> str:
         """`requirements.txt:3`."""
-        return f"{self.file}:{self.line}" if self.line else self.file
+        return place(self.file, self.line)
 
     @property
     def said(self) -> str:
@@ -85,6 +87,21 @@ class Installation:
     def of(self, name: str) -> tuple[Pin, ...]:
         """The pins of one distribution."""
         return tuple(pin for pin in self.pins if pin.name == name)
+
+
+def place(file: str, line: int | None) -> str:
+    """`requirements.txt:3`, or the file alone."""
+    return f"{file}:{line}" if line else file
+
+
+def _ranges(specifier: str, where: str) -> tuple[SpecifierSet, ...]:
+    try:
+        found = tuple(map(SpecifierSet, specifier.split("||")))
+        # packaging reads the versions when it compares, and a number can be too long for it.
+        any(one.contains("0") for one in found)
+    except ValueError:
+        raise UsageError(f"{where}: {specifier[:60]} is no version specifier (PEP 440)") from None
+    return found
 
 
 def is_version(text: str) -> bool:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from packaging.markers import InvalidMarker, Marker
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import NAMES, Pin, Scope
-from flacheck.gate.sources import requirement
+from flacheck.gate.sources import markers, requirement
 from flacheck.toml import Path
 
 if TYPE_CHECKING:
@@ -22,15 +21,12 @@ if TYPE_CHECKING:
 _TABLE = ("tool", "poetry")
 
 
-def main(document: Document) -> Iterator[Pin]:
-    """The pins that hold in every installation; those of an extra (`optional`) only in some."""
-    yield from (pin for optional, pin in _pins(document, (*_TABLE, "dependencies")) if not optional)
-
-
-def groups(document: Document) -> Iterator[Scope]:
-    """Optional dependencies, the old table of development dependencies, and the groups."""
-    optional = tuple(pin for wanted, pin in _pins(document, (*_TABLE, "dependencies")) if wanted)
-    yield Scope("extras", optional)
+def scopes(document: Document) -> Iterator[Scope]:
+    """First the pins that hold in every installation; then optional dependencies, the old table of development
+    dependencies, and the groups."""
+    pins = list(_pins(document, (*_TABLE, "dependencies")))
+    yield Scope(None, tuple(pin for optional, pin in pins if not optional))
+    yield Scope("extras", tuple(pin for optional, pin in pins if optional))
     yield Scope("group dev", tuple(pin for _, pin in _pins(document, (*_TABLE, "dev-dependencies"))))
     for name in document.at(*_TABLE, "group"):
         path = (*_TABLE, "group", name, "dependencies")
@@ -55,50 +51,42 @@ def _pin(document: Document, name: str, entry: Any, path: Path) -> Pin | None:
     elif isinstance(entry, Mapping):
         place = (*path, "version")
     else:
-        raise UsageError(f'{document.where(path)}: {name} wants a version such as "^2.7", not {entry!r}')
-    if not _holds(document, entry, path):
+        entry, place = {"version": entry}, path
+    where = document.where(path)
+    for key in ("version", "python", "markers", "platform"):
+        if not isinstance(entry.get(key, ""), str):
+            raise UsageError(f'{where}: {key} of {name} is a text such as "^2.7", not {entry[key]!r}')
+    if not _holds(entry, where):
         return None
-    stands = document.places.get(place)
-    line = stands.line if stands else int(document.where(path).rpartition(":")[2])
+    line = document.line(place) or document.line(path)
     address = entry.get("url") or entry.get("path") or entry.get("file") or entry.get("git")
     if address:
         return requirement.of_url(str(address), name, document.shown, line, document.warn)
     text = entry.get("version", "*")
-    specifier = pep440(text, f"{document.shown}:{line}")
-    if stands is None:
+    specifier = pep440(text, where)
+    if "version" not in entry:
         return Pin(document.shown, line, name, specifier, obstacle="it names no version")
-    written = document.text[stands.start : stands.end]
-    if written != text:
-        return Pin(document.shown, line, name, specifier, obstacle="it is written with escapes")
-    return Pin(document.shown, line, name, specifier, (stands.start, stands.end), written)
+    return Pin(document.shown, line, name, specifier, (0, len(text)), text, keys=place)
 
 
-def _holds(document: Document, entry: Mapping[str, Any], path: Path) -> bool:
+def _holds(entry: Mapping[str, Any], where: str) -> bool:
     """Whether an entry is for this Python on Linux."""
-    try:
-        marker = Marker(entry["markers"]) if entry.get("markers") else None
-    except InvalidMarker:
-        raise UsageError(f"{document.where(path)}: {entry['markers']!r} is no environment marker") from None
-    platform = entry.get("platform", "linux")
-    return (
-        platform == "linux"
-        and (marker is None or marker.evaluate(requirement.LINUX))
-        and _python(document, entry, path)
-    )
+    on_linux = entry.get("platform", "linux") == "linux"
+    return on_linux and markers.holds(entry.get("markers"), where) and _python(entry, where)
 
 
-def _python(document: Document, entry: Mapping[str, Any], path: Path) -> bool:
+def _python(entry: Mapping[str, Any], where: str) -> bool:
     import platform
 
     wanted = entry.get("python")
-    ranges = pep440(wanted, document.where(path)).split("||") if wanted else [""]
+    ranges = pep440(wanted, where).split("||") if wanted else [""]
     return any(SpecifierSet(found).contains(platform.python_version(), prereleases=True) for found in ranges)
 
 
-def pep440(text: Any, where: str) -> str:
+def pep440(text: str, where: str) -> str:
     """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; a UsageError that begins with `where` for what is neither."""
     try:
-        alternatives = [",".join(filter(None, map(_clause, _clauses(part)))) for part in str(text).split("||")]
+        alternatives = [",".join(filter(None, map(_clause, _clauses(part)))) for part in re.split(r"\|\|?", text)]
         for alternative in alternatives:
             SpecifierSet(alternative)
     except (InvalidSpecifier, InvalidVersion, ValueError):

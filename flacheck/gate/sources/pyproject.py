@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from flacheck import toml
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import Pin, Scope
+from flacheck.gate.pinned import Pin, Scope, place
 from flacheck.gate.sources import poetry, requirement
 from flacheck.gate.sources.text import read_text
 
@@ -34,14 +35,23 @@ class Document:
     warn: Callable[[str], None]
 
     @cached_property
-    def places(self) -> Mapping[toml.Path, toml.Place]:
-        return toml.places(self.text)
+    def lines(self) -> Mapping[toml.Path, int]:
+        return toml.lines(self.text)
 
     def where(self, path: toml.Path) -> str:
-        """File and line of a value, for a message; of the nearest string in it where it is none itself."""
-        lines = (place.line for found, place in self.places.items() if found[: len(path)] == path)
-        line = next(lines, None)
-        return f"{self.shown}:{line}" if line else self.shown
+        """File and line of a value, for a message."""
+        return place(self.shown, self.line(path))
+
+    def line(self, path: toml.Path) -> int | None:
+        """The line of the first string in a value, else of its key; None where that cannot be told."""
+        return next((line for found, line in self.lines.items() if found[: len(path)] == path), self._key_line(path))
+
+    def _key_line(self, path: toml.Path) -> int | None:
+        """The line of the last key, when no other line begins with the like."""
+        key = re.escape(next((key for key in reversed(path) if isinstance(key, str)), ""))
+        stands = re.finditer(rf"""^[ \t]*(?:\[[^\]\n]*\b)?["']?{key}["']?[ \t]*[=\]]""", self.text, re.MULTILINE)
+        lines = [self.text.count("\n", 0, match.start()) + 1 for match in stands]
+        return lines[0] if len(lines) == 1 else None
 
     def at(self, *keys: str, kind: type = dict) -> Any:
         """The table (or list) at a path, empty when it is absent; a UsageError when it is something else."""
@@ -55,19 +65,20 @@ class Document:
         return found
 
     def scopes(self) -> Iterator[Scope]:
-        yield Scope(None, (*self._listed(("project", "dependencies")), *poetry.main(self)))
+        of_poetry, *scopes = poetry.scopes(self)
+        yield Scope(None, (*self._listed(("project", "dependencies")), *of_poetry.pins))
         for extra in self.at("project", "optional-dependencies"):
             yield Scope(f"extra {extra}", tuple(self._extra(extra, ())))
         for group in self.at("dependency-groups"):
             yield Scope(f"group {group}", tuple(self._group(group, ())))
-        yield from poetry.groups(self)
+        yield from scopes
 
     def _listed(self, path: toml.Path, extras: tuple[str, ...] = ()) -> Iterator[Pin]:
         """The pins of a list of requirements; one of the project itself stands for its extras."""
         keys = tuple(map(str, path))
         for index, text in enumerate(self.at(*keys, kind=list)):
             asked = self._requirement(text, (*path, index))
-            if canonicalize_name(asked.name) == self._own_name and requirement.holds(asked):
+            if canonicalize_name(asked.name) == self._own_name and requirement.holds(asked, self.where((*path, index))):
                 for extra in sorted(asked.extras):
                     yield from self._extra(extra, extras)
             else:
@@ -105,11 +116,7 @@ class Document:
         return requirement.parsed(text, self.where(path))
 
     def _pin(self, asked: Requirement, text: str, path: toml.Path) -> Iterator[Pin]:
-        if canonicalize_name(asked.name) not in ("torch", "triton"):
-            return
-        place = self.places.get(path)
-        start = place.start if place and self.text[place.start : place.end] == text else None
-        found = requirement.pin(asked, text, self.shown, place.line if place else 1, start, self.warn)
+        found = requirement.pin(asked, text, self.shown, self.line(path), self.warn, keys=path)
         yield from [found] if found else []
 
     @cached_property

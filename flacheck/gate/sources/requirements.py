@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import NAMES, Pin, Scope
+from flacheck.gate.pinned import Pin, Scope
 from flacheck.gate.sources import requirement
 from flacheck.gate.sources.text import read_text
 
@@ -20,7 +18,10 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTIONS = re.compile(r"\s--?[A-Za-z].*$", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _ADDRESS = re.compile(r"\$\{|[\w+.-]+://|[./~]|[A-Za-z]:\\|\S+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)(?:$|[\s;#\[])|\S*/")
-_WHEEL_OF = re.compile(r"(?:^|/)(torch|triton)-[^/]+\.whl", re.IGNORECASE)
+_EDITABLE = re.compile(r"(?:-e\s*|--editable(?:\s+|=))")
+_FILE_OF = re.compile(
+    r"(?:(?:^|/)(?=[^/]+\.(?:whl|tar\.gz|zip)\b)|[#&]egg=)(torch|triton)\b(?=-\d|[^-]|$)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -68,19 +69,18 @@ def _included(
 
 
 def _pin(text: str, line: _Line, shown: str, where: str, warn: Callable[[str], None]) -> Pin | None:
+    editable = _EDITABLE.match(line.text)
+    if editable or _ADDRESS.match(line.text):
+        found = _FILE_OF.search(line.text)
+        return requirement.of_url(line.text, found[1].lower(), shown, line.number, warn) if found else None
     if line.text.startswith("-"):
         return None
-    if _ADDRESS.match(line.text):
-        wheel = _WHEEL_OF.search(line.text)
-        return requirement.of_url(line.text, wheel[1].lower(), shown, line.number, warn) if wheel else None
     plain = _OPTIONS.sub("", line.text)
     asked = requirement.parsed(plain, where)
-    if canonicalize_name(asked.name) not in NAMES:
-        return None
-    found = requirement.pin(asked, plain, shown, line.number, _start(text, line, plain), warn)
-    if found and "--hash" in line.text:
-        return Pin(found.file, found.line, found.name, found.specifier, obstacle="its hashes are of that release")
-    return found
+    pin = requirement.pin(asked, plain, shown, line.number, warn, start=_start(text, line, plain))
+    if pin and "--hash" in line.text:
+        return Pin(pin.file, pin.line, pin.name, pin.specifier, obstacle="its hashes are of that release")
+    return pin
 
 
 def _start(text: str, line: _Line, plain: str) -> int | None:
