@@ -128,8 +128,11 @@ torch.autograd.grad(b.sum(), a, retain_graph=True)
 b.sum().backward(inputs=[x])
 print(form(x.grad))
 torch.autograd.backward([*Pair.apply("both", x)], [torch.ones(3), torch.ones(3)])
+def block(t):
+    print("block")
+    return Pair.apply("upper", torch.relu(Pair.apply("lower", t.exp())[0]).sin())[1]
 for reentrant in (True, False):
-    checkpoint(lambda t: Pair.apply("checkpointed", t)[0], x, use_reentrant=reentrant).sum().backward()
+    checkpoint(block, x, use_reentrant=reentrant).sum().backward()
 """
 
 
