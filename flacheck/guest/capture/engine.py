@@ -134,6 +134,8 @@ def accumulate(leaf, gradient) -> None:
 
 def _laid_out(gradient, leaf):
     """A first gradient has its parameter's strides, where those leave no gaps, and else is contiguous."""
+    if gradient is leaf:
+        return gradient.detach().clone()
     dense = torch._prims_common.is_non_overlapping_and_dense_or_false(leaf)
     strides = leaf.stride() if dense else torch.empty(leaf.shape, device="meta").stride()
     if gradient.layout is not torch.strided or gradient.stride() == strides:
