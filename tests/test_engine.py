@@ -74,6 +74,19 @@ class Apart(torch.autograd.Function):
         print("apart", form(g), nothing)
         return g * ctx.k, None
 
+class Itself(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g): return ctx.saved_tensors[0]
+
+x = leaf(3)
+Itself.apply(x).sum().backward()
+print(form(x.grad), x.grad is x)
+
 x = leaf(3)
 first, _ = Pair.apply("below none", x)
 Pair.apply("none", first)[0].sum().backward()
@@ -128,8 +141,11 @@ torch.autograd.grad(b.sum(), a, retain_graph=True)
 b.sum().backward(inputs=[x])
 print(form(x.grad))
 torch.autograd.backward([*Pair.apply("both", x)], [torch.ones(3), torch.ones(3)])
+def block(t):
+    print("block")
+    return Pair.apply("upper", torch.relu(Pair.apply("lower", t.exp())[0]).sin())[1]
 for reentrant in (True, False):
-    checkpoint(lambda t: Pair.apply("checkpointed", t)[0], x, use_reentrant=reentrant).sum().backward()
+    checkpoint(block, x, use_reentrant=reentrant).sum().backward()
 """
 
 

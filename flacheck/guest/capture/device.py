@@ -41,7 +41,7 @@ class FakeDevice:
         import torch
 
         check(torch.__version__)
-        from . import cuda, engine, known_values, pickled
+        from . import autograd, cuda, known_values, pickled
 
         self.mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self.values = known_values.KnownValues(self.mode, guessed)
@@ -49,7 +49,7 @@ class FakeDevice:
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # it logs what it then raises
         _install_guard(torch)
         cuda.install(card)
-        engine.install()
+        autograd.install()
         pickled.install()
         install_compilers(torch)
         _install_tensors(torch)

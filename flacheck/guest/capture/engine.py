@@ -10,19 +10,19 @@ import heapq
 
 import torch
 
-_HOOKS = "flacheck.hooks"
-_MATERIALIZES = "_flacheck_materializes"
-_OUTPUTS = "_flacheck_outputs"
+HOOKS = "flacheck.hooks"
+MATERIALIZES = "_flacheck_materializes"
+OUTPUTS = "_flacheck_outputs"
 
 
-def _edge(tensor):
+def edge(tensor):
     """Where a tensor's gradient goes: a node and which of its inputs."""
     if tensor.grad_fn is not None:
         return tensor.grad_fn, tensor.output_nr
     return torch.autograd.graph.get_gradient_edge(tensor).node, 0
 
 
-class _Pass:
+class Pass:
     """One backward pass: gradients waiting at their nodes, nodes waiting for gradients."""
 
     def __init__(self, captures) -> None:
@@ -80,7 +80,7 @@ class _Pass:
         return ready
 
     def _hooked(self, node, gradients: dict) -> dict:
-        for index, hook in list(node.metadata.get(_HOOKS, {}).values()):
+        for index, hook in list(node.metadata.get(HOOKS, {}).values()):
             if gradients.get(index) is not None:
                 changed = hook(gradients[index])
                 gradients[index] = gradients[index] if changed is None else changed
@@ -95,7 +95,7 @@ class _Pass:
             return nothing  # a node written in Python is called all the same
         if hasattr(node, "variable"):
             if self._needed is None:
-                _accumulate(node.variable, gradients.get(0))
+                accumulate(node.variable, gradients.get(0))
             return nothing
         return _leading_somewhere(node, _call(node, gradients)) + nothing
 
@@ -121,7 +121,7 @@ def _leading_to(nodes, wanted) -> set:
     return found
 
 
-def _accumulate(leaf, gradient) -> None:
+def accumulate(leaf, gradient) -> None:
     if gradient is None:
         return
     for hook in (leaf._backward_hooks or {}).values():
@@ -134,6 +134,8 @@ def _accumulate(leaf, gradient) -> None:
 
 def _laid_out(gradient, leaf):
     """A first gradient has its parameter's strides, where those leave no gaps, and else is contiguous."""
+    if gradient is leaf:
+        return gradient.detach().clone()
     dense = torch._prims_common.is_non_overlapping_and_dense_or_false(leaf)
     strides = leaf.stride() if dense else torch.empty(leaf.shape, device="meta").stride()
     if gradient.layout is not torch.strided or gradient.stride() == strides:
@@ -147,8 +149,8 @@ def _call(node, gradients: dict):
     given = [gradients.get(index) for index in range(len(node._input_metadata))]
     if not hasattr(node, "apply"):
         return node(*given)
-    if getattr(node, _MATERIALIZES, True):
-        for index, (shape, dtype, device) in getattr(node, _OUTPUTS, {}).items():
+    if getattr(node, MATERIALIZES, True):
+        for index, (shape, dtype, device) in getattr(node, OUTPUTS, {}).items():
             if given[index] is None:
                 given[index] = torch.zeros(shape, dtype=dtype, device=device)
     return node.apply(*given)
@@ -173,121 +175,3 @@ def _fitting(node, index, gradient):
     if tuple(gradient.shape) != shape:
         gradient = gradient.sum_to_size(shape)
     return gradient if gradient.dtype == dtype else gradient.to(dtype)
-
-
-def _listed(value, length=None) -> list:
-    if value is None:
-        return [None] * (length or 0)
-    return [value] if isinstance(value, (torch.Tensor, torch.autograd.graph.GradientEdge)) else list(value)
-
-
-def _target(tensor):
-    if isinstance(tensor, torch.autograd.graph.GradientEdge):
-        return tensor.node, tensor.output_nr
-    return _edge(tensor)
-
-
-def _run(tensors, gradients, captures, create_graph) -> dict:
-    roots = []
-    for tensor, gradient in zip(tensors, gradients):
-        if isinstance(tensor, torch.Tensor) and not tensor.requires_grad:
-            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
-        roots.append((_target(tensor), torch.ones_like(tensor) if gradient is None else gradient))
-    backward = _Pass(captures)
-    with torch.set_grad_enabled(bool(create_graph)):
-        backward.run(roots)
-    return backward.captured
-
-
-def backward(
-    tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None
-) -> None:
-    """torch.autograd.backward."""
-    tensors = _listed(tensors)
-    wanted = _listed(inputs)
-    captures = [_target(tensor) for tensor in wanted]
-    found = _run(tensors, _listed(grad_tensors, len(tensors)), captures, create_graph)
-    for tensor, place in zip(wanted, captures):
-        _accumulate(tensor, found.get(place))
-
-
-def grad(
-    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
-    is_grads_batched=False, materialize_grads=False,
-) -> tuple:  # fmt: skip
-    """torch.autograd.grad, without batched gradients."""
-    outputs, inputs = _listed(outputs), _listed(inputs)
-    captures = [_target(tensor) for tensor in inputs]
-    found = _run(outputs, _listed(grad_outputs, len(outputs)), captures, create_graph)
-    gradients = [found.get(place) for place in captures]
-    if materialize_grads:
-        gradients = [torch.zeros_like(t) if g is None else g for t, g in zip(inputs, gradients)]
-    elif not allow_unused and any(gradient is None for gradient in gradients):
-        raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph.")
-    return tuple(gradients)
-
-
-def _tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
-    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-
-
-class _Handle:
-    def __init__(self, hooks: dict, key: int) -> None:
-        self._hooks, self._key = hooks, key
-
-    def remove(self) -> None:
-        self._hooks.pop(self._key, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.remove()
-
-
-def _register_hook(self, hook):
-    """Kept where this engine finds it: C++ keeps hooks of inner tensors to itself."""
-    if self.grad_fn is None:
-        return _register_leaf_hook(self, hook)
-    hooks = self.grad_fn.metadata.setdefault(_HOOKS, {})
-    key = max(hooks, default=-1) + 1
-    hooks[key] = (self.output_nr, hook)
-    return _Handle(hooks, key)
-
-
-_register_leaf_hook = torch.Tensor.register_hook
-
-
-def _retain_grad(self) -> None:
-    if self.grad_fn is not None:
-        self.register_hook(lambda gradient: setattr(self, "grad", gradient))
-
-
-def _set_materialize_grads(self, value: bool) -> None:
-    self.materialize_grads = value
-    setattr(self, _MATERIALIZES, value)
-
-
-_plain_apply = torch.autograd.Function.apply.__func__
-
-
-def _apply(function, *args, **kwargs):
-    """torch.autograd.Function.apply; C++ keeps to itself what the outputs were that have no gradient."""
-    result = _plain_apply(function, *args, **kwargs)
-    outputs = result if isinstance(result, tuple) else (result,)
-    tensors = {index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)}
-    nodes = (output.grad_fn for output in tensors.values())
-    node = next((node for node in nodes if isinstance(node, function._backward_cls)), None)
-    if node is not None:
-        setattr(node, _OUTPUTS, {index: (t.shape, t.dtype, t.device) for index, t in tensors.items()})
-    return result
-
-
-def install() -> None:
-    torch.autograd.Function.apply = classmethod(_apply)
-    torch.autograd.backward = backward
-    torch.autograd.grad = grad
-    torch.Tensor.backward = _tensor_backward
-    torch.Tensor.register_hook = _register_hook
-    torch.Tensor.retain_grad = _retain_grad
-    torch.autograd.function.FunctionCtx.set_materialize_grads = _set_materialize_grads
