@@ -512,6 +512,32 @@ def test_batches_come_from_the_workers_of_a_data_loader(tmp_path: Path) -> None:
     assert (one.launch.args["n"], one.count, one.guessed) == ({"int": 7}, 2, None)
 
 
+PLACED = """
+places = ("cuda", "cuda:0", torch.device("cuda"), torch.device("cuda", 0), 0)
+for place in places:
+    x = torch.rand(2, device=place, requires_grad=True)
+    assert x.device == torch.device("cuda", 0) and x.is_leaf
+    assert x.to(place) is x and x.to(device=place) is x and x.cuda() is x and x.cuda(0) is x
+    moved = torch.rand(2, requires_grad=True).to(place, torch.float16, non_blocking=True)
+    assert moved.device == x.device and moved.dtype is torch.float16 and not moved.is_leaf
+    layer = torch.nn.Linear(2, 2).to(place)
+    weight = layer.weight
+    assert layer.to(device=place).weight is weight and weight.is_leaf and weight.device == x.device
+    assert x.to("cpu").device.type == x.cpu().device.type == "cpu"
+assert x.to(torch.float16).dtype is torch.float16 and x.to(torch.zeros(1, dtype=torch.float64)).device.type == "cpu"
+@torch.jit.script
+def scripted(x: torch.Tensor): return torch.zeros(2, device=x.device) + torch.ones_like(x).to(x.device)
+assert scripted(x).device == x.device
+assert torch.zeros_like(torch.zeros(2), device=0).device == torch.arange(3, device="cuda").device == x.device
+"""
+
+
+@needs_torch
+def test_a_tensor_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    """A device by any of its names, also by its number: what is on it already is not copied."""
+    recorded(tmp_path, PLACED)
+
+
 COPIED = """
 import copy
 model = torch.nn.BatchNorm1d(4).cuda()

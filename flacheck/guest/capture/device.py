@@ -41,7 +41,7 @@ class FakeDevice:
         import torch
 
         check(torch.__version__)
-        from . import autograd, cuda, known_values, pickled
+        from . import autograd, cuda, known_values, pickled, placement
 
         self.mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self.values = known_values.KnownValues(self.mode, guessed)
@@ -51,6 +51,7 @@ class FakeDevice:
         cuda.install(card)
         autograd.install()
         pickled.install()
+        placement.install()
         install_compilers(torch)
         _install_tensors(torch)
 
@@ -85,8 +86,10 @@ def _install_guard(torch) -> None:
 
 
 def install_compilers(torch) -> None:
-    """torch.compile leaves a function as it is: what it would launch are kernels of its own making."""
+    """torch.compile leaves a function as it is: what it would launch are kernels of its own making. So does
+    torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself."""
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    torch.jit._state.disable()
     torch.compile = _undecorated
     torch.compiler.disable = _undecorated
 
