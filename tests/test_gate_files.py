@@ -38,7 +38,7 @@ triton==3.3.1 ; platform_system == "Linux" and python_version >= "3.8" \\
 PIP_FREEZE = """torch @ file:///home/conda/feedstock_root/build_artifacts/libtorch_1746256506158/work
 -e git+https://github.com/fla-org/flash-linear-attention@abc#egg=flash-linear-attention
 # Editable install with no version control (x==0.1)
--e /root/x
+-e ./x
 torch-geometric==2.5
 pytorch-triton==3.2.0+git0d4682f0
 """
@@ -102,7 +102,7 @@ READ = {
         R,
         "torch @ https://x/whl/torch-2.7.1%2Bcu126-cp311-cp311-linux_x86_64.whl#sha256=a ; python_version > '3'\n"
         "https://x/torch-2.8.0%2Bcu128-cp311-cp311-linux_x86_64.whl\n./triton-3.3.1.tar.gz\n"
-        "triton-3.4.0-cp311-cp311-linux_x86_64.whl\n",
+        "triton-3.4.0-cp311-cp311-linux_x86_64.whl\n./triton-3.2.0-cp311-cp311-win_amd64.whl ; os_name == 'nt'\n",
         ["1 torch==2.7.1+cu126", "2 torch==2.8.0+cu128", "3 triton==3.3.1", "4 triton==3.4.0"],
     ),
     "source trees": (
@@ -163,6 +163,7 @@ def test_pins_are_read_as_the_tools_read_them(name: str, tmp_path: Path, monkeyp
     [
         (R, "numpy\npytorch-triton==3.4.0+git1\n", "r.txt:2: pytorch-triton is Triton between two releases"),
         (R, "-e git+https://x/triton.git#egg=triton\n", "r.txt:1: the address of triton names no version"),
+        (R, f"./triton-{'9' * 5000}.tar.gz\n", "r.txt:1: the address of triton names no version"),
         (R, "-c https://x/c.txt\n", "r.txt:1: https://x/c.txt is not fetched"),
         (P, '[tool.poetry.dependencies]\ntriton = {git = "https://x"}\n', "pyproject.toml:2: the address of triton"),
         (L, '[[package]]\nname = "triton"\n', "uv.lock:2: triton is locked without a version"),
@@ -192,15 +193,16 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
         (R, '"triton==3.4.0"\n', "r.txt:1: '\"triton==3.4.0\"' is no requirement"),
         (R, "triton==3.4.0\0\n", "r.txt:1: 'triton==3.4.0\\x00' is no requirement"),
         (R, f"triton=={'9' * 5000}\n", "r.txt:1: ==999"),
+        (R, f"triton>=3,!={'9' * 5000}\n", "r.txt:1: >=3,!=999"),
         (R, 'triton==3 ; foo == "x"\n', "r.txt:1: 'triton==3 ; foo == \"x\"' is no requirement"),
         (R, 'a\ntriton==3 ; python_version ~= "abc"\n', "r.txt:2: the marker 'python_version ~= \"abc\"' cannot"),
         (R, "numpy\n-r .\n", "r.txt:2: . is included and is not there"),
         (R, "# Grüße\ntriton\n".encode("latin-1"), "r.txt:1: is not UTF-8 text"),
         (R, b"\xff\xfet\0r\0i", "r.txt:1: is not UTF-8 text"),
-        (P, POETRY_TRITON + "3.4\n", "pyproject.toml:2: version of triton is a text"),
-        (P, POETRY_TRITON + "{version = 3}\n", "pyproject.toml:2: version of triton is a text"),
-        (P, POETRY_TRITON + '{version = "3", markers = 3}\n', "pyproject.toml:2: markers of triton is a text"),
-        (P, POETRY_TRITON + '{version = "3", python = 3}\n', "pyproject.toml:2: python of triton is a text"),
+        (P, POETRY_TRITON + "3.4\n", "pyproject.toml:2: version of triton must be a text"),
+        (P, POETRY_TRITON + "{version = 3}\n", "pyproject.toml:2: version of triton must be a text"),
+        (P, POETRY_TRITON + '{version = "3", markers = 3}\n', "pyproject.toml:2: markers of triton must be a text"),
+        (P, POETRY_TRITON + '{version = "3", python = 3}\n', "pyproject.toml:2: python of triton must be a text"),
         (P, POETRY_TRITON + '{version = "3", markers = "foo == \'1\'"}\n', "pyproject.toml:2: \"foo == '1'\" is no"),
         (P, POETRY_TRITON + '"^3.4 - 3.5"\n', "pyproject.toml:2: '^3.4 - 3.5' is no version constraint"),
         (P, "[tool.poetry.group]\ndev = 3\n", "pyproject.toml:2: tool.poetry.group.dev must be a table"),

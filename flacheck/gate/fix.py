@@ -31,6 +31,8 @@ def _write(path: Path, shown: str, changes: Sequence[Change]) -> None:
     try:
         held = path.read_bytes()
         _replace(path, edited(held, shown, changes))
+    except UnicodeDecodeError:
+        raise UsageError(_changed(shown)) from None
     except OSError as error:
         raise UsageError(f"{shown}: cannot be written ({error.strerror}); nothing in it was changed") from None
 
@@ -53,9 +55,13 @@ def _spliced(text: str, changes: Iterable[Change], shown: str) -> str:
     by_span = {change.pin.span: change for change in changes if change.pin.span}
     for (start, end), change in sorted(by_span.items(), key=lambda entry: entry[0], reverse=True):
         if text[start:end] != change.pin.written:
-            raise UsageError(f"{shown}: was changed while the gate looked at it; run the gate again")
+            raise UsageError(_changed(shown))
         text = text[:start] + change.to + text[end:]
     return text
+
+
+def _changed(shown: str) -> str:
+    return f"{shown}: was changed while the gate looked at it; run the gate again"
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -97,8 +97,9 @@ def place(file: str, line: int | None) -> str:
 def _ranges(specifier: str, where: str) -> tuple[SpecifierSet, ...]:
     try:
         found = tuple(map(SpecifierSet, specifier.split("||")))
-        # packaging reads the versions when it compares, and a number can be too long for it.
-        any(one.contains("0") for one in found)
+        for clause in (clause for one in found for clause in one):
+            # packaging reads a version when it compares, and its number can be too long to be read.
+            clause.contains("0")
     except ValueError:
         raise UsageError(f"{where}: {specifier[:60]} is no version specifier (PEP 440)") from None
     return found

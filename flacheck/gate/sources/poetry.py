@@ -46,16 +46,12 @@ def _pins(document: Document, path: tuple[str, ...]) -> Iterator[tuple[bool, Pin
 
 
 def _pin(document: Document, name: str, entry: Any, path: Path) -> Pin | None:
-    if isinstance(entry, str):
-        entry, place = {"version": entry}, path
-    elif isinstance(entry, Mapping):
-        place = (*path, "version")
-    else:
-        entry, place = {"version": entry}, path
+    place = (*path, "version") if isinstance(entry, Mapping) else path
+    entry = entry if isinstance(entry, Mapping) else {"version": entry}
     where = document.where(path)
     for key in ("version", "python", "markers", "platform"):
         if not isinstance(entry.get(key, ""), str):
-            raise UsageError(f'{where}: {key} of {name} is a text such as "^2.7", not {entry[key]!r}')
+            raise UsageError(f"{where}: {key} of {name} must be a text in quotes, not {entry[key]!r}")
     if not _holds(entry, where):
         return None
     line = document.line(place) or document.line(path)

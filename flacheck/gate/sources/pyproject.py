@@ -44,7 +44,8 @@ class Document:
 
     def line(self, path: toml.Path) -> int | None:
         """The line of the first string in a value, else of its key; None where that cannot be told."""
-        return next((line for found, line in self.lines.items() if found[: len(path)] == path), self._key_line(path))
+        inside = (line for found, line in self.lines.items() if found[: len(path)] == path)
+        return self.lines.get(path) or next(inside, None) or self._key_line(path)
 
     def _key_line(self, path: toml.Path) -> int | None:
         """The line of the last key, when no other line begins with the like."""

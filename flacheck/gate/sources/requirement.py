@@ -6,13 +6,7 @@ import re
 from collections.abc import Callable
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import NAMES, Pin, place
@@ -91,6 +85,6 @@ def _version(archive: str, name: str) -> str | None:
     """The version in the name of a distribution's file; none in that of a branch's or tag's archive."""
     try:
         found = parse_wheel_filename(archive) if archive.endswith(".whl") else parse_sdist_filename(archive)
-    except (InvalidWheelFilename, InvalidSdistFilename):
+    except ValueError:
         return None
     return str(found[1]) if found[0] == name else None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import Pin, Scope
-from flacheck.gate.sources import requirement
+from flacheck.gate.sources import markers, requirement
 from flacheck.gate.sources.text import read_text
 
 _INCLUDE = re.compile(r"(?:-[rc]\s*|--(?:requirement|constraint)(?:\s+|=))(?P<file>.+)")
@@ -69,10 +69,10 @@ def _included(
 
 
 def _pin(text: str, line: _Line, shown: str, where: str, warn: Callable[[str], None]) -> Pin | None:
-    editable = _EDITABLE.match(line.text)
-    if editable or _ADDRESS.match(line.text):
-        found = _FILE_OF.search(line.text)
-        return requirement.of_url(line.text, found[1].lower(), shown, line.number, warn) if found else None
+    if _EDITABLE.match(line.text) or _ADDRESS.match(line.text):
+        address, _, marker = line.text.partition(" ;")
+        found = _FILE_OF.search(address) if markers.holds(marker.strip(), where) else None
+        return requirement.of_url(address, found[1].lower(), shown, line.number, warn) if found else None
     if line.text.startswith("-"):
         return None
     plain = _OPTIONS.sub("", line.text)
