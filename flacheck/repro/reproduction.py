@@ -69,7 +69,9 @@ class Reproduction:
 
     def _judged(self) -> Record:
         """The cell itself; NotReproduced when it gives no verdict."""
-        record = self.compilers.judged(self.cell, self.compilers.kind(self.cell.toolchain, self.package))
+        imported = "import" in self.cell.kernel.origin
+        worker = self.compilers.kind(self.cell.toolchain, self.package, imported)
+        record = self.compilers.judged(self.cell, worker)
         if record.verdict not in (Verdict.FAILS, Verdict.COMPILES):
             raise NotReproduced(f"{self.cell.key[:12]} is {record.verdict.value}: {record.reason}")
         self.compilers.timeout = max(_SHORTEST_TIMEOUT, _PATIENCE * record.seconds)
