@@ -10,7 +10,7 @@ from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import message
 from flacheck.repro.decoration import refused
 from flacheck.repro.oracle import Budget, Compiler, Failure, Oracle, SameCode, SameSignature
-from flacheck.repro.passes import FIRST, PASSES
+from flacheck.repro.passes import FIRST, FRONT_END, PASSES
 from flacheck.repro.reducer import Pass
 from flacheck.repro.script import Symptom
 from flacheck.repro.slow import LEAST_SECONDS, SlowerThan, SlowOracle, quick
@@ -71,6 +71,13 @@ class FailingCompile(_Failing):
 
     def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
         return Symptom(message.words(record), title(cell, record), timeout=_timeout(record))
+
+
+class RefusedSource(FailingCompile):
+    """A kernel that the front end refuses: what it says of one call it says of that call alone."""
+
+    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
+        return FRONT_END, PASSES
 
 
 class OverLimit(FailingCompile):
@@ -149,6 +156,8 @@ def kind_of(cell: Cell, record: Record) -> Kind:
     """The kind of a failing cell, or of one that compiles and may be slow."""
     if record.verdict is Verdict.COMPILES:
         return SlowCompile()
+    if record.stage == "ast":
+        return RefusedSource()
     if record.stage == "load":
         return OverLimit()
     if record.code == "FC603":

@@ -15,6 +15,7 @@ from flacheck.repro.reducer import Pass
 from flacheck.repro.slices import Slices
 
 FIRST: tuple[Pass, ...] = (Evaluation(), Slices())
+FRONT_END: tuple[Pass, ...] = (Evaluation(), ControlFlow(), Sinks())
 PASSES: tuple[Pass, ...] = (
     Deletion(),
     ControlFlow(),
