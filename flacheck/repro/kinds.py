@@ -10,7 +10,7 @@ from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import message
 from flacheck.repro.decoration import refused
 from flacheck.repro.oracle import Budget, Compiler, Failure, Oracle, SameCode, SameSignature
-from flacheck.repro.passes import FIRST, FRONT_END, PASSES
+from flacheck.repro.passes import FIRST, FRONT_END, PASSES, PIPELINE, PIPELINED
 from flacheck.repro.reducer import Pass
 from flacheck.repro.script import Symptom
 from flacheck.repro.slow import LEAST_SECONDS, SlowerThan, SlowOracle, quick
@@ -84,8 +84,8 @@ class OverLimit(FailingCompile):
     """A compile that ends well and asks for more than the GPU has (FC501 and its like)."""
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        """Most of the memory is a pipeline's, which only a loop has: no slices at first."""
-        return FIRST[:1], PASSES
+        """Most of the memory is a pipeline's, which only a loop has. Nothing smaller is as large: extents stay."""
+        return PIPELINE, PIPELINED
 
     _LIMITS = (
         ("FC501", "compiled.metadata.shared", "shared_limit"),
