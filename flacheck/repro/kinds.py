@@ -10,7 +10,7 @@ from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import message
 from flacheck.repro.decoration import refused
 from flacheck.repro.oracle import Budget, Compiler, Failure, Oracle, SameCode, SameSignature
-from flacheck.repro.passes import FIRST, FRONT_END, PASSES, PIPELINE, PIPELINED
+from flacheck.repro.passes import FIRST, FRONT_END, PASSES, PIPELINE, PIPELINED, SLICES
 from flacheck.repro.reducer import Pass
 from flacheck.repro.script import Symptom
 from flacheck.repro.slow import LEAST_SECONDS, SlowerThan, SlowOracle, quick
@@ -113,7 +113,7 @@ class SlowCompile(FailingCompile):
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
         """Every question takes seconds: slices first, they take the fewest."""
-        return FIRST, PASSES
+        return SLICES, PASSES[:-1]
 
     def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
         limit = max(1.0, round(record.seconds / 2, 1))

@@ -17,6 +17,8 @@ from flacheck.repro.slices import Slices
 
 FIRST: tuple[Pass, ...] = (Evaluation(), Slices())
 FRONT_END: tuple[Pass, ...] = (Evaluation(), ControlFlow(), Sinks())
+# Where every second counts, twelve at once would take twelve times as long.
+SLICES: tuple[Pass, ...] = (Evaluation(), Slices(together=1))
 PIPELINE: tuple[Pass, ...] = (Evaluation(), Pipelines())
 PASSES: tuple[Pass, ...] = (
     Deletion(),

@@ -38,14 +38,16 @@ class Plan:
     share: bool
 
 
+@dataclass(frozen=True)
 class Slices:
-    """One operation and what feeds it, in place of the whole kernel."""
+    """One operation and what feeds it, in place of the whole kernel; so many of them `together` in a probe."""
 
-    name = "slices"
+    together: int = TOGETHER
+    name: str = "slices"
 
     def search(self, best: Specimen) -> Generator[Specimen | Probe, bool, None]:
         plans = distinct(best)
-        while batch := list(itertools.islice(plans, TOGETHER)):
+        while batch := list(itertools.islice(plans, self.together)):
             if (yield from _within(best, batch)):
                 return
 
