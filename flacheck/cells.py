@@ -1,7 +1,8 @@
 """CELL on a command line → one cell, with what it takes to compile it again under any release.
 
 CELL is a key or a unique prefix of it, looked up in the store; `FILE.jsonl:LINE`; a matrix; or nothing but selection
-flags, which then search the store. What leaves several cells must leave failing ones of one signature.
+flags, which then search the store. What leaves several cells must leave failing ones of one signature, or, where none
+fails, the one that compiles slowly beside the other releases in the store.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flacheck import corpus, launches, matrix, planning, stored_cells, targets
-from flacheck.analysis.observed import BLOCK, take_apart
+from flacheck import corpus, launches, matrix, planning, replay, stored_cells, targets
+from flacheck.analysis.observed import BLOCK, observe, take_apart
+from flacheck.analysis.slow import slow_compiles
 from flacheck.errors import UsageError
 from flacheck.expand import Selection, named
 from flacheck.matrix import Matrix
@@ -80,7 +82,7 @@ def choose(
     with the candidates when no cell or several are left, EmptySelection when nothing of a file is selected.
     """
     if what is None:
-        return _rebuilt(_one_signature(_matching(store.latest(), selection), "the store"), store, progress)
+        return _rebuilt(_one_signature(_matching(store.latest(), selection), "the store", store), store, progress)
     if is_key(what):
         return _rebuilt(_of_key(what, selection, store), store, progress)
     return _of_plan(what, _plan(what, selection, progress, trust), store, settle)
@@ -111,7 +113,7 @@ def _plan(what: str, selection: Selection, progress: Progress, trust: bool) -> P
 def _of_plan(what: str, plan: Plan, store: Store, settle: Settle) -> Chosen:
     """A plan's only cell, or the one among its failing cells."""
     cells = {cell.key: cell for cell in plan.cells}
-    key = next(iter(cells)) if len(cells) == 1 else _one_signature(list(settle(plan)), what).key
+    key = next(iter(cells)) if len(cells) == 1 else _one_signature(list(settle(plan)), what, store).key
     cell, record = cells[key], store.done([key]).get(key)
     needed = {spec: package for spec, package in plan.packages.items() if spec == cell.kernel.package}
     return Chosen(cell, record, needed if _is_imported(cell.kernel) else {}, plan.warnings)
@@ -145,9 +147,11 @@ def _matches(record: Record, selection: Selection, wanted: Sequence[str], names:
     )
 
 
-def _one_signature(records: Sequence[Record], where: str) -> Record:
-    """The first by key of failing cells that share a signature."""
+def _one_signature(records: Sequence[Record], where: str, store: Store) -> Record:
+    """The first by key of failing cells that share a signature; where none fails, the only slow one."""
     failing = sorted((record for record in records if record.verdict is Verdict.FAILS), key=lambda record: record.key)
+    if not failing and len(slow := _slow(records, store)) == 1:
+        return slow[0]
     signatures = {record.signature: record for record in reversed(failing)}
     if not failing:
         raise _undecided(f"no cell of {where} that fails matches the selection", records)
@@ -155,6 +159,12 @@ def _one_signature(records: Sequence[Record], where: str) -> Record:
         what = f"{len(failing)} cells of {where} fail in {len(signatures)} ways; one of each"
         raise _undecided(what, list(signatures.values()))
     return failing[0]
+
+
+def _slow(records: Sequence[Record], store: Store) -> list[Record]:
+    """Those that compile, and take far longer than on the other releases in the store."""
+    found = slow_compiles(list(observe(store.latest())))
+    return [record for record in records if record.key in found]
 
 
 def _undecided(what: str, candidates: Sequence[Record]) -> UsageError:
@@ -194,24 +204,33 @@ def _rebuilt(record: Record, store: Store, progress: Progress) -> Chosen:
         return Chosen(cell, record)
     spec = str(cell.kernel.package)
     package = packages.provide_package(spec, progress)
-    return _renewed(cell, record, replace(cell.kernel, digest=_package_digest(cell.kernel, package)), {spec: package})
+    kernel = replace(cell.kernel, digest=_package_digest(cell.kernel, package), origin=_loadable(cell.kernel.origin))
+    return _renewed(cell, record, kernel, {spec: package})
 
 
 def _is_imported(kernel: Kernel) -> bool:
     return "module" in kernel.origin or "import" in kernel.origin
 
 
+def _loadable(origin: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where there is no torch to import a kernel beside, it is loaded beside the stand-in."""
+    if "import" not in origin or "qualname" not in origin or replay.torch_folder():
+        return origin
+    return {"module": origin["import"], **{name: value for name, value in origin.items() if name != "import"}}
+
+
 def _package_digest(kernel: Kernel, package: Package) -> str:
-    """A package's kernel stands for the whole package, and so does its import."""
-    return package.digest if "import" in kernel.origin else digest([package.digest, kernel.name])
+    """A package's kernel stands for itself in that package, the import of a module for the whole package."""
+    return digest([package.digest, kernel.name]) if "qualname" in kernel.origin else package.digest
 
 
 def _renewed(cell: Cell, record: Record, kernel: Kernel, provided: Mapping[str, Package]) -> Chosen:
     """The cell with its kernel as it is now; what was stored of another source is not known of this one."""
-    if kernel.digest == cell.kernel.digest:
+    cell, before = replace(cell, kernel=kernel), cell.kernel.digest
+    if kernel.digest == before:
         return Chosen(cell, record, provided)
     warning = f"{kernel.name} is no longer what it was when {record.key[:12]} was compiled: taken as it is now"
-    return Chosen(replace(cell, kernel=kernel), None, provided, (warning,))
+    return Chosen(cell, None, provided, (warning,))
 
 
 def _corpus_kernel(name: str) -> Kernel:

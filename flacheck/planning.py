@@ -94,16 +94,21 @@ class _Provider:
             return Untried(Verdict.UNKNOWN, str(error), "FC903")
 
     def _kind(self, toolchain: Toolchain, package: str | None, imported: bool) -> WorkerKind:
-        config: Json = {**toolchain.worker_config(), "memory_mb": self.memory_mb}
-        if package is not None and package in self.plan.packages:
-            provided = self.plan.packages[package]
-            config["packages"] = {package: {"path": provided.path, "modules": list(provided.modules)}}
-        else:
-            config["corpus"] = str(corpus.folder())
-        name = f"{toolchain.identity} {package or 'corpus'}"
-        if imported:
-            name, config["torch"] = f"{name} beside torch", replay.torch_folder()
-        return WorkerKind(name, config, dict(toolchain.environment))
+        provided = self.plan.packages.get(package) if package is not None else None
+        return worker_kind(toolchain, provided, imported, self.memory_mb)
+
+
+def worker_kind(toolchain: Toolchain, package: Package | None, imported: bool, memory_mb: int) -> WorkerKind:
+    """A worker with a package's kernels or, without one, with our own; beside torch where they are `imported`."""
+    config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb}
+    if package is not None:
+        config["packages"] = {package.identity: {"path": package.path, "modules": list(package.modules)}}
+    else:
+        config["corpus"] = str(corpus.folder())
+    name = f"{toolchain.identity} {package.identity if package else 'corpus'}"
+    if imported:
+        name, config["torch"] = f"{name} beside torch", replay.torch_folder()
+    return WorkerKind(name, config, dict(toolchain.environment))
 
 
 def plan(

@@ -140,12 +140,12 @@ class Worker:
 
     def op_cut(self, kernel, request: dict) -> dict:
         """The kernel's source with all that it uses, as one module, and what its heuristics make of the launch."""
-        from .capture.cut import Cutter
+        from .capture.cut import Cutter, handed
 
         function = releases.unwrap(kernel)
         given = self.arguments(request, function) if request["launch"] else {}
         complete = releases.with_heuristics(kernel, given)
-        cut = Cutter().cut(function, complete)
+        cut = Cutter().cut(function, handed(function, complete))
         added = {name: value for name, value in complete.items() if name not in given}
         facts = {"text": cut.text, "reason": cut.reason, "qualname": function.fn.__name__, "heuristics": added}
         return {"stage": "import", "facts": facts}

@@ -18,6 +18,8 @@ class Aliases:
 
     def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
         best = yield from self._once(best)
+        if (yield all_inlined(best)):
+            return
         while True:
             for candidate in _inlined(best):
                 if (yield candidate):
@@ -66,6 +68,13 @@ def _forwarded(body: Block) -> Iterator[ast.stmt]:
             known[name] = changed.value
         else:
             yield changed
+
+
+def all_inlined(specimen: Specimen) -> Specimen:
+    """Without any such variable."""
+    while (fewer := next(_inlined(specimen), None)) is not None:
+        specimen = fewer
+    return specimen
 
 
 def _inlined(specimen: Specimen) -> Iterator[Specimen]:

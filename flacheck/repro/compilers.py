@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
-from flacheck import corpus, judge, scan
+from flacheck import judge, planning, scan
 from flacheck.executors import LocalPool, Task
 from flacheck.model import Attempt, Cell, Json, Record
 from flacheck.repro.specimen import Specimen
@@ -55,13 +54,6 @@ class Compilers:
         [(_, attempt)] = next(pool.completed())
         return attempt
 
-    def kind(self, release: str, package: Package | None = None) -> WorkerKind:
-        """A worker of that release, with a package's kernels or with our own."""
-        toolchain = self.releases[release]
-        config: dict[str, Any] = {**toolchain.worker_config(), "memory_mb": self._memory_mb}
-        if package is None:
-            config["corpus"] = str(corpus.folder())
-        else:
-            config["packages"] = {package.identity: package.path}
-        name = f"{release} {package.identity if package else 'corpus'}"
-        return WorkerKind(name, config, dict(toolchain.environment))
+    def kind(self, release: str, package: Package | None = None, imported: bool = False) -> WorkerKind:
+        """A worker of that release, with a package's kernels or with our own; `imported`: beside torch."""
+        return planning.worker_kind(self.releases[release], package, imported, self._memory_mb)

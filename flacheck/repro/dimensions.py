@@ -16,11 +16,13 @@ EXTENTS = (16, 32, 64, 128, 256, 512)
 
 
 class Dimensions:
-    """All extents of one value at once, then each group by itself."""
+    """All extents at once, then all of one value, then each group by itself."""
 
     name = "dimensions"
 
     def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
+        if (yield smallest(best)):
+            return
         for together in (True, False):
             at = 0
             while at < len(groups := list(_groups(best, together))):
@@ -49,10 +51,20 @@ def _value(node: ast.AST) -> int:
 def _smaller(specimen: Specimen, nodes: Iterable[ast.AST]) -> Iterator[Specimen]:
     nodes = list(nodes)
     for extent in (size for size in EXTENTS if size < _value(nodes[0])):
-        changes: dict[int, ast.AST] = {id(node): ast.Constant(extent) for node in nodes}
-        with edited(specimen) as kernel:
-            kernel.body = copy.deepcopy(specimen.function.body, changes)
-        yield restrided(kernel.specimen)
+        yield _resized(specimen, nodes, extent)
+
+
+def smallest(specimen: Specimen) -> Specimen:
+    """Every extent the smallest that a dot allows, unless it is smaller already."""
+    nodes = [node for group in _groups(specimen, True) for node in group if _value(node) > EXTENTS[0]]
+    return _resized(specimen, nodes, EXTENTS[0])
+
+
+def _resized(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> Specimen:
+    changes: dict[int, ast.AST] = {id(node): ast.Constant(extent) for node in nodes}
+    with edited(specimen) as kernel:
+        kernel.body = copy.deepcopy(specimen.function.body, changes)
+    return restrided(kernel.specimen)
 
 
 def restrided(specimen: Specimen) -> Specimen:

@@ -15,6 +15,12 @@ from flacheck.repro.syntax import assigned, called, statements
 from flacheck.repro.types import Tensor, Type
 
 _POINTERS = "xyzwuvst"
+# Arguments that no release does without.
+_LEAST = {
+    "tl.store": 2, "tl.dot": 2, "tl.where": 3, "tl.make_block_ptr": 6, "tl.arange": 2, "tl.zeros": 2, "tl.full": 3,
+    "tl.maximum": 2, "tl.minimum": 2, "tl.cdiv": 2, "tl.advance": 2, "tl.broadcast_to": 2, "tl.expand_dims": 2,
+    "tl.reshape": 2, "tl.join": 2,
+}  # fmt: skip
 Replace = Callable[[ast.expr, ast.expr], Specimen]
 
 
@@ -135,7 +141,9 @@ def trimmed(specimen: Specimen) -> Specimen:
 
 
 def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]:
-    """Without one keyword or the last positional argument."""
+    """Without one keyword or the last positional argument, as long as enough are left."""
+    if len(node.args) + len(node.keywords) <= _LEAST.get(called(node), 1):
+        return
     for at in range(len(node.keywords)):
         fewer = ast.Call(node.func, node.args, node.keywords[:at] + node.keywords[at + 1 :])
         yield _with(specimen, node, fewer)

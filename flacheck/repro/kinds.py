@@ -10,7 +10,7 @@ from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import message
 from flacheck.repro.decoration import refused
 from flacheck.repro.oracle import Budget, Compiler, Failure, Oracle, SameCode, SameSignature
-from flacheck.repro.passes import FIRST, PASSES
+from flacheck.repro.passes import FIRST, FRONT_END, PASSES, PIPELINE, PIPELINED, SLICES
 from flacheck.repro.reducer import Pass
 from flacheck.repro.script import Symptom
 from flacheck.repro.slow import LEAST_SECONDS, SlowerThan, SlowOracle, quick
@@ -73,12 +73,19 @@ class FailingCompile(_Failing):
         return Symptom(message.words(record), title(cell, record), timeout=_timeout(record))
 
 
+class RefusedSource(FailingCompile):
+    """A kernel that the front end refuses: what it says of one call it says of that call alone."""
+
+    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
+        return FRONT_END, PASSES
+
+
 class OverLimit(FailingCompile):
     """A compile that ends well and asks for more than the GPU has (FC501 and its like)."""
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        """Most of the memory is a pipeline's, which only a loop has: no slices at first."""
-        return FIRST[:1], PASSES
+        """Most of the memory is a pipeline's, which only a loop has. Nothing smaller is as large: extents stay."""
+        return PIPELINE, PIPELINED
 
     _LIMITS = (
         ("FC501", "compiled.metadata.shared", "shared_limit"),
@@ -106,7 +113,7 @@ class SlowCompile(FailingCompile):
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
         """Every question takes seconds: slices first, they take the fewest."""
-        return FIRST, PASSES
+        return SLICES, PASSES[:-1]
 
     def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
         limit = max(1.0, round(record.seconds / 2, 1))
@@ -149,6 +156,8 @@ def kind_of(cell: Cell, record: Record) -> Kind:
     """The kind of a failing cell, or of one that compiles and may be slow."""
     if record.verdict is Verdict.COMPILES:
         return SlowCompile()
+    if record.stage == "ast":
+        return RefusedSource()
     if record.stage == "load":
         return OverLimit()
     if record.code == "FC603":

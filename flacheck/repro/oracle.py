@@ -108,7 +108,7 @@ class Oracle:
     """Whether a specimen shows the failure on `release` and compiles on the contrast releases.
 
     The failing release is asked first and only up to the failing stage: that rejects most candidates. Every answer
-    is remembered. `asked` counts questions, `slipped` what failed otherwise than the original.
+    is remembered. `asked` counts specimens, `slipped` those that failed otherwise than the original.
     """
 
     def __init__(
@@ -116,39 +116,56 @@ class Oracle:
     ) -> None:
         self._compilers, self._release, self.contrasts = compilers, release, tuple(contrasts)
         self._failure, self.budget = failure, budget
-        self.asked = 0
         self.slips: Counter[str] = Counter()
         self.contrast_refusals = 0
-        self._answers: dict[str, bool] = {}
+        self._here: dict[str, Record] = {}
+        self._elsewhere: dict[str, bool] = {}
 
     def __call__(self, specimen: Specimen) -> bool:
-        if specimen.key not in self._answers:
-            self.asked += 1
-            self._answers[specimen.key] = self._fails(specimen) and self._passes_elsewhere(specimen)
-        return self._answers[specimen.key]
+        return self.fails(specimen) and self._passes_elsewhere(specimen)
+
+    def fails(self, specimen: Specimen) -> bool:
+        """Whether it shows the failure on its release, whatever others make of it."""
+        known = specimen.key in self._here
+        record = self._record(specimen)
+        if self._failure(record):
+            return True
+        if not known and record.verdict is Verdict.FAILS and record.signature:
+            self.slips[record.signature] += 1
+        return False
+
+    def hides(self, specimen: Specimen) -> bool:
+        """Whether anything in it could fail: false when the release compiles all of it as it should."""
+        record = self._record(specimen)
+        return self._failure(record) or record.verdict is not Verdict.COMPILES
+
+    @property
+    def asked(self) -> int:
+        return len(self._here)
 
     @property
     def slipped(self) -> int:
         return sum(self.slips.values()) + self.contrast_refusals
 
+    def _record(self, specimen: Specimen) -> Record:
+        """What the failing release makes of it, as far as the failing stage."""
+        if specimen.key not in self._here:
+            self._here[specimen.key] = self._ask(specimen, self._release, self._failure.until)
+        return self._here[specimen.key]
+
     def _ask(self, specimen: Specimen, release: str, until: str | None) -> Record:
         self.budget.spend()
         return self._compilers.compile(specimen, release, until)
 
-    def _fails(self, specimen: Specimen) -> bool:
-        record = self._ask(specimen, self._release, self._failure.until)
-        if self._failure(record):
-            return True
-        if record.verdict is Verdict.FAILS and record.signature:
-            self.slips[record.signature] += 1
-        return False
-
     def _passes_elsewhere(self, specimen: Specimen) -> bool:
-        for release in self.contrasts:
-            if self._ask(specimen, release, self._failure.elsewhere).verdict is not Verdict.COMPILES:
-                self.contrast_refusals += 1
-                return False
-        return True
+        if specimen.key not in self._elsewhere:
+            passes = all(self._passes(specimen, release) for release in self.contrasts)
+            self._elsewhere[specimen.key] = passes
+            self.contrast_refusals += not passes
+        return self._elsewhere[specimen.key]
+
+    def _passes(self, specimen: Specimen, release: str) -> bool:
+        return self._ask(specimen, release, self._failure.elsewhere).verdict is Verdict.COMPILES
 
 
 __all__ = ["STAGES", "Budget", "BudgetSpent", "Compiler", "Compilers", "Oracle"]

@@ -43,7 +43,8 @@ def _cut(cell: Cell, package: Package | None, compilers: Compilers, release: str
     """What the guest cut out, or why it could not."""
     if "source" in cell.kernel.origin:
         return {"text": cell.kernel.origin["source"], "qualname": cell.kernel.origin["qualname"], "heuristics": {}}, ""
-    attempt = compilers.ask(compilers.kind(release, package), {**scan.request(cell), "op": "cut", "until": None})
+    worker = compilers.kind(release, package, "import" in cell.kernel.origin)
+    attempt = compilers.ask(worker, {**scan.request(cell), "op": "cut", "until": None})
     if attempt.outcome is not Outcome.FINISHED:
         lines = attempt.log.strip().splitlines()
         return None, lines[-1] if lines else attempt.outcome.value

@@ -42,6 +42,7 @@ class Reproduction:
     runs: int = 3
     result: Result | None = None
     log: list[str] = field(default_factory=list)
+    _known: dict[str, Record] = field(default_factory=dict)
     _best: Specimen | None = None
 
     def steps(self) -> Iterator[Progress]:
@@ -69,7 +70,9 @@ class Reproduction:
 
     def _judged(self) -> Record:
         """The cell itself; NotReproduced when it gives no verdict."""
-        record = self.compilers.judged(self.cell, self.compilers.kind(self.cell.toolchain, self.package))
+        imported = "import" in self.cell.kernel.origin
+        worker = self.compilers.kind(self.cell.toolchain, self.package, imported)
+        record = self.compilers.judged(self.cell, worker)
         if record.verdict not in (Verdict.FAILS, Verdict.COMPILES):
             raise NotReproduced(f"{self.cell.key[:12]} is {record.verdict.value}: {record.reason}")
         self.compilers.timeout = max(_SHORTEST_TIMEOUT, _PATIENCE * record.seconds)
@@ -89,13 +92,16 @@ class Reproduction:
 
     def _standalone(self, first: Record) -> Specimen:
         specimen = self._kind.original(self.cell, self.package, self._cut)
-        record = self.compilers.compile(specimen, self.cell.toolchain, self._kind.failure(first).until)
+        failure = self._kind.failure(first)
+        record = self.compilers.compile(specimen, self.cell.toolchain, failure.until)
+        if failure.until == failure.elsewhere:
+            self._known[self.cell.toolchain] = record
         if first.verdict is Verdict.COMPILES and record.seconds < SECONDS:
             raise NotReproduced(
                 f"{self.cell.key[:12]} compiles under {self.cell.toolchain} in {record.seconds:.1f} s: "
                 "there is nothing to reduce"
             )
-        if not self._kind.failure(first)(record):
+        if not failure(record):
             raise NotReproduced(
                 f"cut out of its program, {self.cell.kernel.name} does not fail in the same way: "
                 f"{record.signature or record.verdict.value} instead of {first.signature}"
@@ -108,7 +114,7 @@ class Reproduction:
         return original(self.cell, self.package, self.compilers, releases)
 
     def _judge_original(self, release: str) -> Record:
-        return self.compilers.compile(self._original, release, self._elsewhere)
+        return self._known.get(release) or self.compilers.compile(self._original, release, self._elsewhere)
 
     def _note(self, line: str) -> None:
         self.log.append(line)

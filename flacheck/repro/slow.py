@@ -40,20 +40,10 @@ class SlowOracle(Oracle):
 
     def __init__(self, compilers: Compiler, release: str, contrasts: Sequence[str], budget: Budget) -> None:
         super().__init__(compilers, release, SlowerThan(LEAST_SECONDS), contrasts, budget)
-        self._seconds = 0.0
 
-    def _fails(self, specimen: Specimen) -> bool:
-        record = self._ask(specimen, self._release, None)
-        self._seconds = record.seconds
-        return self._failure(record)
-
-    def _passes_elsewhere(self, specimen: Specimen) -> bool:
-        for release in self.contrasts:
-            record = self._ask(specimen, release, None)
-            if record.verdict is not Verdict.COMPILES or record.seconds * TIMES > self._seconds:
-                self.contrast_refusals += 1
-                return False
-        return True
+    def _passes(self, specimen: Specimen, release: str) -> bool:
+        record = self._ask(specimen, release, None)
+        return record.verdict is Verdict.COMPILES and record.seconds * TIMES <= self._record(specimen).seconds
 
 
 class SlowerThan:

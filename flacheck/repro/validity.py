@@ -18,6 +18,8 @@ def is_valid(specimen: Specimen) -> bool:
     function = specimen.function
     parameters = [a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]]
     given = set(specimen.args) | set(specimen.omitted)
+    if specimen.stage == "compile" and all(isinstance(statement, ast.Pass) for statement in function.body):
+        return False
     if not set(parameters) <= given or not set(specimen.args) <= set(parameters):
         return False
     outside = set().union(BUILTINS, *map(_bound, specimen.tree.body))
