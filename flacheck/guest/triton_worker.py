@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from . import releases, torch_stub, tune, values
+from . import releases, torch_stub, trial, tune, values
 from .assembler import Assembler
 from .driver import Driver
 from .loader import Loader
@@ -47,6 +47,7 @@ class Worker:
         releases.skip_library_hash(config["identity"])
         releases.install_driver(self.driver)
         releases.mark_stages(self._reached, self._passed)
+        trial.watch()
         self.assembler = Assembler(releases.binary_folder())
         self.assembler.listen()
         self.loader = Loader(config.get("packages", {}), config.get("corpus"), self._scratch, turn)
@@ -59,7 +60,8 @@ class Worker:
             raise Stopped
 
     def tolerates(self, error: BaseException) -> bool:
-        return isinstance(error, releases.tolerated_errors())
+        """What the release's Autotuner did with the error where it ran; elsewhere what it would do."""
+        return getattr(error, "skipped", isinstance(error, releases.tolerated_errors()))
 
     def run(self, request: dict, mark) -> dict:
         """Answer a request: its operation is a method of this class."""
@@ -114,6 +116,22 @@ class Worker:
         """Run the release's own autotuner over the launch, only its timing replaced."""
         self._mark("autotune")
         return tune.run(kernel, request, self.language)
+
+    def op_trial(self, kernel, request: dict) -> dict:
+        """Have the release's own autotuner try one configuration; `resources` of it where it was compiled."""
+        self._mark("ast")
+        self.assembler.forget()
+        return trial.run(kernel, request, self.language, self._loaded)
+
+    def _loaded(self, compiled, request: dict) -> dict:
+        """A compile of a trial is about to be loaded: what it asks of the card."""
+        self._mark("load")
+        return self._resources(compiled, request["card"])
+
+    def op_keys(self, kernel, request: dict) -> dict:
+        """What the release's own autotuner puts into its key for a launch."""
+        self._mark("keys")
+        return tune.keys(kernel, request, self.language)
 
     def op_inspect(self, kernel, request: dict) -> dict:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""
