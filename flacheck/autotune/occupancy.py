@@ -8,9 +8,9 @@
 
 with W the warps of a block and R its registers a thread: a multiprocessor has four partitions with a quarter of the
 registers each, and a warp's registers are handed out in units of 256. Formula and units are those of
-`cuda_occupancy.h` in the CUDA toolkit (`tests/test_autotune_occupancy.py` holds values computed by that header), limits
-those of the CUDA C++ Programming Guide's table of compute capabilities (`targets.Multiprocessor`). Clusters, tensor memory and the carve-out between L1 cache and shared memory
-(taken to be as large as it gets) are left out. AMD's cards have no row, so nothing is said of them.
+`cuda_occupancy.h` in the CUDA toolkit, whose values a test compares; the limits are those of the CUDA C++ Programming
+Guide's table of compute capabilities (`targets.Multiprocessor`). Clusters, tensor memory and the carve-out between L1
+cache and shared memory (taken to be as large as it gets) are left out. Of AMD's cards nothing is said.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from types import TracebackType
 import typer
 
 from flacheck import __version__
-from flacheck.cli import capture, doctor, explain, gate, lists, report, scan, toolchain
+from flacheck.cli import autotune, capture, doctor, explain, gate, lists, report, scan, toolchain
 from flacheck.cli.settings import defaults
 from flacheck.errors import Exit
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("scan")(scan.scan)
 app.command("explain")(explain.explain)
 app.command("capture", context_settings={"ignore_unknown_options": True})(capture.capture)
+app.command("autotune")(autotune.autotune)
 app.command("gate")(gate.gate)
 app.command("report")(report.report)
 app.command("list")(lists.show)

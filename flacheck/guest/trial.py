@@ -1,8 +1,8 @@
 """One configuration under the release's own `Autotuner.run`: what does it make of it?
 
 The whole way is the release's: `run`, `_bench`, `JITFunction.run`, the compile, and the check of a finished compile
-against the card. Replaced are the timing, by one call; the launch and the loading below it (see `driver`); and the hooks
-that fill tensors. What the release catches is skipped; what it lets through, or what takes the process, ends a run.
+against the card. Replaced are the timing, by one call; the launch and the loading below it (see `driver`); and the
+hooks that fill tensors. What the release catches is skipped; what it lets through, or what takes the process, ends a run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(kernel, request: dict, language, loaded) -> dict:
             trial = _prepare(tuner, configs)
             kernel.run(grid=(1, 1, 1), warmup=False, **{**options, **arguments})
     except BaseException as error:
-        raise _told(error, False, seen)
+        raise _told(error, False, seen)  # noqa: B904 the same error
     finally:
         _COMPILED.clear()
         releases.forget_compiled(function)

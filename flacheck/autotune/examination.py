@@ -1,0 +1,77 @@
+"""An examination as one sitting: cells from a source, compiled by the engine's workers, judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from flacheck.autotune import judging
+from flacheck.autotune.examined import Result
+from flacheck.autotune.pruning import pruned
+from flacheck.autotune.sources import Gathered
+from flacheck.autotune.trials import Trials, ruled_out, trials
+from flacheck.matrix import Matrix
+from flacheck.model import Record
+from flacheck.planning import Plan
+from flacheck.session import Session
+from flacheck.store import Store
+
+# Trials lie beside the scan's records: they are asked differently, and would count as its cells.
+FOLDER = "autotune"
+
+
+@dataclass
+class Examination:
+    """What was gathered, on its way to results. `records` compiles and yields each record; `results` is for then."""
+
+    name: str
+    gathered: Gathered
+    jobs: int = 0
+    memory_mb: int = 8192
+    timeout: float | None = None
+    fresh: bool = False
+    _records: dict[str, Record] = field(default_factory=dict)
+
+    @cached_property
+    def trials(self) -> list[Trials]:
+        return [trials(found.tuned) for found in self.gathered.found]
+
+    @cached_property
+    def plan(self) -> Plan:
+        cells = list({cell.key: cell for asked in self.trials for cell in asked.cells}.values())
+        attempts = {key: attempt for found in self.gathered.found for key, attempt in found.attempts.items()}
+        matrix = Matrix(f"autotune {self.name}", "", ())
+        return Plan(matrix, cells, self.gathered.choices, self.gathered.packages, {}, attempts=attempts)
+
+    def ruled_out(self) -> Iterator[str]:
+        """What can be said of configurations before any is compiled."""
+        seen = set()
+        for asked in self.trials:
+            for config in asked.tuned.launch.configs:
+                why = ruled_out(asked.tuned, config)
+                line = f"{asked.tuned.cell.kernel.name} on {asked.tuned.cell.target}: {why}"
+                if why and line not in seen:
+                    seen.add(line)
+                    yield line
+
+    def records(self, store: Path, progress: Callable[[str], None]) -> Iterator[Record]:
+        """Each cell's record as it is settled."""
+        with Store.open(store / FOLDER) as opened:
+            session = Session(self.plan, opened, self.timeout, self.jobs, self.memory_mb, self.fresh, None)
+            for record in session.records(progress):
+                self._records[record.key] = record
+                yield record
+
+    def results(self, progress: Callable[[str], None]) -> list[Result]:
+        """Every launch's result, in the order in which the source named them."""
+        left_out = pruned(self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress)
+        workers = self.jobs or len(os.sched_getaffinity(0))
+        return [judging.judge(asked, self._records, left_out[asked.tuned.cell.key], workers) for asked in self.trials]
+
+    @property
+    def known(self) -> Mapping[str, Record]:
+        """The records so far, by key."""
+        return self._records

@@ -1,0 +1,135 @@
+"""How results are said, in every format for people alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flacheck.analysis.order import short
+from flacheck.autotune.cost import Cost
+from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
+from flacheck.model import Verdict
+from flacheck.reports.wording import kernel_name, settings
+
+HEADERS = ("", "configuration", "verdict", "autotuner", "shared", "regs", "stack", "spills", "occupancy", "s")
+FATES = {Fate.RUNS: "runs", Fate.SKIPPED: "skipped", Fate.ENDS_RUN: "ends run", None: "?"}
+_KIB = 1024
+
+
+def title(result: Result) -> str:
+    """Which kernel, under what, on what."""
+    where = (short(result.toolchain), result.target, result.dtype or "")
+    return f"{kernel_name(result.kernel)} · {' · '.join(filter(None, where))}"
+
+
+def config(values: Mapping[str, Any]) -> str:
+    """`BK=64 num_warps=4 num_stages=2`."""
+    return settings({**values.get("kwargs", {}), **{k: v for k, v in values.items() if k != "kwargs"}})
+
+
+def row(place: int, examined: Examined) -> tuple[str, ...]:
+    """A configuration in as many words as there are headers."""
+    held = examined.record.resources
+    return (
+        str(place),
+        config(examined.config),
+        _verdict(examined),
+        FATES[examined.fate],
+        _shared(held),
+        *(_number(held[name]) for name in ("registers", "stack", "spills")),
+        _occupancy(examined),
+        f"{examined.record.seconds:.1f}",
+    )
+
+
+def _verdict(examined: Examined) -> str:
+    record = examined.record
+    if record.verdict is Verdict.COMPILES:
+        return "compiles"
+    return f"fails {record.code}" if record.verdict is Verdict.FAILS else f"{record.verdict.value} {record.code or ''}"
+
+
+def _shared(held: Mapping[str, Any]) -> str:
+    """KiB of KiB that a block can have."""
+    limit = f"{held['shared_limit'] / _KIB:.0f}K"
+    return f"{held['shared'] / _KIB:.0f}/{limit}" if held["shared"] is not None else f"–/{limit}"
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else str(value)
+
+
+def _occupancy(examined: Examined) -> str:
+    held = examined.occupancy
+    return f"{held.fraction:.0%} {held.blocks}× {held.limit}" if held else "–"
+
+
+def causes(result: Result) -> list[tuple[str, list[int]]]:
+    """The first line of each failure or doubt, with the places of the configurations that have it."""
+    found: dict[str, list[int]] = {}
+    for place, each in enumerate(result.configs, 1):
+        if not each.compiles:
+            record = each.record
+            line = next(iter(record.message.splitlines()), "") or record.reason or "nothing was said"
+            found.setdefault(f"{record.code or record.verdict.value} {line}", []).append(place)
+    return list(found.items())
+
+
+def places(numbers: Sequence[int]) -> str:
+    """`1, 4–6`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+def fault_line(fault: KeyFault) -> str:
+    """One line of what is wrong with a key."""
+    where = f" ({fault.file}:{fault.line})" if fault.file else ""
+    return f"{fault.fault}: {fault.key} {fault.why}{where}"
+
+
+def cost_line(cost: Cost) -> str:
+    """What the first run waits for, and what would shorten it."""
+    keys = f"{cost.keys} key{'s' * (cost.keys != 1)}"
+    line = f"{cost.configs} configurations × {keys}: the first run compiles for {seconds(cost.first_run)}"
+    ways = [f"compiled before, {cost.workers} at once, {seconds(cost.warmed)}"]
+    if cost.droppable:
+        ways.append(f"without {len(cost.droppable)} that gain nothing {seconds(cost.pruned)}")
+    return f"{line}; {'; '.join(ways)}"
+
+
+def seconds(value: float) -> str:
+    """`12.3 s`, `4 min`."""
+    return f"{value:.1f} s" if value < 120 else f"{value / 60:.0f} min"
+
+
+def droppable(cost: Cost) -> list[tuple[str, str]]:
+    """Why configurations gain nothing, with their places from 1; failures stand in the table already."""
+    found: dict[str, list[int]] = {}
+    for place, why in cost.droppable.items():
+        if why != "fails":
+            found.setdefault(why, []).append(place + 1)
+    return [(places(numbers), why) for why, numbers in found.items()]
+
+
+def headline(results: Sequence[Result]) -> str:
+    """One line with what came out."""
+    configs = [each for result in results for each in result.configs]
+    counts = [(sum(each.fate is fate for each in configs), word) for fate, word in FATES.items()]
+    said = ", ".join(f"{count} {'unknown' if word == '?' else word}" for count, word in counts if count)
+    faults = sum(len(result.keys) for result in results)
+    kernels = len({result.kernel for result in results})
+    what = f"{kernels} kernel{'s' * (kernels != 1)}, {len(configs)} configurations: {said or 'none compiled'}"
+    return what + (f" · {faults} key fault{'s' * (faults != 1)}" if faults else "")
+
+
+def notes(result: Result) -> Iterator[str]:
+    """What is worth knowing, and no fault."""
+    if result.pruned:
+        yield f"pruned by the kernel itself: {'; '.join(map(config, result.pruned))}"
+    if result.unkeyed:
+        yield f"constexprs in no key, without a launch that shows harm: {', '.join(result.unkeyed)}"

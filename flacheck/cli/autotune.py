@@ -1,0 +1,130 @@
+"""flacheck autotune: what a release's autotuner makes of a kernel's configurations and keys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flacheck.cli import common
+from flacheck.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flacheck.autotune.examination import Examination
+    from flacheck.autotune.examined import Result
+    from flacheck.autotune.sources import Asked
+
+_LINE = re.compile(r"(?P<file>.+\.jsonl)(?::(?P<line>\d+))?")
+
+
+@common.command
+def autotune(
+    kernel: Annotated[
+        str,
+        typer.Argument(metavar="KERNEL", help="A glob over kernels' names, or a launches file, FILE.jsonl[:LINE]."),
+    ],
+    package: Annotated[
+        str | None, typer.Option(metavar="NAME==VERSION", help="Kernels of a package, captured under each release.")
+    ] = None,
+    launches: Annotated[
+        Path | None, typer.Option(metavar="FILE.jsonl", help="Kernels of a launches file.")
+    ] = None,
+    matrix: Annotated[
+        str | None, typer.Option(metavar="MATRIX", help="Kernels of a matrix; without any, our own.")
+    ] = None,
+    target: common.Target = [],
+    dtype: common.Dtype = [],
+    toolchain: common.Toolchain = [],
+    triton: common.Triton = [],
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=0, metavar="N", show_default=False, help="Workers at once.",
+                          envvar="FLACHECK_JOBS"),
+    ] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
+    ] = False,
+    store: common.StoreDir = Path(".flacheck"),
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="table, json or markdown.", envvar="FLACHECK_FORMAT")
+    ] = "table",
+    output: common.Output = None,
+) -> int:  # fmt: skip
+    """List each configuration of KERNEL's autotuner with what becomes of it, and the faults of its keys."""
+    from flacheck.autotune import formats
+    from flacheck.autotune.examination import Examination
+    from flacheck.autotune.sources import gather
+
+    formats.check(format)
+    asked = _asked(kernel, package, launches, matrix, trust)
+    asked = _selected(asked, target, dtype, [*toolchain, *triton])
+    gathered = gather(asked)
+    for note in gathered.notes:
+        common.say(note)
+    examination = Examination(kernel, gathered, jobs, fresh=fresh)
+    results = _results(examination, store)
+    if results is None:
+        return common.interrupted()
+    _show(format, kernel, results, output)
+    return _exit_code(results)
+
+
+def _asked(kernel: str, package: str | None, launches: Path | None, matrix: str | None, trust: bool) -> Asked:
+    """The one source that was named."""
+    from flacheck.autotune.sources import Asked
+    from flacheck.expand import Selection
+
+    named = _LINE.fullmatch(kernel)
+    given = {"--package": package, "--launches": launches, "--matrix": matrix, kernel: named}
+    sources = [name for name, value in given.items() if value is not None]
+    if len(sources) > 1:
+        raise UsageError(f"{' and '.join(sources)} were given: kernels come from one of them")
+    if named:
+        line = int(named["line"]) if named["line"] else None
+        return Asked("*", Selection(), file=Path(named["file"]), line=line, trust=trust, progress=common.say)
+    return Asked(kernel, Selection(), package, launches, None, matrix, trust, common.say)
+
+
+def _selected(asked: Asked, target: list[str], dtype: list[str], toolchain: list[str]) -> Asked:
+    from dataclasses import replace
+
+    from flacheck import targets
+    from flacheck.expand import Selection
+
+    names = tuple(targets.find(name).name for name in common.split(target))
+    selection = Selection(targets=names, dtypes=common.split(dtype), toolchains=tuple(toolchain))
+    return replace(asked, selection=selection)
+
+
+def _results(examination: Examination, store: Path) -> Sequence[Result] | None:
+    """None when interrupted; what is finished is stored then."""
+    from flacheck.cli.progress import watch
+
+    for line in examination.ruled_out():
+        common.say(f"before compiling: {line}")
+    try:
+        with watch(len(examination.plan.cells)) as seen:
+            for record in examination.records(store, seen.say):
+                seen(record)
+        return examination.results(common.say)
+    except KeyboardInterrupt:
+        return None
+
+
+def _show(format: str, kernel: str, results: Sequence[Result], output: Path | None) -> None:
+    from flacheck.autotune import formats
+    from flacheck.reports import Page
+
+    page = Page() if output else Page.of_stdout()
+    common.write(formats.render(format, kernel, results, page), output)
+
+
+def _exit_code(results: Sequence[Result]) -> Exit:
+    if any(result.is_finding for result in results):
+        return Exit.FINDINGS
+    known = any(config.fate is not None for result in results for config in result.configs)
+    return Exit.OK if known else Exit.INCOMPLETE
