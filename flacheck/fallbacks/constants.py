@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.observed import BLOCK
-from flacheck.fallbacks.host_code import COMPUTED, SIZE, HostLaunch, host_launches
+from flacheck.fallbacks.host_code import COVERS, GIVEN, SIZE, HostLaunch, host_launches
 from flacheck.fallbacks.kernel_code import KernelCode, kernel_code
 from flacheck.model import Cell
 from flacheck.toolchains.packages import Package
@@ -68,7 +68,8 @@ class Constants:
             made = {_recomputed(host, name, before, use) for host in hosts} - {None}
             if hosts and len(made) != 1:
                 return None
-            after |= {name: new for new in made if new != before[name]}
+            if made and (new := made.pop()) != before[name]:
+                after[name] = new
         return after if self._divides(before, {**before, **use, **after}) else None
 
     @cached_property
@@ -119,10 +120,12 @@ def _judged(
     kinds = {host.kind(name) for host in hosts}
     if SIZE in kinds:
         return UNSAFE, "a size of the data"
-    if kinds - {COMPUTED}:
+    if COVERS in kinds:
         return UNSAFE, "one block has to hold a whole size"
     if name not in code.tiled:
         return UNSAFE, "the kernel has one block of it"
+    if GIVEN in kinds and not BLOCK.fullmatch(name):
+        return UNSAFE, "it may be a size of the data"
     return (HOST, _layout(name, code)) if hosts else _unhosted(name, code, siblings)
 
 

@@ -7,10 +7,10 @@ factors, each 1 or a small number, are multiplied:
   cache performance and optimizations of blocked algorithms", ASPLOS 1991); halving one side of a square tile costs 1.5;
 - pipeline, 1 + 1/S: with one stage loads and arithmetic alternate, with S stages 1/S of the loads is exposed
   (Lam, "Software pipelining", PLDI 1988);
-- registers, the accumulators a thread holds, a = m·n / (W · warp size): no cost within 16 to 128; above, half of the
-  255 registers that a thread can have (CUDA C++ Programming Guide, compute capabilities) are gone to them and spills are
-  near, below, there is too little independent work in a thread to hide the latency of an instruction. The cost is
-  the square root of how far a is off.
+- registers, the accumulators a thread holds, a = m·n / (W · warp size): no cost within 16 to 128. Above, half of the
+  255 registers that a thread can have (CUDA C++ Programming Guide, compute capabilities) are gone to them and spills
+  are near; below, a thread has too little independent work to hide the latency of its instructions. The cost is the
+  square root of how far a is off.
 
 The estimate ranks changes of one launch. It knows neither the kernel's loops nor the card's occupancy, and never says
 how long anything takes; `tests/gpu/check_estimate.py` compares its ranks with times measured on a card.

@@ -105,7 +105,7 @@ class Exploration:
         return [trial for trial in self._trials if not trial.settled]
 
     def _won(self) -> bool:
-        """A candidate of the nearest-first order compiles and none before it is open; a corner alone does not end it."""
+        """A candidate of the nearest-first order compiles and none before it is open; a corner does not end it."""
         for trial in self._trials:
             if not trial.settled:
                 return False

@@ -17,22 +17,24 @@ from flacheck.reach.source import content, read
 from flacheck.toolchains.packages import Package
 
 _DEPTH = 6
-SIZE, COVERS, COMPUTED = "size", "covers", "computed"
-_WORST = (SIZE, COVERS, COMPUTED)
+SIZE, COVERS, GIVEN, COMPUTED = "size", "covers", "given", "computed"
+_WORST = (SIZE, COVERS, GIVEN, COMPUTED)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class HostLaunch:
     """One place that launches a kernel: the expression passed for each parameter, all that the enclosing function
-    assigns to each of its names before that line, and the names that it asserts to be 1."""
+    assigns to each of its names before that line, the names that it asserts to be 1, and its own parameters."""
 
     passed: Mapping[str, ast.expr]
     assigned: Mapping[str, tuple[ast.expr, ...]] = field(default_factory=dict)
     ones: frozenset[str] = frozenset()
+    parameters: frozenset[str] = frozenset()
 
     def kind(self, parameter: str) -> str:
-        """`size`: of the data; `covers`: a power of two that holds all of a size; `computed`: the host chooses it."""
+        """`size`: of the data; `covers`: a power of two that holds all of a size; `given`: whoever calls the host code
+        says it; `computed`: the host code chooses it."""
         if parameter not in self.passed:
             return COMPUTED
         expression = self.passed[parameter]
@@ -70,20 +72,30 @@ class HostLaunch:
     def _kind(self, node: ast.expr, depth: int) -> str:
         if isinstance(node, ast.Name):
             kinds = [self._kind(each, depth - 1) for each in self.assigned.get(node.id, ()) if depth]
-            return min(kinds, key=_WORST.index, default=COMPUTED)
+            given = node.id in self.parameters and node.id not in self.assigned
+            return GIVEN if given else _worst(kinds)
         if isinstance(node, ast.IfExp):
-            return min(self._kind(node.body, depth), self._kind(node.orelse, depth), key=_WORST.index)
-        if _measures(node):
+            return _worst([self._kind(node.body, depth), self._kind(node.orelse, depth)])
+        if _measures(node) or self._is_ratio(node, depth):
             return SIZE
         return self._of_call(node, depth) if isinstance(node, ast.Call) else COMPUTED
+
+    def _is_ratio(self, node: ast.expr, depth: int) -> bool:
+        """A size by a size or a number, `HQ // H`; by what the host chooses it is a count of tiles."""
+        if not isinstance(node, ast.BinOp):
+            return False
+        sides = [
+            SIZE if isinstance(side, ast.Constant) else self._kind(side, depth) for side in (node.left, node.right)
+        ]
+        return sides == [SIZE, SIZE]
 
     def _of_call(self, call: ast.Call, depth: int) -> str:
         called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         kinds = [self._kind(argument, depth) for argument in call.args]
         if called == "next_power_of_2" and kinds and kinds[0] != COMPUTED:
             return COVERS
-        if called == "max" and any(kind != COMPUTED for kind in kinds):
-            return COVERS
+        if called == "max":
+            return {SIZE: COVERS}.get(_worst(kinds), _worst(kinds))
         # The least of a size and of anything else is what the host chooses, as long as that is smaller.
         return COMPUTED
 
@@ -105,6 +117,10 @@ def host_launches(kernel: Kernel, parameters: tuple[str, ...], packages: Mapping
 @cache
 def _launchers(root: Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
     return launchable(root, prefix)
+
+
+def _worst(kinds: Iterable[str]) -> str:
+    return min(kinds, key=_WORST.index, default=COMPUTED)
 
 
 def _measures(node: ast.expr) -> bool:
@@ -129,7 +145,7 @@ def _functions(file: Path) -> tuple[Function, ...]:
 @cache
 def _of_file(file: Path, name: str, parameters: tuple[str, ...]) -> list[HostLaunch]:
     return [
-        HostLaunch(_passed(call, parameters), _assigned(function, call.lineno), _ones(function))
+        HostLaunch(_passed(call, parameters), _assigned(function, call.lineno), _ones(function), _taken(function))
         for function in _functions(file)
         for call in ast.walk(function)
         if isinstance(call, ast.Call)
@@ -141,6 +157,15 @@ def _of_file(file: Path, name: str, parameters: tuple[str, ...]) -> list[HostLau
 def _passed(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
     by_place = zip(parameters, call.args)
     return {**dict(by_place), **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}
+
+
+def _taken(function: Function) -> frozenset[str]:
+    """The parameters without a number as default: `chunk_size=64` is the host code's own choice."""
+    arguments = function.args
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    pairs = [*zip(reversed(by_place), reversed(arguments.defaults)), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
+    chosen = {each.arg for each, default in pairs if type(getattr(default, "value", None)) is int}
+    return frozenset(each.arg for each in (*by_place, *arguments.kwonlyargs)) - chosen
 
 
 def _assigned(function: Function, line: int) -> dict[str, tuple[ast.expr, ...]]:
