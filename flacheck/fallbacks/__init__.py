@@ -11,7 +11,7 @@ from flacheck.fallbacks.cost import estimate, loss
 from flacheck.fallbacks.exploration import BUDGET
 from flacheck.fallbacks.oracle import FOLDER, Beside, Oracle, ScanOracle
 from flacheck.fallbacks.releases import with_those_here
-from flacheck.fallbacks.search import search
+from flacheck.fallbacks.searching import search
 
 __all__ = [
     "BUDGET",
