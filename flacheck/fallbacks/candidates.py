@@ -124,10 +124,11 @@ def _option_values(name: str, cell: Cell) -> list[Any]:
 
 
 def _sizes(name: str, cell: Cell, known: Constants) -> list[int]:
-    """The values in the autotuner's list, and the present one halved."""
+    """The present value and those in the autotuner's list, each of them also halved."""
     here = known.by_name[name].value
     own = [config.get("kwargs", {}).get(name) for config in cell.configs]
-    found = dict.fromkeys([*(size for size in own if type(size) is int), *known.halved(name)])
+    whole = [here, *(size for size in own if type(size) is int)]
+    found = dict.fromkeys([*whole, *(half for size in whole for half in known.halved(name, size))])
     return [size for size in found if size != here]
 
 

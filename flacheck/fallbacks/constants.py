@@ -49,9 +49,8 @@ class Constants:
     def marks(self) -> dict[str, str]:
         return {name: constant.mark for name, constant in self.by_name.items()}
 
-    def halved(self, name: str) -> list[int]:
+    def halved(self, name: str, size: int) -> list[int]:
         """A tile size halved again and again, within the kernel's shape rules: powers of two, 16 and more for dots."""
-        size = self.by_name[name].value
         if name not in self.code.blocks or size & (size - 1):
             return []
         least = DOT if self.code.dots else 1
