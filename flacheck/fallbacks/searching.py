@@ -39,13 +39,12 @@ def search(
     asked = Asked(plan, list(records))
     failures = sorted(asked.failing(), key=lambda each: order(each.observed))
     if failures:
-        progress(f"looking for fallbacks of {len(failures)} failing cells …")
-        yield from _Search(asked, oracle, budget).fallbacks(failures)
+        yield from _Search(asked, oracle, budget, progress).fallbacks(failures)
 
 
 class _Search:
-    def __init__(self, asked: Asked, oracle: Oracle, budget: int) -> None:
-        self._asked, self._oracle, self._budget = asked, oracle, budget
+    def __init__(self, asked: Asked, oracle: Oracle, budget: int, progress: Progress) -> None:
+        self._asked, self._oracle, self._budget, self._progress = asked, oracle, budget, progress
         self._telling = Telling(asked.observed)
         self._alternatives = Alternatives(asked.observed, asked.plan.forms)
         self._toolchains = list(dict.fromkeys(cell.toolchain for cell in asked.plan.cells))
@@ -74,8 +73,10 @@ class _Search:
             for each in failures
             if each.adjustable
         }
-        for toolchain in dict.fromkeys(each.place[0] for each in failures):
-            explore([way for way in ways.values() if way.cells[0].toolchain == toolchain], self._oracle)
+        for toolchain in dict.fromkeys(way.cells[0].toolchain for way in ways.values()):
+            there = [way for way in ways.values() if way.cells[0].toolchain == toolchain]
+            self._progress(f"looking for settings that compile in place of {len(there)} failing cells on {toolchain} …")
+            explore(there, self._oracle)
         return {key: way.answer for key, way in ways.items() if way.answer}
 
     def _feasible(self, failing: Failing, here: dict[str, Candidate]) -> list[tuple[str, str]]:
@@ -85,6 +86,8 @@ class _Search:
 
     def _others(self, failures: Sequence[Failing]) -> dict[str, list[Fallback]]:
         """Another dtype, form and release for cells that no settings help, by key."""
+        if failures:
+            self._progress(f"looking for another dtype, form or release for {len(failures)} failing cells …")
         adjustable = [each for each in failures if each.adjustable]
         ways = (self._dtypes(adjustable), self._forms(adjustable), self._releases(failures))
         return {each.observed.key: [way[each.observed.key] for way in ways if each.observed.key in way]
