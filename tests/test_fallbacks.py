@@ -24,9 +24,9 @@ from flacheck.executors import LocalPool
 from flacheck.fallbacks import Fallback, kept, releases
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.fallbacks.constants import Constant, Constants
-from flacheck.fallbacks.exploration import Exploration
+from flacheck.fallbacks.exploration import Exploration, explore
 from flacheck.fallbacks.kernel_code import KernelCode
-from flacheck.fallbacks.searching import explore, other_dtypes
+from flacheck.fallbacks.others import other_dtypes
 from flacheck.matrix import Matrix
 from flacheck.model import Cell, Launch, Record, Verdict
 from flacheck.planning import Plan

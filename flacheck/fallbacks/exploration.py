@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,6 +12,8 @@ from flacheck.model import Cell, Record, Verdict
 BUDGET = 48
 # So many of the nearest changes that all fail as the cell itself does are followed by the smallest settings there are.
 PATIENCE = 8
+# Compiles under way at once over all explorations: enough to keep workers busy, few enough to waste none.
+LANES = 8
 
 
 @dataclass
@@ -117,3 +119,13 @@ class Exploration:
 def compiled(record: Record | None) -> bool:
     """Whether a cell is known to compile to its last stage; one without a verdict is no fallback."""
     return record is not None and record.verdict is Verdict.COMPILES and record.reason is None
+
+
+def explore(ways: Sequence[Exploration], oracle: Callable[[Sequence[Cell]], Mapping[str, Record]]) -> None:
+    """Follow explorations to their ends, all at once, so that workers stay busy and warm."""
+    while active := [way for way in ways if not way.done]:
+        width = max(1, LANES // len(active))
+        wanted = {cell.key: cell for way in active for cell in way.wanted(width)}
+        records = oracle(list(wanted.values())) if wanted else {}
+        for way in active:
+            way.learn(records)

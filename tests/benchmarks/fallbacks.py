@@ -25,9 +25,8 @@ from flacheck.expand import Selection
 from flacheck.fallbacks import Oracle
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constants import HOST, TUNABLE
-from flacheck.fallbacks.exploration import Exploration, compiled
+from flacheck.fallbacks.exploration import Exploration, compiled, explore
 from flacheck.fallbacks.failing import Asked, Failing
-from flacheck.fallbacks.searching import explore
 from flacheck.scan import Timeouts
 from flacheck.session import CANDIDATE_SECONDS, Session, environment
 from flacheck.store import Store
