@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.observed import BLOCK
-from flacheck.fallbacks.host_code import COVERS, GIVEN, SIZE, HostLaunch, host_launches
+from flacheck.fallbacks.host_code import COVERS, GIVEN, SIZE, HostLaunch
+from flacheck.fallbacks.host_launches import host_launches
 from flacheck.fallbacks.kernel_code import KernelCode, kernel_code
 from flacheck.model import Cell
 from flacheck.toolchains.packages import Package
