@@ -60,11 +60,12 @@ class _Job:
     shape: Mapping[str, int]
     stage: str
     widened: bool = False
+    configs: tuple[Mapping[str, Any], ...] = ()
 
     def cell(self, target: str, toolchain: str, until: str | None) -> Cell:
         return Cell(
             self.source.kernel, toolchain, target, self.launch, self.options, self.dtype, self.shape, self.widened,
-            self.stage, until,
+            self.stage, until, self.configs,
         )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def _jobs(matrix: Matrix, source: Source, axes: Mapping[str, tuple[Any, ...]], s
             ):
                 chosen = {**constants, **changed}
                 widened = _widened(launch, chosen, options)
-                yield _Job(source, _filled(launch, chosen), options, dtype, shape, stage, widened)
+                yield _Job(source, _filled(launch, chosen), options, dtype, shape, stage, widened, launch.configs)
 
 
 def _dtypes(

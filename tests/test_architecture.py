@@ -17,6 +17,7 @@ FLOORS = {
     "toolchains": 2, "pins": 2, "advisories": 2, "rules": 2, "store": 2, "database": 2,
     "sandbox": 3, "executors": 3, "judge": 3, "capture": 3,
     "scan": 4, "replay": 3, "planning": 4, "packaged": 5, "analysis": 4, "recipes": 1,
+    "fallbacks": 4,
     "reports": 5, "session": 5, "explanation": 5, "doctor": 5,
     "cli": 6, "__main__": 6,
 }  # fmt: skip
