@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from flacheck.autotune import judging
 from flacheck.autotune.examined import Result
 from flacheck.autotune.pruning import pruned
 from flacheck.autotune.sources import Gathered
+from flacheck.autotune.substitutes import Substitutes
 from flacheck.autotune.trials import Trials, ruled_out, trials
 from flacheck.matrix import Matrix
 from flacheck.model import Record
@@ -65,13 +66,15 @@ class Examination:
                 self._records[record.key] = record
                 yield record
 
-    def results(self, progress: Callable[[str], None]) -> list[Result]:
-        """Every launch's result, in the order in which the source named them."""
+    def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
+        """Every launch's result, in the order in which the source named them, with fallbacks out of at most `budget`
+        candidates for each failure (none with 0)."""
         left_out = pruned(self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress)
-        workers = self.jobs or len(os.sched_getaffinity(0))
-        return [judging.judge(asked, self._records, left_out[asked.tuned.cell.key], workers) for asked in self.trials]
-
-    @property
-    def known(self) -> Mapping[str, Record]:
-        """The records so far, by key."""
-        return self._records
+        workers = len(os.sched_getaffinity(0))
+        results = [
+            judging.judge(asked, self._records, left_out[asked.tuned.cell.key], workers) for asked in self.trials
+        ]
+        if not budget:
+            return results
+        search = Substitutes(self.plan, store, self.jobs, self.memory_mb, budget)
+        return search.add(list(zip(self.trials, results)), progress)

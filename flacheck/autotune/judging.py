@@ -22,7 +22,7 @@ _FATAL = ("past-end",)
 def judge(
     asked: Trials, records: Mapping[str, Record], pruned: Sequence[Mapping[str, Any]] = (), workers: int | None = None
 ) -> Result:
-    """The result of a launch from the records of its cells, by key."""
+    """The result of a launch from the records of its cells, by key; `workers` is how many compilers could warm it up."""
     tuned = asked.tuned
     case = Case(tuned, version(tuned.cell), _audit(asked, records))
     keys = list(faults(case))
@@ -83,7 +83,7 @@ def _ends(
         return f"key {fatal.key} {fatal.why}, before any configuration is tried"
     for place, config in enumerate(configs, 1):
         if config.fate is Fate.ENDS_RUN:
-            return f"configuration {place} of {len(configs)}: {config.record.code} {_line(config.record)}"
+            return f"configuration {place} of {len(configs)} fails with {config.record.code}"
     if configs and all(config.fate is Fate.SKIPPED for config in configs):
         return "every configuration is skipped, and the launch of one of them then raises what it was skipped for"
     return None

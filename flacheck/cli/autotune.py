@@ -44,6 +44,9 @@ def autotune(
         int, typer.Option("--jobs", "-j", min=0, metavar="N", show_default=False, help="Workers at once.",
                           envvar="FLACHECK_JOBS"),
     ] = 0,
+    fallback_budget: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Settings to try for each failure; 0 looks for no fallbacks.")
+    ] = 48,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
@@ -66,7 +69,7 @@ def autotune(
     for note in gathered.notes:
         common.say(note)
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
-    results = _results(examination, store)
+    results = _results(examination, store, fallback_budget)
     if results is None:
         return common.interrupted()
     _show(format, kernel, results, output)
@@ -100,7 +103,7 @@ def _selected(asked: Asked, target: list[str], dtype: list[str], toolchain: list
     return replace(asked, selection=selection)
 
 
-def _results(examination: Examination, store: Path) -> Sequence[Result] | None:
+def _results(examination: Examination, store: Path, budget: int) -> Sequence[Result] | None:
     """None when interrupted; what is finished is stored then."""
     from flacheck.cli.progress import watch
 
@@ -110,7 +113,7 @@ def _results(examination: Examination, store: Path) -> Sequence[Result] | None:
         with watch(len(examination.plan.cells)) as seen:
             for record in examination.records(store, seen.say):
                 seen(record)
-        return examination.results(common.say)
+        return examination.results(store, budget, common.say)
     except KeyboardInterrupt:
         return None
 

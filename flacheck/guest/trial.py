@@ -2,7 +2,7 @@
 
 The whole way is the release's: `run`, `_bench`, `JITFunction.run`, the compile, and the check of a finished compile
 against the card. Replaced are the timing, by one call; the launch and the loading below it (see `driver`); and the
-hooks that fill tensors. What the release catches is skipped; what it lets through, or what takes the process, ends a run.
+hooks that fill tensors. What the release catches is skipped; what it lets through, or kills the process, ends a run.
 """
 
 from __future__ import annotations

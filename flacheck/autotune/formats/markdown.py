@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from flacheck.autotune.examined import Result
 from flacheck.autotune.formats import wording
 from flacheck.reports.base import Page
-from flacheck.reports.wording import settings
 
 
 def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
@@ -34,8 +33,8 @@ def _result(result: Result) -> Iterator[str]:
         yield f"- {wording.cost_line(result.cost)}\n"
     for note in wording.notes(result):
         yield f"- {note}\n"
-    for fallback in result.fallbacks:
-        yield f"- instead of `{settings(fallback.failing)}`: `{settings(fallback.use)}`\n"
+    for failing, use in wording.instead(result):
+        yield f"- instead of `{failing}`: `{use}`\n"
 
 
 def _block(text: str) -> str:

@@ -12,7 +12,6 @@ from flacheck.autotune.examined import Fate, Result
 from flacheck.autotune.formats import wording
 from flacheck.reports.base import Page
 from flacheck.reports.drawing import heading, table, text_of
-from flacheck.reports.wording import settings
 
 _STYLES = {Fate.RUNS: "green", Fate.SKIPPED: "yellow", Fate.ENDS_RUN: "bold red", None: "yellow"}
 
@@ -47,7 +46,7 @@ def _configs(result: Result) -> RenderableType:
     rows = table(*wording.HEADERS)
     for place, each in enumerate(result.configs, 1):
         words = [Text(word) for word in wording.row(place, each)]
-        words[3].stylize(_STYLES[each.fate])
+        words[wording.FATE].stylize(_STYLES[each.fate])
         rows.add_row(*words)
     return rows
 
@@ -59,9 +58,8 @@ def _keys(result: Result) -> Iterable[RenderableType]:
 
 
 def _fallbacks(result: Result) -> Iterable[RenderableType]:
-    for fallback in result.fallbacks:
-        use = settings(fallback.use)
-        yield _indented(f"instead of {settings(fallback.failing)}: {use}", "green")
+    for failing, use in wording.instead(result):
+        yield _indented(f"instead of {failing}: {use}", "green")
 
 
 def _indented(text: str, style: str = "") -> RenderableType:

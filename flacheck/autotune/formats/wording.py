@@ -8,11 +8,15 @@ from typing import Any
 from flacheck.analysis.order import short
 from flacheck.autotune.cost import Cost
 from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
-from flacheck.model import Verdict
-from flacheck.reports.wording import kernel_name, settings
+from flacheck.reports.wording import advice, kernel_name, settings
 
-HEADERS = ("", "configuration", "verdict", "autotuner", "shared", "regs", "stack", "spills", "occupancy", "s")
+HEADERS = (
+    "", "constants", "warps", "stages", "verdict", "autotuner", "shared", "regs", "stack", "spills", "occupancy", "s"
+)  # fmt: skip
+FATE = HEADERS.index("autotuner")
 FATES = {Fate.RUNS: "runs", Fate.SKIPPED: "skipped", Fate.ENDS_RUN: "ends run", None: "?"}
+_OPTIONS = ("num_warps", "num_stages")
+_LIMITS = {"shared memory": "smem", "registers": "regs"}
 _KIB = 1024
 
 
@@ -29,10 +33,12 @@ def config(values: Mapping[str, Any]) -> str:
 
 def row(place: int, examined: Examined) -> tuple[str, ...]:
     """A configuration in as many words as there are headers."""
-    held = examined.record.resources
+    held, values = examined.record.resources, examined.config
+    others = {name: value for name, value in values.items() if name not in ("kwargs", *_OPTIONS)}
     return (
         str(place),
-        config(examined.config),
+        settings({**values.get("kwargs", {}), **others}) or "–",
+        *(_number(values.get(name)) for name in _OPTIONS),
         _verdict(examined),
         FATES[examined.fate],
         _shared(held),
@@ -43,10 +49,9 @@ def row(place: int, examined: Examined) -> tuple[str, ...]:
 
 
 def _verdict(examined: Examined) -> str:
+    """`compiles`, or the code of what is wrong."""
     record = examined.record
-    if record.verdict is Verdict.COMPILES:
-        return "compiles"
-    return f"fails {record.code}" if record.verdict is Verdict.FAILS else f"{record.verdict.value} {record.code or ''}"
+    return record.code or record.verdict.value
 
 
 def _shared(held: Mapping[str, Any]) -> str:
@@ -61,18 +66,21 @@ def _number(value: int | None) -> str:
 
 def _occupancy(examined: Examined) -> str:
     held = examined.occupancy
-    return f"{held.fraction:.0%} {held.blocks}× {held.limit}" if held else "–"
+    return f"{held.fraction:.0%} {held.blocks}× {_LIMITS.get(held.limit, held.limit)}" if held else "–"
 
 
 def causes(result: Result) -> list[tuple[str, list[int]]]:
     """The first line of each failure or doubt, with the places of the configurations that have it."""
+    lines: dict[str, str] = {}
     found: dict[str, list[int]] = {}
     for place, each in enumerate(result.configs, 1):
         if not each.compiles:
             record = each.record
             line = next(iter(record.message.splitlines()), "") or record.reason or "nothing was said"
-            found.setdefault(f"{record.code or record.verdict.value} {line}", []).append(place)
-    return list(found.items())
+            cause = record.signature or line
+            lines.setdefault(cause, f"{record.code or record.verdict.value} {line}")
+            found.setdefault(cause, []).append(place)
+    return [(lines[cause], numbers) for cause, numbers in found.items()]
 
 
 def places(numbers: Sequence[int]) -> str:
@@ -96,7 +104,7 @@ def cost_line(cost: Cost) -> str:
     """What the first run waits for, and what would shorten it."""
     keys = f"{cost.keys} key{'s' * (cost.keys != 1)}"
     line = f"{cost.configs} configurations × {keys}: the first run compiles for {seconds(cost.first_run)}"
-    ways = [f"compiled before, {cost.workers} at once, {seconds(cost.warmed)}"]
+    ways = [f"warmed up by {cost.workers} compilers at once {seconds(cost.warmed)}"]
     if cost.droppable:
         ways.append(f"without {len(cost.droppable)} that gain nothing {seconds(cost.pruned)}")
     return f"{line}; {'; '.join(ways)}"
@@ -114,6 +122,11 @@ def droppable(cost: Cost) -> list[tuple[str, str]]:
         if why != "fails":
             found.setdefault(why, []).append(place + 1)
     return [(places(numbers), why) for why, numbers in found.items()]
+
+
+def instead(result: Result) -> list[tuple[str, str]]:
+    """What fails, and what to use in its place, nearest first."""
+    return [("; ".join(each.failing), " or ".join(each.uses)) for each in advice(result.fallbacks)]
 
 
 def headline(results: Sequence[Result]) -> str:
