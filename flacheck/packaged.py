@@ -109,7 +109,7 @@ def _parts(
     driven = drive(package, toolchain, card(target), progress)
     if driven.import_error:
         cell = _import_cell(package, choice, target)
-        yield _Part([cell], {cell.key: import_attempt(driven.import_error)})
+        yield _Part([cell], {cell.key: _import_attempt(driven.import_error)})
         return
     attempts = _attempts(package, choice, target, driven.report)
     attempts = {cell: attempt for cell, attempt in attempts.items() if _selected(cell.kernel.name, selection)}
@@ -128,12 +128,12 @@ def _attempts(package: Package, choice: Choice, target: str, report: Mapping[str
     found = {}
     for module, said in report["modules"].items():
         if any(finding.code != rules.UNCLASSIFIED for finding in rules.read(said)):
-            found[_import_cell(package, choice, target, module)] = import_attempt(said)
+            found[_import_cell(package, choice, target, module)] = _import_attempt(said)
     for name, entry in report["operators"].items():
         refusals = [said for said in entry["failures"].values() if _REFUSAL.search(said)]
         if refusals:
             cell = replace(_import_cell(package, choice, target, name), stage="call")
-            found[cell] = replace(import_attempt(refusals[0]), stage="call")
+            found[cell] = replace(_import_attempt(refusals[0]), stage="call")
     return found
 
 
@@ -144,8 +144,7 @@ def _import_cell(package: Package, choice: Choice, target: str, module: str | No
     return Cell(kernel, choice.identity, card(target)["name"], None, stage="import")
 
 
-def import_attempt(traceback: str) -> Attempt:
-    """An import that raised, as an attempt to be judged."""
+def _import_attempt(traceback: str) -> Attempt:
     last = [line for line in traceback.splitlines() if line.strip()][-1]
     kind = last.partition(":")[0].rpartition(".")[2]
     return Attempt(Outcome.RAISED, stage="import", log=traceback, exception=(kind,))

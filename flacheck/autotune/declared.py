@@ -99,8 +99,13 @@ def of_text(text: str, name: str) -> Declared | None:
 
 
 def names_in(file: Path) -> list[str]:
-    """The autotuned functions of a file."""
-    source = _source(file)
+    """The autotuned functions of a file; none of one that is no Python."""
+    try:
+        if b"autotune" not in file.read_bytes():
+            return []
+        source = _source(file)
+    except (MatrixError, UnicodeDecodeError):
+        return []
     functions = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
     return [node.name for node in functions if _tuner(node)]
 

@@ -38,14 +38,13 @@ class Examination:
 
     @cached_property
     def trials(self) -> list[Trials]:
-        return [trials(found.tuned) for found in self.gathered.found]
+        return [trials(tuned) for tuned in self.gathered.found]
 
     @cached_property
     def plan(self) -> Plan:
         cells = list({cell.key: cell for asked in self.trials for cell in asked.cells}.values())
-        attempts = {key: attempt for found in self.gathered.found for key, attempt in found.attempts.items()}
         matrix = Matrix(f"autotune {self.name}", "", ())
-        return Plan(matrix, cells, self.gathered.choices, self.gathered.packages, {}, attempts=attempts)
+        return Plan(matrix, cells, self.gathered.choices, self.gathered.packages, {})
 
     def ruled_out(self) -> Iterator[str]:
         """What can be said of configurations before any is compiled."""
@@ -68,13 +67,17 @@ class Examination:
 
     def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of at most `budget`
-        candidates for each failure (none with 0)."""
+        candidates for each failure (none with 0). Kernels of which there is nothing to say are only named."""
         left_out = pruned(self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress)
         workers = len(os.sched_getaffinity(0))
-        results = [
-            judging.judge(asked, self._records, left_out[asked.tuned.cell.key], workers) for asked in self.trials
+        judged = [
+            (asked, judging.judge(asked, self._records, left_out[asked.tuned.cell.key], workers))
+            for asked in self.trials
         ]
+        silent = sorted({result.kernel for _, result in judged if result.is_silent})
+        if silent:
+            progress(f"{len(silent)} kernels were not launched, and nothing can be said of them: {', '.join(silent)}")
+        said = [(asked, result) for asked, result in judged if not result.is_silent]
         if not budget:
-            return results
-        search = Substitutes(self.plan, store, self.jobs, self.memory_mb, budget)
-        return search.add(list(zip(self.trials, results)), progress)
+            return [result for _, result in said]
+        return Substitutes(self.plan, store, self.jobs, self.memory_mb, budget).add(said, progress)

@@ -126,6 +126,11 @@ class Result:
         """Whether it makes the command exit 1: something ends a run, or a key is at fault."""
         return bool(self.ends or self.keys or any(config.fate is Fate.ENDS_RUN for config in self.configs))
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is nothing to say: no launch is known of, and no fault was found."""
+        return not (self.configs or self.keys or self.ends)
+
     def to_json(self) -> Json:
         return {
             "kernel": self.kernel,

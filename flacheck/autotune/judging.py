@@ -22,10 +22,10 @@ _FATAL = ("past-end",)
 def judge(
     asked: Trials, records: Mapping[str, Record], pruned: Sequence[Mapping[str, Any]] = (), workers: int | None = None
 ) -> Result:
-    """The result of a launch from the records of its cells, by key; `workers` is how many compilers could warm it up."""
+    """The result of a launch from the records of its cells, by key; so many `workers` could warm it up."""
     tuned = asked.tuned
     case = Case(tuned, version(tuned.cell), _audit(asked, records))
-    keys = list(faults(case))
+    keys = faults(case)
     configs = [_examined(asked, place, records[cell.key], keys) for place, cell in enumerate(asked.configs)]
     distinct = max(len(case.by_key), 1)
     return Result(
@@ -77,7 +77,7 @@ def _ends(
     """Why no run of this autotuner comes to its end, the first reason it meets."""
     if asked.imports is not None:
         record = records[asked.imports.key]
-        return f"{record.code}: {_line(record)}" if record.verdict is Verdict.FAILS else None
+        return f"{record.code} {_line(record)}" if record.verdict is Verdict.FAILS else None
     fatal = next((fault for fault in keys if fault.fault in _FATAL), None)
     if fatal:
         return f"key {fatal.key} {fatal.why}, before any configuration is tried"

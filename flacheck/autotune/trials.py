@@ -25,7 +25,7 @@ _DEFAULT_WARPS = 4
 @dataclass(frozen=True)
 class Trials:
     """The cells for one launch: `configs` in the autotuner's order, `keys` where the release looks keys up by
-    position, `imports` when that is all that can be asked."""
+    position, `imports` where no launch of the kernel is known: then only its module can be asked for."""
 
     tuned: Tuned
     configs: tuple[Cell, ...]
@@ -40,7 +40,7 @@ class Trials:
 
 def trials(tuned: Tuned) -> Trials:
     """What to ask of a launch."""
-    if tuned.cell.stage == "import":
+    if tuned.cell.stage == "inspect":
         return Trials(tuned, (), None, tuned.cell)
     cells = tuple(_trial(tuned, place) for place in range(len(tuned.launch.configs)))
     by_position = version(tuned.cell) < BY_NAME_FROM and tuned.launch.keys and len(cells) > 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from packaging.version import Version
 
-from flacheck.autotune.declared import Span
 from flacheck.autotune.examined import Args, KeyFault, Tuned
 from flacheck.model import canonical
 
@@ -17,7 +16,8 @@ ALIGNMENT = 16
 
 
 class Fault(Protocol):
-    """One kind of fault: yields a finding for each key, or argument, that has it."""
+    """One kind of fault: yields a finding for each key, or argument, that has it. One whose remedy is another list of
+    keys leaves `fix` empty: `faults` writes the list that mends them all."""
 
     def __call__(self, case: Case) -> Iterator[KeyFault]: ...
 
@@ -63,16 +63,6 @@ class Case:
         values = [call[name] for name in self.tuned.keys if name in call]
         dtypes = [call[name]["dtype"] for name in self.arguments if is_tensor(call.get(name))]
         return canonical([values, dtypes])
-
-    def fault(self, key: str, kind: str, want: str | None, got: str | None, why: str, keys: Iterable[str]) -> KeyFault:
-        """A fault whose remedy is another list of keys."""
-        declared = self.tuned.declared
-        if declared is None:
-            listed = ", ".join(repr(name) for name in keys)
-            return KeyFault(key, kind, want, got, why, fix=f"key=[{listed}],")
-        span: Span | None = declared.key_list
-        line, end = (span.line, span.end_line) if span else (declared.line, declared.line)
-        return KeyFault(key, kind, want, got, why, declared.file, line, end, declared.with_keys(keys))
 
 
 def is_tensor(spec: Any) -> bool:

@@ -28,7 +28,7 @@ def _fault(case: Case, want: str, got: str | None, kind: str) -> KeyFault:
     declared, why = case.tuned.declared, _WHY[kind]
     moved = _omitted(case)
     fault = KeyFault(want, kind, want, got, why)
-    if declared is None:
+    if declared is None or declared.file is None:
         return replace(fault, fix=f"move {', '.join(moved)} behind all keys in the kernel's signature")
     span, fix = declared.signature, declared.moved_last(moved)
     return replace(fault, file=declared.file, line=span.line, end_line=span.end_line, fix=fix)

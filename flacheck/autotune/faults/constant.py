@@ -19,17 +19,12 @@ def find(case: Case) -> Iterator[KeyFault]:
     columns = _columns(case)
     if case.tuned.driven or len(case.by_key) < ENOUGH:
         return
-    keys = list(case.tuned.keys)
     for name, column in columns.items():
-        others = [key for key in keys if key != name]
         if len(set(column)) == 1:
             why = f"is {column[0]} in all {len(column)} launches seen"
+            yield KeyFault(name, "constant", name, column[0], why)
         elif (other := _implying(name, columns)) is not None:
-            why = f"follows from {other} in all {len(column)} launches seen"
-        else:
-            continue
-        keys = others
-        yield case.fault(name, "constant", name, column[0] if len(set(column)) == 1 else other, why, others)
+            yield KeyFault(name, "constant", name, other, f"follows from {other} in all {len(column)} launches seen")
 
 
 def _columns(case: Case) -> dict[str, list[str]]:

@@ -58,20 +58,19 @@ def _fault(case: Case, name: str, first: Args, other: Args) -> KeyFault:
     if is_length(case, name):
         # As a key it would tune anew for every length.
         return _as_it_comes(case, name, first, f"{why}; as a key it would tune anew for every length")
-    return case.fault(name, "missing", name, None, why, [*case.tuned.keys, name])
+    return KeyFault(name, "missing", name, None, why)
 
 
 def _as_it_comes(case: Case, name: str, call: Args, why: str) -> KeyFault:
     """The remedy for a length: have the compiler take it as it comes."""
     declared, fault = case.tuned.declared, KeyFault(name, "missing", name, None, why)
+    file = declared.file if declared else None
     if _fixed(call, name):
-        line = next((line for each, _, line in declared.parameters if each == name), None) if declared else None
-        return replace(fault, file=declared.file if declared else None, line=line, end_line=line, fix=f"    {name},")
+        lines = {each: line for each, _, line in declared.parameters} if declared and file else {}
+        return replace(fault, file=file, line=lines.get(name), end_line=lines.get(name), fix=f"    {name},")
     listed = ", ".join(repr(each) for each in [*(declared.unspecialized if declared else ()), name])
-    fault = replace(fault, fix=f"@triton.jit(do_not_specialize=[{listed}])")
-    if declared is None:
-        return fault
-    return replace(fault, file=declared.file, line=declared.jit_line, end_line=declared.jit_line)
+    line = declared.jit_line if declared and file else None
+    return replace(fault, file=file, line=line, end_line=line, fix=f"@triton.jit(do_not_specialize=[{listed}])")
 
 
 def _said(spec: object) -> str:

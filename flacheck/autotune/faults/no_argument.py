@@ -21,8 +21,7 @@ def find(case: Case) -> Iterator[KeyFault]:
     for name in keys:
         if name not in case.arguments:
             near = _near(name, [a for a in case.arguments if a not in keys and a not in case.tuned_names])
-            better = [near if key == name else key for key in keys if key != name or near]
-            yield case.fault(name, "no-argument", near, None, _consequence(case.version), [k for k in better if k])
+            yield KeyFault(name, "no-argument", near, None, _consequence(case.version))
 
 
 def _near(name: str, arguments: list[str]) -> str | None:

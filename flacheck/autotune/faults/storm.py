@@ -21,8 +21,7 @@ def find(case: Case) -> Iterator[KeyFault]:
     for name in case.tuned.keys:
         why = _why(case, name)
         if why and name in case.arguments:
-            others = [key for key in case.tuned.keys if key != name]
-            yield case.fault(name, "storm", None, name, f"{why}: each value tunes all configurations anew", others)
+            yield KeyFault(name, "storm", None, name, f"{why}: each value tunes all configurations anew")
 
 
 def is_length(case: Case, name: str) -> bool:

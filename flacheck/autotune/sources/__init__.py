@@ -1,13 +1,13 @@
 """Where tuned kernels come from: our own, a matrix's launches, a launches file, a package. One file a source.
 
-Each yields `Found`: what a source holds of one kernel under one toolchain on one target.
+Each gathers `Tuned`: a launch of each kernel under each toolchain on each target.
 """
 
 from __future__ import annotations
 
-from flacheck.autotune.sources.base import Asked, Found, Gathered
+from flacheck.autotune.sources.base import Asked, Gathered
 
-__all__ = ["Asked", "Found", "Gathered", "gather"]
+__all__ = ["Asked", "Gathered", "gather"]
 
 
 def gather(asked: Asked) -> Gathered:

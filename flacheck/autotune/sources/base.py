@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.autotune.examined import Tuned
 from flacheck.expand import Selection, Source, expand, named
 from flacheck.matrix import Block, Matrix
-from flacheck.model import Attempt, Cell
+from flacheck.model import Cell
 from flacheck.planning import Resolver
 from flacheck.toolchains.base import Choice, Progress, silent
 from flacheck.toolchains.packages import Package
@@ -34,19 +34,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A launch to examine under one toolchain on one target; `attempts` are of cells that were not to be had (a module
-    that does not import), by key."""
-
-    tuned: Tuned
-    attempts: Mapping[str, Attempt] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Gathered:
     """What the sources hold, with the compilers and packages for it. `notes` are for the user's eyes."""
 
-    found: Sequence[Found]
+    found: Sequence[Tuned]
     choices: Mapping[str, Choice]
     packages: Mapping[str, Package]
     notes: Sequence[str] = ()

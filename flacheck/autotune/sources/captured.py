@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flacheck import launches, matrix, packaged, planning
+from flacheck import launches, matrix, packaged, planning, targets
 from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.sources import matrices, recorded
-from flacheck.autotune.sources.base import Asked, Found, Gathered
+from flacheck.autotune.sources.base import Asked, Gathered
 from flacheck.capture.cards import card
 from flacheck.capture.drive import drive
 from flacheck.errors import EmptySelection, ToolchainError
-from flacheck.expand import Source, check_kernels
+from flacheck.expand import Source
 from flacheck.launches import RecordedLaunch
 from flacheck.matrix import Matrix
-from flacheck.model import Attempt, Cell, Kernel, Launch, digest
+from flacheck.model import Cell, Kernel, Launch, digest
 from flacheck.toolchains import packages, provide
 from flacheck.toolchains.base import Choice
 from flacheck.toolchains.packages import Package
@@ -35,12 +35,12 @@ def gather(asked: Asked) -> Gathered:
     specs = asked.selection.toolchains or ("installed",)
     names = dict.fromkeys(name for spec in specs for name in resolver(spec))
     package = packages.provide_package(asked.package, asked.progress)
-    reported = _Reported(asked, package)
+    reported = _Reported(asked, package, [name for name in _declared_kernels(package) if asked.names(name)])
     found = [
         each
         for name in names
         for target in asked.selection.targets or packaged.DEFAULT_TARGETS
-        for each in _found(reported, resolver, resolver.choices[name], card(target)["name"])
+        for each in _found(reported, resolver, resolver.choices[name], targets.find(target).name)
     ]
     if not found:
         raise EmptySelection(f"{asked.package}: no kernel that {asked.glob!r} names has an autotuner")
@@ -49,10 +49,11 @@ def gather(asked: Asked) -> Gathered:
 
 @dataclass(frozen=True)
 class _Reported:
-    """The question about one package, and what shipped matrices know of its kernels."""
+    """The question about one package: its autotuned kernels that it names, and what shipped matrices know of them."""
 
     asked: Asked
     package: Package
+    declared: Sequence[str]
 
     def known(self, kernel: str) -> Iterator[tuple[Matrix, list[Source]]]:
         """What shipped matrices launch the package's kernel with at this version."""
@@ -63,33 +64,31 @@ class _Reported:
                 yield read, [source for source in sources if source.kernel.name == kernel]
 
 
-def _found(reported: _Reported, resolver: planning.Resolver, choice: Choice, target: str) -> Iterator[Found]:
+def _found(reported: _Reported, resolver: planning.Resolver, choice: Choice, target: str) -> Iterator[Tuned]:
     asked, package = reported.asked, reported.package
     narrowed = replace(asked, selection=replace(asked.selection, toolchains=(choice.identity,), targets=(target,)))
-    unusable = choice.reason or choice.knows(target)
-    failed = None if unusable else _captured(narrowed, package, choice, target)
-    if unusable or isinstance(failed, Attempt):
-        yield from _unlaunched(asked, package, choice, target, failed if isinstance(failed, Attempt) else None)
-        return
-    entries = {name: seen for name, seen in recorded.by_kernel(failed or []).items() if asked.names(name)}
+    entries = recorded.by_kernel(_captured(asked, package, choice, target))
     for name, seen in entries.items():
-        declared_launches = _from_matrices(reported, narrowed, resolver, name)
-        own = list(recorded.examined(narrowed, seen, {package.identity: package}, resolver, (target,), True))
-        yield from _merged(declared_launches, own)
+        if asked.names(name):
+            own = recorded.examined(narrowed, seen, {package.identity: package}, resolver, (target,), True)
+            yield from _merged(_from_matrices(reported, narrowed, resolver, name), list(own))
+    yield from (_unlaunched(package, choice, target, name) for name in reported.declared if name not in entries)
 
 
-def _captured(asked: Asked, package: Package, choice: Choice, target: str) -> list[RecordedLaunch] | Attempt | None:
-    """What the package launches; the attempt that tells why it does not even import; None without the compiler."""
+def _captured(asked: Asked, package: Package, choice: Choice, target: str) -> list[RecordedLaunch]:
+    """What the package's autotuners were asked; nothing without the compiler, or where the package does not import."""
+    if choice.reason or choice.knows(target):
+        return []
     try:
         toolchain = provide(choice, asked.progress)
     except ToolchainError:
-        return None
+        return []
     driven = drive(package, toolchain, card(target), asked.progress)
     if driven.import_error:
-        return packaged.import_attempt(driven.import_error)
-    entries = launches.read(driven.launches, ours=True).launches
-    check_kernels([asked.glob], [entry.kernel for entry in entries])
-    return [entry for entry in entries if entry.launch.configs]
+        last = driven.import_error.strip().splitlines()[-1]
+        asked.progress(f"{package.identity} cannot be imported under {choice.identity}: {last}")
+        return []
+    return [entry for entry in launches.read(driven.launches, ours=True).launches if entry.launch.configs]
 
 
 def _from_matrices(reported: _Reported, asked: Asked, resolver: planning.Resolver, kernel: str) -> list[Tuned]:
@@ -102,29 +101,27 @@ def _from_matrices(reported: _Reported, asked: Asked, resolver: planning.Resolve
     ]
 
 
-def _merged(known: Sequence[Tuned], own: Sequence[Tuned]) -> Iterator[Found]:
+def _merged(known: Sequence[Tuned], own: Sequence[Tuned]) -> Iterator[Tuned]:
     """A launch of a matrix in the place of the captured one, told what the capture saw of the kernel."""
     for each in own:
         place = (each.cell.toolchain, each.cell.target)
         better = next((other for other in known if (other.cell.toolchain, other.cell.target) == place), None)
-        yield Found(replace(better, seen=(*each.seen, *better.seen)) if better else each)
+        yield replace(better, seen=(*each.seen, *better.seen)) if better else each
 
 
-def _unlaunched(
-    asked: Asked, package: Package, choice: Choice, target: str, attempt: Attempt | None
-) -> Iterator[Found]:
-    """The package's autotuned kernels without a launch: a cell each, of the import that fails."""
-    for name in _declared_kernels(asked, package):
-        kernel = Kernel(name, package.identity, digest([package.digest, name]), {"import": name.partition(":")[0]})
-        cell = Cell(kernel, choice.identity, target, Launch({}), stage="import")
-        source = declared.of_module(Path(package.path), name)
-        yield Found(Tuned(cell, {}, (), True, source), {cell.key: attempt} if attempt else {})
+def _unlaunched(package: Package, choice: Choice, target: str, name: str) -> Tuned:
+    """A kernel without a launch: whether its module can be imported is all that can be asked."""
+    module, _, qualname = name.partition(":")
+    origin = {"module": module, "qualname": qualname}
+    kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
+    cell = Cell(kernel, choice.identity, target, Launch({}), stage="inspect")
+    return Tuned(cell, {}, (), True, declared.of_module(Path(package.path), name))
 
 
-def _declared_kernels(asked: Asked, package: Package) -> Iterator[str]:
+def _declared_kernels(package: Package) -> Iterator[str]:
+    """The autotuned kernels in a package's own modules."""
     root = Path(package.path)
     for top in package.modules:
         for file in sorted((root / top).rglob("*.py")):
             module = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-            names = declared.names_in(file) if "autotune" in file.read_text(encoding="utf-8", errors="replace") else []
-            yield from (name for each in names if asked.names(name := f"{module}:{each}"))
+            yield from (f"{module}:{name}" for name in declared.names_in(file))

@@ -8,7 +8,7 @@ from pathlib import Path
 from flacheck import corpus, matrix, planning
 from flacheck.autotune import declared
 from flacheck.autotune.examined import Args, Tuned
-from flacheck.autotune.sources.base import Asked, Found, Gathered, runs
+from flacheck.autotune.sources.base import Asked, Gathered, runs
 from flacheck.errors import EmptySelection
 from flacheck.expand import DEFAULT_TARGETS, Selection, Source, check_kernels
 from flacheck.matrix import Matrix
@@ -30,7 +30,7 @@ def gather(asked: Asked) -> Gathered:
     tuned = examined(found, wanted, asked.selection, resolver, provided)
     if not tuned:
         raise EmptySelection(f"no kernel that {asked.glob!r} names has an autotuner and a launch in the dtypes asked")
-    return Gathered([Found(each) for each in tuned], resolver.choices, provided, resolver.warnings)
+    return Gathered(tuned, resolver.choices, provided, resolver.warnings)
 
 
 def examined(

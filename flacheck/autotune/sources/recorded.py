@@ -10,7 +10,7 @@ from pathlib import Path
 from flacheck import launches, planning, replay
 from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
-from flacheck.autotune.sources.base import Asked, Found, Gathered, runs
+from flacheck.autotune.sources.base import Asked, Gathered, runs
 from flacheck.capture.cards import target_of
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.expand import DEFAULT_TARGETS, check_kernels, main_dtype
@@ -28,7 +28,7 @@ def gather(asked: Asked) -> Gathered:
     target = target_of(str(read.header.get("device")))
     resolver = planning.Resolver()
     found = [
-        Found(tuned)
+        tuned
         for entries in by_kernel(wanted).values()
         for tuned in examined(asked, entries, provided, resolver, (target,) if target else DEFAULT_TARGETS, False)
     ]
