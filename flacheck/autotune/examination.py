@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from flacheck.autotune import judging
+from flacheck.autotune.estimates import estimates
 from flacheck.autotune.examined import Result
 from flacheck.autotune.pruning import pruned
 from flacheck.autotune.sources import Gathered
@@ -17,11 +18,13 @@ from flacheck.autotune.trials import Trials, ruled_out, trials
 from flacheck.matrix import Matrix
 from flacheck.model import Record
 from flacheck.planning import Plan
+from flacheck.reports.wording import some
 from flacheck.session import Session
 from flacheck.store import Store
 
 # Trials lie beside the scan's records: they are asked differently, and would count as its cells.
 FOLDER = "autotune"
+NAMED = 4
 
 
 @dataclass
@@ -71,12 +74,19 @@ class Examination:
         left_out = pruned(self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress)
         workers = len(os.sched_getaffinity(0))
         judged = [
-            (asked, judging.judge(asked, self._records, left_out[asked.tuned.cell.key], workers))
+            (
+                asked,
+                judging.judge(
+                    asked, self._records, estimates(asked, self.plan.packages), left_out[asked.tuned.cell.key], workers
+                ),
+            )
             for asked in self.trials
         ]
         silent = sorted({result.kernel for _, result in judged if result.is_silent})
         if silent:
-            progress(f"{len(silent)} kernels were not launched, and nothing can be said of them: {', '.join(silent)}")
+            progress(
+                f"{len(silent)} kernels were not launched, and nothing can be said of them: {', '.join(some(silent, 4))}"
+            )
         said = [(asked, result) for asked, result in judged if not result.is_silent]
         if not budget:
             return [result for _, result in said]

@@ -54,12 +54,14 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Examined:
-    """A configuration with what became of it; `fate` is None where nothing is known of it."""
+    """A configuration with what became of it; `fate` is None where nothing is known of it. `estimate` ranks it among
+    those of its launch, the least first."""
 
     config: Mapping[str, Any]
     record: Record
     occupancy: Occupancy | None
     fate: Fate | None
+    estimate: float
 
     @property
     def compiles(self) -> bool:
@@ -76,6 +78,7 @@ class Examined:
             "occupancy": round(held.fraction, 4) if held else None,
             "blocks": held.blocks if held else None,
             "limited_by": held.limit if held else None,
+            "estimate": round(self.estimate, 5),
             "seconds": self.record.seconds,
             "reason": self.record.reason,
             "message": self.record.message,
@@ -105,7 +108,8 @@ class KeyFault:
 class Result:
     """What the autotuner of a kernel does under one toolchain on one target. `ends` says why the whole run ends,
     None when it does not; `pruned` are configurations that the kernel itself leaves out; `unkeyed` constexprs that
-    no key covers, without a launch that shows harm."""
+    no key covers, without a launch that shows harm; `tuning_keys` the distinct keys that calls of this dtype had, as
+    values and tensors' dtypes."""
 
     kernel: str
     package: str | None
@@ -120,6 +124,7 @@ class Result:
     pruned: Sequence[Mapping[str, Any]] = ()
     unkeyed: Sequence[str] = ()
     fallbacks: Sequence[Fallback] = field(default_factory=tuple)
+    tuning_keys: Sequence[tuple[Sequence[Any], Sequence[str]]] = ()
 
     @property
     def is_finding(self) -> bool:

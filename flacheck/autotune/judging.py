@@ -12,6 +12,7 @@ from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
 from flacheck.autotune.faults import Case, faults, unkeyed
 from flacheck.autotune.occupancy import occupancy
 from flacheck.autotune.trials import Trials, version
+from flacheck.expand import main_dtype
 from flacheck.model import Record, Verdict
 
 _WARPS = 4
@@ -20,13 +21,19 @@ _FATAL = ("past-end",)
 
 
 def judge(
-    asked: Trials, records: Mapping[str, Record], pruned: Sequence[Mapping[str, Any]] = (), workers: int | None = None
+    asked: Trials,
+    records: Mapping[str, Record],
+    estimates: Sequence[float],
+    pruned: Sequence[Mapping[str, Any]] = (),
+    workers: int | None = None,
 ) -> Result:
     """The result of a launch from the records of its cells, by key; so many `workers` could warm it up."""
     tuned = asked.tuned
     case = Case(tuned, version(tuned.cell), _audit(asked, records))
     keys = faults(case)
-    configs = [_examined(asked, place, records[cell.key], keys) for place, cell in enumerate(asked.configs)]
+    configs = [
+        _examined(asked, place, records[cell.key], keys, estimates[place]) for place, cell in enumerate(asked.configs)
+    ]
     distinct = max(len(case.by_key), 1)
     return Result(
         kernel=tuned.cell.kernel.name,
@@ -41,7 +48,14 @@ def judge(
         ends=_ends(asked, records, configs, keys),
         pruned=list(pruned),
         unkeyed=unkeyed(case),
+        tuning_keys=_keys(case),
     )
+
+
+def _keys(case: Case) -> list[tuple[list[Any], list[str]]]:
+    """The distinct keys of calls in the dtype of the launch."""
+    calls = [calls[0] for calls in case.by_key.values()]
+    return [case.key(call) for call in calls if main_dtype(call) == case.tuned.cell.dtype]
 
 
 def _audit(asked: Trials, records: Mapping[str, Record]) -> list[Mapping[str, Any]]:
@@ -53,11 +67,12 @@ def _audit(asked: Trials, records: Mapping[str, Record]) -> list[Mapping[str, An
     return list({key["key"]: key for key in found}.values())
 
 
-def _examined(asked: Trials, place: int, record: Record, keys: Sequence[KeyFault]) -> Examined:
+def _examined(asked: Trials, place: int, record: Record, keys: Sequence[KeyFault], estimate: float) -> Examined:
     config = asked.tuned.launch.configs[place]
     held, target = record.resources, targets.find(record.target)
     warps = config.get("num_warps", _WARPS)
-    return Examined(config, record, occupancy(target, warps, held["registers"], held["shared"]), _fate(record, keys))
+    filled = occupancy(target, warps, held["registers"], held["shared"])
+    return Examined(config, record, filled, _fate(record, keys), estimate)
 
 
 def _fate(record: Record, keys: Sequence[KeyFault]) -> Fate | None:

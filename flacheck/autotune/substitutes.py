@@ -12,10 +12,10 @@ from pathlib import Path
 
 from flacheck import fallbacks, scan
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.autotune.estimates import compiled
 from flacheck.autotune.examined import Fate, Result
 from flacheck.autotune.trials import Trials
 from flacheck.executors import LocalPool
-from flacheck.expand import filled
 from flacheck.model import Cell, Record
 from flacheck.planning import Plan
 from flacheck.session import CANDIDATE_SECONDS, environment
@@ -46,8 +46,8 @@ class Substitutes:
     def _compiles(self, asked: Trials, result: Result) -> list[Cell]:
         """Each configuration as a plain compile, with what its trial found."""
         cells = []
-        for trial, examined in zip(asked.configs, result.configs):
-            cell = _compile(trial)
+        for place, examined in enumerate(result.configs):
+            cell = compiled(asked, place)
             launch = cell.launch.to_json() if cell.launch else None
             self._tried[cell.key] = examined.record.with_(key=cell.key, launch=launch)
             cells.append(cell)
@@ -82,13 +82,6 @@ class _Tried:
 
     def add_cached(self, run: str, cells: Iterable[Record]) -> int:
         raise NotImplementedError("trials are not written by a search")
-
-
-def _compile(trial: Cell) -> Cell:
-    """The configuration of a trial without its autotuner."""
-    assert trial.launch is not None
-    tried = trial.launch.configs[0]
-    return replace(trial, stage="compile", launch=filled(trial.launch, tried.get("kwargs", {})))
 
 
 def _identity(result: Result) -> tuple[str, str | None, str, str]:

@@ -40,7 +40,7 @@ class Trials:
 
 def trials(tuned: Tuned) -> Trials:
     """What to ask of a launch."""
-    if tuned.cell.stage == "inspect":
+    if tuned.cell.stage == "import":
         return Trials(tuned, (), None, tuned.cell)
     cells = tuple(_trial(tuned, place) for place in range(len(tuned.launch.configs)))
     by_position = version(tuned.cell) < BY_NAME_FROM and tuned.launch.keys and len(cells) > 1

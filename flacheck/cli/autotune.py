@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,13 @@ def autotune(
     trust: Annotated[
         bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
     ] = False,
+    emit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="fla|python",
+            help="What runs everywhere: config files for FLA into the folder -o, or triton.Config lists.",
+        ),
+    ] = None,
     store: common.StoreDir = Path(".flacheck"),
     format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="table, json or markdown.", envvar="FLACHECK_FORMAT")
@@ -63,6 +71,8 @@ def autotune(
     from flacheck.autotune.sources import gather
 
     formats.check(format)
+    if emit not in (None, "fla", "python"):
+        raise UsageError(f"--emit {emit}: fla or python is wanted")
     asked = _asked(kernel, package, launches, matrix, trust)
     asked = _selected(asked, target, dtype, [*toolchain, *triton])
     gathered = gather(asked)
@@ -72,7 +82,12 @@ def autotune(
     results = _results(examination, store, fallback_budget)
     if results is None:
         return common.interrupted()
-    _show(format, kernel, results, output)
+    if emit == "fla":
+        _emit_fla(results, output or Path("fla-configs"))
+    elif emit == "python":
+        _emit_python(results, output)
+    else:
+        _show(format, kernel, results, output)
     return _exit_code(results)
 
 
@@ -124,6 +139,29 @@ def _show(format: str, kernel: str, results: Sequence[Result], output: Path | No
 
     page = Page() if output else Page.of_stdout()
     common.write(formats.render(format, kernel, results, page), output)
+
+
+def _emit_fla(results: Sequence[Result], folder: Path) -> None:
+    """The folder that FLA_CONFIG_DIR is to name; the variables to set go to stdout."""
+    from flacheck.autotune.emit import fla
+
+    written = list(fla.files(results))
+    if not written:
+        raise UsageError("no configuration runs under everything that was asked: there is nothing to emit")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror}); name another folder with -o") from None
+    for name, text in written:
+        common.write([text], folder / name)
+    common.say(f"{len(written)} configuration files for flash-linear-attention 0.6 or newer in {folder}")
+    common.write([f"export FLA_CONFIG_DIR={shlex.quote(str(folder.resolve()))} FLA_CACHE_MODE=full\n"], None)
+
+
+def _emit_python(results: Sequence[Result], output: Path | None) -> None:
+    from flacheck.autotune.emit import python
+
+    common.write(python.render(results), output)
 
 
 def _exit_code(results: Sequence[Result]) -> Exit:

@@ -133,6 +133,10 @@ class Worker:
         self._mark("keys")
         return tune.keys(kernel, request, self.language)
 
+    def op_import(self, kernel, request: dict) -> dict:
+        """The kernel's module was imported: that is all."""
+        return {"stage": "import"}
+
     def op_inspect(self, kernel, request: dict) -> dict:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""
         return {"stage": "import", "facts": tune.describe(kernel)}

@@ -56,13 +56,13 @@ class Case:
         """The distinct calls by the key that tunes them: values of the keys, then every tensor's dtype."""
         found: dict[str, list[Args]] = {}
         for call in self.calls:
-            found.setdefault(self._key(call), []).append(call)
+            found.setdefault(canonical(self.key(call)), []).append(call)
         return found
 
-    def _key(self, call: Args) -> str:
-        values = [call[name] for name in self.tuned.keys if name in call]
-        dtypes = [call[name]["dtype"] for name in self.arguments if is_tensor(call.get(name))]
-        return canonical([values, dtypes])
+    def key(self, call: Args) -> tuple[list[Any], list[str]]:
+        """What a release builds: the keys' values, and the tensors' dtypes."""
+        values = [plain(call[name]) for name in self.tuned.keys if name in call]
+        return values, [call[name]["dtype"] for name in self.arguments if is_tensor(call.get(name))]
 
 
 def is_tensor(spec: Any) -> bool:

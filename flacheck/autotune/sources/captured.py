@@ -114,7 +114,7 @@ def _unlaunched(package: Package, choice: Choice, target: str, name: str) -> Tun
     module, _, qualname = name.partition(":")
     origin = {"module": module, "qualname": qualname}
     kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
-    cell = Cell(kernel, choice.identity, target, Launch({}), stage="inspect")
+    cell = Cell(kernel, choice.identity, target, Launch({}), stage="import")
     return Tuned(cell, {}, (), True, declared.of_module(Path(package.path), name))
 
 
