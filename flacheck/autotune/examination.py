@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from flacheck.autotune.sources import Gathered
 from flacheck.autotune.substitutes import Substitutes
 from flacheck.autotune.trials import Trials, ruled_out, trials
 from flacheck.matrix import Matrix
-from flacheck.model import Record
+from flacheck.model import Cell, Record
 from flacheck.planning import Plan
 from flacheck.reports.wording import some
 from flacheck.session import Session
@@ -68,6 +68,12 @@ class Examination:
                 self._records[record.key] = record
                 yield record
 
+    def cells_of(self, results: Sequence[Result]) -> list[Cell]:
+        """The autotuner runs that results are about."""
+        cells = [asked.tuned.cell for asked in self.trials]
+        places = {(cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target): cell for cell in cells}
+        return [places[each.kernel, each.package, each.toolchain, each.target] for each in results]
+
     def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of at most `budget`
         candidates for each failure (none with 0). Kernels of which there is nothing to say are only named."""
@@ -84,9 +90,8 @@ class Examination:
         ]
         silent = sorted({result.kernel for _, result in judged if result.is_silent})
         if silent:
-            progress(
-                f"{len(silent)} kernels were not launched, and nothing can be said of them: {', '.join(some(silent, 4))}"
-            )
+            names = ", ".join(some(silent, NAMED))
+            progress(f"{len(silent)} kernels were not launched, and nothing can be said of them: {names}")
         said = [(asked, result) for asked, result in judged if not result.is_silent]
         if not budget:
             return [result for _, result in said]

@@ -53,6 +53,36 @@ class Tuned:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Measured on a card: `median` milliseconds of a launch, a fifth of the launches below `low` and above `high`;
+    `warm_up` seconds of the first one with its compile; the largest relative `error` of a tensor against the launch's
+    first configuration. All None where the card refused it, with `failed`, what it said."""
+
+    median: float | None
+    low: float | None
+    high: float | None
+    warm_up: float | None
+    error: float | None
+    failed: str | None = None
+
+    def to_json(self) -> Json:
+        names = {"median_ms": self.median, "low_ms": self.low, "high_ms": self.high, "warm_up_s": self.warm_up}
+        return {**names, "error": self.error, "failed": self.failed}
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a fallback takes on a card, in milliseconds and as a multiple of the best configuration."""
+
+    use: Mapping[str, Any]
+    median: float | None
+    times_best: float | None
+
+    def to_json(self) -> Json:
+        return {"use": dict(self.use), "median_ms": self.median, "times_best": self.times_best}
+
+
+@dataclass(frozen=True)
 class Examined:
     """A configuration with what became of it; `fate` is None where nothing is known of it. `estimate` ranks it among
     those of its launch, the least first."""
@@ -62,6 +92,7 @@ class Examined:
     occupancy: Occupancy | None
     fate: Fate | None
     estimate: float
+    timing: Timing | None = None
 
     @property
     def compiles(self) -> bool:
@@ -79,6 +110,7 @@ class Examined:
             "blocks": held.blocks if held else None,
             "limited_by": held.limit if held else None,
             "estimate": round(self.estimate, 5),
+            "timing": self.timing.to_json() if self.timing else None,
             "seconds": self.record.seconds,
             "reason": self.record.reason,
             "message": self.record.message,
@@ -109,7 +141,8 @@ class Result:
     """What the autotuner of a kernel does under one toolchain on one target. `ends` says why the whole run ends,
     None when it does not; `pruned` are configurations that the kernel itself leaves out; `unkeyed` constexprs that
     no key covers, without a launch that shows harm; `tuning_keys` the distinct keys that calls of this dtype had, as
-    values and tensors' dtypes."""
+    values and tensors' dtypes. With a card `prices` are those of the fallbacks, and `rank` is Spearman's correlation of
+    the estimates with the times."""
 
     kernel: str
     package: str | None
@@ -125,6 +158,8 @@ class Result:
     unkeyed: Sequence[str] = ()
     fallbacks: Sequence[Fallback] = field(default_factory=tuple)
     tuning_keys: Sequence[tuple[Sequence[Any], Sequence[str]]] = ()
+    prices: Sequence[Price] = ()
+    rank: float | None = None
 
     @property
     def is_finding(self) -> bool:
@@ -151,4 +186,6 @@ class Result:
             "pruned": [dict(config) for config in self.pruned],
             "unkeyed": list(self.unkeyed),
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
+            "prices": [price.to_json() for price in self.prices],
+            "rank": self.rank,
         }

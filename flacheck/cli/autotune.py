@@ -15,6 +15,7 @@ from flacheck.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flacheck.autotune.bench import Bench
     from flacheck.autotune.examination import Examination
     from flacheck.autotune.examined import Result
     from flacheck.autotune.sources import Asked
@@ -59,6 +60,9 @@ def autotune(
             help="What runs everywhere: config files for FLA into the folder -o, or triton.Config lists.",
         ),
     ] = None,
+    bench: Annotated[
+        bool, typer.Option("--bench", help="Time what compiles on the GPU that is here, with the installed Triton.")
+    ] = False,
     store: common.StoreDir = Path(".flacheck"),
     format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="table, json or markdown.", envvar="FLACHECK_FORMAT")
@@ -73,8 +77,10 @@ def autotune(
     formats.check(format)
     if emit not in (None, "fla", "python"):
         raise UsageError(f"--emit {emit}: fla or python is wanted")
+    card = _bench() if bench else None
     asked = _asked(kernel, package, launches, matrix, trust)
-    asked = _selected(asked, target, dtype, [*toolchain, *triton])
+    here = [card.card.target] if card and card.card.target and not target else target
+    asked = _selected(asked, here, dtype, [*toolchain, *triton])
     gathered = gather(asked)
     for note in gathered.notes:
         common.say(note)
@@ -82,6 +88,8 @@ def autotune(
     results = _results(examination, store, fallback_budget)
     if results is None:
         return common.interrupted()
+    if card is not None:
+        results = [card.timed(result, cell) for result, cell in zip(results, examination.cells_of(results))]
     if emit == "fla":
         _emit_fla(results, output or Path("fla-configs"))
     elif emit == "python":
@@ -89,6 +97,15 @@ def autotune(
     else:
         _show(format, kernel, results, output)
     return _exit_code(results)
+
+
+def _bench() -> Bench:
+    """The card that is here; UsageError without one, before anything is compiled."""
+    from flacheck.autotune.bench import Bench
+
+    found = Bench()
+    common.say(f"timing on {found.card.name} with Triton {found.card.triton} and torch {found.card.torch}")
+    return found
 
 
 def _asked(kernel: str, package: str | None, launches: Path | None, matrix: str | None, trust: bool) -> Asked:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
 from flacheck.autotune.examined import Examined, Fate, Result
 from flacheck.model import canonical
@@ -54,13 +55,17 @@ def _rank(examined: Examined) -> tuple[bool, float]:
 def _fallbacks(results: Sequence[Result]) -> list[Mapping[str, Any]]:
     """Fallbacks that change nothing but a configuration and compile at every place, nearest first."""
     places = {(result.toolchain, result.target) for result in results}
-    found = []
-    for result in results:
-        tuned = {name for each in result.configs for name in each.config.get("kwargs", {})} | set(_OPTIONS)
-        for fallback in result.fallbacks:
-            if places <= set(fallback.places) and set(fallback.use) <= tuned:
-                found.append(_changed({**fallback.failing, **fallback.use}, result.configs[0].config))
-    return list({canonical(config): config for config in found}.values())
+    pairs = [(result, fallback) for result in results for fallback in result.fallbacks]
+    found = [configuration(result, each) for result, each in pairs if places <= set(each.places)]
+    return list({canonical(config): config for config in found if config is not None}.values())
+
+
+def configuration(result: Result, fallback: Fallback) -> Mapping[str, Any] | None:
+    """A fallback as a configuration; None for one that changes more than that."""
+    tuned = {name for each in result.configs for name in each.config.get("kwargs", {})} | set(_OPTIONS)
+    if not set(fallback.use) <= tuned:
+        return None
+    return _changed({**fallback.failing, **fallback.use}, result.configs[0].config)
 
 
 def _changed(settings: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,15 +25,16 @@ def unkeyed(case: Case) -> list[str]:
     """Constexprs of the caller's that are in no key."""
     declared = case.tuned.declared
     constexprs = set(declared.constexprs) if declared else {n for call in case.calls for n in call if _fixed(call, n)}
-    return [n for n in _candidates(case) if n in constexprs and _differing(case, n) is None]
+    supplied = declared.heuristics if declared else ()
+    return [n for n in _candidates(case) if n in constexprs and n not in supplied and _differing(case, n) is None]
 
 
 def _candidates(case: Case) -> list[str]:
+    """What a key can hold: no tensors, whose dtypes are in it already, and which a heuristic tells apart from None."""
     declared = case.tuned.declared
-    outside = {*case.tuned.keys, *case.tuned_names, *(declared.heuristics if declared else ())}
-    if declared:
-        outside |= set(declared.unspecialized)
-    return [name for name in case.arguments if name not in outside]
+    outside = {*case.tuned.keys, *case.tuned_names, *(declared.unspecialized if declared else ())}
+    tensors = {name for call in case.calls for name, spec in call.items() if is_tensor(spec)}
+    return [name for name in case.arguments if name not in outside | tensors]
 
 
 def _fixed(call: Args, name: str) -> bool:

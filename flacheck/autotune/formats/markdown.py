@@ -33,6 +33,14 @@ def _result(result: Result) -> Iterator[str]:
         yield f"- {wording.cost_line(result.cost)}\n"
     for note in wording.notes(result):
         yield f"- {note}\n"
+    timed = wording.timed(result)
+    if timed:
+        yield f"\n| {' | '.join(wording.TIMES)} |\n|{'---|' * len(wording.TIMES)}\n"
+    for words in timed:
+        yield f"| {' | '.join(words)} |\n"
+    yield "\n" if timed else ""
+    for line in wording.bench_lines(result):
+        yield f"- {line}\n"
     for failing, use in wording.instead(result):
         yield f"- instead of `{failing}`: `{use}`\n"
 

@@ -39,6 +39,7 @@ def _section(result: Result) -> Iterator[RenderableType]:
             yield _indented(f"{which}: {why}", "dim")
     for note in wording.notes(result):
         yield _indented(note, "dim")
+    yield from _times(result)
     yield from _fallbacks(result)
 
 
@@ -49,6 +50,17 @@ def _configs(result: Result) -> RenderableType:
         words[wording.FATE].stylize(_STYLES[each.fate])
         rows.add_row(*words)
     return rows
+
+
+def _times(result: Result) -> Iterator[RenderableType]:
+    timed = wording.timed(result)
+    if timed:
+        rows = table(*wording.TIMES)
+        for words in timed:
+            rows.add_row(*map(Text, words))
+        yield rows
+    for line in wording.bench_lines(result):
+        yield _indented(line)
 
 
 def _keys(result: Result) -> Iterable[RenderableType]:

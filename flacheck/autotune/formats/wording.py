@@ -8,7 +8,7 @@ from typing import Any
 from flacheck.analysis.order import short
 from flacheck.autotune.cost import Cost
 from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
-from flacheck.reports.wording import advice, kernel_name, settings
+from flacheck.reports.wording import advice, kernel_name, settings, some
 
 HEADERS = (
     "", "constants", "warps", "stages", "verdict", "autotuner", "shared", "regs", "stack", "spills", "occupancy", "s"
@@ -17,6 +17,8 @@ FATE = HEADERS.index("autotuner")
 FATES = {Fate.RUNS: "runs", Fate.SKIPPED: "skipped", Fate.ENDS_RUN: "ends run", None: "?"}
 _OPTIONS = ("num_warps", "num_stages")
 _LIMITS = {"shared memory": "smem", "registers": "regs"}
+PRUNED = 3
+TIMES = ("", "timed", "median ms", "spread", "error")
 _KIB = 1024
 
 
@@ -83,6 +85,28 @@ def causes(result: Result) -> list[tuple[str, list[int]]]:
     return [(lines[cause], numbers) for cause, numbers in found.items()]
 
 
+def timed(result: Result) -> list[tuple[str, ...]]:
+    """Each timed configuration with its place, its milliseconds and their spread, the error, and what it was estimated."""
+    rows = []
+    for place, each in enumerate(result.configs, 1):
+        time = each.timing
+        if time and time.median is not None and time.low is not None and time.high is not None:
+            spread = f"{time.low:.3f}–{time.high:.3f}"
+            rows.append((str(place), config(each.config), f"{time.median:.3f}", spread, f"{time.error:.1e}"))
+        elif time:
+            rows.append((str(place), config(each.config), "–", time.failed or "", "–"))
+    return rows
+
+
+def bench_lines(result: Result) -> Iterator[str]:
+    """The prices of fallbacks, and whether the estimate's order was the measured one."""
+    for price in result.prices:
+        if price.times_best is not None:
+            yield f"{settings(price.use)} instead takes {price.median:.3f} ms, {price.times_best:.2f} × the best"
+    if result.rank is not None:
+        yield f"rank correlation of the estimates with the times: {result.rank:.2f} (Spearman)"
+
+
 def places(numbers: Sequence[int]) -> str:
     """`1, 4–6`."""
     runs: list[list[int]] = []
@@ -143,6 +167,7 @@ def headline(results: Sequence[Result]) -> str:
 def notes(result: Result) -> Iterator[str]:
     """What is worth knowing, and no fault."""
     if result.pruned:
-        yield f"pruned by the kernel itself: {'; '.join(map(config, result.pruned))}"
+        named = some([config(each) for each in result.pruned], PRUNED)
+        yield f"{len(result.pruned)} pruned by the kernel itself: {'; '.join(named)}"
     if result.unkeyed:
         yield f"constexprs in no key, without a launch that shows harm: {', '.join(result.unkeyed)}"
