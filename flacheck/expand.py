@@ -60,11 +60,12 @@ class _Job:
     shape: Mapping[str, int]
     stage: str
     widened: bool = False
+    configs: tuple[Mapping[str, Any], ...] = ()
 
     def cell(self, target: str, toolchain: str, until: str | None) -> Cell:
         return Cell(
             self.source.kernel, toolchain, target, self.launch, self.options, self.dtype, self.shape, self.widened,
-            self.stage, until,
+            self.stage, until, self.configs,
         )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def _jobs(matrix: Matrix, source: Source, axes: Mapping[str, tuple[Any, ...]], s
             ):
                 chosen = {**constants, **changed}
                 widened = _widened(launch, chosen, options)
-                yield _Job(source, _filled(launch, chosen), options, dtype, shape, stage, widened)
+                yield _Job(source, filled(launch, chosen), options, dtype, shape, stage, widened, launch.configs)
 
 
 def _dtypes(
@@ -252,7 +253,7 @@ def _is(config: Mapping[str, Any], constants: Mapping[str, Any], options: Mappin
     return same and all(value == options.get(name, value) for name, value in config.items() if name != "kwargs")
 
 
-def _filled(launch: Launch, constants: Mapping[str, Any]) -> Launch:
+def filled(launch: Launch, constants: Mapping[str, Any]) -> Launch:
     """The launch with tuned constants in it; what heuristics supply stays omitted."""
     filled = {name: {"constexpr": value} for name, value in constants.items()}
     return replace(

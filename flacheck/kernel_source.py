@@ -24,7 +24,11 @@ class KernelSource:
 
     @staticmethod
     def of(file: Path) -> KernelSource:
-        text = file.read_text(encoding="utf-8")
+        return KernelSource.parsed(file, file.read_text(encoding="utf-8"))
+
+    @staticmethod
+    def parsed(file: Path, text: str) -> KernelSource:
+        """A text as the contents of a file. Raises MatrixError for one that is no Python."""
         try:
             tree = ast.parse(text)
         except SyntaxError as error:

@@ -115,8 +115,8 @@ class Cell:
     """launch × options × target × toolchain: the unit of work, caching, sharding and merging.
 
     `toolchain` is a compiler at an exact version (`triton==3.2.0`); `stage` is `compile` or
-    `autotune`; `until` names the last stage to run, None for all. `dtype` and `shape` only
-    describe the launch; they are no part of the key.
+    `autotune`; `until` names the last stage to run, None for all. `dtype`, `shape` and `configs`, the
+    autotuner's list that this launch was filled from, only describe the launch; they are no part of the key.
     """
 
     kernel: Kernel
@@ -129,6 +129,7 @@ class Cell:
     widened: bool = False
     stage: str = "compile"
     until: str | None = None
+    configs: tuple[Mapping[str, Any], ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.key)

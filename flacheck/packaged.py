@@ -29,6 +29,8 @@ from flacheck.toolchains.packages import Package
 DEFAULT_TARGETS = ("sm90",)
 # From here on an autotuner looks its keys up by name, and the stage that looks for faults finds none.
 KEYS_BY_NAME = Version("3.2.0")
+# How packages name the module of one way of computing an operator.
+FORMS = ("fused_recurrent", "fused_chunk", "chunk", "parallel")
 _REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
 
 
@@ -71,11 +73,19 @@ def plan(
         cells=cells,
         choices=resolver.choices,
         packages={package.identity: package},
-        forms={},
+        forms=dict(form for part in parts for cell in part.cells for form in form_of(cell.kernel)),
         warnings=tuple(dict.fromkeys(resolver.warnings)),
         attempts={key: attempt for part in parts for key, attempt in part.attempts.items()},
         coverage=tuple(part.coverage for part in parts if part.coverage),
     )
+
+
+def form_of(kernel: Kernel) -> Iterator[tuple[tuple[str | None, str], tuple[str, str]]]:
+    """The operator and form of a package's kernel, where its module says them: `fla.ops.gla.fused_recurrent`."""
+    operator, _, last = kernel.name.partition(":")[0].rpartition(".")
+    form = next((form for form in FORMS if last.startswith(form)), None)
+    if form:
+        yield (kernel.package, kernel.name), (operator, form)
 
 
 def _parts(

@@ -135,7 +135,7 @@ def plan(
     else:
         found, warnings = matrix.find(name), ()
         provided = {spec: packages.provide_package(spec, progress) for spec in _asked_packages(found, selection)}
-        sources = _sources(found, provided)
+        sources = sources_of(found, provided)
     resolver = Resolver()
     cells = list(expand(found, sources, selection, resolver, until))
     cells = sharded(cells, shard)
@@ -197,10 +197,11 @@ def _needs_package(glob: str, found: Matrix) -> bool:
     return True
 
 
-def _sources(found: Matrix, provided: Mapping[str, Package]) -> list[Source]:
+def sources_of(found: Matrix, provided: Mapping[str, Package]) -> list[Source]:
+    """A matrix's kernels, our own and the packages', with their launches."""
     return [
         *_own_sources(found),
-        *(s for spec, package in provided.items() for s in _package_sources(found, spec, package)),
+        *(s for spec, package in provided.items() for s in package_sources(found, spec, package)),
     ]
 
 
@@ -221,7 +222,8 @@ def _corpus_wanted(found: Matrix) -> bool:
     return not found.launches or any("." in glob and ":" not in glob for glob in globs)
 
 
-def _package_sources(found: Matrix, spec: str, package: Package) -> list[Source]:
+def package_sources(found: Matrix, spec: str, package: Package) -> list[Source]:
+    """A package's kernels with the launches that a matrix declares for it."""
     sources = []
     for name, listed in found.launches.items():
         if ":" in name:

@@ -10,16 +10,20 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 
-from flacheck import __version__, advisories, analysis, pins, scan, waivers
+from flacheck import __version__, advisories, analysis, fallbacks, pins, scan, waivers
 from flacheck.analysis import Context
 from flacheck.errors import Exit
 from flacheck.executors import LocalPool
+from flacheck.fallbacks import Fallback, kept
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.planning import Plan
 from flacheck.reports.base import RunView
 from flacheck.store import PURPOSE, Run, Store
 from flacheck.toolchains import triton_releases
 from flacheck.waivers import Waiver
+
+# What takes longer to compile is hardly what anybody falls back to.
+CANDIDATE_SECONDS = 60.0
 
 
 def environment() -> Json:
@@ -89,6 +93,24 @@ class Session:
         if compiled:
             pins.refresh()
 
+    def fallbacks(self, budget: int, progress: Callable[[str], None]) -> Iterator[Fallback]:
+        """What to use in place of each failure, as a search finds it; kept with the run once all are found."""
+        plan = fallbacks.with_those_here(self.plan)
+        timeouts = scan.Timeouts(self.timeout or CANDIDATE_SECONDS)
+        pool = LocalPool(self.jobs or len(os.sched_getaffinity(0)), timeouts)
+        found = []
+        with Store.open(kept.beside(self.store)) as own:
+            run = own.begin_run(environment(), self.plan.matrix.name)
+            sink = fallbacks.Beside(own, self.store)
+            oracle = fallbacks.ScanOracle(plan, run, sink, pool, timeouts, self.memory_mb, progress)
+            try:
+                for each in fallbacks.search(plan, self.store.records(self.run), oracle, budget, progress):
+                    found.append(each)
+                    yield each
+            finally:
+                pool.close()
+            kept.keep(own, environment(), self.run, found)
+
     def view(self) -> RunView:
         return view(self.store, [self.run], self.waivers)
 
@@ -112,7 +134,9 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
         waives=partial(waivers.waived, valid),
         advisories=partial(advisories.of, [name for run in runs for name in run.context.get("kernels", ())]),
     )
-    summary = analysis.summarise(_records(store, runs), context)
+    summary = analysis.summarise(_records(store, runs), context).with_searched(
+        kept.kept(store, [run.id for run in runs])
+    )
     about = {**runs[0].to_json(), "matrix": ", ".join(dict.fromkeys(run.matrix for run in runs if run.matrix)) or None}
     return RunView(run=about, records=lambda: analysis.mark_slow(_records(store, runs), summary.slow), summary=summary)
 

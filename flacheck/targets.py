@@ -12,6 +12,26 @@ KIB = 1024
 
 
 @dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor holds at a time, and in which units it is handed out.
+
+    `shared` and `shared_unit` are bytes, `shared_reserved` the bytes that the system keeps of each block's; `blocks`
+    and `warps` the most that reside; `register_unit` the registers that a warp's share is rounded up to;
+    `partitions` the parts among which warps and registers are divided. Source: the guide's table; for the units,
+    cuda_occupancy.h of the CUDA toolkit.
+    """
+
+    shared: int
+    blocks: int
+    warps: int
+    shared_reserved: int = KIB
+    shared_unit: int = 128
+    registers: int = 65_536
+    register_unit: int = 256
+    partitions: int = 4
+
+
+@dataclass(frozen=True)
 class Target:
     """A GPU architecture and one real card of it.
 
@@ -38,6 +58,11 @@ class Target:
     thread_registers: int = 255
     tensor_memory: int = 0
     experimental: bool = False
+
+    @property
+    def multiprocessor(self) -> Multiprocessor | None:
+        """What one of its multiprocessors holds; None where no table says it (AMD)."""
+        return _MULTIPROCESSORS.get(self.name)
 
 
 def _cuda(
@@ -100,6 +125,18 @@ _ROWS = (
     _hip("gfx1100", "AMD Radeon RX 7900 XTX", (11, 0), 64, 32, 48, 24, ("rx7900xtx",)),
     _hip("gfx1201", "AMD Radeon RX 9070 XT", (12, 0), 64, 32, 32, 16, ("rx9070xt",)),
 )
+
+# No field of a row: a captured package's key covers the row, and nothing here changes what is launched.
+_MULTIPROCESSORS = {
+    "sm70": Multiprocessor(96 * KIB, blocks=32, warps=64, shared_reserved=0, shared_unit=256),
+    "sm75": Multiprocessor(64 * KIB, blocks=16, warps=32, shared_reserved=0, shared_unit=256),
+    "sm80": Multiprocessor(164 * KIB, blocks=32, warps=64),
+    "sm86": Multiprocessor(100 * KIB, blocks=16, warps=48),
+    "sm89": Multiprocessor(100 * KIB, blocks=24, warps=48),
+    "sm90": Multiprocessor(228 * KIB, blocks=32, warps=64),
+    "sm100": Multiprocessor(228 * KIB, blocks=32, warps=64),
+    "sm120": Multiprocessor(100 * KIB, blocks=24, warps=48),
+}
 
 TARGETS: dict[str, Target] = {row.name: row for row in _ROWS}
 _ALIASES = {alias: row for row in _ROWS for alias in row.aliases}

@@ -11,13 +11,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "flacheck"
 
 FLOORS = {
-    "toml": 1, "waivers": 1, "gate": 5,
+    "toml": 1, "waivers": 1, "gate": 5, "autotune": 5,
     "__init__": 0, "errors": 0, "model": 0, "targets": 0,
     "corpus": 1, "declared": 1, "kernel_source": 1, "matrix": 1, "expand": 1, "reach": 1, "data": 1, "launches": 1,
     "search": 1,
     "toolchains": 2, "pins": 2, "advisories": 2, "rules": 2, "store": 2, "stored_cells": 2, "database": 2,
     "sandbox": 3, "executors": 3, "judge": 3, "capture": 3,
     "scan": 4, "replay": 3, "planning": 4, "packaged": 5, "analysis": 4, "recipes": 1,
+    "fallbacks": 4,
     "reports": 5, "session": 5, "cells": 5, "bisect": 5, "explanation": 5, "repro": 5, "doctor": 5,
     "cli": 6, "__main__": 6,
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flacheck.analysis.alternatives import DTYPES, Alternatives
@@ -23,7 +23,10 @@ class Fallback:
     """Use `use` (only what changes) in place of `failing` (what tells this cell from its kernel's others).
 
     The cost is a distance, not a time: `changes`, how many settings change, and `steps`, how many
-    doublings or halvings that takes; another dtype or form counts as one step.
+    doublings or halvings that takes; another dtype or form counts as one step, another release as many as lie between.
+    One that was searched for (`flacheck.fallbacks`) also has an estimated `loss`, log2 of a ratio of times, None for
+    what no estimate knows; `marks`, who has to change each setting; what `follows` in the host code; and `places`,
+    every (toolchain, target) on which it was seen to compile.
     """
 
     kernel: str
@@ -33,6 +36,10 @@ class Fallback:
     failing: Mapping[str, Any]
     use: Mapping[str, Any]
     steps: float
+    loss: float | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
+    follows: Mapping[str, Any] = field(default_factory=dict)
+    places: tuple[tuple[str, str], ...] = ()
 
     @property
     def changes(self) -> int:
@@ -41,7 +48,20 @@ class Fallback:
     def to_json(self) -> Json:
         where = {"kernel": self.kernel, "toolchain": self.toolchain, "target": self.target}
         change = {"failing": dict(self.failing), "use": dict(self.use)}
-        return {**where, **change, "cost": {"changes": self.changes, "steps": self.steps}}
+        cost: Json = {"changes": self.changes, "steps": self.steps}
+        if not self.places:
+            return {**where, **change, "cost": cost}
+        places = [{"toolchain": toolchain, "target": target} for toolchain, target in self.places]
+        searched = {"marks": dict(self.marks), "follows": dict(self.follows), "places": places}
+        return {**where, **change, "cost": {**cost, "loss": self.loss}, **searched}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any], package: str | None) -> Fallback:
+        """One that was searched for, as it was kept."""
+        names = ("kernel", "toolchain", "target", "failing", "use", "marks", "follows")
+        places = tuple((place["toolchain"], place["target"]) for place in value["places"])
+        cost = {name: value["cost"][name] for name in ("steps", "loss")}
+        return Fallback(package=package, places=places, **cost, **{name: value[name] for name in names})
 
 
 def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
@@ -51,11 +71,11 @@ def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
     another release is never a fallback. Every other setting in `use` was seen to compile with the rest of the
     failing cell's; of another dtype or form alone, that cell or everything that was asked compiles.
     """
-    varied = _varied(cells)
+    failing_of = Telling(cells)
     search = Search(cells, forms)
     out: dict[str, Fallback] = {}
-    for cell in sorted(unserved(cells), key=_order):
-        failing = _failing(cell, varied[cell.package, cell.kernel])
+    for cell in sorted(unserved(cells), key=order):
+        failing = failing_of(cell)
         for use in search.uses(cell):
             found = Fallback(cell.kernel, cell.package, *cell.place, failing, use, steps(cell.settings, use))
             out.setdefault(canonical([cell.package, found.to_json()]), found)
@@ -109,17 +129,23 @@ def _width(dtype: str | None) -> tuple[int, str]:
     return (DTYPES.index(dtype), dtype) if dtype in DTYPES else (len(DTYPES), str(dtype))
 
 
-def _varied(cells: Iterable[Observed]) -> Mapping[tuple[str | None, str], set[str]]:
-    """For each kernel, the names whose value differs between its cells."""
-    seen: defaultdict[tuple[str | None, str], dict[str, Any]] = defaultdict(dict)
-    varied: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
-    # Releases and targets repeat the same calls, which one cell each can stand for.
-    for cell in {(cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells}.values():
-        kernel = cell.package, cell.kernel
-        known, named = seen[kernel], _named_values(cell)
-        absent = known.keys() ^ named.keys() if known else set()
-        varied[kernel] |= absent | {name for name, value in named.items() if known.setdefault(name, value) != value}
-    return varied
+class Telling:
+    """What tells a cell from the others of its kernel: its settings and sizes that differ between them."""
+
+    def __init__(self, cells: Iterable[Observed]) -> None:
+        seen: defaultdict[tuple[str | None, str], dict[str, Any]] = defaultdict(dict)
+        self._varied: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
+        # Releases and targets repeat the same calls, which one cell each can stand for.
+        for cell in {(cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells}.values():
+            kernel = cell.package, cell.kernel
+            known, named = seen[kernel], _named_values(cell)
+            absent = known.keys() ^ named.keys() if known else set()
+            apart = {name for name, value in named.items() if known.setdefault(name, value) != value}
+            self._varied[kernel] |= absent | apart
+
+    def __call__(self, cell: Observed) -> dict[str, Any]:
+        varied = self._varied[cell.package, cell.kernel]
+        return {name: value for name, value in _named_values(cell).items() if name in varied}
 
 
 def _named_values(cell: Observed) -> dict[str, Any]:
@@ -127,10 +153,7 @@ def _named_values(cell: Observed) -> dict[str, Any]:
     return {name: values[name] for name in sorted(values, key=position)}
 
 
-def _failing(cell: Observed, varied: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in _named_values(cell).items() if name in varied}
-
-
-def _order(cell: Observed) -> tuple[Any, ...]:
+def order(cell: Observed) -> tuple[Any, ...]:
+    """The order in which failing cells are advised: release, target, kernel, settings."""
     values = [(name, str(value).zfill(8)) for name, value in _named_values(cell).items()]
     return by_version(cell.toolchain), by_target(cell.target), cell.kernel, cell.package or "", values

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import Tally, tally
@@ -12,7 +13,7 @@ from flacheck.analysis.groups import SignatureGroup, by_signature
 from flacheck.analysis.known_good import KnownGood, Specifier, known_good, specifiers
 from flacheck.analysis.observed import observe
 from flacheck.analysis.slow import SlowCompile, slow_compiles
-from flacheck.model import Json, Record
+from flacheck.model import Json, Record, canonical
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Summary:
     slow: Mapping[str, SlowCompile] = field(default_factory=dict)
     coverage: tuple[Json, ...] = ()
 
+    def with_searched(self, found: Sequence[Fallback]) -> Summary:
+        """With what a search found before what the records alone show."""
+        known = {_identity(each) for each in found}
+        others = (each for each in self.fallbacks if _identity(each) not in known)
+        return replace(self, fallbacks=(*found, *others)) if found else self
+
     def to_json(self) -> Json:
         verdicts = ("compiles", "fails", "unknown", "skipped")
         lists = ("known_good", "specifiers", "by_signature", "fallbacks")
@@ -35,6 +42,10 @@ class Summary:
             **{name: [entry.to_json() for entry in getattr(self, name)] for name in lists},
             "coverage": list(self.coverage),
         }
+
+
+def _identity(found: Fallback) -> tuple[Any, ...]:
+    return found.package, found.kernel, found.toolchain, found.target, canonical([found.failing, found.use])
 
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:

@@ -10,7 +10,7 @@ from types import TracebackType
 import typer
 
 from flacheck import __version__
-from flacheck.cli import bisect, capture, doctor, explain, gate, lists, report, repro, scan, toolchain
+from flacheck.cli import autotune, bisect, capture, doctor, explain, gate, lists, report, repro, scan, toolchain
 from flacheck.cli.settings import defaults
 from flacheck.errors import Exit
 
@@ -30,6 +30,7 @@ app.command("explain")(explain.explain)
 app.command("capture", context_settings={"ignore_unknown_options": True})(capture.capture)
 app.command("bisect")(bisect.bisect)
 app.command("repro")(repro.repro)
+app.command("autotune")(autotune.autotune)
 app.command("gate")(gate.gate)
 app.command("report")(report.report)
 app.command("list")(lists.show)

@@ -56,6 +56,12 @@ def scan(
         bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
     ] = False,
     trust: common.Trust = False,
+    fallbacks: Annotated[
+        bool, typer.Option("--fallbacks", help="Search what to fall back to for each failure, and compile it.")
+    ] = False,
+    fallback_budget: Annotated[
+        int, typer.Option(metavar="N", min=1, help="With --fallbacks: settings to try for each failure.")
+    ] = 48,
     strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
@@ -79,7 +85,8 @@ def scan(
     if dry_run:
         common.write(_listed(plan), output)
         return Exit.OK
-    return _run(plan, common.seconds(timeout), jobs, memory, fresh, max_failures, strict, store, format, output)
+    budget = fallback_budget if fallbacks else 0
+    return _run(plan, common.seconds(timeout), jobs, memory, fresh, max_failures, strict, store, format, output, budget)
 
 
 def _configs(asked: str | None, default: str) -> str:
@@ -115,7 +122,7 @@ def _listed(plan: Plan) -> Iterator[str]:
 
 def _run(
     plan: Plan, timeout: float | None, jobs: int, memory: int, fresh: bool, max_failures: int | None, strict: bool,
-    store: Path, format: str, output: Path | None,
+    store: Path, format: str, output: Path | None, budget: int,
 ) -> int:  # fmt: skip
     from flacheck import session
     from flacheck.cli.progress import watch
@@ -128,6 +135,8 @@ def _run(
             with watch(len(plan.cells)) as seen:
                 for record in running.records(seen.say):
                     seen(record)
+            for _ in running.fallbacks(budget, common.say) if budget else ():
+                pass
         except KeyboardInterrupt:
             return common.interrupted()
         view = running.view()

@@ -5,6 +5,8 @@ The device's index is the target's, so that releases which cache a backend by de
 
 from __future__ import annotations
 
+from . import releases
+
 
 class Utils:
     """Properties of the real card that stands for the target."""
@@ -24,10 +26,29 @@ class Utils:
             "mem_bus_width": 1024,
         }
 
+    def load_binary(self, name: str, kernel, shared: int, device: int) -> tuple:
+        """What loading onto the card says: module, function, registers, spills and, since 3.5, the most threads."""
+        return releases.loaded(self._driver.card["max_threads"])
+
+    def unload_module(self, module) -> None:
+        pass
+
+
+class Launcher:
+    """Stands where a release compiles its launcher: a launch gets this far, and nothing runs."""
+
+    def __init__(self, src, metadata) -> None:
+        pass
+
+    def __call__(self, *args, **kwargs) -> None:
+        pass
+
 
 class Driver:
     """Triton's driver protocol, as far as compiling and autotuning reach. `card` is a row of
-    flacheck's target table: backend, arch, warp_size, shared_limit, multiprocessors, registers."""
+    flacheck's target table: backend, arch, warp_size, shared_limit, multiprocessors, registers, max_threads."""
+
+    launcher_cls = Launcher
 
     def __init__(self) -> None:
         self.card: dict = {}

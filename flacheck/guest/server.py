@@ -204,6 +204,7 @@ def attempt(worker, request: dict, page: Page) -> dict:
         sys.stderr.flush()
         answer.update(outcome="raised", exception=_chain(error), tolerated=worker.tolerates(error))
         answer["facts"] = getattr(error, "facts", {})
+        answer["resources"] = getattr(error, "resources", {})
     answer.setdefault("stage", page.read()[2])
     answer.setdefault("seconds", time.perf_counter() - started)
     answer.update(cpu_seconds=_cpu() - cpu, peak_mb=_peak_mb())

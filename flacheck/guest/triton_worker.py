@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 
-from . import releases, torch_stub, tune, values
+from . import releases, torch_stub, trial, tune, values
 from .assembler import Assembler
 from .driver import Driver
 from .loader import Loader
@@ -50,6 +50,7 @@ class Worker:
         releases.skip_library_hash(config["identity"])
         releases.install_driver(self.driver)
         releases.mark_stages(self._reached, self._passed)
+        trial.watch()
         self.assembler = Assembler(releases.binary_folder())
         self.assembler.listen()
         self.loader = Loader(config.get("packages", {}), config.get("corpus"), self._scratch, turn)
@@ -65,7 +66,8 @@ class Worker:
             raise Stopped
 
     def tolerates(self, error: BaseException) -> bool:
-        return isinstance(error, releases.tolerated_errors())
+        """What the release's Autotuner did with the error where it ran; elsewhere what it would do."""
+        return getattr(error, "skipped", isinstance(error, releases.tolerated_errors()))
 
     def run(self, request: dict, mark) -> dict:
         """Answer a request: its operation is a method of this class."""
@@ -150,8 +152,24 @@ class Worker:
         facts = {"text": cut.text, "reason": cut.reason, "qualname": function.fn.__name__, "heuristics": added}
         return {"stage": "import", "facts": facts}
 
-    def op_load(self, kernel, request: dict) -> dict:
-        """Nothing more: the kernel's decorators have run."""
+    def op_trial(self, kernel, request: dict) -> dict:
+        """Have the release's own autotuner try one configuration; `resources` of it where it was compiled."""
+        self._mark("ast")
+        self.assembler.forget()
+        return trial.run(kernel, request, self.language, self._loaded)
+
+    def _loaded(self, compiled, request: dict) -> dict:
+        """A compile of a trial is about to be loaded: what it asks of the card."""
+        self._mark("load")
+        return self._resources(compiled, request["card"])
+
+    def op_keys(self, kernel, request: dict) -> dict:
+        """What the release's own autotuner puts into its key for a launch."""
+        self._mark("keys")
+        return tune.keys(kernel, request, self.language)
+
+    def op_import(self, kernel, request: dict) -> dict:
+        """The kernel's module was imported: that is all."""
         return {"stage": "import"}
 
     def op_inspect(self, kernel, request: dict) -> dict:

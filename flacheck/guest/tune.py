@@ -27,16 +27,41 @@ def run(kernel, request: dict, language) -> dict:
     tuner = releases.autotuner(kernel)
     if tuner is None:
         raise TypeError("the kernel has no @triton.autotune")
-    _use_configs(tuner, request["launch"].get("configs", ()))
-    tuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
     specs = request["launch"]["args"]
-    keys = _keys(kernel, tuner, {name: _tagged(name, spec, language) for name, spec in specs.items()})
-    try:
-        kernel.run(grid=None, warmup=True, **{name: values.value(spec, language) for name, spec in specs.items()})
-    finally:
-        releases.forget_compiled(releases.unwrap(kernel))
-        tuner.cache.clear()
-    return {"stage": "autotune", "facts": {"keys": keys, "configs": len(tuner.configs)}}
+    with releases.borrowed(tuner):
+        _use_configs(tuner, request["launch"].get("configs", ()))
+        found = _keys(kernel, tuner, {name: _tagged(name, spec, language) for name, spec in specs.items()})
+        try:
+            kernel.run(grid=None, warmup=True, **{name: values.value(spec, language) for name, spec in specs.items()})
+        finally:
+            releases.forget_compiled(releases.unwrap(kernel))
+            tuner.cache.clear()
+        return {"stage": "autotune", "facts": {"keys": found, "configs": len(tuner.configs)}}
+
+
+def keys(kernel, request: dict, language) -> dict:
+    """The first pass alone: what stands in the key that the release builds; nothing is compiled."""
+    specs = request["launch"]["args"]
+    kernel, tuner = _with_tuner(kernel, request)
+    tagged = {name: _tagged(name, spec, language) for name, spec in specs.items()}
+    with releases.borrowed(tuner):
+        _use_configs(tuner, request["launch"].get("configs", ()))
+        return {"stage": "keys", "facts": {"keys": _keys(kernel, tuner, tagged)}}
+
+
+def _with_tuner(kernel, request: dict) -> tuple:
+    """A kernel with its autotuner: its own, or one for a function that was cut out without it."""
+    tuner = releases.autotuner(kernel)
+    if tuner is not None:
+        return kernel, tuner
+    tuner = releases.tuned(kernel, [])
+    positions = {name: index for index, name in enumerate(tuner.arg_names)}
+    named = [name for name in request["launch"].get("keys", ()) if name in positions]
+    if hasattr(tuner, "key_idx"):
+        tuner.key_idx = [positions[name] for name in named]
+    else:
+        tuner.keys = named
+    return tuner, tuner
 
 
 def describe(kernel) -> dict:
@@ -73,6 +98,8 @@ def _keys(kernel, tuner, arguments: dict) -> list[dict]:
     """For each name in the key: `want` it, `got` the argument whose value the release took, and the
     `fault`: `shifted`, `past-end`, or None."""
     passed = _passed_names(kernel, tuner, arguments)
+    tuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
+    tuner.pre_hook = tuner.post_hook = lambda *args, **kwargs: None
     function, tuner.fn = tuner.fn, _Caught(tuner.fn)
     try:
         kernel.run(grid=None, warmup=True, **arguments)

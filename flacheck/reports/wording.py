@@ -13,6 +13,7 @@ from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, by_version, short
 from flacheck.analysis.slow import CODE as SLOW
+from flacheck.fallbacks import HOST
 from flacheck.model import Record, Verdict
 from flacheck.reports.base import RunView
 from flacheck.targets import TARGETS
@@ -123,7 +124,7 @@ def settings(values: Mapping[str, Any]) -> str:
 
 def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
     """Fallbacks put together: first by the cells that fail alike in several places, then by what helps them."""
-    cells = grouped(((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), f.use) for f in fallbacks)
+    cells = grouped(((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _told(f)) for f in fallbacks)
     places = grouped(
         ((kernel, package, failing, _worth_saying(uses)), (toolchain, target))
         for (kernel, package, toolchain, target, failing), uses in cells.items()
@@ -136,6 +137,12 @@ def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
         Advice(kernel, package, tuple(failing), uses, toolchains, targets)
         for (kernel, package, uses, (toolchains, targets)), failing in alike.items()
     ]
+
+
+def _told(found: Fallback) -> dict[str, Any]:
+    """What changes, with a word where it is host code that has to change."""
+    host = {name: f"{value} ({HOST})" for name, value in found.use.items() if found.marks.get(name) == HOST}
+    return {**found.use, **host}
 
 
 def some(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:

@@ -68,5 +68,5 @@ def _specimen(function: ast.FunctionDef, keys: list[str], target: str) -> Specim
     )
     text = "import triton\nimport triton.language as tl\n\n\n" + ast.unparse(ast.fix_missing_locations(plain)) + "\n"
     names = [a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]]
-    bare = Specimen(text, function.name, {}, target, {}, "load", tuple(names))
+    bare = Specimen(text, function.name, {}, target, {}, "import", tuple(names))
     return autotuned(bare, _CONFIGS, keys)

@@ -95,7 +95,7 @@ def _literal(text: str) -> str:
 def forms(specimen: Specimen) -> list[Form]:
     """The forms that can say the launch, the simplest first: types alone, a launch, an autotuner's run."""
     if specimen.stage != "compile":
-        return [IMPORTED if specimen.stage == "load" else CONFIGURED]
+        return [IMPORTED if specimen.stage == "import" else CONFIGURED]
     return [PLAIN, LAUNCHED] if all(map(_is_typed, specimen.args.values())) else [LAUNCHED]
 
 

@@ -1,7 +1,8 @@
 """A compiler that behaves by a table: the guest's side of the fake toolchain.
 
 The table (JSON in the worker's config) maps a kernel's name, or "*", to what compiling it does;
-a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`) and by toolchain version (`"==1.0"`).
+a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`), by a constexpr of the launch, by the dtype of
+its argument `x` (`"by": "dtype"`) and by toolchain version (`"==1.0"`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Worker:
         found = self.table.get(name, self.table.get("*", "compile"))
         while isinstance(found, dict):
             if "by" in found:
-                found = found.get(str(request["options"].get(found["by"])), found.get("else", "compile"))
+                found = found.get(_setting(request, found["by"]), found.get("else", "compile"))
             else:
                 found = found.get("==" + self.version, found.get("else", "compile"))
         return found
@@ -110,3 +111,10 @@ class Worker:
     def do_pid(self, rest: str) -> dict:
         self.worked = True
         return {"facts": {"pid": os.getpid()}, "resources": {"threads": 128}}
+
+
+def _setting(request: dict, name: str) -> str:
+    args = (request.get("launch") or {}).get("args", {})
+    if name == "dtype":
+        return args["x"]["dtype"]
+    return str(args[name]["constexpr"] if name in args else request["options"].get(name))

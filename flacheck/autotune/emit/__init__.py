@@ -1,0 +1,1 @@
+"""Configurations in a form to paste or to load: one file a form."""

@@ -1,0 +1,98 @@
+"""An examination as one sitting: cells from a source, compiled by the engine's workers, judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from flacheck.autotune import judging
+from flacheck.autotune.estimates import estimates
+from flacheck.autotune.examined import Result
+from flacheck.autotune.pruning import pruned
+from flacheck.autotune.sources import Gathered
+from flacheck.autotune.substitutes import Substitutes
+from flacheck.autotune.trials import Trials, ruled_out, trials
+from flacheck.matrix import Matrix
+from flacheck.model import Cell, Record
+from flacheck.planning import Plan
+from flacheck.reports.wording import some
+from flacheck.session import Session
+from flacheck.store import Store
+
+# Trials lie beside the scan's records: they are asked differently, and would count as its cells.
+FOLDER = "autotune"
+NAMED = 4
+
+
+@dataclass
+class Examination:
+    """What was gathered, on its way to results. `records` compiles and yields each record; `results` is for then."""
+
+    name: str
+    gathered: Gathered
+    jobs: int = 0
+    memory_mb: int = 8192
+    timeout: float | None = None
+    fresh: bool = False
+    _records: dict[str, Record] = field(default_factory=dict)
+
+    @cached_property
+    def trials(self) -> list[Trials]:
+        return [trials(tuned) for tuned in self.gathered.found]
+
+    @cached_property
+    def plan(self) -> Plan:
+        cells = list({cell.key: cell for asked in self.trials for cell in asked.cells}.values())
+        matrix = Matrix(f"autotune {self.name}", "", ())
+        return Plan(matrix, cells, self.gathered.choices, self.gathered.packages, {})
+
+    def ruled_out(self) -> Iterator[str]:
+        """What can be said of configurations before any is compiled."""
+        seen = set()
+        for asked in self.trials:
+            for config in asked.tuned.launch.configs:
+                why = ruled_out(asked.tuned, config)
+                line = f"{asked.tuned.cell.kernel.name} on {asked.tuned.cell.target}: {why}"
+                if why and line not in seen:
+                    seen.add(line)
+                    yield line
+
+    def records(self, store: Path, progress: Callable[[str], None]) -> Iterator[Record]:
+        """Each cell's record as it is settled."""
+        with Store.open(store / FOLDER) as opened:
+            session = Session(self.plan, opened, self.timeout, self.jobs, self.memory_mb, self.fresh, None)
+            for record in session.records(progress):
+                self._records[record.key] = record
+                yield record
+
+    def cells_of(self, results: Sequence[Result]) -> list[Cell]:
+        """The autotuner runs that results are about."""
+        cells = [asked.tuned.cell for asked in self.trials]
+        places = {(cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target): cell for cell in cells}
+        return [places[each.kernel, each.package, each.toolchain, each.target] for each in results]
+
+    def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
+        """Every launch's result, in the order in which the source named them, with fallbacks out of at most `budget`
+        candidates for each failure (none with 0). Kernels of which there is nothing to say are only named."""
+        left_out = pruned(self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress)
+        workers = len(os.sched_getaffinity(0))
+        judged = [
+            (
+                asked,
+                judging.judge(
+                    asked, self._records, estimates(asked, self.plan.packages), left_out[asked.tuned.cell.key], workers
+                ),
+            )
+            for asked in self.trials
+        ]
+        silent = sorted({result.kernel for _, result in judged if result.is_silent})
+        if silent:
+            names = ", ".join(some(silent, NAMED))
+            progress(f"{len(silent)} kernels were not launched, and nothing can be said of them: {names}")
+        said = [(asked, result) for asked, result in judged if not result.is_silent]
+        if not budget:
+            return [result for _, result in said]
+        return Substitutes(self.plan, store, self.jobs, self.memory_mb, budget).add(said, progress)

@@ -1,0 +1,80 @@
+"""An argument that changes what is compiled, but is in no key: what was tuned for one binary is used for another.
+
+Only what launches show is a fault: two that share a key and differ in a constexpr, or in what the compiler looks at
+in an argument. `unkeyed` lists the constexprs that no key covers without such a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from flacheck.autotune.examined import Args, KeyFault
+from flacheck.autotune.faults.base import Case, is_tensor, plain, specialisation
+from flacheck.autotune.faults.storm import is_length
+
+
+def find(case: Case) -> Iterator[KeyFault]:
+    for name in _candidates(case):
+        pair = _differing(case, name)
+        if pair is not None:
+            yield _fault(case, name, *pair)
+
+
+def unkeyed(case: Case) -> list[str]:
+    """Constexprs of the caller's that are in no key."""
+    declared = case.tuned.declared
+    constexprs = set(declared.constexprs) if declared else {n for call in case.calls for n in call if _fixed(call, n)}
+    supplied = declared.heuristics if declared else ()
+    return [n for n in _candidates(case) if n in constexprs and n not in supplied and _differing(case, n) is None]
+
+
+def _candidates(case: Case) -> list[str]:
+    """What a key can hold: no tensors, whose dtypes are in it already, and which a heuristic tells apart from None."""
+    declared = case.tuned.declared
+    outside = {*case.tuned.keys, *case.tuned_names, *(declared.unspecialized if declared else ())}
+    tensors = {name for call in case.calls for name, spec in call.items() if is_tensor(spec)}
+    return [name for name in case.arguments if name not in outside | tensors]
+
+
+def _fixed(call: Args, name: str) -> bool:
+    return isinstance(call[name], dict) and "constexpr" in call[name]
+
+
+def _differing(case: Case, name: str) -> tuple[Args, Args] | None:
+    """Two calls with one key for which the compiler sees different things in this argument."""
+    for calls in case.by_key.values():
+        first = next((call for call in calls if name in call), None)
+        if first is not None:
+            seen = specialisation(first[name])
+            other = next((call for call in calls if name in call and specialisation(call[name]) != seen), None)
+            if other is not None:
+                return first, other
+    return None
+
+
+def _fault(case: Case, name: str, first: Args, other: Args) -> KeyFault:
+    one, two = (_said(call[name]) for call in (first, other))
+    why = f"changes what is compiled ({one}, then {two}) and is in no key: one is run with what was tuned for the other"
+    if is_length(case, name):
+        # As a key it would tune anew for every length.
+        return _as_it_comes(case, name, first, f"{why}; as a key it would tune anew for every length")
+    return KeyFault(name, "missing", name, None, why)
+
+
+def _as_it_comes(case: Case, name: str, call: Args, why: str) -> KeyFault:
+    """The remedy for a length: have the compiler take it as it comes."""
+    declared, fault = case.tuned.declared, KeyFault(name, "missing", name, None, why)
+    file = declared.file if declared else None
+    if _fixed(call, name):
+        lines = {each: line for each, _, line in declared.parameters} if declared and file else {}
+        return replace(fault, file=file, line=lines.get(name), end_line=lines.get(name), fix=f"    {name},")
+    listed = ", ".join(repr(each) for each in [*(declared.unspecialized if declared else ()), name])
+    line = declared.jit_line if declared and file else None
+    return replace(fault, file=file, line=line, end_line=line, fix=f"@triton.jit(do_not_specialize=[{listed}])")
+
+
+def _said(spec: object) -> str:
+    if is_tensor(spec):
+        return specialisation(spec) or ""
+    return "None" if spec is None else str(plain(spec))

@@ -1,0 +1,69 @@
+"""How much of a multiprocessor a compiled configuration fills.
+
+    blocks    = min(most blocks,
+                    ⌊most warps / W⌋,
+                    ⌊shared memory / (⌈shared + reserved⌉ to shared unit)⌋,
+                    ⌊4 · ⌊(registers / 4) / (⌈R · 32⌉ to 256)⌋ / W⌋)
+    occupancy = blocks · W / most warps
+
+with W the warps of a block and R its registers a thread: a multiprocessor has four partitions with a quarter of the
+registers each, and a warp's registers are handed out in units of 256. Formula and units are those of
+`cuda_occupancy.h` in the CUDA toolkit, whose values a test compares; the limits are those of the CUDA C++ Programming
+Guide's table of compute capabilities (`targets.Multiprocessor`). Clusters, tensor memory and the carve-out between L1
+cache and shared memory (taken to be as large as it gets) are left out. Of AMD's cards nothing is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flacheck.targets import Multiprocessor, Target
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """`fraction` of the warps a multiprocessor can hold, by `blocks` of one launch; what keeps it from holding more is
+    `limit`: "blocks", "warps", "shared memory" or "registers"."""
+
+    fraction: float
+    blocks: int
+    limit: str
+
+
+def occupancy(target: Target, num_warps: int, registers: int | None, shared: int | None) -> Occupancy | None:
+    """The occupancy of a launch with so many warps a block, registers a thread and bytes of shared memory a block.
+
+    None where registers or shared memory are not known, and on a target without a table.
+    """
+    holds = target.multiprocessor
+    if holds is None or registers is None or shared is None:
+        return None
+    limits = {
+        "blocks": holds.blocks,
+        "warps": holds.warps // num_warps,
+        "shared memory": holds.shared // _up(shared + holds.shared_reserved, holds.shared_unit),
+        "registers": _by_registers(holds, target.warp_size, num_warps, registers),
+    }
+    limit = min(limits, key=lambda name: limits[name])
+    return Occupancy(limits[limit] * num_warps / holds.warps, limits[limit], limit)
+
+
+def thread_registers(target: Target, num_warps: int) -> int:
+    """The most registers that a thread of so many warps can have, for a block must fit into the register file."""
+    share = target.registers // (num_warps * target.warp_size)
+    return min(target.thread_registers, share // _THREAD_UNIT * _THREAD_UNIT)
+
+
+# 256 registers of a warp are 8 of each of its 32 threads.
+_THREAD_UNIT = 8
+
+
+def _by_registers(holds: Multiprocessor, warp_size: int, num_warps: int, registers: int) -> int:
+    warp = _up(max(registers, 1) * warp_size, holds.register_unit)
+    warps = holds.registers // holds.partitions // warp * holds.partitions
+    return warps // num_warps
+
+
+def _up(value: int, unit: int) -> int:
+    """At least one unit, for a block without shared memory on an old card would divide by zero."""
+    return max(-(-value // unit), 1) * unit

@@ -1,0 +1,148 @@
+"""What may be tried instead of a failing cell, nearest first. Pure: nothing is compiled here.
+
+Nearest is: the fewest settings that change; then the fewest steps, a step being a doubling or a halving (another dtype
+counts as one); then the least estimated loss (`cost`); then options before tile sizes, and the smaller value. What
+host code passes differently as a consequence (`NC = cdiv(BT, BC)`) goes along and is no change of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
+from typing import Any
+
+from flacheck.analysis.nearest import cost as distance
+from flacheck.fallbacks.constants import HOST, TUNABLE, Constants
+from flacheck.fallbacks.cost import DEFAULTS, loss
+from flacheck.model import Cell
+
+WARPS = (1, 2, 4, 8, 16)
+STAGES = (1, 2, 3, 4)
+OPTION, DTYPE = "option", "dtype"
+# Beyond so many points of a space only this many settings are changed at once.
+LARGE, CHANGES = 20_000, 4
+Use = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings to try: what changes (`use`), what `follows` from it in the host code, the estimated loss."""
+
+    use: Mapping[str, Any]
+    follows: Mapping[str, Any] = field(default_factory=dict)
+    loss: float = 0.0
+
+    def of(self, cell: Cell) -> Cell:
+        """The failing cell with these settings, wherever it is."""
+        launch = cell.launch
+        changed = {**self.use, **self.follows}
+        if launch is None:
+            return cell
+        args = dict(_in_dtype(launch.args, cell.dtype, changed.get(DTYPE)))
+        args |= {name: _like(args[name], value) for name, value in changed.items() if name in args}
+        options = {name: value for name, value in changed.items() if name not in args and name != DTYPE}
+        dtype = changed.get(DTYPE, cell.dtype)
+        filled = replace(launch, args=args)
+        return replace(cell, launch=filled, options={**cell.options, **options}, dtype=dtype, widened=True)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The settings of a failing cell and, for each that may change, its other values."""
+
+    failing: Mapping[str, Any]
+    axes: Mapping[str, Sequence[Any]]
+    known: Constants
+    args: Mapping[str, Any]
+    warp_size: int = 32
+
+    def __len__(self) -> int:
+        size = 1
+        for values in self.axes.values():
+            size *= 1 + len(values)
+        return size - 1
+
+    def nearest_first(self) -> Iterator[Candidate]:
+        """Every candidate once, in the order of the module's docstring."""
+        most = len(self.axes) if len(self) <= LARGE else min(CHANGES, len(self.axes))
+        for count in range(1, most + 1):
+            uses = (dict(zip(names, values)) for names in combinations(self.axes, count)
+                    for values in product(*(self.axes[name] for name in names)))  # fmt: skip
+            yield from sorted(filter(None, map(self.candidate, uses)), key=self.rank)
+
+    def corners(self) -> list[Candidate]:
+        """The cheapest settings in every respect: all tiles at their smallest, few stages; nearest first."""
+        tiles = {name: min(values) for name, values in self.axes.items() if name in self.known.by_name}
+        stages = [{}, *({"num_stages": n} for n in sorted(self.axes.get("num_stages", ()))[:1])]
+        warps = [{}, *({"num_warps": n} for n in self.axes.get("num_warps", ()))]
+        uses = ({**tiles, **one, **other} for one in stages for other in warps)
+        found = [candidate for use in uses if use and (candidate := self.candidate(use))]
+        return sorted(found, key=self.rank)
+
+    def candidate(self, use: Use) -> Candidate | None:
+        """A change with what follows from it; None where that cannot be known."""
+        follows = self.known.follow(self.args, use)
+        if follows is None:
+            return None
+        return Candidate(use, follows, loss(self.failing, {**use, **follows}, self.known.blocks, self.warp_size))
+
+    def rank(self, candidate: Candidate) -> tuple[Any, ...]:
+        changes, steps, *rest = distance(self.failing, candidate.use)
+        return (changes, steps, candidate.loss, *rest)
+
+
+def space_of(cell: Cell, known: Constants, warp_size: int, max_threads: int, options: bool = True) -> Space:
+    """All that may change about a cell: options (unless they cannot matter), tunable and host constants."""
+    failing = {**DEFAULTS, **cell.options, **{name: each.value for name, each in known.by_name.items()}}
+    axes: dict[str, list[Any]] = {}
+    for name in _option_names(cell) if options else ():
+        axes[name] = [value for value in _option_values(name, cell) if value != failing.get(name)]
+    axes["num_warps"] = [n for n in axes.get("num_warps", ()) if n * warp_size <= max_threads]
+    for name, constant in known.by_name.items():
+        if constant.mark in (TUNABLE, HOST):
+            axes[name] = _sizes(name, cell, known)
+    args = cell.launch.args if cell.launch else {}
+    return Space(failing, {name: axis for name, axis in axes.items() if axis}, known, args, warp_size)
+
+
+def marks_of(candidate: Candidate, known: Constants) -> dict[str, str]:
+    """Who has to change each setting of a candidate."""
+    marks = {name: constant.mark for name, constant in known.by_name.items()}
+    return {name: marks.get(name, DTYPE if name == DTYPE else OPTION) for name in candidate.use}
+
+
+def _option_names(cell: Cell) -> list[str]:
+    own = [name for config in cell.configs for name in config if name != "kwargs"]
+    return list(dict.fromkeys(["num_warps", "num_stages", *own]))
+
+
+def _option_values(name: str, cell: Cell) -> list[Any]:
+    usual = {"num_warps": WARPS, "num_stages": STAGES}.get(name, ())
+    own = [config[name] for config in cell.configs if config.get(name) is not None]
+    return list(dict.fromkeys([*usual, *own]))
+
+
+def _sizes(name: str, cell: Cell, known: Constants) -> list[int]:
+    """The present value and those in the autotuner's list, each of them also halved."""
+    here = known.by_name[name].value
+    own = [config.get("kwargs", {}).get(name) for config in cell.configs]
+    whole = [here, *(size for size in own if type(size) is int)]
+    found = dict.fromkeys([*whole, *(half for size in whole for half in known.halved(name, size))])
+    return [size for size in found if size != here]
+
+
+def _like(spec: Any, value: Any) -> dict[str, Any]:
+    kind = "int" if isinstance(spec, Mapping) and "int" in spec else "constexpr"
+    return {kind: value}
+
+
+def _in_dtype(args: Mapping[str, Any], own: str | None, other: str | None) -> Mapping[str, Any]:
+    """The arguments with every tensor of the cell's dtype in another."""
+    if other is None:
+        return args
+    return {name: {**spec, "dtype": other} if _is_in(spec, own) else spec for name, spec in args.items()}
+
+
+def _is_in(spec: Any, dtype: str | None) -> bool:
+    return isinstance(spec, Mapping) and spec.get("dtype") == dtype

@@ -1,0 +1,48 @@
+"""What a change of settings is estimated to cost, before anything is compiled: a ratio of times, as a logarithm.
+
+A block computes an output tile of m × n (its two largest tile sizes) with W warps and S pipeline stages. Three
+factors, each 1 or a small number, are multiplied:
+
+- traffic, 1/m + 1/n: the bytes that a blocked matrix product loads for each operation (Lam, Rothberg and Wolf, "The
+  cache performance and optimizations of blocked algorithms", ASPLOS 1991); halving one side of a square tile costs 1.5;
+- pipeline, 1 + 1/S: with one stage loads and arithmetic alternate, with S stages 1/S of the loads is exposed
+  (Lam, "Software pipelining", PLDI 1988);
+- registers, the accumulators a thread holds, a = m·n / (W · warp size): no cost within 16 to 128. Above, half of the
+  255 registers that a thread can have (CUDA C++ Programming Guide, compute capabilities) are gone to them and spills
+  are near; below, a thread has too little independent work to hide the latency of its instructions. The cost is the
+  square root of how far a is off.
+
+The estimate ranks changes of one launch. It knows neither the kernel's loops nor the card's occupancy, and never says
+how long anything takes; `tests/gpu/check_estimate.py` compares its ranks with times measured on a card.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+DEFAULTS = {"num_warps": 4, "num_stages": 3}
+FEWEST, MOST = 16, 128
+
+
+def estimate(tiles: Iterable[int], num_warps: int = 4, num_stages: int = 3, warp_size: int = 32) -> float:
+    """The estimated time of a block for each unit of its work, in no unit: only ratios mean something."""
+    m, n = sorted([*tiles, 1, 1])[:-3:-1]
+    accumulators = m * n / (num_warps * warp_size)
+    off = max(1.0, accumulators / MOST, FEWEST / accumulators)
+    return (1 / m + 1 / n) * (1 + 1 / max(num_stages, 1)) * math.sqrt(off)
+
+
+def of_settings(settings: Mapping[str, Any], blocks: Iterable[str], warp_size: int = 32) -> float:
+    """The estimate for settings (options and constexprs by name), of which `blocks` are tile sizes."""
+    tiles = [settings[name] for name in blocks if settings.get(name)]
+    options = {name: settings.get(name) or default for name, default in DEFAULTS.items()}
+    return estimate(tiles, **options, warp_size=warp_size)
+
+
+def loss(before: Mapping[str, Any], use: Mapping[str, Any], blocks: Iterable[str], warp_size: int = 32) -> float:
+    """The estimated loss of `before` changed by `use`: log2 of the ratio of times, below 0 for a gain."""
+    names = tuple(blocks)
+    ratio = of_settings({**before, **use}, names, warp_size) / of_settings(before, names, warp_size)
+    return round(math.log2(ratio), 2)

@@ -1,0 +1,131 @@
+"""One failing cell's way through its candidates. Pure: it says what to compile next and is told what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from flacheck.fallbacks.candidates import Candidate, Space
+from flacheck.model import Cell, Record, Verdict
+
+BUDGET = 48
+# So many of the nearest changes that all fail as the cell itself does are followed by the smallest settings there are.
+PATIENCE = 8
+# Compiles under way at once over all explorations: enough to keep workers busy, few enough to waste none.
+LANES = 8
+
+
+@dataclass
+class Trial:
+    """A candidate on its way over the places where it has to compile."""
+
+    candidate: Candidate
+    cells: Sequence[Cell]
+    corner: bool = False
+    compiled: int = 0
+    failed: bool = False
+
+    @property
+    def settled(self) -> bool:
+        return self.failed or self.compiled == len(self.cells)
+
+    @property
+    def waiting(self) -> Sequence[Cell]:
+        """One place first: where the cell fails a candidate most often fails too."""
+        return self.cells[self.compiled : self.compiled + 1] if not self.compiled else self.cells[self.compiled :]
+
+
+class Exploration:
+    """The nearest candidate that compiles at every place, within a budget of candidates.
+
+    After `PATIENCE` candidates that all fail with the cell's own signature, the corners of its space are tried; when
+    they fail so as well, the failure is none of the settings' doing and the exploration ends. A corner that compiles is
+    the answer only where nothing nearer was found within the budget.
+    """
+
+    def __init__(
+        self, cells: Sequence[Cell], signature: str | None, space: Space, budget: int = BUDGET, patience: int = PATIENCE
+    ) -> None:
+        self.cells, self._signature, self._patience = cells, signature, patience
+        corners = space.corners() if len(space) > budget else []
+        self._order = self._ordered(space, corners, budget)
+        self._rank = space.rank
+        self._trials: list[Trial] = []
+        self._signatures: set[str | None] = set()
+        self._exhausted = False
+        self.asked = 0
+
+    def _ordered(self, space: Space, corners: list[Candidate], budget: int) -> Iterator[tuple[Candidate, bool]]:
+        """Candidates as they are tried, each with whether it is tried as a corner."""
+        near = islice(space.nearest_first(), max(budget - len(corners), min(self._patience, budget)))
+        yield from ((each, False) for each in islice(near, self._patience))
+        yield from ((each, True) for each in corners)
+        if not corners or self._signatures != {self._signature}:
+            yield from ((each, False) for each in near)
+
+    @property
+    def answer(self) -> Candidate | None:
+        """The nearest that compiles everywhere, among those tried."""
+        found = [trial.candidate for trial in self._trials if trial.settled and not trial.failed]
+        return min(found, key=self._rank, default=None)
+
+    @property
+    def done(self) -> bool:
+        return self._won() or (self._exhausted and all(trial.settled for trial in self._trials))
+
+    def wanted(self, width: int) -> list[Cell]:
+        """What to compile next: of up to `width` candidates at once, none of them already known to be needless."""
+        self._advance(width)
+        return [] if self.done else [cell for trial in self._open() for cell in trial.waiting]
+
+    def learn(self, records: Mapping[str, Record]) -> None:
+        """What came of the cells that were wanted."""
+        for trial in self._open():
+            for cell in list(trial.waiting):
+                self.asked += 1
+                self._judge(trial, records.get(cell.key))
+
+    def _judge(self, trial: Trial, record: Record | None) -> None:
+        if compiled(record):
+            trial.compiled += 1
+        else:
+            trial.failed = True
+            self._signatures.add(record.signature if record else None)
+
+    def _advance(self, width: int) -> None:
+        """Candidates are drawn one wave after another, for what a wave meets decides whether there is a next."""
+        if self._open() or self._won():
+            return
+        width = min(width, self._patience - len(self._trials)) if len(self._trials) < self._patience else width
+        near = islice(self._order, width)
+        drawn = [Trial(each, [each.of(cell) for cell in self.cells], corner) for each, corner in near]
+        self._exhausted = not drawn
+        self._trials += drawn
+
+    def _open(self) -> list[Trial]:
+        return [trial for trial in self._trials if not trial.settled]
+
+    def _won(self) -> bool:
+        """A candidate of the nearest-first order compiles and none before it is open; a corner does not end it."""
+        for trial in self._trials:
+            if not trial.settled:
+                return False
+            if not trial.failed and not trial.corner:
+                return True
+        return False
+
+
+def compiled(record: Record | None) -> bool:
+    """Whether a cell is known to compile to its last stage; one without a verdict is no fallback."""
+    return record is not None and record.verdict is Verdict.COMPILES and record.reason is None
+
+
+def explore(ways: Sequence[Exploration], oracle: Callable[[Sequence[Cell]], Mapping[str, Record]]) -> None:
+    """Follow explorations to their ends, all at once, so that workers stay busy and warm."""
+    while active := [way for way in ways if not way.done]:
+        width = max(1, LANES // len(active))
+        wanted = {cell.key: cell for way in active for cell in way.wanted(width)}
+        records = oracle(list(wanted.values())) if wanted else {}
+        for way in active:
+            way.learn(records)

@@ -1,0 +1,327 @@
+"""Fallbacks: nearest first against brute force, over the fake toolchain, and with a real compiler."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flacheck
+from flacheck import fallbacks, scan
+from flacheck.analysis import Context, summarise
+from flacheck.executors import LocalPool
+from flacheck.fallbacks import Fallback, kept, releases
+from flacheck.fallbacks.candidates import Candidate, Space
+from flacheck.fallbacks.constants import Constant, Constants
+from flacheck.fallbacks.exploration import Exploration, explore
+from flacheck.fallbacks.kernel_code import KernelCode
+from flacheck.fallbacks.others import other_dtypes
+from flacheck.matrix import Matrix
+from flacheck.model import Cell, Launch, Record, Verdict
+from flacheck.planning import Plan
+from flacheck.scan import Question, Timeouts
+from flacheck.store import Store
+from flacheck.toolchains.base import Choice
+from tests import fake
+
+ASSERTION = "abort f.cpp:1: int LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
+OTHER = "abort f.cpp:2: int LinearLayout::other(int) const: Assertion `size == other' failed."
+REMOVED = "raise Block pointers have been removed in favor of tensor descriptors"
+
+# Nearest first, against brute force
+
+
+TILES = ("BK", "BV")
+BLOCKS = {name: Constant(name, 64, "tunable", "") for name in TILES}
+ARGS = {name: {"constexpr": 64} for name in TILES}
+AXES = {"num_warps": [1, 2, 8, 16], "num_stages": [1, 2, 4], "BK": [16, 32, 128], "BV": [16, 32]}
+
+
+def _space(axes: Mapping[str, Sequence[int]]) -> Space:
+    known = Constants(BLOCKS, KernelCode(blocks=frozenset(TILES)))
+    failing = {"num_warps": 4, "num_stages": 3, "BK": 64, "BV": 64}
+    return Space(failing, axes, known, ARGS)
+
+
+@dataclass
+class Table:
+    """An oracle by a set of settings that compile; counts what it is asked."""
+
+    good: set[tuple[Any, ...]]
+    asked: int = 0
+    signature: str = "FC302:x"
+
+    def __call__(self, cells: Sequence[Cell]) -> dict[str, Record]:
+        self.asked += len(cells)
+        return {cell.key: _record(cell, _settings(cell) in self.good, self.signature) for cell in cells}
+
+
+def _settings(cell: Cell) -> tuple[Any, ...]:
+    assert cell.launch
+    tiles = tuple(cell.launch.args[name]["constexpr"] for name in TILES)
+    return cell.options.get("num_warps", 4), cell.options.get("num_stages", 3), *tiles
+
+
+def _record(cell: Cell, good: bool, signature: str) -> Record:
+    verdict = Verdict.COMPILES if good else Verdict.FAILS
+    blank = dict.fromkeys(Record.__dataclass_fields__)
+    known = {"key": cell.key, "verdict": verdict, "signature": None if good else signature}
+    return Record(**{**blank, **known})  # type: ignore[arg-type]
+
+
+def _cell(name: str = "k", version: str = "1.0", target: str = "sm90", **options: int) -> Cell:
+    cell = fake.cell(name, version, target, **options)
+    return replace(cell, launch=Launch({"x": {"dtype": "bf16", "align": 16}, **ARGS}))
+
+
+POINTS = st.sets(st.tuples(*(st.sampled_from([here, *AXES[name]]) for name, here in
+                             zip(AXES, (4, 3, 64, 64)))), max_size=12)  # fmt: skip
+
+
+@given(good=POINTS, axes=st.sets(st.sampled_from(sorted(AXES)), min_size=1))
+@settings(max_examples=150, deadline=None)
+def test_the_answer_is_the_nearest_that_brute_force_finds(good: set[tuple[int, ...]], axes: set[str]) -> None:
+    """Within the budget nothing nearer compiles, and nothing is missed."""
+    space = _space({name: AXES[name] for name in AXES if name in axes})
+    order = list(space.nearest_first())
+    assert len(order) == len(space) and order == sorted(order, key=space.rank)
+    way = Exploration([_cell()], "FC302:x", space, budget=len(space))
+    explore([way], Table(good))
+    expected = next((each for each in order if _settings(each.of(_cell())) in good), None)
+    assert way.answer == expected
+
+
+@given(good=POINTS, budget=st.integers(1, 60), width=st.integers(1, 9))
+@settings(max_examples=100, deadline=None)
+def test_a_budget_bounds_the_search_and_never_makes_it_lie(good: set[tuple[int, ...]], budget: int, width: int) -> None:
+    """What is answered compiles, and no more is compiled than was allowed."""
+    space, table = _space(AXES), Table(good)
+    way = Exploration([_cell()], "FC302:other", space, budget)
+    while not way.done:
+        way.learn(table(way.wanted(width)))
+    assert table.asked <= max(budget, 8 + len(space.corners()))
+    assert way.answer is None or _settings(way.answer.of(_cell())) in good
+
+
+@given(good=POINTS)
+@settings(max_examples=40, deadline=None)
+def test_the_width_of_the_search_does_not_change_its_answer(good: set[tuple[int, ...]]) -> None:
+    """However many candidates are under way at once."""
+    answers = []
+    for width in (1, 5):
+        way = Exploration([_cell()], "FC302:x", _space(AXES), 60)
+        while not way.done:
+            way.learn(Table(good)(way.wanted(width)))
+        answers.append(way.answer)
+    assert answers[0] == answers[1]
+
+
+def test_a_failure_that_no_setting_changes_is_given_up_early() -> None:
+    """The nearest and the smallest settings all fail alike: eight and the corners, no more."""
+    space, table = _space(AXES), Table(set())
+    way = Exploration([_cell()], table.signature, space, 60)
+    explore([way], table)
+    assert way.answer is None and table.asked == 8 + len(space.corners()) < 60
+
+
+def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
+    """Far away, but it compiles: better than nothing."""
+    corner = (8, 1, 16, 16)
+    way = Exploration([_cell()], "FC302:x", _space(AXES), 30)
+    explore([way], Table({corner}))
+    assert way.answer and dict(way.answer.use) == {"BK": 16, "BV": 16, "num_stages": 1, "num_warps": 8}
+
+
+def test_a_candidate_has_to_compile_everywhere() -> None:
+    """The second place is asked only of what compiles at the first."""
+    first, second = _cell(version="1.0"), _cell(version="2.0")
+    good = {"1.0": {(2, 3, 64, 64), (8, 3, 64, 64)}, "2.0": {(8, 3, 64, 64)}}
+
+    def oracle(cells: Sequence[Cell]) -> dict[str, Record]:
+        asked.extend(cells)
+        return {c.key: _record(c, _settings(c) in good[c.toolchain.partition("==")[2]], "FC302:x") for c in cells}
+
+    asked: list[Cell] = []
+    way = Exploration([first, second], "FC302:x", _space({"num_warps": [2, 8, 16]}))
+    explore([way], oracle)
+    assert way.answer and dict(way.answer.use) == {"num_warps": 8}
+    assert sum(cell.toolchain == "fake==2.0" for cell in asked) == 2
+
+
+# The estimate
+
+
+def test_the_estimate_knows_what_it_says() -> None:
+    """Half a side of a square tile costs half as much again; one stage alternates loads and arithmetic."""
+    assert fallbacks.estimate([32, 64], 4, 3) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(1.5)
+    assert fallbacks.estimate([64, 64], 4, 1) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(1.5)
+    failing = {"num_warps": 4, "num_stages": 3, "BK": 64, "BV": 64}
+    assert fallbacks.loss(failing, {"BK": 32}, TILES) == round(math.log2(1.5), 2)
+    assert fallbacks.loss(failing, {"num_warps": 16}, TILES) > fallbacks.loss(failing, {"num_warps": 8}, TILES)
+
+
+# Over the fake toolchain
+
+
+@dataclass(frozen=True)
+class FakePlan(Plan):
+    """A plan whose workers are the fake compiler's."""
+
+    table: Mapping[str, Any] = ()  # type: ignore[assignment]
+
+    def question(self, memory_mb: int, fresh: bool, timeout: float | None, progress: Any) -> Question:
+        kinds = {version: fake.kind(dict(self.table), version, memory_mb=512) for version in ("1.0", "2.0", "3.0")}
+        return Question(self.cells, lambda cell: kinds[cell.toolchain.partition("==")[2]], lambda cell: None)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
+    with Store.open(tmp_path) as scanned, Store.open(tmp_path / fallbacks.FOLDER) as own:
+        yield scanned, own
+
+
+def _search(
+    stores: tuple[Store, Store], table: Mapping[str, Any], cells: Sequence[Cell], **more: Any
+) -> list[Fallback]:
+    """Scan the cells, then search."""
+    scanned, own = stores
+    choices = {f"fake=={v}": Choice("fake", v, f"fake=={v}", "cache") for v in ("1.0", "2.0", "3.0")}
+    plan = FakePlan(Matrix("fake", "fake", ()), list(cells), choices, {}, {}, table=table)
+    timeouts = Timeouts(30)
+    pool = LocalPool(2, timeouts)
+    try:
+        run = scanned.begin_run({}, "fake")
+        question = plan.question(512, False, None, None)
+        records = list(scan.scan(question, run, scanned, pool, timeouts))
+        sink = fallbacks.Beside(own, scanned)
+        oracle = fallbacks.ScanOracle(plan, own.begin_run({}), sink, pool, timeouts)
+        return list(fallbacks.search(plan, records, oracle, **more))
+    finally:
+        pool.close()
+
+
+WARPS = {"by": "num_warps", "8": ASSERTION, "4": OTHER, "16": {"==1.0": "compile", "else": OTHER}}
+
+
+def test_a_fallback_compiles_on_every_release_that_was_asked(stores: tuple[Store, Store]) -> None:
+    """16 warps would be as near on the one release; only 2 compile on both."""
+    cells = [fake.cell("warps", version, num_warps=8) for version in ("1.0", "2.0")]
+    found = _search(stores, {"warps": WARPS}, cells)
+    assert [(each.toolchain, dict(each.use), each.places) for each in found] == [
+        ("fake==1.0", {"num_warps": 2}, (("fake==1.0", "sm90"), ("fake==2.0", "sm90"))),
+        ("fake==2.0", {"num_warps": 2}, (("fake==2.0", "sm90"), ("fake==1.0", "sm90"))),
+    ]
+    assert found[0].steps == 2.0 and found[0].marks == {"num_warps": "option"}
+
+
+def test_where_nothing_helps_everywhere_each_release_has_its_own(stores: tuple[Store, Store]) -> None:
+    """A release on which no setting compiles does not spoil the others."""
+    table = {"warps": {"==2.0": ASSERTION, "else": WARPS}}
+    found = _search(stores, table, [fake.cell("warps", version, num_warps=8) for version in ("1.0", "2.0")])
+    assert {each.toolchain: dict(each.use) for each in found} == {"fake==1.0": {"num_warps": 16}}
+
+
+def test_what_was_found_was_compiled_and_is_kept_beside_the_scan(stores: tuple[Store, Store]) -> None:
+    """Candidates are no cells of the scan: its store holds only what was asked."""
+    scanned, own = stores
+    cell = fake.cell("warps", num_warps=8)
+    (found,) = _search(stores, {"warps": WARPS}, [cell])
+    key = Candidate(found.use).of(cell).key
+    assert own.done([key])[key].verdict is Verdict.COMPILES
+    assert [record.key for record in scanned.latest()] == [cell.key]
+
+
+def test_a_second_search_compiles_nothing_and_finds_the_same(stores: tuple[Store, Store]) -> None:
+    """Its store answers."""
+    cells = [fake.cell("warps", num_warps=8)]
+    first = _search(stores, {"warps": WARPS}, cells)
+    # Were anything compiled again, it would abort now.
+    assert _search(stores, {"warps": OTHER}, cells) == first
+
+
+def test_a_removed_api_wants_another_release_and_no_other_setting(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the other releases are compiled, the nearest first."""
+    monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
+    table = {"old": {"==3.0": REMOVED, "else": "compile"}}
+    (found,) = _search(stores, table, [fake.cell("old", "3.0", num_warps=8)])
+    assert (dict(found.use), found.steps, found.places) == ({"fake": "2.0"}, 1.0, (("fake==2.0", "sm90"),))
+    assert len(list(stores[1].latest())) == 1
+
+
+def test_another_dtype_and_another_release_where_no_setting_helps(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dtype first; both are said."""
+    monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
+    table = {"bad": {"==1.0": {"by": "dtype", "fp32": "compile", "else": ASSERTION}, "else": "compile"}}
+    found = _search(stores, table, [fake.cell("bad", target="sm70", num_warps=8)])
+    assert [dict(each.use) for each in found] == [{"dtype": "fp32"}, {"fake": "2.0"}]
+
+
+def test_another_dtype_may_want_other_settings_too(stores: tuple[Store, Store]) -> None:
+    """The nearest of them, counted with the dtype."""
+    in_fp32 = {"by": "num_warps", "2": "compile", "else": OTHER}
+    table = {"bad": {"by": "dtype", "fp32": in_fp32, "else": ASSERTION}}
+    (found,) = _search(stores, table, [fake.cell("bad", target="sm70", num_warps=8)])
+    assert dict(found.use) == {"num_warps": 2, "dtype": "fp32"} and found.changes == 2
+
+
+def test_dtypes_are_the_widest_that_the_gpu_has() -> None:
+    """fp32 where bf16 is missing, bf16 otherwise; integers have no other dtype."""
+    assert other_dtypes("bf16", "sm70") == ["fp32", "fp16"] and other_dtypes("fp16", "sm70") == ["fp32"]
+    assert other_dtypes("fp16", "sm90") == ["bf16", "fp32"] and other_dtypes("bf16", "sm90") == ["fp32", "fp16"]
+    assert other_dtypes(None, "sm90") == []
+
+
+def test_a_tolerated_failure_wants_none_while_its_launch_compiles(stores: tuple[Store, Store]) -> None:
+    """The autotuner passes over it."""
+    table = {"shared": {"by": "num_warps", "8": "shared 999999", "else": "compile"}}
+    assert _search(stores, table, [fake.cell("shared", num_warps=n) for n in (4, 8)]) == []
+    assert _search(stores, table, [fake.cell("shared", num_warps=8)])[0].use == {"num_warps": 4}
+
+
+def test_a_report_shows_again_what_was_found(stores: tuple[Store, Store]) -> None:
+    """It comes before what the records alone show, once."""
+    scanned, own = stores
+    found = _search(stores, {"warps": WARPS}, [fake.cell("warps", num_warps=8)])
+    run = scanned.runs()[-1].id
+    kept.keep(own, {}, run, found)
+    assert kept.kept(scanned, [run]) == found and kept.kept(scanned, ["another"]) == []
+    summary = summarise(scanned.records(run), Context()).with_searched(found)
+    assert summary.with_searched(found).fallbacks == summary.fallbacks == tuple(found)
+
+
+# A real compiler
+
+
+@pytest.mark.network
+def test_scan_says_what_was_searched(tmp_path: Path) -> None:
+    """The gated delta rule with 8 warps under 3.2.0 on H100: 4 warps compile there and on A100."""
+    command = ["scan", "-k", "gated_delta_rule.chunk_fwd_h", "--triton", "3.2.0", "--target", "sm80,sm90",
+               "--dtype", "bf16", "--num-warps", "8", "--num-stages", "2", "--fallbacks",
+               "--format", "json", "-o", "out.json"]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "flacheck", *command], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stderr
+    document = json.loads((tmp_path / "out.json").read_text())
+    schema = json.loads((Path(flacheck.__file__).parent / "schemas" / "run-1.json").read_text())
+    jsonschema.validate(document, schema)
+    searched = [each for each in document["summary"]["fallbacks"] if each.get("places")]
+    failing = [each for each in document["records"] if each["verdict"] == "fails"]
+    assert len(searched) == len(failing) > 0
+    assert all(each["use"] == {"num_warps": 4} and each["marks"] == {"num_warps": "option"} for each in searched)
+    assert {place["target"] for each in searched for place in each["places"]} == {"sm80", "sm90"}
