@@ -294,14 +294,16 @@ def test_a_tolerated_failure_wants_none_while_its_launch_compiles(stores: tuple[
 
 
 def test_a_report_shows_again_what_was_found(stores: tuple[Store, Store]) -> None:
-    """It comes before what the records alone show, once."""
+    """In place of what the records alone show, which may compile only where the cell fails."""
     scanned, own = stores
-    found = _search(stores, {"warps": WARPS}, [fake.cell("warps", num_warps=8)])
+    found = _search(stores, {"warps": WARPS}, [fake.cell("warps", num_warps=n) for n in (8, 1)])
     run = scanned.runs()[-1].id
     kept.keep(own, {}, run, found)
     assert kept.kept(scanned, [run]) == found and kept.kept(scanned, ["another"]) == []
-    summary = summarise(scanned.records(run), Context()).with_searched(found)
-    assert summary.with_searched(found).fallbacks == summary.fallbacks == tuple(found)
+    alone = summarise(scanned.records(run), Context())
+    assert [each.use for each in alone.fallbacks] == [{"num_warps": 1}]
+    assert alone.with_searched(found).fallbacks == tuple(found) and alone.with_searched([]) is alone
+    assert [each.use for each in found] == [{"num_warps": 16}]
 
 
 # A real compiler
