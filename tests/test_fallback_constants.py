@@ -12,6 +12,7 @@ from flacheck.expand import Selection, expand
 from flacheck.fallbacks.candidates import space_of
 from flacheck.fallbacks.constants import constants
 from flacheck.model import Cell, Kernel, Launch
+from flacheck.packaged import form_of
 from flacheck.toolchains.packages import Package
 
 KERNEL = """
@@ -172,3 +173,18 @@ def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
 
     one, two = cells(4), cells(4, 8)
     assert [each["num_warps"] for each in two[0].configs] == [4, 8] and one[0].key == two[0].key
+
+
+@pytest.mark.parametrize(
+    ("module", "form"),
+    [
+        ("fla.ops.gla.fused_recurrent", ("fla.ops.gla", "fused_recurrent")),
+        ("fla.ops.gla.fused_chunk", ("fla.ops.gla", "fused_chunk")),
+        ("fla.ops.common.chunk_o", ("fla.ops.common", "chunk")),
+        ("fla.modules.layernorm", None),
+    ],
+)
+def test_a_packages_module_says_its_kernels_form(module: str, form: tuple[str, str] | None) -> None:
+    """Kernels of the same operator in another form are fallbacks for each other."""
+    name = f"{module}:kernel"
+    assert dict(form_of(Kernel(name, "lib==1", "0", {}))) == ({("lib==1", name): form} if form else {})
