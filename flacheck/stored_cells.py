@@ -1,6 +1,7 @@
 """The store's cells: what compiling one again takes and its record does not hold.
 
-That is the kernel with its origin (for one that was cut out its whole source, kept once) and the stages asked.
+That is the kernel with its origin (for one that was cut out its whole source, kept once) and the stages asked. The
+autotuner's list that a launch was filled from only describes it and is not kept.
 """
 
 from __future__ import annotations
