@@ -1,7 +1,8 @@
 """A compiler that behaves by a table: the guest's side of the fake toolchain.
 
 The table (JSON in the worker's config) maps a kernel's name, or "*", to what compiling it does;
-a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`) and by toolchain version (`"==1.0"`).
+a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`), by what the kernel's source says
+(`"says": "tl.dot", "times": 2, "then": "abort …"`) and by toolchain version (`"==1.0"`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ class Worker:
         while isinstance(found, dict):
             if "by" in found:
                 found = found.get(str(request["options"].get(found["by"])), found.get("else", "compile"))
+            elif "says" in found:
+                often = request["kernel"]["source"].count(found["says"]) >= found.get("times", 1)
+                found = found["then"] if often else "compile"
             else:
                 found = found.get("==" + self.version, found.get("else", "compile"))
         return found
