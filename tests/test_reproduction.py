@@ -41,8 +41,11 @@ class FakeToolchain(Toolchain):
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compilers]]:
     """Three releases that behave by a table; scripts are run by nobody, and show the failure on 2.0."""
-    shows: Callable[..., int] = lambda self, text, toolchain: SHOWS if toolchain.version == "2.0" else DOES_NOT
-    monkeypatch.setattr(Verifier, "status", shows)
+
+    def status(self: Verifier, text: str, toolchain: Toolchain) -> int:
+        return SHOWS if toolchain.version == "2.0" else DOES_NOT
+
+    monkeypatch.setattr(Verifier, "status", status)
     opened: list[Compilers] = []
 
     def started(table: Any) -> Compilers:
