@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from flacheck import cells, corpus, judge, planning
+from flacheck import cells, corpus, judge, planning, replay
 from flacheck.cells import Chosen, choose
 from flacheck.errors import UsageError
 from flacheck.expand import Selection
-from flacheck.model import Attempt, Cell, Kernel, Outcome, Record
+from flacheck.model import Attempt, Cell, Kernel, Outcome, Record, digest
 from flacheck.planning import Plan
 from flacheck.store import Store
+from flacheck.toolchains import packages
+from flacheck.toolchains.packages import Package
 from tests.test_launches import HEADER, LAUNCH, launch, write
 from tests.test_launches import KERNEL as CUT
 
@@ -102,6 +104,36 @@ def test_flags_name_the_first_of_failing_cells_of_one_signature(store: Store, so
     assert len(failing) > 1
     for selection in (Selection(), Selection(num_warps=(8,), targets=("h100",), toolchains=("==3.2.0",))):
         assert choose(None, selection, store, never).cell.key == failing[0]
+
+
+def test_flags_name_the_only_slow_compile_where_nothing_fails(store: Store, some: list[Cell]) -> None:
+    """It is slow beside what the store holds of the other releases."""
+    newer = replace(some[0], toolchain="triton==3.4.0")
+    put(store, [*some, newer])
+    slow = judge.judge(newer, Attempt(Outcome.FINISHED, stage="cubin", seconds=60.0))
+    quick = [judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin", seconds=2.0)) for cell in some]
+    store.add_many(store.begin_run({}), [*quick, slow])
+    assert choose(None, Selection(toolchains=("3.4.0",)), store, never).cell == newer
+    assert "no cell of the store that fails" in refused(store, None, Selection(toolchains=("3.2.0",)))[0]
+
+
+@pytest.mark.parametrize(("torch", "how"), [("/there", "import"), (None, "module")])
+def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
+    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, torch: str | None, how: str
+) -> None:
+    """The same cell with the same key, whether torch is here or its stand-in."""
+    package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
+    monkeypatch.setattr(packages, "provide_package", lambda spec, progress: package)
+    monkeypatch.setattr(replay, "torch_folder", lambda: torch)
+    name = "fla.ops:kernel"
+    origin = {"import": "fla.ops", "qualname": "kernel"}
+    kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
+    recorded = replace(some[0], kernel=kernel)
+    put(store, [recorded])
+    chosen = choose(recorded.key, Selection(), store, never)
+    assert (chosen.cell.key, chosen.warnings) == (recorded.key, ())
+    assert dict(chosen.cell.kernel.origin) == {how: "fla.ops", "qualname": "kernel"}
+    assert list(chosen.packages) == [package.identity]
 
 
 def test_flags_that_leave_several_signatures_or_none_are_refused(store: Store, some: list[Cell]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from flacheck.model import Record, Verdict
 from flacheck.repro import message, versions
 from flacheck.repro.aliases import single_assignment
+from flacheck.repro.dataflow import values
 from flacheck.repro.decoration import refused
 from flacheck.repro.deletion import Deletion, closure
 from flacheck.repro.dimensions import Dimensions
+from flacheck.repro.editing import edited
 from flacheck.repro.evaluation import evaluated
+from flacheck.repro.expressions import Expressions
 from flacheck.repro.folding import folded
 from flacheck.repro.inference import inferred, walked
 from flacheck.repro.issue import issue, nameless
@@ -28,12 +31,13 @@ from flacheck.repro.loops import ControlFlow
 from flacheck.repro.oracle import Budget, Oracle, SameSignature
 from flacheck.repro.order import cost
 from flacheck.repro.passes import FIRST, PASSES
+from flacheck.repro.pipelines import Loop
 from flacheck.repro.pointers import Pointers
 from flacheck.repro.reading import Reading
 from flacheck.repro.reducer import Pass, polished, reduce
 from flacheck.repro.result import Result, Tally
 from flacheck.repro.script import Symptom, render
-from flacheck.repro.slices import built, distinct
+from flacheck.repro.slices import TOGETHER, Slices, built, distinct
 from flacheck.repro.slow import SlowOracle, as_slow, quick
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import called, without_dead
@@ -357,6 +361,85 @@ def test_the_failing_release_is_asked_first_and_no_further_than_it_fails() -> No
     compilers = FakeCompilers(lambda _: False)
     assert not oracle(compilers)(chain())
     assert compilers.asked == [(FAILS, "llir")]
+
+
+def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
+    """One compile passes over a dozen; a failing slice among them is found by halves, and only it is proposed."""
+    start = evaluated(chain())
+    plans = list(distinct(start))
+    nothing, exp = (oracle(FakeCompilers(fails)) for fails in (lambda _: False, lambda s: calls(s, "tl.exp") == 1))
+    assert not list(reduce(start, (Slices(),), (), nothing))
+    assert nothing.asked == -(-len(plans) // TOGETHER) < len(plans)
+    [step] = reduce(start, (Slices(),), (), exp)
+    assert (calls(step.best, "tl.exp"), calls(step.best, "tl.dot")) == (1, 0)
+    assert exp.asked < plans.index(next(p for p in plans if p.value.operation == "tl.exp")) + 2
+
+
+def test_other_releases_are_asked_of_the_last_of_several_improvements() -> None:
+    """Twelve statements, of which one is needed: fewer questions elsewhere than improvements."""
+    start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(12)), x=POINTER)
+    compilers = FakeCompilers(lambda s: "x + 7" in s.source or "x + 0" in s.source)
+    best = [step.best for step in reduce(start, (), (Singly(),), oracle(compilers))][-1]
+    elsewhere = sum(release != FAILS for release, _ in compilers.asked)
+    assert best.lines == 1
+    assert elsewhere < 0.6 * 2 * 11
+
+
+def test_an_improvement_that_slips_elsewhere_is_undone() -> None:
+    """The releases that must compile are then asked of each: what they refuse stays."""
+    start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(6)), x=POINTER)
+    needed = FakeCompilers(lambda s: "x + 5," in s.source, slips=lambda s: "x + 3," not in s.source)
+    best = [step.best for step in reduce(start, (), (Singly(),), oracle(needed))][-1]
+    assert [ast.unparse(s) for s in best.function.body] == ["tl.store(x + 3, 3)", "tl.store(x + 5, 5)"]
+
+
+class Singly:
+    """Without one statement after another, the first first."""
+
+    name = "singly"
+
+    def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
+        at = 0
+        while at < len(best.function.body):
+            with edited(best) as kernel:
+                del kernel.body[at]
+            if (yield kernel.specimen):
+                best = kernel.specimen
+            else:
+                at += 1
+
+
+def test_a_pipeline_carries_its_sum_and_loads_the_rest_in_every_turn() -> None:
+    """What the loop carries of the sum's type is the sum; a load is of another place in each turn."""
+    body = """\
+h = tl.load(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :]).to(tl.float32)
+for t in range(T):
+    k = tl.load(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :])
+    h = tl.dot(k, h.to(tl.float16))
+tl.store(y + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :], h)"""
+    start = specimen(body, x=POINTER, y={"dtype": "fp32", "align": 16}, T={"int": 8})
+    [dot] = (value for value in values(start) if value.operation == "tl.dot")
+    built_loop = Loop(dot, 4).specimen(start)
+    loop = next(s for s in built_loop.function.body if isinstance(s, ast.For))
+    turn = [ast.unparse(s) for s in loop.body]
+    assert is_valid(built_loop)
+    assert any("tl.load(x + i * 4096 + " in line for line in turn)
+    assert any(line.endswith("= sum.to(tl.float16)") for line in turn)
+    assert turn[-1].startswith("sum = sum + c")
+
+
+def test_calls_without_what_they_must_have_are_not_proposed() -> None:
+    """No store without a value, no dot of one operand: no release takes them."""
+    start = specimen("a = tl.load(x)\ntl.store(x, tl.maximum(a, a))", x=POINTER)
+    search = Expressions().search(start)
+    candidate, proposed = next(search, None), []
+    while candidate is not None:
+        proposed.append(candidate.source)
+        try:
+            candidate = search.send(False)
+        except StopIteration:
+            candidate = None
+    assert proposed and not [s for s in proposed if "tl.maximum(a)" in s or "tl.store(x)" in s]
 
 
 def test_an_answer_is_remembered() -> None:

@@ -38,13 +38,13 @@ def exits(found: dict[str, Any]) -> dict[str, int]:
 
 
 def test_the_gated_delta_rule_on_hopper(tmp_path: Path) -> None:
-    """58 lines become at most 7, in at most 600 compiles, and every release judges both alike."""
-    found = reproduced(tmp_path, DELTA, "3.1.0,3.2.0,3.3.0,3.4.0")
+    """58 lines become at most 7, in at most 300 compiles, and every release judges both alike."""
+    found = reproduced(tmp_path, DELTA, "3.1.0,3.2.0,3.4.0")
     assert found["code"] == "FC302" and ":reshapeOuts:" in found["signature"]
     assert found["after"]["lines"] <= 7
-    assert found["ran"] <= 600
+    assert found["ran"] <= 300
     assert found["runs"] == {"reproduced": 2, "of": 2}
-    assert exits(found) == {"3.1.0": 1, "3.2.0": 0, "3.3.0": 1, "3.4.0": 1}
+    assert exits(found) == {"3.1.0": 1, "3.2.0": 0, "3.4.0": 1}
     assert [entry["original"] for entry in found["versions"]] == [entry["reduced"] for entry in found["versions"]]
     assert "repro.ttir" in found["files"]
     assert not [file for file in (tmp_path / "out").iterdir() if str(tmp_path) in file.read_text()]
@@ -78,16 +78,6 @@ def test_an_interrupt_leaves_the_best_so_far(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "out/repro.json").read_text())
     assert child.returncode == 130
     assert not found["complete"] and found["runs"] == {"reproduced": 3, "of": 3}
-
-
-def test_what_does_not_fail_is_said(tmp_path: Path) -> None:
-    """Without a failing cell the candidates are listed, exit 2; one that compiles, by its key, exits 1."""
-    fine = [*REPRO, *DELTA[:4], "3.1.0", *DELTA[5:], "--releases", "3.1.0"]
-    done = subprocess.run(fine, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, "no cell of seeds that fails" in done.stderr) == (2, True), done.stderr
-    key = done.stderr.splitlines()[-1].split()[0]
-    done = subprocess.run([*REPRO, key, "--releases", "3.1.0"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, "compiles under triton==3.1.0 in" in done.stderr) == (1, True), done.stderr
 
 
 def test_a_budget_of_nothing_is_refused(tmp_path: Path) -> None:

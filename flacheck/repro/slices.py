@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from flacheck.repro import addresses
 from flacheck.repro.dataflow import Value, values
 from flacheck.repro.editing import edited
+from flacheck.repro.order import cost
 from flacheck.repro.reducer import Probe
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import assign
@@ -68,11 +69,13 @@ def _within(before: Specimen, plans: Sequence[Plan], hides: bool = False) -> Gen
 
 
 def distinct(specimen: Specimen) -> Iterator[Plan]:
-    """The slices worth a question, each once: shallow ones first, dots and reductions before arithmetic."""
+    """The slices worth a question, each once: shallow ones first, dots and reductions before arithmetic; none that is
+    more to read than what it is a slice of."""
     seen: set[str] = set()
     for plan in _plans(specimen):
         candidate = built(specimen, [plan])
-        if len(seen) < MOST and candidate.key not in seen and is_valid(candidate):
+        fresh = len(seen) < MOST and candidate.key not in seen and cost(candidate) < cost(specimen)
+        if fresh and is_valid(candidate):
             seen.add(candidate.key)
             yield plan
 

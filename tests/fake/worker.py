@@ -3,6 +3,7 @@
 The table (JSON in the worker's config) maps a kernel's name, or "*", to what compiling it does;
 a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`), by a constexpr of the launch, by the dtype of
 its argument `x` (`"by": "dtype"`) and by toolchain version (`"==1.0"`).
+(`"says": "tl.dot", "times": 2, "then": "abort …"`) and by toolchain version (`"==1.0"`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class Worker:
         while isinstance(found, dict):
             if "by" in found:
                 found = found.get(_setting(request, found["by"]), found.get("else", "compile"))
+            elif "says" in found:
+                often = request["kernel"]["source"].count(found["says"]) >= found.get("times", 1)
+                found = found["then"] if often else "compile"
             else:
                 found = found.get("==" + self.version, found.get("else", "compile"))
         return found
