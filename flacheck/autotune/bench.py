@@ -21,6 +21,8 @@ from flacheck.model import Attempt, Cell, Json, Outcome, canonical, digest
 from flacheck.sandbox import WorkerKind
 
 _SECONDS = 300.0
+# A worker that starts anew has forgotten what the first configuration computed.
+_RESIDENT_MB = 64_000
 # What the CUDA driver and torch look at; everything else of a user's environment stays outside.
 _PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
 
@@ -45,6 +47,7 @@ class Bench:
         (choice,) = toolchains.resolve(["installed"]).choices
         config = toolchains.provide(choice).worker_config()
         config |= {"worker": "bench_worker", "corpus": str(corpus.folder()), "torch": torch, "device": device}
+        config["recycle_mb"] = _RESIDENT_MB
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._kind = WorkerKind(f"{choice.identity} on the card", config, passed)
         self._choice = choice.identity

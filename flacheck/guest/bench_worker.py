@@ -1,12 +1,15 @@
 """Times configurations of our own kernels on the card that is there, with the Triton and the torch that are installed.
 
 The kernel is launched as its host function launches it, on the family's own random inputs: the arguments of that launch
-are kept and launched again with each configuration. A worker with `device` "cpu" runs Triton's interpreter instead,
-which tells nothing of time but shows that all else works.
+are kept and launched again with each configuration. Memory that nobody wrote holds NaN, and before each configuration
+the tensors that the launch writes are what they were, so that a result which is left out shows.
+
+A worker with `device` "cpu" runs Triton's interpreter instead, which tells nothing of time but shows that all else works.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -26,9 +29,8 @@ class Worker:
         sys.path.append(config["torch"])
         if self._device == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
-        self._launch: tuple | None = None
+        self._launch: _Launch | None = None
         self._of: str | None = None
-        self._right: list | None = None
 
     def tolerates(self, error: BaseException) -> bool:
         return False
@@ -59,20 +61,21 @@ class Worker:
         from triton import Config
 
         if self._of != request["launch_id"]:
-            self._launch, self._right, self._of = self._launched(request), None, request["launch_id"]
-        tuner, args, kwargs = self._launch
-        tuner.configs = [Config(**request["config"])]
+            self._launch, self._of = self._launched(request), request["launch_id"]
+        launch = self._launch
+        launch.tuner.configs = [Config(**request["config"])]
+        launch.reset()
         started = time.perf_counter()
-        tuner.run(*args, **kwargs)
+        launch()
         self._wait()
         warm_up = time.perf_counter() - started
-        error = self._compared([value for value in [*args, *kwargs.values()] if hasattr(value, "data_ptr")])
-        median, low, high = self._timed(lambda: tuner.run(*args, **kwargs))
+        error = launch.error()
+        median, low, high = self._timed(launch)
         facts = {"median_ms": median, "low_ms": low, "high_ms": high, "warm_up_s": warm_up, "error": error}
         return {"facts": facts, "seconds": warm_up}
 
-    def _launched(self, request: dict) -> tuple:
-        """The autotuner of the kernel, and the arguments of the host function's launch."""
+    def _launched(self, request: dict):
+        """The launch that the host function makes of the kernel."""
         import torch
 
         family, name = request["kernel"]["corpus"], request["kernel"]["name"]
@@ -83,19 +86,9 @@ class Worker:
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[request["dtype"]]
         inputs = module.inputs(**request["shape"], dtype=dtype, device=self._device)
         seen: list = []
-        with _watched(tuners[name], seen):
+        with _watched(tuners[name], seen), _unwritten_is_nan():
             getattr(module, module.KERNELS[name]["form"])(**inputs)
-        return (tuners[name], *seen[0])
-
-    def _compared(self, tensors: list) -> float:
-        import torch
-
-        floats = [tensor for tensor in tensors if torch.is_floating_point(tensor)]
-        if self._right is None:
-            self._right = [tensor.clone() for tensor in floats]
-        errors = [(now.double() - right.double()).norm() / right.double().norm().clamp_min(1e-30)
-                  for now, right in zip(floats, self._right)]  # fmt: skip
-        return max((float(error) for error in errors), default=0.0)
+        return seen[0]
 
     def _timed(self, launch) -> tuple:
         if self._device != "cpu":
@@ -117,20 +110,66 @@ class Worker:
             torch.cuda.synchronize()
 
 
+class _Launch:
+    """A launch to make again: its arguments, and those of its tensors that it writes, as they were before."""
+
+    def __init__(self, tuner, args, kwargs) -> None:
+        self.tuner, self._args, self._kwargs = tuner, args, kwargs
+        tensors = [value for value in [*args, *kwargs.values()] if hasattr(value, "data_ptr")]
+        before = [tensor.clone() for tensor in tensors]
+        self()
+        changed = [not _same(tensor, old) for tensor, old in zip(tensors, before)]
+        self._written = [(t, old) for t, old, written in zip(tensors, before, changed) if written]
+        self._right: list | None = None
+
+    def __call__(self) -> None:
+        self.tuner.run(*self._args, **self._kwargs)
+
+    def reset(self) -> None:
+        for tensor, before in self._written:
+            tensor.copy_(before)
+
+    def error(self) -> float:
+        """The largest relative difference of what is written from what the first configuration wrote."""
+        now = [tensor.double() for tensor, _ in self._written]
+        if self._right is None:
+            self._right = now
+        errors = [float((one - two).norm() / two.norm().clamp_min(1e-30)) for one, two in zip(now, self._right)]
+        if not errors or not all(error < float("inf") for error in errors):
+            raise ArithmeticError("the kernel left a result unwritten, or wrote what is no number")
+        return max(errors)
+
+
+def _same(tensor, other) -> bool:
+    import torch
+
+    return torch.allclose(tensor, other, rtol=0, atol=0, equal_nan=True)
+
+
 class _watched:
-    """While it lasts, keep the arguments of an autotuner's launches."""
+    """While it lasts, keep an autotuner's launches."""
 
     def __init__(self, tuner, seen: list) -> None:
         self._tuner, self._seen = tuner, seen
 
     def __enter__(self) -> None:
-        run = self._tuner.run
-
         def watched(*args, **kwargs):
-            self._seen.append((args, kwargs))
-            return run(*args, **kwargs)
+            del self._tuner.run
+            self._seen.append(_Launch(self._tuner, args, kwargs))
 
         self._tuner.run = watched
 
     def __exit__(self, *error) -> None:
-        del self._tuner.run
+        self._tuner.__dict__.pop("run", None)
+
+
+@contextlib.contextmanager
+def _unwritten_is_nan():
+    import torch
+
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills what torch.empty returns
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -86,7 +86,7 @@ def causes(result: Result) -> list[tuple[str, list[int]]]:
 
 
 def timed(result: Result) -> list[tuple[str, ...]]:
-    """Each timed configuration: place, milliseconds and their spread, the error, and what it was estimated."""
+    """Each timed configuration with its place, its milliseconds and their spread, and the error."""
     rows: list[tuple[str, ...]] = []
     for place, each in enumerate(result.configs, 1):
         time = each.timing
