@@ -538,6 +538,33 @@ def test_a_tensor_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     recorded(tmp_path, PLACED)
 
 
+THREADS = """
+import threading
+sys.setswitchinterval(1e-6)
+failed = []
+def work(n):
+    try:
+        for i in range(300):
+            x = torch.randn(4, 4, device="cuda")
+            (x @ x).softmax(-1)[i % 4:].contiguous()
+            assert torch.arange(n + i, device="cuda").sum().item() == (n + i) * (n + i - 1) // 2
+        launch(x, n)
+    except BaseException as error:
+        failed.append(error)
+threads = [threading.Thread(target=work, args=(n,)) for n in (2, 3, 4, 5)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failed, failed
+"""
+
+
+@needs_torch
+def test_threads_work_on_the_device_at_once(tmp_path: Path) -> None:
+    """As the one that pins a DataLoader's batches does beside the program's own."""
+    found = recorded(tmp_path, THREADS)
+    assert sorted(one.launch.args["n"]["int"] for one in found.launches) == [2, 3, 4, 5]
+
+
 COPIED = """
 import copy
 model = torch.nn.BatchNorm1d(4).cuda()

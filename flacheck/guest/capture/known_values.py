@@ -6,6 +6,8 @@ computed from is known; it goes when something unknown is written into it.
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -66,6 +68,16 @@ class NoDeviceMode(FakeTensorMode):
     """Fake tensors that never ask the device for anything, although torch.cuda says that there is one."""
 
     avoid_device_init = True
+    _thread = threading.local()
+
+    @property
+    def in_kernel_invocation(self) -> bool:
+        """torch keeps this in the mode, which all threads share, and what it must agree with in each thread."""
+        return getattr(self._thread, "in_kernel", False)
+
+    @in_kernel_invocation.setter
+    def in_kernel_invocation(self, inside: bool) -> None:
+        self._thread.in_kernel = inside
 
 
 class KnownValues(TorchDispatchMode):
