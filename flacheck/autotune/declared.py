@@ -63,11 +63,9 @@ class Declared:
         return self.key_list.rewritten(written) if self.key_list else f"key={written},"
 
     def moved_last(self, names: Sequence[str]) -> str:
-        """The lines of the signature with these parameters behind all others."""
-        last = [entry for entry in self.parameters if entry[0] in names]
-        first = [entry for entry in self.parameters if entry[0] not in names]
-        indent = " " * 4
-        body = "".join(f"{indent}{text},\n" for _, text, _ in [*first, *last])
+        """The lines of the signature with these parameters behind all others but those with a default."""
+        ordered = sorted(self.parameters, key=lambda parameter: ("=" in parameter[1], parameter[0] in names))
+        body = "".join(f"    {text},\n" for _, text, _ in ordered)
         return self.signature.rewritten(f"\n{body}")
 
 

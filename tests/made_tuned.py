@@ -1,0 +1,75 @@
+"""Hand-made tuned kernels for the tests of everything that examines autotuners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flacheck.autotune import declared
+from flacheck.autotune.examined import Tuned
+from flacheck.model import Cell, Kernel, Launch
+
+CONFIGS = (
+    {"kwargs": {"BK": 32}, "num_warps": 4, "num_stages": 2},
+    {"kwargs": {"BK": 64}, "num_warps": 8, "num_stages": 3},
+)
+TENSOR = {"dtype": "bf16", "align": 16}
+SOURCE = '''\
+import triton
+import triton.language as tl
+
+
+@triton.heuristics({'USE_G': lambda args: args['g'] is not None})
+@triton.autotune(
+    configs=[triton.Config({'BK': BK}, num_warps=w, num_stages=s) for BK, w, s in [(32, 4, 2), (64, 8, 3)]],
+    key=['H', 'K', 'USE_G'],  # what tells launches apart: H×K
+)
+@triton.jit(do_not_specialize=['T'])
+def kernel(
+    x,
+    g,
+    T,
+    BK: tl.constexpr,
+    H: tl.constexpr,
+    K: tl.constexpr,
+    USE_G: tl.constexpr,
+    eps=1e-5,
+):
+    """Nothing."""
+    tl.store(x, H)
+'''
+
+
+def constexpr(value: Any) -> dict[str, Any]:
+    return {"constexpr": value}
+
+
+def call(**more: Any) -> dict[str, Any]:
+    """The arguments of a call of SOURCE's kernel, as a capture sees them."""
+    args = {"x": TENSOR, "g": None, "T": {"int": 512}, "H": constexpr(4), "K": constexpr(64), "USE_G": constexpr(False)}
+    return {**args, **more}
+
+
+def tuned(
+    folder: Path,
+    *seen: dict[str, Any],
+    source: str = SOURCE,
+    toolchain: str = "triton==3.5.1",
+    driven: bool = False,
+    configs: tuple[dict[str, Any], ...] = CONFIGS,
+    target: str = "sm90",
+) -> Tuned:
+    """The kernel of a source, launched as `seen`."""
+    file = folder / "made.py"
+    file.write_text(source)
+    declared._source.cache_clear()
+    found = declared.of_file(file, "kernel", "made.py")
+    assert found is not None
+    calls = seen or (call(),)
+    given = {name: spec for name, spec in calls[0].items() if name not in found.heuristics}
+    launch = Launch(given, ("BK", *found.heuristics), configs, tuple(name for name, _ in found.keys))
+    cell = Cell(
+        Kernel("made:kernel", None, "0", {"source": source, "qualname": "kernel"}),
+        toolchain, target, launch, dtype="bf16", stage="autotune",
+    )  # fmt: skip
+    return Tuned(cell, {}, calls, driven, found)

@@ -1,0 +1,80 @@
+"""What an autotuned kernel's source declares, and lines that can be written in place of others."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from flacheck.autotune import declared
+from tests.made_tuned import SOURCE
+
+
+def read(folder: Path, text: str, name: str = "kernel") -> declared.Declared:
+    file = folder / "read.py"
+    file.write_text(text)
+    declared._source.cache_clear()
+    found = declared.of_file(file, name, "read.py")
+    assert found is not None
+    return found
+
+
+def pasted(text: str, line: int, end_line: int, fix: str) -> str:
+    """A file with a fix in the place of the lines it is for."""
+    lines = text.splitlines()
+    return "\n".join([*lines[: line - 1], fix, *lines[end_line:]]) + "\n"
+
+
+def test_arguments_keys_and_heuristics_are_read_with_their_lines(tmp_path: Path) -> None:
+    """A kernel of the usual shape."""
+    found = read(tmp_path, SOURCE)
+    assert found.arguments == ("x", "g", "T", "BK", "H", "K", "USE_G", "eps")
+    assert found.constexprs == ("BK", "H", "K", "USE_G")
+    assert found.keys == (("H", 8), ("K", 8), ("USE_G", 8))
+    assert (found.heuristics, found.unspecialized) == (("USE_G",), ("T",))
+    assert SOURCE.splitlines()[found.jit_line - 1].startswith("@triton.jit")
+
+
+def test_a_list_of_keys_is_rewritten_within_its_line(tmp_path: Path) -> None:
+    """What stands before and after it stays, also behind letters that are more than one byte."""
+    text = SOURCE.replace("key=['H'", "key = [  # ×\n 'H'")
+    for source in (SOURCE, text):
+        found = read(tmp_path, source)
+        assert found.key_list is not None
+        new = pasted(source, found.key_list.line, found.key_list.end_line, found.with_keys(["H", "NEW"]))
+        again = read(tmp_path, new)
+        assert [name for name, _ in again.keys] == ["H", "NEW"]
+        assert again.arguments == found.arguments and "what tells launches apart: H×K" in new
+
+
+def test_a_module_level_list_is_found_where_it_stands(tmp_path: Path) -> None:
+    """`key=KEYS` is mended at KEYS."""
+    text = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=KEYS").replace("\n\n\n@", '\n\nKEYS = ["H", "K"]\n\n\n@', 1)
+    found = read(tmp_path, text)
+    assert found.key_list is not None and found.key_list.line == text.splitlines().index('KEYS = ["H", "K"]') + 1
+    assert found.with_keys(["H"]) == 'KEYS = ["H"]'
+
+
+def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) -> None:
+    """The new signature is Python, with the same annotations and body."""
+    found = read(tmp_path, SOURCE)
+    new = pasted(SOURCE, found.signature.line, found.signature.end_line, found.moved_last(["BK"]))
+    function = next(node for node in ast.parse(new).body if isinstance(node, ast.FunctionDef))
+    assert [a.arg for a in function.args.args][-2:] == ["BK", "eps"] and ast.get_docstring(function) == "Nothing."
+    assert read(tmp_path, new).constexprs == ("H", "K", "USE_G", "BK")
+
+
+def test_a_source_without_a_place_is_read_too() -> None:
+    """A kernel that was cut out of its file has arguments, and no lines that mean anything."""
+    found = declared.of_text("import triton\n\n@triton.jit\ndef k(x, N: tl.constexpr):\n    pass\n", "k")
+    assert found is not None and found.file is None and found.key_list is None
+    assert declared.of_text("x = 1\n", "k") is None
+
+
+def test_only_autotuned_functions_are_named(tmp_path: Path) -> None:
+    """Files that are no Python name none."""
+    file = tmp_path / "names.py"
+    file.write_text(SOURCE + "\n\n@triton.jit\ndef plain(x):\n    pass\n")
+    assert declared.names_in(file) == ["kernel"]
+    file.write_text("autotune(\n")
+    declared._source.cache_clear()
+    assert declared.names_in(file) == []

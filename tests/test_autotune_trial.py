@@ -1,0 +1,145 @@
+"""Trials beside real compilers: what the release's own Autotuner makes of a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from flacheck import targets, toolchains
+from flacheck.executors import LocalPool, Task
+from flacheck.model import Attempt, Outcome
+from flacheck.sandbox import WorkerKind
+
+pytestmark = pytest.mark.network
+
+RELEASES = ("3.1.0", "3.2.0", "3.5.1", "3.9.0")
+SOURCE = """\
+import triton
+import triton.language as tl
+
+
+
+@triton.heuristics({"FLAG": lambda args: args["y"] is not None})
+@triton.autotune(
+    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)],
+    key=["length", "FLAG"],
+    reset_to_zero=["x"],
+)
+@triton.jit
+def tuned(x, y, length, BN: tl.constexpr, FLAG: tl.constexpr):
+    tl.static_assert(BN != 16)
+    rows = tl.arange(0, BN)
+    total = tl.zeros([BN, BN], tl.float32)
+    for i in range(length):
+        tile = tl.load(x + i * BN * BN + rows[:, None] * BN + rows[None, :])
+        total += tl.dot(tile, tile)
+    tl.store(x + rows[:, None] * BN + rows[None, :], total.to(tl.float16))
+
+
+@triton.jit
+def bare(x, length, FLAG: tl.constexpr, BN: tl.constexpr):
+    tl.store(x + tl.arange(0, BN), FLAG + length)
+
+
+@triton.jit
+def abroad(x, BN: tl.constexpr):
+    tl.store(x + tl.arange(0, BN), undefined_name)
+"""
+TENSOR = {"dtype": "fp16", "align": 16}
+ARGS: dict[str, Any] = {"x": TENSOR, "y": TENSOR, "length": {"int": 1000}}
+
+
+def config(size: int, **more: int) -> dict[str, Any]:
+    return {"kwargs": {"BN": size}, "num_warps": 4, "num_stages": 2, **more}
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def kind(request: pytest.FixtureRequest) -> WorkerKind:
+    (choice,) = toolchains.resolve([request.param]).choices
+    if choice.reason:
+        pytest.skip(choice.reason)
+    toolchain = toolchains.provide(choice)
+    return WorkerKind(toolchain.identity, toolchain.worker_config(), dict(toolchain.environment))
+
+
+def version(kind: WorkerKind) -> tuple[int, ...]:
+    return tuple(int(part) for part in kind.name.partition("==")[2].split("."))
+
+
+def asked(op: str, name: str, *configs: dict[str, Any], args: dict[str, Any] = ARGS, limit: int = 0) -> dict[str, Any]:
+    """A request; a `limit` in bytes makes the card one with less shared memory."""
+    card = dataclasses.asdict(targets.find("sm90"))
+    launch = {"args": args, "configs": list(configs), "keys": ["length", "FLAG"]}
+    card |= {"shared_limit": limit} if limit else {}
+    return {"op": op, "kernel": {"source": SOURCE, "qualname": name}, "card": card, "launch": launch, "options": {}}
+
+
+def run(kind: WorkerKind, *requests: dict[str, Any]) -> list[Attempt]:
+    """In one worker, in order."""
+    pool = LocalPool(1, lambda task: 120)
+    try:
+        pool.submit(Task(index, kind, request) for index, request in enumerate(requests))
+        found = {task.name: attempt for ended in pool.completed() for task, attempt in ended}
+    finally:
+        pool.close()
+    return [found[index] for index in range(len(requests))]
+
+
+def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:
+    """With the resources of a plain compile."""
+    plain = {**asked("compile", "tuned"), "options": {"num_warps": 4, "num_stages": 2}}
+    plain["launch"] = {"args": {**ARGS, "BN": {"constexpr": 64}}}
+    tried, compiled = run(kind, asked("trial", "tuned", config(64), config(32)), plain)
+    assert (tried.outcome, tried.stage) == (Outcome.FINISHED, "load"), tried.log
+    assert tried.resources == compiled.resources and tried.resources.registers
+
+
+def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> None:
+    """A static assertion, and shared memory over the card's limit: with others in the list, and alone."""
+    forgiven, alone, over, over_alone = run(
+        kind,
+        asked("trial", "tuned", config(16), config(64)),
+        asked("trial", "tuned", config(16)),
+        asked("trial", "tuned", config(64), config(32), limit=4096),
+        asked("trial", "tuned", config(64), limit=4096),
+    )
+    assert [a.outcome for a in (forgiven, alone, over, over_alone)] == [Outcome.RAISED] * 4
+    assert (forgiven.tolerated, alone.tolerated) == (True, False)
+    assert "CompileTimeAssertionFailure" in forgiven.exception
+    assert (over.tolerated, over_alone.tolerated) == (True, False)
+    assert over.exception[0] == "OutOfResources" and over.stage == "load" and "Hardware limit: 4096" in over.log
+    assert (over.resources.shared or 0) > 4096
+
+
+def test_any_other_error_ends_the_run(kind: WorkerKind) -> None:
+    """Also when other configurations would compile."""
+    (attempt,) = run(kind, asked("trial", "abroad", config(32), config(64), args={"x": TENSOR}))
+    assert attempt.outcome is Outcome.RAISED and not attempt.tolerated and "undefined_name" in attempt.log
+
+
+def test_a_function_without_its_autotuner_gets_the_releases(kind: WorkerKind) -> None:
+    """As kernels that were cut out of their files."""
+    args = {"x": TENSOR, "length": {"int": 3}, "FLAG": {"constexpr": 1}}
+    tried, keys = run(
+        kind,
+        asked("trial", "bare", config(64), config(32), args=args),
+        asked("keys", "bare", config(64), config(32), args=args),
+    )
+    assert tried.outcome is Outcome.FINISHED, tried.log
+    assert [(key["key"], key["got"]) for key in keys.facts["keys"]] == [("length", "length"), ("FLAG", "FLAG")]
+
+
+def test_keys_are_read_without_a_compile_and_trials_leave_no_trace(kind: WorkerKind) -> None:
+    """By position up to 3.1, where BN stands before FLAG; the same before and after a trial in one worker."""
+    question = asked("keys", "tuned", config(64), config(32))
+    before, trial, inspected, after = run(
+        kind, question, asked("trial", "tuned", config(64), config(32)), asked("inspect", "tuned"), question
+    )
+    assert trial.outcome is Outcome.FINISHED
+    assert (before.facts, before.outcome) == (after.facts, after.outcome)
+    assert inspected.facts["keys"] == ["length", "FLAG"] and len(inspected.facts["configs"]) == 2
+    faults = [key["fault"] for key in before.facts["keys"]]
+    assert faults == ([None, "past-end"] if version(kind) < (3, 2) else [None, None])
+    assert before.resources.registers is None
