@@ -13,6 +13,20 @@ _PLAIN = re.compile(
     rf"\w+(?: \+ {_ARANGE}(?:\[[:None, ]+\](?: \* \d+)?)?)*",
 )
 
+_POINTERS = "xyzwuv"
+
+
+def pointer(pointers: dict[str, str], dtype: str) -> str:
+    """The parameter of a kernel under construction that points to a dtype: one for each, new where there is none."""
+    if dtype not in pointers:
+        pointers[dtype] = _POINTERS[len(pointers)]
+    return pointers[dtype]
+
+
+def parameters(pointers: dict[str, str]) -> dict[str, dict[str, object]]:
+    """The arguments for these pointers."""
+    return {name: {"dtype": dtype, "align": 16} for dtype, name in pointers.items()}
+
 
 def offsets(shape: Sequence[int]) -> str:
     """Row-major offsets of a block, as text."""

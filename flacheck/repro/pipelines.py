@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+import math
 from collections.abc import Generator
 
 from flacheck.repro import addresses
 from flacheck.repro.dataflow import Value, values
 from flacheck.repro.editing import edited
 from flacheck.repro.reducer import Probe
-from flacheck.repro.slices import POINTERS
 from flacheck.repro.specimen import Specimen
 from flacheck.repro.syntax import assign, expression
 from flacheck.repro.types import NAMES, Tensor
@@ -60,8 +60,7 @@ class Loop:
         start = assign(SUM, expression(f"tl.zeros({list(kind.shape)}, dtype=tl.{NAMES[kind.dtype]})"))
         end = addresses.store(self._pointer(kind.dtype), kind.shape, _name(SUM))
         with edited(before) as kernel:
-            arguments = {pointer: {"dtype": dtype, "align": 16} for dtype, pointer in self._pointers.items()}
-            kernel.replace([*self._before, start, loop, end], arguments)
+            kernel.replace([*self._before, start, loop, end], addresses.parameters(self._pointers))
         return kernel.specimen
 
     def _result(self, value: Value, depth: int) -> ast.expr:
@@ -91,17 +90,12 @@ class Loop:
         return isinstance(value.node, ast.Name)
 
     def _loaded(self, kind: Tensor, turn: str | None) -> ast.expr:
-        pointer = self._pointer(kind.dtype)
-        size = 1
-        for extent in kind.shape:
-            size *= extent
-        terms = [pointer, *([f"{turn} * {size}"] if turn else []), *filter(None, [addresses.offsets(kind.shape)])]
+        turned = f"{turn} * {math.prod(kind.shape)}" if turn else ""
+        terms = filter(None, (self._pointer(kind.dtype), turned, addresses.offsets(kind.shape)))
         return ast.Call(expression("tl.load"), [expression(" + ".join(terms))], [])
 
     def _pointer(self, dtype: str) -> str:
-        if dtype not in self._pointers:
-            self._pointers[dtype] = POINTERS[len(self._pointers)]
-        return self._pointers[dtype]
+        return addresses.pointer(self._pointers, dtype)
 
 
 def _name(name: str) -> ast.Name:

@@ -26,7 +26,6 @@ DEPTHS = (1, 2, 3, 4)
 MOST = 160
 # So many slices are probed at once, in one kernel: enough to pass over most, few enough to compile quickly.
 TOGETHER = 12
-POINTERS = "xyzwuv"
 _ORDER = ("tl.dot", "tl.associative_scan", "tl.sum", "tl.max", "tl.reduce", "tl.cumsum", "tl.sort", "tl.trans")
 
 
@@ -95,7 +94,7 @@ def built(before: Specimen, plans: Sequence[Plan]) -> Specimen:
     names = (f"c{number}" for number in itertools.count(1))
     body = [statement for plan in plans for statement in Slice(plan, pointers, names).body]
     with edited(before) as kernel:
-        kernel.replace(body, {pointer: {"dtype": dtype, "align": 16} for dtype, pointer in pointers.items()})
+        kernel.replace(body, addresses.parameters(pointers))
     return kernel.specimen
 
 
@@ -137,7 +136,4 @@ class Slice:
         return addresses.load(self._pointer(type.dtype), type.shape)
 
     def _pointer(self, dtype: str) -> str:
-        """One parameter for each dtype."""
-        if dtype not in self._pointers:
-            self._pointers[dtype] = POINTERS[len(self._pointers)]
-        return self._pointers[dtype]
+        return addresses.pointer(self._pointers, dtype)
