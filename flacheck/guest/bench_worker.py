@@ -4,7 +4,7 @@ The kernel is launched as its host function launches it, on the family's own ran
 are kept and launched again with each configuration. Memory that nobody wrote holds NaN, and before each configuration
 the tensors that the launch writes are what they were, so that a result which is left out shows.
 
-A worker with `device` "cpu" runs Triton's interpreter instead, which tells nothing of time but shows that all works.
+A worker with `device` "cpu" runs Triton's interpreter instead: no times, but all else works.
 """
 
 from __future__ import annotations
