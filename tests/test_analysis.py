@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flacheck.analysis import Context, exit_code, forms_from_json, forms_to_json, grid, mark_slow, nearest, summarise
@@ -379,6 +379,7 @@ POINTS = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(st.lists(POINTS, min_size=1, max_size=30), POINTS)
+@example([{"BC": 1, "BV": 1}, {"BC": 1, "BV": 2}], {"BC": 1, "BV": 1, "maxnreg": 128})
 def test_the_quick_search_finds_what_the_thorough_one_finds(points: list[Json], failing: Json) -> None:
     """Among many points only the nearest values are tried, with the same outcome."""
     thorough = nearest.Points(points).nearest(failing)

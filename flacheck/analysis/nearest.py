@@ -36,7 +36,7 @@ class Points:
         names = [*self._names, *sorted((name for name in failing if name not in self._names), key=position)]
         here = tuple(failing.get(name) for name in self._names)
         lost: Use = dict.fromkeys(names[len(self._names) :])
-        found = self._all(here) if len(self._points) <= FEW else self._some(here) or self._all(here)
+        found = self._all(here) if len(self._points) <= FEW else self._some(here, 0 if lost else 1) or self._all(here)
         uses = ({**self._use(here, there), **lost} for there in found)
         return sorted((use for use in uses if use), key=lambda use: cost(failing, use))
 
@@ -56,9 +56,10 @@ class Points:
                 best[changed] = there
         return best.values()
 
-    def _some(self, here: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def _some(self, here: tuple[Any, ...], fewest: int) -> list[tuple[Any, ...]]:
+        """From so few changes on: none at all is a point too where the failing settings have one too many."""
         found: list[tuple[Any, ...]] = []
-        for size in range(1, min(CHANGES, len(here)) + 1):
+        for size in range(fewest, min(CHANGES, len(here)) + 1):
             sets = combinations(range(len(here)), size)
             found += [there for changed in sets if (there := self._first(here, changed)) is not None]
             if len(found) >= ENOUGH:
