@@ -107,6 +107,13 @@ def test_how_the_host_code_comes_to_a_block(tmp_path: Path, line: str, mark: str
     assert _marks(_cell(), _package(tmp_path, host))["BK"] == mark
 
 
+def test_what_no_host_code_passes_stays(tmp_path: Path) -> None:
+    """A heuristic may make it of a size."""
+    host = HOST.replace("BK=BK, ", "")
+    known = constants(_cell(), _package(tmp_path, host)).by_name["BK"]
+    assert (known.mark, known.why) == ("unsafe", "no host code is seen to pass it")
+
+
 def test_without_host_code_only_what_is_named_like_a_block_and_shapes_no_data() -> None:
     """And what a shape of the matrix names stays in any case."""
     assert {name for name, mark in _marks(_cell(), {}).items() if mark != "unsafe"} == {"BT", "BK", "BC"}

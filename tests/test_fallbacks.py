@@ -285,6 +285,16 @@ def test_another_dtype_and_another_release_where_no_setting_helps(
     assert [dict(each.use) for each in found] == [{"dtype": "fp32"}, {"fake": "2.0"}]
 
 
+def test_another_dtype_works_wherever_the_call_was_asked(stores: tuple[Store, Store]) -> None:
+    """fp16 compiles on the one release, fp32 on both."""
+    in_fp16 = {"==1.0": "compile", "else": OTHER}
+    table = {"bad": {"by": "dtype", "fp32": "compile", "fp16": in_fp16, "else": ASSERTION}}
+    cells = [fake.cell("bad", version, num_warps=8) for version in ("1.0", "2.0")]
+    found = _search(stores, table, cells)
+    assert [dict(each.use) for each in found] == [{"dtype": "fp32"}] * 2
+    assert found[0].places == (("fake==1.0", "sm90"), ("fake==2.0", "sm90"))
+
+
 def test_another_dtype_may_want_other_settings_too(stores: tuple[Store, Store]) -> None:
     """The nearest of them, counted with the dtype."""
     in_fp32 = {"by": "num_warps", "2": "compile", "else": OTHER}

@@ -66,7 +66,7 @@ class Exploration:
         near = islice(space.nearest_first(), budget)
         first = list(islice(near, patience.near))
         corners = [each for each in space.corners() if each not in first][: min(patience.corners, budget - len(first))]
-        self._phases = iter([self._trial(first), self._trial(corners, corner=True), self._trial(near)])
+        self._phases = iter([self._trial(first), self._trial(corners, corner=True), self._trial(self._untried(near))])
         self._phase: Iterator[Trial] = iter(())
         self._left = budget
         self._trials: list[Trial] = []
@@ -129,17 +129,21 @@ class Exploration:
             self._phase = phase
         return drawn
 
+    def _untried(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Those that were not tried as a corner; what was is now one like the others."""
+        for candidate in candidates:
+            corner = next((trial for trial in self._trials if trial.candidate == candidate), None)
+            if corner is None:
+                yield candidate
+            else:
+                corner.corner = False
+
     def _open(self) -> list[Trial]:
         return [trial for trial in self._trials if not trial.settled]
 
     def _won(self) -> bool:
         """A candidate of the nearest-first order compiles and none before it is open; a corner does not end it."""
-        for trial in self._trials:
-            if not trial.settled:
-                return False
-            if not trial.failed and not trial.corner:
-                return True
-        return False
+        return not self._open() and any(not trial.failed and not trial.corner for trial in self._trials)
 
 
 def compiled(record: Record | None) -> bool:
