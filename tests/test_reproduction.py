@@ -89,8 +89,10 @@ def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[[Any], Co
 
 def test_an_end_before_the_search_has_begun_has_nothing_to_show(compilers: Callable[[Any], Compilers]) -> None:
     """Nothing is written then."""
+    sought = Reproduction(cell(), None, compilers(TABLE), Budget())
+    assert sought.draft() == {}
     with pytest.raises(Stopped):
-        Reproduction(cell(), None, compilers(TABLE), Budget()).finish(complete=False)
+        sought.finish(complete=False)
 
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:
@@ -99,6 +101,9 @@ def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], 
     search = sought.steps()
     next(search)
     search.close()
+    draft = sought.draft()
+    assert set(draft) == {"repro.py", "original.py"} and "tl.dot" in draft["repro.py"]
+    assert len(draft["repro.py"]) < len(draft["original.py"])
     result = sought.finish(complete=False)
     assert not result.complete and result.reproduced
     assert result.reduced.nodes < result.original.nodes

@@ -66,9 +66,24 @@ def repro(
         package = next(iter(chosen.packages.values()), None)
         with Compilers(at_hand.releases(chosen.cell, releases, common.say), memory) as compilers:
             reproduction = Reproduction(chosen.cell, package, compilers, allowance, runs)
+            folder = output or Path(f"repro-{chosen.cell.key[:8]}")
             interrupted = _searched(reproduction)
-            result = reproduction.finish(complete=not interrupted)
-    return _told(result, output or Path(f"repro-{chosen.cell.key[:8]}"), format, interrupted)
+            result = _verified(reproduction, folder, complete=not interrupted)
+    return Exit.INTERRUPTED if result is None else _told(result, folder, format, interrupted)
+
+
+def _verified(reproduction: Reproduction, folder: Path, complete: bool) -> Result | None:
+    """None when interrupted once more; what was found is in the folder all the same."""
+    from flacheck.repro import files
+
+    drafts = files.save(reproduction.draft(), folder)
+    try:
+        return reproduction.finish(complete)
+    except KeyboardInterrupt:
+        reproduction.compilers.reset()
+        names = " and ".join(map(str, drafts)) or "nothing"
+        common.say(f"interrupted again: {names} was left, and nobody has verified it")
+        return None
 
 
 def _budget(text: str) -> Budget:

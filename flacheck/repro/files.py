@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from flacheck.errors import UsageError
@@ -28,11 +28,17 @@ def contents(result: Result) -> Iterator[tuple[str, str]]:
 
 def write(result: Result, folder: Path) -> list[Path]:
     """Write all files; an older reproduction in the folder is replaced, its IR removed where there is none now."""
+    written = save(dict(contents(result)), folder)
+    if not result.ttir:
+        (folder / TTIR).unlink(missing_ok=True)
+    return written
+
+
+def save(texts: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write files into a folder, each whole or not at all."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not result.ttir:
-            (folder / TTIR).unlink(missing_ok=True)
-        return [_written(folder / name, text) for name, text in contents(result)]
+        return [_written(folder / name, text) for name, text in texts.items()]
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written ({error.strerror}); name another folder with -o") from None
 

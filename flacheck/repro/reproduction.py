@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from flacheck.analysis.slow import SECONDS
 from flacheck.model import Cell, Record, Verdict
-from flacheck.repro import versions
+from flacheck.repro import files, versions
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kinds import Kind, kind_of
 from flacheck.repro.oracle import Budget
@@ -128,6 +128,16 @@ class Reproduction:
         progress = Progress(by, self._best.lines, self._best.nodes, self.tally())
         self._note(f"{by}: {progress.lines} lines, {progress.nodes} nodes after {progress.tally.ran} compiles")
         return progress
+
+    def draft(self) -> dict[str, str]:
+        """The best so far as scripts that nobody has run yet, by file name; empty when the search had not begun."""
+        if self._best is None:
+            return {}
+        best, original = (self._kind.symptom(self.cell, self._record, each) for each in (self._best, self._original))
+        return {
+            files.SCRIPT: render(self._best, best, forms(self._best)[-1]),
+            files.ORIGINAL: render(self._original, original),
+        }
 
     def finish(self, complete: bool = True) -> Result:
         """The best so far in its readable form, verified in fresh processes. Raises Stopped when the search had not
