@@ -49,6 +49,7 @@ def stored(tmp_path: Path) -> Path:
         (["scan", "--dtype", "fp12"], 2, "unknown dtype 'fp12'"),
         (["scan", "--shard", "3/2", "--triton", "3.2.0"], 2, "I/N with 1 ≤ I ≤ N"),
         (["scan", "--timeout", "soon"], 2, "--timeout soon"),
+        (["scan", "--until", "tttir"], 2, "--until tttir: there is no such stage"),
         (["scan", "--num-warps", "many"], 2, "--num-warps takes whole numbers"),
         (["scan", "--format", "xml"], 2, "unknown format 'xml'"),
         (["scan", "--toolchain", "gcc==12"], 2, "unknown toolchain"),

@@ -130,6 +130,12 @@ def test_a_real_crash_leaves_the_next_compile_alone(kind: WorkerKind) -> None:
         assert crash.outcome is Outcome.FINISHED
 
 
+def test_until_ast_stops_before_the_first_stage_of_the_backend(kind: WorkerKind) -> None:
+    """The front end has run, and nothing after it."""
+    (found,) = run(kind, asked("kernel", ARGS, until="ast"))
+    assert found.outcome is Outcome.FINISHED and found.stage == "ast" and found.resources.shared is None
+
+
 def test_until_stops_after_a_stage(kind: WorkerKind) -> None:
     """Nothing beyond it is run."""
     (found,) = run(kind, asked("kernel", ARGS, until="ttgir"))

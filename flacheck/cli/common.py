@@ -144,6 +144,14 @@ def selection(
     )
 
 
+def check_stage(until: str | None) -> None:
+    """UsageError for what is no stage of a compiler."""
+    from flacheck.toolchains.triton import STAGES
+
+    if until is not None and until not in STAGES:
+        raise UsageError(f"--until {until}: there is no such stage; allowed are {', '.join(STAGES)}")
+
+
 def seconds(timeout: str) -> float | None:
     """What `--timeout` says; None for auto."""
     if timeout == "auto":

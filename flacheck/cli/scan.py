@@ -71,6 +71,7 @@ def scan(
     from flacheck import planning, reports
 
     reports.check(format)
+    common.check_stage(until)
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton])
     if package is not None:
         source = context.get_parameter_source("matrix")

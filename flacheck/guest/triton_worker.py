@@ -56,6 +56,8 @@ class Worker:
         self.loader = Loader(config.get("packages", {}), config.get("corpus"), self._scratch, turn)
 
     def _reached(self, stage: str) -> None:
+        if self._until == "ast":
+            raise Stopped  # the front end is no stage of a backend: it is done when the first of those begins
         self._mark(stage)
 
     def _passed(self, stage: str, result, metadata: dict) -> None:

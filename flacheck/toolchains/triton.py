@@ -19,6 +19,8 @@ from flacheck.toolchains.triton_releases import NAME, OLDEST
 # These import setuptools (3.0.0 and 3.1.0 also filelock) at `import triton`; only filelock is declared.
 _WITHOUT_SETUPTOOLS = Version("3.3")
 _SUPPORT = ("setuptools<81", "filelock")
+# In the order in which they run; the last two are those of AMD.
+STAGES = ("ast", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
 
 
 class Triton:
@@ -133,7 +135,7 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
         origin=choice.origin,
         paths=paths,
         worker="triton_worker",
-        stages=("ast", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco"),
+        stages=STAGES,
         ld_lld=linker.path,
         refused=choice.refused,
         missing=missing,
