@@ -12,6 +12,7 @@ from flacheck.expand import Selection, expand
 from flacheck.fallbacks.candidates import space_of
 from flacheck.fallbacks.constants import constants
 from flacheck.model import Cell, Kernel, Launch
+from flacheck.packaged import form_of
 from flacheck.toolchains.packages import Package
 
 KERNEL = """
@@ -106,6 +107,13 @@ def test_how_the_host_code_comes_to_a_block(tmp_path: Path, line: str, mark: str
     assert _marks(_cell(), _package(tmp_path, host))["BK"] == mark
 
 
+def test_what_no_host_code_passes_stays(tmp_path: Path) -> None:
+    """A heuristic may make it of a size."""
+    host = HOST.replace("BK=BK, ", "")
+    known = constants(_cell(), _package(tmp_path, host)).by_name["BK"]
+    assert (known.mark, known.why) == ("unsafe", "no host code is seen to pass it")
+
+
 def test_without_host_code_only_what_is_named_like_a_block_and_shapes_no_data() -> None:
     """And what a shape of the matrix names stays in any case."""
     assert {name for name, mark in _marks(_cell(), {}).items() if mark != "unsafe"} == {"BT", "BK", "BC"}
@@ -172,3 +180,18 @@ def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
 
     one, two = cells(4), cells(4, 8)
     assert [each["num_warps"] for each in two[0].configs] == [4, 8] and one[0].key == two[0].key
+
+
+@pytest.mark.parametrize(
+    ("module", "form"),
+    [
+        ("fla.ops.gla.fused_recurrent", ("fla.ops.gla", "fused_recurrent")),
+        ("fla.ops.gla.fused_chunk", ("fla.ops.gla", "fused_chunk")),
+        ("fla.ops.common.chunk_o", ("fla.ops.common", "chunk")),
+        ("fla.modules.layernorm", None),
+    ],
+)
+def test_a_packages_module_says_its_kernels_form(module: str, form: tuple[str, str] | None) -> None:
+    """Kernels of the same operator in another form are fallbacks for each other."""
+    name = f"{module}:kernel"
+    assert dict(form_of(Kernel(name, "lib==1", "0", {}))) == ({("lib==1", name): form} if form else {})

@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from flacheck.executors import LocalPool
 from flacheck.fallbacks import Fallback, kept, releases
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.fallbacks.constants import Constant, Constants
-from flacheck.fallbacks.exploration import Exploration, explore
+from flacheck.fallbacks.exploration import BRIEF, Exploration, Patience, explore
 from flacheck.fallbacks.kernel_code import KernelCode
 from flacheck.fallbacks.others import other_dtypes
 from flacheck.matrix import Matrix
@@ -92,11 +93,11 @@ POINTS = st.sets(st.tuples(*(st.sampled_from([here, *AXES[name]]) for name, here
 @given(good=POINTS, axes=st.sets(st.sampled_from(sorted(AXES)), min_size=1))
 @settings(max_examples=150, deadline=None)
 def test_the_answer_is_the_nearest_that_brute_force_finds(good: set[tuple[int, ...]], axes: set[str]) -> None:
-    """Within the budget nothing nearer compiles, and nothing is missed."""
+    """Within the budget nothing nearer compiles, and nothing is missed, while failures differ from the cell's own."""
     space = _space({name: AXES[name] for name in AXES if name in axes})
     order = list(space.nearest_first())
     assert len(order) == len(space) and order == sorted(order, key=space.rank)
-    way = Exploration([_cell()], "FC302:x", space, budget=len(space))
+    way = Exploration([_cell()], "FC302:other", space, budget=len(space))
     explore([way], Table(good))
     expected = next((each for each in order if _settings(each.of(_cell())) in good), None)
     assert way.answer == expected
@@ -110,7 +111,7 @@ def test_a_budget_bounds_the_search_and_never_makes_it_lie(good: set[tuple[int, 
     way = Exploration([_cell()], "FC302:other", space, budget)
     while not way.done:
         way.learn(table(way.wanted(width)))
-    assert table.asked <= max(budget, 8 + len(space.corners()))
+    assert table.asked <= budget
     assert way.answer is None or _settings(way.answer.of(_cell())) in good
 
 
@@ -121,18 +122,20 @@ def test_the_width_of_the_search_does_not_change_its_answer(good: set[tuple[int,
     answers = []
     for width in (1, 5):
         way = Exploration([_cell()], "FC302:x", _space(AXES), 60)
+        table = Table(good)
         while not way.done:
-            way.learn(Table(good)(way.wanted(width)))
+            way.learn(table(way.wanted(width)))
         answers.append(way.answer)
     assert answers[0] == answers[1]
 
 
-def test_a_failure_that_no_setting_changes_is_given_up_early() -> None:
-    """The nearest and the smallest settings all fail alike: eight and the corners, no more."""
-    space, table = _space(AXES), Table(set())
-    way = Exploration([_cell()], table.signature, space, 60)
+@pytest.mark.parametrize(("patience", "asked"), [(Patience(), 13), (BRIEF, 3)])
+def test_a_failure_that_no_setting_changes_is_given_up_early(patience: Patience, asked: int) -> None:
+    """The nearest and the smallest settings all fail alike."""
+    table = Table(set())
+    way = Exploration([_cell()], table.signature, _space(AXES), 60, patience)
     explore([way], table)
-    assert way.answer is None and table.asked == 8 + len(space.corners()) < 60
+    assert way.answer is None and way.hopeless and table.asked == way.asked == asked
 
 
 def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
@@ -140,6 +143,7 @@ def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
     corner = (8, 1, 16, 16)
     way = Exploration([_cell()], "FC302:x", _space(AXES), 30)
     explore([way], Table({corner}))
+    assert not way.hopeless and way.asked == 30
     assert way.answer and dict(way.answer.use) == {"BK": 16, "BV": 16, "num_stages": 1, "num_warps": 8}
 
 
@@ -250,6 +254,16 @@ def test_a_second_search_compiles_nothing_and_finds_the_same(stores: tuple[Store
     assert _search(stores, {"warps": OTHER}, cells) == first
 
 
+def test_what_a_few_kernels_show_to_be_lost_is_given_up_sooner_for_the_others(stores: tuple[Store, Store]) -> None:
+    """Three kernels of one signature are searched with patience, the fourth with little; another failure is its own."""
+    lost = {f"lost{n}": ASSERTION for n in range(4)}
+    table = {**lost, "other": {"by": "num_warps", "1": "compile", "else": OTHER}}
+    found = _search(stores, table, [fake.cell(name, num_warps=8, num_stages=4) for name in table])
+    assert [(each.kernel, dict(each.use)) for each in found] == [("fake.other", {"num_warps": 1})]
+    compiles = Counter(record.kernel for record in stores[1].latest())
+    assert compiles["fake.lost3"] < min(compiles[f"fake.lost{n}"] for n in range(3))
+
+
 def test_a_removed_api_wants_another_release_and_no_other_setting(
     stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +283,16 @@ def test_another_dtype_and_another_release_where_no_setting_helps(
     table = {"bad": {"==1.0": {"by": "dtype", "fp32": "compile", "else": ASSERTION}, "else": "compile"}}
     found = _search(stores, table, [fake.cell("bad", target="sm70", num_warps=8)])
     assert [dict(each.use) for each in found] == [{"dtype": "fp32"}, {"fake": "2.0"}]
+
+
+def test_another_dtype_works_wherever_the_call_was_asked(stores: tuple[Store, Store]) -> None:
+    """fp16 compiles on the one release, fp32 on both."""
+    in_fp16 = {"==1.0": "compile", "else": OTHER}
+    table = {"bad": {"by": "dtype", "fp32": "compile", "fp16": in_fp16, "else": ASSERTION}}
+    cells = [fake.cell("bad", version, num_warps=8) for version in ("1.0", "2.0")]
+    found = _search(stores, table, cells)
+    assert [dict(each.use) for each in found] == [{"dtype": "fp32"}] * 2
+    assert found[0].places == (("fake==1.0", "sm90"), ("fake==2.0", "sm90"))
 
 
 def test_another_dtype_may_want_other_settings_too(stores: tuple[Store, Store]) -> None:
@@ -294,14 +318,16 @@ def test_a_tolerated_failure_wants_none_while_its_launch_compiles(stores: tuple[
 
 
 def test_a_report_shows_again_what_was_found(stores: tuple[Store, Store]) -> None:
-    """It comes before what the records alone show, once."""
+    """In place of what the records alone show, which may compile only where the cell fails."""
     scanned, own = stores
-    found = _search(stores, {"warps": WARPS}, [fake.cell("warps", num_warps=8)])
+    found = _search(stores, {"warps": WARPS}, [fake.cell("warps", num_warps=n) for n in (8, 1)])
     run = scanned.runs()[-1].id
     kept.keep(own, {}, run, found)
     assert kept.kept(scanned, [run]) == found and kept.kept(scanned, ["another"]) == []
-    summary = summarise(scanned.records(run), Context()).with_searched(found)
-    assert summary.with_searched(found).fallbacks == summary.fallbacks == tuple(found)
+    alone = summarise(scanned.records(run), Context())
+    assert [each.use for each in alone.fallbacks] == [{"num_warps": 1}]
+    assert alone.with_searched(found).fallbacks == tuple(found) and alone.with_searched([]) is alone
+    assert [each.use for each in found] == [{"num_warps": 16}]
 
 
 # A real compiler

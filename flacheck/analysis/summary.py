@@ -29,7 +29,7 @@ class Summary:
     coverage: tuple[Json, ...] = ()
 
     def with_searched(self, found: Sequence[Fallback]) -> Summary:
-        """With what a search found before what the records alone show."""
+        """With what a search found; what the records alone show is left for the cells that it found nothing for."""
         known = {_identity(each) for each in found}
         others = (each for each in self.fallbacks if _identity(each) not in known)
         return replace(self, fallbacks=(*found, *others)) if found else self
@@ -45,7 +45,7 @@ class Summary:
 
 
 def _identity(found: Fallback) -> tuple[Any, ...]:
-    return found.package, found.kernel, found.toolchain, found.target, canonical([found.failing, found.use])
+    return found.package, found.kernel, found.toolchain, found.target, canonical(found.failing)
 
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:

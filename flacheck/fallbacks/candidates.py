@@ -15,7 +15,7 @@ from typing import Any
 from flacheck.analysis.nearest import cost as distance
 from flacheck.fallbacks.constants import HOST, TUNABLE, Constants
 from flacheck.fallbacks.cost import DEFAULTS, loss
-from flacheck.model import Cell
+from flacheck.model import Cell, canonical
 
 WARPS = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4)
@@ -72,13 +72,14 @@ class Space:
             yield from sorted(filter(None, map(self.candidate, uses)), key=self.rank)
 
     def corners(self) -> list[Candidate]:
-        """The cheapest settings in every respect: all tiles at their smallest, few stages; nearest first."""
+        """All tiles at their smallest and the fewest stages, with each num_warps; nearest first."""
         tiles = {name: min(values) for name, values in self.axes.items() if name in self.known.by_name}
-        stages = [{}, *({"num_stages": n} for n in sorted(self.axes.get("num_stages", ()))[:1])]
-        warps = [{}, *({"num_warps": n} for n in self.axes.get("num_warps", ()))]
-        uses = ({**tiles, **one, **other} for one in stages for other in warps)
-        found = [candidate for use in uses if use and (candidate := self.candidate(use))]
-        return sorted(found, key=self.rank)
+        small = {name: min([size, self.failing[name]]) for name, size in tiles.items()}
+        small |= {"num_stages": min(self.axes["num_stages"])} if "num_stages" in self.axes else {}
+        uses = [small, *({**small, "num_warps": n} for n in self.axes.get("num_warps", ()))]
+        changed = ({name: value for name, value in use.items() if value != self.failing[name]} for use in uses)
+        found = {canonical(use): candidate for use in changed if use and (candidate := self.candidate(use))}
+        return sorted(found.values(), key=self.rank)
 
     def candidate(self, use: Use) -> Candidate | None:
         """A change with what follows from it; None where that cannot be known."""

@@ -47,9 +47,6 @@ class Constants:
         """The tile sizes, whoever may change them."""
         return tuple(name for name in self.by_name if name in self.code.blocks)
 
-    def marks(self) -> dict[str, str]:
-        return {name: constant.mark for name, constant in self.by_name.items()}
-
     def halved(self, name: str, size: int) -> list[int]:
         """A tile size halved again and again, within the kernel's shape rules: powers of two, 16 and more for dots."""
         if name not in self.code.blocks or size & (size - 1):
@@ -117,7 +114,9 @@ def _judged(
         return UNSAFE, "a size of the shape"
     if name not in code.blocks:
         return UNSAFE, "no side of a tile"
-    kinds = {host.kind(name) for host in hosts}
+    kinds = {host.kind(name) for host in hosts if name in host.passed}
+    if hosts and not kinds:
+        return UNSAFE, "no host code is seen to pass it"
     if SIZE in kinds:
         return UNSAFE, "a size of the data"
     if COVERS in kinds:

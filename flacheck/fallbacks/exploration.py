@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,10 +10,21 @@ from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.model import Cell, Record, Verdict
 
 BUDGET = 48
-# So many of the nearest changes that all fail as the cell itself does are followed by the smallest settings there are.
-PATIENCE = 8
 # Compiles under way at once over all explorations: enough to keep workers busy, few enough to waste none.
 LANES = 8
+
+
+@dataclass(frozen=True)
+class Patience:
+    """So many of the nearest candidates, then so many of the smallest there are: where all of them fail exactly as the
+    cell itself does, its failure is none of the settings' doing."""
+
+    near: int = 8
+    corners: int = 5
+
+
+# For a failure that others have shown to be none of the settings' doing.
+BRIEF = Patience(2, 1)
 
 
 @dataclass
@@ -39,30 +50,37 @@ class Trial:
 class Exploration:
     """The nearest candidate that compiles at every place, within a budget of candidates.
 
-    After `PATIENCE` candidates that all fail with the cell's own signature, the corners of its space are tried; when
-    they fail so as well, the failure is none of the settings' doing and the exploration ends. A corner that compiles is
-    the answer only where nothing nearer was found within the budget.
+    It ends early when its patience does. A smallest candidate that compiles is the answer only where nothing nearer was
+    found within the budget.
     """
 
     def __init__(
-        self, cells: Sequence[Cell], signature: str | None, space: Space, budget: int = BUDGET, patience: int = PATIENCE
+        self,
+        cells: Sequence[Cell],
+        signature: str | None,
+        space: Space,
+        budget: int = BUDGET,
+        patience: Patience = Patience(),
     ) -> None:
-        self.cells, self._signature, self._patience = cells, signature, patience
-        corners = space.corners() if len(space) > budget else []
-        self._order = self._ordered(space, corners, budget)
-        self._rank = space.rank
+        self.cells, self.signature, self._rank = cells, signature, space.rank
+        near = islice(space.nearest_first(), budget)
+        first = list(islice(near, patience.near))
+        corners = [each for each in space.corners() if each not in first][: min(patience.corners, budget - len(first))]
+        self._phases = iter([self._trial(first), self._trial(corners, corner=True), self._trial(self._untried(near))])
+        self._phase: Iterator[Trial] = iter(())
+        self._left = budget
         self._trials: list[Trial] = []
         self._signatures: set[str | None] = set()
         self._exhausted = False
         self.asked = 0
 
-    def _ordered(self, space: Space, corners: list[Candidate], budget: int) -> Iterator[tuple[Candidate, bool]]:
-        """Candidates as they are tried, each with whether it is tried as a corner."""
-        near = islice(space.nearest_first(), max(budget - len(corners), min(self._patience, budget)))
-        yield from ((each, False) for each in islice(near, self._patience))
-        yield from ((each, True) for each in corners)
-        if not corners or self._signatures != {self._signature}:
-            yield from ((each, False) for each in near)
+    def _trial(self, candidates: Iterable[Candidate], corner: bool = False) -> Iterator[Trial]:
+        return (Trial(each, [each.of(cell) for cell in self.cells], corner) for each in candidates)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether everything that was tried failed with the cell's own signature."""
+        return all(trial.failed for trial in self._trials) and self._signatures == {self.signature}
 
     @property
     def answer(self) -> Candidate | None:
@@ -95,25 +113,37 @@ class Exploration:
 
     def _advance(self, width: int) -> None:
         """Candidates are drawn one wave after another, for what a wave meets decides whether there is a next."""
-        if self._open() or self._won():
-            return
-        width = min(width, self._patience - len(self._trials)) if len(self._trials) < self._patience else width
-        near = islice(self._order, width)
-        drawn = [Trial(each, [each.of(cell) for cell in self.cells], corner) for each, corner in near]
-        self._exhausted = not drawn
-        self._trials += drawn
+        if not self._open() and not self._won():
+            drawn = self._draw(min(width, self._left))
+            self._left -= len(drawn)
+            self._exhausted = not drawn
+            self._trials += drawn
+
+    def _draw(self, width: int) -> list[Trial]:
+        """The next of this phase, or of the one after it; the last is for those that still hope."""
+        while not (drawn := list(islice(self._phase, width))):
+            phase = next(self._phases, None)
+            tried_all = any(trial.corner for trial in self._trials)
+            if phase is None or (tried_all and self.hopeless):
+                return []
+            self._phase = phase
+        return drawn
+
+    def _untried(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Those that were not tried as a corner; what was is now one like the others."""
+        for candidate in candidates:
+            corner = next((trial for trial in self._trials if trial.candidate == candidate), None)
+            if corner is None:
+                yield candidate
+            else:
+                corner.corner = False
 
     def _open(self) -> list[Trial]:
         return [trial for trial in self._trials if not trial.settled]
 
     def _won(self) -> bool:
         """A candidate of the nearest-first order compiles and none before it is open; a corner does not end it."""
-        for trial in self._trials:
-            if not trial.settled:
-                return False
-            if not trial.failed and not trial.corner:
-                return True
-        return False
+        return not self._open() and any(not trial.failed and not trial.corner for trial in self._trials)
 
 
 def compiled(record: Record | None) -> bool:

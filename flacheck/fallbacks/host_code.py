@@ -27,8 +27,6 @@ class HostLaunch:
     def kind(self, parameter: str) -> str:
         """`size`: of the data; `covers`: a power of two that holds all of a size; `given`: whoever calls the host code
         says it; `computed`: the host code chooses it."""
-        if parameter not in self.passed:
-            return COMPUTED
         expression = self.passed[parameter]
         alone = isinstance(expression, ast.Name) and expression.id in self._alone()
         return COVERS if alone else self._kind(expression, _DEPTH)

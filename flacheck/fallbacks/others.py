@@ -113,7 +113,8 @@ class Others:
     def _calls(self, failing: Failing, everywhere: bool) -> list[Observed]:
         """The failing cell, and the same call wherever it was asked and not refused whatever its settings."""
         others = self._asked.elsewhere(failing) if everywhere else []
-        return [failing.observed, *(each for each in others if each.code not in REMOVED)]
+        tried = (each for each in others if each.compiles or each.fails)
+        return [failing.observed, *(each for each in tried if each.code not in REMOVED)]
 
     def _places(self, failing: Failing, everywhere: bool) -> list[Place]:
         return [each.place for each in self._calls(failing, everywhere)]

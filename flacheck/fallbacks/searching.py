@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from flacheck.analysis.fallbacks import Fallback, order
 from flacheck.fallbacks.candidates import Candidate
-from flacheck.fallbacks.exploration import BUDGET, Exploration, explore
+from flacheck.fallbacks.exploration import BUDGET
 from flacheck.fallbacks.failing import Asked, Failing
 from flacheck.fallbacks.oracle import Oracle
 from flacheck.fallbacks.others import Others, Told
+from flacheck.fallbacks.settings import explored
 from flacheck.model import Record
 from flacheck.planning import Plan
 from flacheck.toolchains.base import Progress, silent
@@ -54,15 +55,9 @@ class _Search:
         self, failures: Sequence[Failing], places: Callable[[Failing], Sequence[tuple[str, str]]]
     ) -> dict[str, Candidate]:
         """The nearest settings that compile at those places, by the key of the failing cell."""
-        ways = {
-            each.observed.key: Exploration(self._asked.at(each, places(each)), each.signature, each.space, self._budget)
-            for each in failures
-            if each.adjustable
-        }
-        for toolchain in dict.fromkeys(way.cells[0].toolchain for way in ways.values()):
-            there = [way for way in ways.values() if way.cells[0].toolchain == toolchain]
-            self._progress(f"looking for settings that compile in place of {len(there)} failing cells on {toolchain} …")
-            explore(there, self._oracle)
+        ways = explored(
+            failures, lambda each: self._asked.at(each, places(each)), self._oracle, self._budget, self._progress
+        )
         return {key: way.answer for key, way in ways.items() if way.answer}
 
     def _feasible(self, failing: Failing, here: dict[str, Candidate]) -> list[tuple[str, str]]:

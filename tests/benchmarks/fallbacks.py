@@ -4,8 +4,9 @@
 
 Exhaustive is every one of the kernel's own configurations (and the failing one), each with its tiles halved in every
 combination, as far as host code can follow. It is compiled in full where the search found nothing, for there alone it
-could show that something was missed, and for `--sample` cells where the search found something, to see whether that was
-the nearest. Everything compiled is kept in DIR, so an interrupted comparison goes on where it was.
+could show that something was missed (or for `--given-up` of those cells, drawn by lot), and for `--sample` cells where
+the search found something, to see whether that was the nearest. Everything compiled is kept in DIR, so an interrupted
+comparison goes on where it was.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from flacheck.expand import Selection
 from flacheck.fallbacks import Oracle
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constants import HOST, TUNABLE
-from flacheck.fallbacks.exploration import Exploration, compiled, explore
+from flacheck.fallbacks.exploration import Exploration, compiled
 from flacheck.fallbacks.failing import Asked, Failing
+from flacheck.fallbacks.settings import explored
 from flacheck.scan import Timeouts
 from flacheck.session import CANDIDATE_SECONDS, Session, environment
 from flacheck.store import Store
@@ -75,18 +77,15 @@ class Compared:
         return bool(self.best and self.found) and rank(self.best) < rank(self.found)  # type: ignore[arg-type]
 
 
-def compare(asked: Asked, oracle: Oracle, budget: int, sample: int) -> list[Compared]:
+def compare(asked: Asked, oracle: Oracle, budget: int, sample: int, most: int | None = None) -> list[Compared]:
     """Both searches over all failing cells, release by release."""
     failures = sorted(asked.failing(), key=lambda each: order(each.observed))
-    ways = {
-        each.observed.key: Exploration([each.cell], each.signature, each.space, budget)
-        for each in failures
-        if each.adjustable
-    }
-    for toolchain in dict.fromkeys(each.place[0] for each in failures):
-        explore([way for way in ways.values() if way.cells[0].toolchain == toolchain], oracle)
+    ways = explored(failures, lambda each: [each.cell], oracle, budget, print)
     served = [key for key, way in ways.items() if way.answer]
-    in_full = {*ways} - {*served} | {*random.Random(0).sample(served, min(sample, len(served)))}
+    chance = random.Random(0)
+    given_up = [key for key in ways if key not in served]
+    doubted = given_up if most is None else chance.sample(given_up, min(most, len(given_up)))
+    in_full = {*doubted, *chance.sample(served, min(sample, len(served)))}
     return [_compared(each, ways.get(each.observed.key), oracle, each.observed.key in in_full) for each in failures]
 
 
@@ -135,6 +134,7 @@ def main() -> None:
     parser.add_argument("--kernel", nargs="*", default=[])
     parser.add_argument("--budget", type=int, default=fallbacks.BUDGET)
     parser.add_argument("--sample", type=int, default=10)
+    parser.add_argument("--given-up", type=int, help="of the cells without a fallback, how many")
     parser.add_argument("--jobs", "-j", type=int, default=1)
     chosen = parser.parse_args()
     selection = Selection(tuple(chosen.kernel), tuple(chosen.target), toolchains=tuple(chosen.triton))
@@ -148,7 +148,7 @@ def main() -> None:
             plan, own.begin_run(environment()), fallbacks.Beside(own, scanned), pool, timeouts, 8192, print
         )
         try:
-            for line in table(compare(Asked(plan, records), oracle, chosen.budget, chosen.sample)):
+            for line in table(compare(Asked(plan, records), oracle, chosen.budget, chosen.sample, chosen.given_up)):
                 print(line, flush=True)
         finally:
             pool.close()
