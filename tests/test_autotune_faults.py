@@ -72,6 +72,13 @@ def test_a_heuristic_speaks_for_its_tensor(tmp_path: Path) -> None:
     assert (fault.fault, fault.key) == ("missing", "USE_G")
 
 
+def test_a_scalar_that_may_be_absent_is_told_by_its_flag(tmp_path: Path) -> None:
+    """A float or None is nothing that a key can hold."""
+    source = SOURCE.replace("eps=1e-5", "eps")
+    calls = (call(eps={"float": 0.5}), call(eps=None), call(eps={"float": 0.25}))
+    assert found(tuned(tmp_path, *calls, source=source)) == []
+
+
 def test_a_specialised_integer_is_missing_only_where_it_is_compiled_differently(tmp_path: Path) -> None:
     """512 and 1,024 are one binary, 512 and 1,000 are two; do_not_specialize ends it."""
     source = SOURCE.replace("(do_not_specialize=['T'])", "").replace("    T,\n", "    N,\n")
@@ -81,7 +88,7 @@ def test_a_specialised_integer_is_missing_only_where_it_is_compiled_differently(
 
     assert found(tuned(tmp_path, *calls(512, 1024), source=source)) == []
     (fault,) = found(tuned(tmp_path, *calls(512, 1000), source=source))
-    assert (fault.fault, fault.key) == ("missing", "N") and "'N'" in fault.fix
+    assert (fault.fault, fault.key, fault.fix) == ("missing", "N", "@triton.jit(do_not_specialize=['N'])")
     assert found(tuned(tmp_path, call(), call(T={"int": 1000}))) == []
 
 
@@ -96,14 +103,18 @@ def test_a_length_is_no_key_to_add(tmp_path: Path) -> None:
     assert fault.fix == "    T," and source.splitlines()[(fault.line or 0) - 1] == "    T: tl.constexpr,"
 
 
-@pytest.mark.parametrize("unspecialized", ["(do_not_specialize=['T'])", ""])
-def test_a_sequence_length_as_a_key_is_a_storm(tmp_path: Path, unspecialized: str) -> None:
-    """By what its author says of it, or by its name."""
+@pytest.mark.parametrize("name", ["T", "NT", "seqlen_q", "total_tokens"])
+def test_a_sequence_length_as_a_key_is_a_storm(tmp_path: Path, name: str) -> None:
+    """By its name; a bucket of lengths is none, also where the compiler is told not to look at it."""
     source = SOURCE.replace("['H', 'K', 'USE_G']", "['T', 'H', 'K', 'USE_G']")
-    source = source.replace("(do_not_specialize=['T'])", unspecialized)
-    (fault,) = found(tuned(tmp_path, source=source))
-    assert (fault.fault, fault.key, fault.want, fault.got) == ("storm", "T", None, "T")
-    assert "'T'" not in fault.fix.partition("#")[0]
+    args = call()
+    renamed = {(name if n == "T" else n): spec for n, spec in args.items()}
+    (fault,) = found(tuned(tmp_path, renamed, source=source.replace("'T'", f"'{name}'").replace("T,\n", f"{name},\n")))
+    assert (fault.fault, fault.key, fault.want, fault.got) == ("storm", name, None, name)
+    assert f"'{name}'" not in fault.fix.partition("#")[0]
+    bucket = source.replace("'T'", "'T_BUCKET'").replace("T,\n", "T_BUCKET,\n")
+    renamed = {("T_BUCKET" if n == "T" else n): spec for n, spec in args.items()}
+    assert found(tuned(tmp_path, renamed, source=bucket)) == []
 
 
 def test_many_values_are_a_storm_whatever_the_name(tmp_path: Path) -> None:

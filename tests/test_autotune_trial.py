@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from flacheck import targets, toolchains
-from flacheck.executors import LocalPool, Task
-from flacheck.model import Attempt, Outcome
+from flacheck import targets
+from flacheck.model import Outcome
 from flacheck.sandbox import WorkerKind
+from tests import test_guest
 
 pytestmark = pytest.mark.network
+# Workers beside the same releases.
+kind, run, version = test_guest.kind, test_guest.run, test_guest.version
 
-RELEASES = ("3.1.0", "3.2.0", "3.5.1", "3.9.0")
 SOURCE = """\
 import triton
 import triton.language as tl
@@ -55,36 +56,12 @@ def config(size: int, **more: int) -> dict[str, Any]:
     return {"kwargs": {"BN": size}, "num_warps": 4, "num_stages": 2, **more}
 
 
-@pytest.fixture(scope="module", params=RELEASES)
-def kind(request: pytest.FixtureRequest) -> WorkerKind:
-    (choice,) = toolchains.resolve([request.param]).choices
-    if choice.reason:
-        pytest.skip(choice.reason)
-    toolchain = toolchains.provide(choice)
-    return WorkerKind(toolchain.identity, toolchain.worker_config(), dict(toolchain.environment))
-
-
-def version(kind: WorkerKind) -> tuple[int, ...]:
-    return tuple(int(part) for part in kind.name.partition("==")[2].split("."))
-
-
 def asked(op: str, name: str, *configs: dict[str, Any], args: dict[str, Any] = ARGS, limit: int = 0) -> dict[str, Any]:
     """A request; a `limit` in bytes makes the card one with less shared memory."""
     card = dataclasses.asdict(targets.find("sm90"))
     launch = {"args": args, "configs": list(configs), "keys": ["length", "FLAG"]}
     card |= {"shared_limit": limit} if limit else {}
     return {"op": op, "kernel": {"source": SOURCE, "qualname": name}, "card": card, "launch": launch, "options": {}}
-
-
-def run(kind: WorkerKind, *requests: dict[str, Any]) -> list[Attempt]:
-    """In one worker, in order."""
-    pool = LocalPool(1, lambda task: 120)
-    try:
-        pool.submit(Task(index, kind, request) for index, request in enumerate(requests))
-        found = {task.name: attempt for ended in pool.completed() for task, attempt in ended}
-    finally:
-        pool.close()
-    return [found[index] for index in range(len(requests))]
 
 
 def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:

@@ -77,12 +77,6 @@ class _Tried:
     def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
         return {key: self.records[key] for key in keys if key in self.records}
 
-    def add_many(self, run: str, records: Iterable[Record]) -> None:
-        raise NotImplementedError("trials are not written by a search")
-
-    def add_cached(self, run: str, cells: Iterable[Record]) -> int:
-        raise NotImplementedError("trials are not written by a search")
-
 
 def _identity(result: Result) -> tuple[str, str | None, str, str]:
     return result.kernel, result.package, result.toolchain, result.target

@@ -129,8 +129,12 @@ def _selected(asked: Asked, target: list[str], dtype: list[str], toolchain: list
 
     from flacheck import targets
     from flacheck.expand import Selection
+    from flacheck.matrix import DTYPES
 
     names = tuple(targets.find(name).name for name in common.split(target))
+    for each in common.split(dtype):
+        if each not in DTYPES:
+            raise UsageError(f"unknown dtype {each!r}: allowed are {', '.join(DTYPES)}")
     selection = Selection(targets=names, dtypes=common.split(dtype), toolchains=tuple(toolchain))
     return replace(asked, selection=selection)
 

@@ -26,12 +26,18 @@ class Oracle(Protocol):
     def __call__(self, cells: Sequence[Cell]) -> Mapping[str, Record]: ...
 
 
+class Known(Protocol):
+    """Records that were made before, by key."""
+
+    def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
+
+
 @dataclass(frozen=True)
 class Beside:
     """The search's store beside the scan's: what either has done is done, what is new goes to the search's."""
 
     own: Sink
-    scanned: Sink
+    scanned: Known
 
     def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
         wanted = list(keys)

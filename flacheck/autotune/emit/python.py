@@ -25,6 +25,9 @@ def render(results: Sequence[Result]) -> Iterator[str]:
         yield "]\n"
 
 
+_FIRST = {"num_warps": 0, "num_stages": 1}
+
+
 def _name(kernel: str) -> str:
     """`CHUNK_FWD_KERNEL_H_CONFIGS`."""
     return re.sub(r"\W", "_", kernel_name(kernel)).upper() + "_CONFIGS"
@@ -32,7 +35,8 @@ def _name(kernel: str) -> str:
 
 def _config(config: Mapping[str, Any]) -> str:
     kwargs = ", ".join(f"{name!r}: {_literal(value)}" for name, value in config.get("kwargs", {}).items())
-    options = "".join(f", {name}={_literal(value)}" for name, value in config.items() if name != "kwargs")
+    names = sorted(config.keys() - {"kwargs"}, key=lambda name: (_FIRST.get(name, len(_FIRST)), name))
+    options = "".join(f", {name}={_literal(config[name])}" for name in names)
     return f"triton.Config({{{kwargs}}}{options})"
 
 

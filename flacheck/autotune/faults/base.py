@@ -70,14 +70,13 @@ def is_tensor(spec: Any) -> bool:
 
 
 def specialisation(spec: Any) -> str | None:
-    """What the compiler looks at in an argument besides its type; None for what it takes as it comes.
+    """What the compiler looks at in an argument that a key can hold; None for what it takes as it comes.
 
-    Integers: equal to 1, divisible by 16; pointers: aligned to 16 bytes; constexprs and None: the value.
+    Integers: equal to 1, divisible by 16; constexprs: the value. Tensors, and None in the place of one, are told apart
+    by the dtypes in a key, and by the heuristics that look at them.
     """
-    if spec is None or (isinstance(spec, Mapping) and "constexpr" in spec):
+    if isinstance(spec, Mapping) and "constexpr" in spec:
         return canonical(spec)
-    if is_tensor(spec):
-        return f"aligned to {ALIGNMENT}" if spec.get("align", ALIGNMENT) % ALIGNMENT == 0 else "unaligned"
     value = spec.get("int") if isinstance(spec, Mapping) else spec
     if not isinstance(value, int) or isinstance(value, bool):
         return None

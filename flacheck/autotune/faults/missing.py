@@ -44,26 +44,28 @@ def _fixed(call: Args, name: str) -> bool:
 def _differing(case: Case, name: str) -> tuple[Args, Args] | None:
     """Two calls with one key for which the compiler sees different things in this argument."""
     for calls in case.by_key.values():
-        first = next((call for call in calls if name in call), None)
-        if first is not None:
-            seen = specialisation(first[name])
-            other = next((call for call in calls if name in call and specialisation(call[name]) != seen), None)
-            if other is not None:
-                return first, other
+        seen = {found: call for call in reversed(calls) if (found := specialisation(call.get(name))) is not None}
+        if len(seen) > 1:
+            other, first = list(seen.values())[-2:]
+            return first, other
     return None
 
 
 def _fault(case: Case, name: str, first: Args, other: Args) -> KeyFault:
-    one, two = (_said(call[name]) for call in (first, other))
+    one, two = (plain(call[name]) for call in (first, other))
     why = f"changes what is compiled ({one}, then {two}) and is in no key: one is run with what was tuned for the other"
-    if is_length(case, name):
-        # As a key it would tune anew for every length.
-        return _as_it_comes(case, name, first, f"{why}; as a key it would tune anew for every length")
+    if is_length(case, name) or _is_size(first, name):
+        return _as_it_comes(case, name, first, f"{why}; as a key it would tune anew for every value")
     return KeyFault(name, "missing", name, None, why)
 
 
+def _is_size(call: Args, name: str) -> bool:
+    """An integer that is no constexpr has any value: a count of rows. Strides have few."""
+    return not _fixed(call, name) and "stride" not in name.lower()
+
+
 def _as_it_comes(case: Case, name: str, call: Args, why: str) -> KeyFault:
-    """The remedy for a length: have the compiler take it as it comes."""
+    """The remedy for a length or a size: have the compiler take it as it comes."""
     declared, fault = case.tuned.declared, KeyFault(name, "missing", name, None, why)
     file = declared.file if declared else None
     if _fixed(call, name):
@@ -72,9 +74,3 @@ def _as_it_comes(case: Case, name: str, call: Args, why: str) -> KeyFault:
     listed = ", ".join(repr(each) for each in [*(declared.unspecialized if declared else ()), name])
     line = declared.jit_line if declared and file else None
     return replace(fault, file=file, line=line, end_line=line, fix=f"@triton.jit(do_not_specialize=[{listed}])")
-
-
-def _said(spec: object) -> str:
-    if is_tensor(spec):
-        return specialisation(spec) or ""
-    return "None" if spec is None else str(plain(spec))

@@ -1,7 +1,7 @@
 """A key that takes many values, such as a sequence length: each one tunes anew.
 
-A key is one when its author tells the compiler not to look at it, when launches show many values, or when it is an
-ordinary integer by the name of a length.
+A key is one when launches show many values, or when it is an integer by the name of a length. One that the compiler is
+told not to look at is none by that alone: a length is often put into buckets and handed over for the key only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from flacheck.autotune.examined import KeyFault
 from flacheck.autotune.faults.base import Case, plain
 
 MANY = 8
-LENGTH = re.compile(r"(?:T|NT|L|seq_?len\w*|max_seq_?len\w*|total_\w*tokens|num_tokens|n_?tokens)", re.IGNORECASE)
-_SHORT = ("T", "NT", "L")
+LENGTH = re.compile(r"T|NT|(?i:(?:max_|total_)?seq_?len\w*|(?:total_|num_|n_?)\w*tokens)")
 
 
 def find(case: Case) -> Iterator[KeyFault]:
@@ -27,15 +26,11 @@ def find(case: Case) -> Iterator[KeyFault]:
 def is_length(case: Case, name: str) -> bool:
     """Whether an argument is a sequence length, by its name and by being an integer."""
     specs = [call[name] for call in case.calls if name in call]
-    named = name in _SHORT or bool(LENGTH.fullmatch(name) and len(name) > 2)
-    return named and all(isinstance(plain(spec), int) for spec in specs)
+    return bool(LENGTH.fullmatch(name)) and all(isinstance(plain(spec), int) for spec in specs)
 
 
 def _why(case: Case, name: str) -> str | None:
-    declared = case.tuned.declared
     values = {plain(call[name]) for call in case.calls if name in call and isinstance(plain(call[name]), int)}
-    if declared and name in declared.unspecialized:
-        return "is in do_not_specialize, so it varies"
     if len(values) >= MANY:
         return f"took {len(values)} values in {len(case.calls)} launches"
     if is_length(case, name):
