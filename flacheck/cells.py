@@ -147,9 +147,14 @@ def _matches(record: Record, selection: Selection, wanted: Sequence[str], names:
     )
 
 
+def _order(record: Record) -> tuple[bool, str]:
+    """By key, but a compile before an autotuner's run that met the same failure in one of its configurations."""
+    return bool(record.launch and record.launch.get("configs")), record.key
+
+
 def _one_signature(records: Sequence[Record], where: str, store: Store) -> Record:
     """The first by key of failing cells that share a signature; where none fails, the only slow one."""
-    failing = sorted((record for record in records if record.verdict is Verdict.FAILS), key=lambda record: record.key)
+    failing = sorted((record for record in records if record.verdict is Verdict.FAILS), key=_order)
     if not failing and len(slow := _slow(records, store)) == 1:
         return slow[0]
     signatures = {record.signature: record for record in reversed(failing)}
