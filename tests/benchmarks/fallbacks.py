@@ -132,12 +132,18 @@ def main() -> None:
     parser.add_argument("--triton", nargs="*", default=TRITON)
     parser.add_argument("--target", nargs="*", default=TARGETS)
     parser.add_argument("--kernel", nargs="*", default=[])
+    parser.add_argument("--num-warps", type=int, nargs="*", default=[], help="these instead of the usual ones")
     parser.add_argument("--budget", type=int, default=fallbacks.BUDGET)
     parser.add_argument("--sample", type=int, default=10)
     parser.add_argument("--given-up", type=int, help="of the cells without a fallback, how many")
     parser.add_argument("--jobs", "-j", type=int, default=1)
     chosen = parser.parse_args()
-    selection = Selection(tuple(chosen.kernel), tuple(chosen.target), toolchains=tuple(chosen.triton))
+    selection = Selection(
+        kernels=tuple(chosen.kernel),
+        targets=tuple(chosen.target),
+        num_warps=tuple(chosen.num_warps),
+        toolchains=tuple(chosen.triton),
+    )
     plan = packaged.plan(chosen.package, selection, progress=print)
     with Store.open(chosen.store) as scanned, Store.open(Path(chosen.store) / fallbacks.FOLDER) as own:
         session = Session(plan, scanned, None, chosen.jobs, 8192, False, None)
