@@ -100,13 +100,13 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
 
 
 def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path) -> None:
-    """A program launches a kernel with hundreds of shapes; the first of each dtype may do."""
+    """A program launches a kernel with hundreds of shapes; the first of each dtype, usually configured, may do."""
     args = {**LAUNCH["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
     other = {"launch": {**LAUNCH["launch"], "args": args}, "id": "c" * 16}
     file = write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]), launch(**other))
     asked = Selection(targets=("sm90",), toolchains=("3.7.1",))
     found = [(cell.dtype, cell.options["num_warps"]) for cell in plan(str(file), asked, configs="usual").cells]
-    assert found == [("bf16", 2), ("fp16", 2)]
+    assert found == [("bf16", 4), ("fp16", 4)]
     assert len(plan(str(file), asked).cells) == 4
 
 

@@ -319,6 +319,7 @@ def test_installed_is_a_release_only_when_its_files_are(
     site = tmp_path / "site"
     fake_installer.distribution(site, "triton", "3.6.0")
     monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "triton", raising=False)  # another test may have imported the real one
     assert identities("installed") == ["triton==3.6.0"]
     url = site / "triton-3.6.0.dist-info" / "direct_url.json"
     url.write_text("{}")
