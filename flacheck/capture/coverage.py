@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,10 @@ class Coverage:
         return {"launchable": self.launchable, "recorded": self.recorded, "missed": missed}
 
 
-def launchable(folder: str | Path, prefix: str) -> dict[str, tuple[str, ...]]:
-    """The launchable kernels below a module prefix (`fla.ops`), each with the functions that launch it."""
+@cache
+def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
+    """The launchable kernels below a module prefix (`fla.ops`), each with the functions that launch it. A folder is read
+    once: what is installed in the cache stays as it is."""
     root = Path(folder)
     found: dict[str, set[str]] = {}
     for file in sorted(root.joinpath(prefix.partition(".")[0]).rglob("*.py")):

@@ -25,15 +25,10 @@ def host_launches(kernel: Kernel, parameters: tuple[str, ...], packages: Mapping
     if package is None:
         return []
     root = Path(package.path)
-    launchers = _launchers(root, kernel.name.partition(".")[0]).get(kernel.name, ())
+    launchers = launchable(root, kernel.name.partition(".")[0]).get(kernel.name, ())
     files = {root / read(root, launcher.partition(":")[0]).file for launcher in launchers}
     name = kernel.name.rpartition(":")[2]
     return [launch for file in sorted(files) for launch in _of_file(file, name, parameters)]
-
-
-@cache
-def _launchers(root: Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
-    return launchable(root, prefix)
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from flacheck.errors import UsageError
 from flacheck.launches.names import BUILTINS, LANGUAGE, MEMBERS, NO_FUNCTIONS
@@ -37,8 +38,12 @@ class Refused(UsageError):
         super().__init__(f"source line {line or 1}: {what}")
 
 
+@lru_cache(1024)
 def admitted(source: str) -> None:
-    """Raises Refused, naming line and cause, unless the source is a module of kernels and nothing else."""
+    """Raises Refused, naming line and cause, unless the source is a module of kernels and nothing else.
+
+    Remembers what it admitted: the captures of several cards hold the same sources.
+    """
     _check_text(source)
     try:
         tree = ast.parse(source)
