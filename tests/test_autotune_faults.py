@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from packaging.version import Version
 
 from flacheck.autotune.examined import KeyFault, Tuned
 from flacheck.autotune.faults import Case, faults, mended, unkeyed
+from flacheck.fallbacks.host_code import HostLaunch
+from flacheck.fallbacks.kernel_code import kernel_code
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
 from tests.test_autotune_declared import pasted, read
 
@@ -62,6 +66,37 @@ def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> Non
     assert "4, then 8" in fault.why and "key=['K', 'USE_G', 'H']," in fault.fix
     apart = tuned(tmp_path, call(), call(H=constexpr(8), K=constexpr(128)), source=source)
     assert found(apart) == [] and unkeyed(Case(apart, Version("3.5.1"))) == ["H"]
+
+
+@pytest.mark.parametrize(
+    ("passed", "assigned", "missing"),
+    [
+        ("flag", {}, ["FLAG"]),  # the caller's
+        ("K > 64", {}, []),  # K is a key
+        ("size", {"size": ["64 if K <= 128 else 32", "min(size, 16)"]}, []),
+        ("size", {"size": ["64 if x.shape[0] == 1 else 32"]}, ["FLAG"]),  # the data's
+        ("True", {}, []),
+    ],
+)
+def test_a_free_constexpr_that_decides_a_branch_is_missing(
+    tmp_path: Path, passed: str, assigned: dict[str, list[str]], missing: list[str]
+) -> None:
+    """One launch is enough where the host code shows that it may be another; what rests on keys is in them."""
+    source = SOURCE.replace("    K: tl.constexpr,\n", "    K: tl.constexpr,\n    FLAG: tl.constexpr,\n")
+    source = source.replace("    tl.store(x, H)", "    if FLAG:\n        tl.store(x, H)")
+    of = tuned(tmp_path, call(FLAG=constexpr(True)), source=source)
+    code = kernel_code(of.cell.kernel, {})
+
+    def parsed(text: str) -> ast.expr:
+        return ast.parse(text, mode="eval").body
+
+    made = {name: tuple(map(parsed, texts)) for name, texts in assigned.items()}
+    host = HostLaunch({"K": parsed("K"), "FLAG": parsed(passed)}, made, parameters=frozenset({"x", "K", "flag"}))
+    (*free,) = found(replace(of, code=code, hosts=(host,)))
+    assert [fault.key for fault in free] == missing
+    assert all("key=['H', 'K', 'USE_G', 'FLAG']," in fault.fix and fault.file == "made.py" for fault in free)
+    unused = replace(of, code=replace(code, steering=frozenset()), hosts=(host,))
+    assert found(unused) == [] == found(of) and unkeyed(Case(unused, Version("3.5.1"))) == ["FLAG"]
 
 
 def test_a_heuristic_speaks_for_its_tensor(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.autotune.cost import Cost
 from flacheck.autotune.declared import Declared
 from flacheck.autotune.occupancy import Occupancy
+from flacheck.fallbacks.host_code import HostLaunch
+from flacheck.fallbacks.kernel_code import KernelCode
 from flacheck.model import Cell, Json, Launch, Record, Verdict
 
 Args = Mapping[str, Any]
@@ -30,7 +32,8 @@ class Tuned:
 
     `cell` is the whole autotuner run (stage `autotune`, all configurations in its launch); `seen` the arguments of
     every recorded launch of the kernel there, heuristics resolved, those whose sizes a `driver` chose or not;
-    `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down.
+    `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down; `code` is
+    what the kernel does with its parameters, `hosts` the places in the package that launch it.
     """
 
     cell: Cell
@@ -39,6 +42,8 @@ class Tuned:
     driven: bool
     declared: Declared | None
     by_matrix: bool = False
+    code: KernelCode = field(default_factory=KernelCode)
+    hosts: tuple[HostLaunch, ...] = ()
 
     @property
     def launch(self) -> Launch:
@@ -140,7 +145,7 @@ class KeyFault:
 class Result:
     """What the autotuner of a kernel does under one toolchain on one target. `ends` says why the whole run ends,
     None when it does not; `pruned` are configurations that the kernel itself leaves out; `unkeyed` constexprs that
-    no key covers, without a launch that shows harm; `tuning_keys` the distinct keys that calls of this dtype had, as
+    no key covers, in which no harm is seen; `tuning_keys` the distinct keys that calls of this dtype had, as
     values and tensors' dtypes. With a card `prices` are those of the fallbacks, and `rank` is Spearman's correlation of
     the estimates with the times."""
 

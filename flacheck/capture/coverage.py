@@ -35,8 +35,10 @@ class Coverage:
 
 @cache
 def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
-    """The launchable kernels below a module prefix (`fla.ops`), each with the functions that launch it. A folder is read
-    once: what is installed in the cache stays as it is."""
+    """The launchable kernels below a module prefix (`fla.ops`), each with the functions that launch it.
+
+    A folder is read once: what is installed in the cache stays as it is.
+    """
     root = Path(folder)
     found: dict[str, set[str]] = {}
     for file in sorted(root.joinpath(prefix.partition(".")[0]).rglob("*.py")):

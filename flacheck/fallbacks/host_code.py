@@ -47,6 +47,20 @@ class HostLaunch:
                     todo += self.assigned.get(node.id, ())
         return frozenset(found)
 
+    def settled(self, parameter: str, by: Iterable[str]) -> bool:
+        """Whether what is passed for a parameter rests on nothing but what is passed for others, and on constants."""
+        given = {getattr(self.passed[name], "id", name) for name in by if name in self.passed}
+        return self._rests(self.passed[parameter], given)
+
+    def _rests(self, node: ast.expr, known: set[str]) -> bool:
+        """`known` grows by the names that were looked at: what is made of itself rests on its other parts."""
+        for name in {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} - known:
+            known.add(name)
+            made = self.assigned.get(name, ())
+            if not (made or name not in self.parameters) or not all(self._rests(each, known) for each in made):
+                return False
+        return True
+
     def values(self, known: Mapping[str, Any], parameter: str) -> list[Any]:
         """What the expression of a parameter may be worth where some names have known values."""
         return self._values(self.passed[parameter], known, _DEPTH) if parameter in self.passed else []

@@ -24,14 +24,16 @@ class KernelCode:
 
     `blocks` are the sides of tiles (`tl.arange(0, X)`, a block pointer's block shape, `tl.zeros([X, …])`); `tiled`
     those of which there is more than one, told apart by an index (`i * X`, `tl.cdiv(…, X)`, `range(…, X)`); `sizes`
-    those that shape data (a block pointer's shape and strides); `divided` pairs (X, Y) for `X // Y`, `X % Y` and
-    `tl.cdiv(X, Y)`; `dots` is whether it multiplies matrices.
+    those that shape data (a block pointer's shape and strides); `steering` those that decide a branch, a loop's bounds
+    or a tile's side; `divided` pairs (X, Y) for `X // Y`, `X % Y` and `tl.cdiv(X, Y)`; `dots` is whether it multiplies
+    matrices.
     """
 
     parameters: tuple[str, ...] = ()
     blocks: frozenset[str] = frozenset()
     tiled: frozenset[str] = frozenset()
     sizes: frozenset[str] = frozenset()
+    steering: frozenset[str] = frozenset()
     divided: frozenset[tuple[str, str]] = frozenset()
     dots: bool = True
 
@@ -83,6 +85,7 @@ def _read(function: ast.FunctionDef) -> KernelCode:
         blocks,
         frozenset(name for node in both for name in _tiled_names(node)) & blocks,
         frozenset(name for call in calls for name in _size_names(call)) & frozenset(parameters),
+        frozenset(name for node in nodes for name in _deciding_names(node)) & frozenset(parameters) | blocks,
         frozenset(pair for node in both for pair in _divided(node) if {*pair} <= {*parameters}),
         any(_called(call).startswith("dot") for call in calls),
     )
@@ -119,6 +122,14 @@ def _size_names(call: ast.Call) -> Iterator[str]:
         for place in (_SHAPE, _STRIDES):
             argument = _argument(call, place)
             yield from _names(ast.walk(argument)) if argument else ()
+
+
+def _deciding_names(node: ast.AST) -> Iterator[str]:
+    """The names in the test of a branch, or in the bounds of a loop."""
+    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+        yield from _names(ast.walk(node.test))
+    elif isinstance(node, ast.Call) and _called(node) in ("range", "static_range"):
+        yield from _names(each for argument in node.args for each in ast.walk(argument))
 
 
 def _divided(node: ast.Call | ast.BinOp) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """An argument that changes what is compiled, but is in no key: what was tuned for one binary is used for another.
 
-Only what launches show is a fault: two that share a key and differ in a constexpr, or in what the compiler looks at
-in an argument. `unkeyed` lists the constexprs that no key covers without such a pair.
+A fault is what launches show: two share a key and differ in a constexpr, or in what the compiler looks at in an
+argument. Or what the code shows: a constexpr decides a branch, a loop's bounds or a tile's side, and the host code
+passes it freely, for it rests on more than keys. `unkeyed` lists the other constexprs that no key covers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ def find(case: Case) -> Iterator[KeyFault]:
         pair = _differing(case, name)
         if pair is not None:
             yield _fault(case, name, *pair)
+        elif _is_free(case, name):
+            yield _free(case, name)
 
 
 def unkeyed(case: Case) -> list[str]:
@@ -26,7 +29,8 @@ def unkeyed(case: Case) -> list[str]:
     declared = case.tuned.declared
     constexprs = set(declared.constexprs) if declared else {n for call in case.calls for n in call if _fixed(call, n)}
     supplied = declared.heuristics if declared else ()
-    return [n for n in _candidates(case) if n in constexprs and n not in supplied and _differing(case, n) is None]
+    faults = {fault.key for fault in find(case)}
+    return [name for name in _candidates(case) if name in constexprs and name not in {*supplied, *faults}]
 
 
 def _candidates(case: Case) -> list[str]:
@@ -35,6 +39,25 @@ def _candidates(case: Case) -> list[str]:
     outside = {*case.tuned.keys, *case.tuned_names, *(declared.unspecialized if declared else ())}
     tensors = {name for call in case.calls for name, spec in call.items() if is_tensor(spec)}
     return [name for name in case.arguments if name not in outside | tensors]
+
+
+def _is_free(case: Case, name: str) -> bool:
+    """Whether a constexpr decides what is compiled, and the host code passes it whatever the keys are."""
+    tuned = case.tuned
+    constexpr = tuned.declared is not None and name in tuned.declared.constexprs
+    passing = [host for host in tuned.hosts if name in host.passed]
+    if not constexpr or name not in tuned.code.steering or not passing:
+        return False
+    told = tuple(each for each in tuned.keys if each in case.arguments)
+    return any(not host.settled(name, told) for host in passing)
+
+
+def _free(case: Case, name: str) -> KeyFault:
+    why = "decides a branch, a loop or a tile, the host code passes it freely, and it is in no key"
+    if is_length(case, name):
+        longer = f"{why}: each of its values is compiled anew, and as a key would be tuned anew"
+        return _as_it_comes(case, name, case.calls[0], longer)
+    return KeyFault(name, "missing", name, None, f"{why}: what was tuned for one of its values is used for all")
 
 
 def _fixed(call: Args, name: str) -> bool:

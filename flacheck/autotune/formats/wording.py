@@ -170,4 +170,4 @@ def notes(result: Result) -> Iterator[str]:
         named = some([config(each) for each in result.pruned], PRUNED)
         yield f"{len(result.pruned)} pruned by the kernel itself: {'; '.join(named)}"
     if result.unkeyed:
-        yield f"constexprs in no key, without a launch that shows harm: {', '.join(result.unkeyed)}"
+        yield f"constexprs in no key, in which no harm is seen: {', '.join(result.unkeyed)}"

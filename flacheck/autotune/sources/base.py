@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.autotune.examined import Tuned
 from flacheck.expand import Selection, Source, expand, named
+from flacheck.fallbacks.host_launches import host_launches
+from flacheck.fallbacks.kernel_code import kernel_code
 from flacheck.matrix import Block, Matrix
 from flacheck.model import Cell
 from flacheck.planning import Resolver
@@ -60,3 +62,10 @@ def runs(
     kept = [{axis: block.axes[axis] for axis in _KEPT if axis in block.axes} for block in blocks]
     matrix = Matrix(name, name, tuple(Block({**axes, "stage": ("autotune",), **where}) for axes in kept))
     yield from expand(matrix, sources, Selection(dtypes=selection.dtypes), resolver)
+
+
+def with_code(tuned: Tuned, provided: Mapping[str, Package]) -> Tuned:
+    """A tuned kernel with what its own code and the host code that launches it do with its parameters."""
+    kernel = tuned.cell.kernel
+    code = kernel_code(kernel, provided)
+    return replace(tuned, code=code, hosts=tuple(host_launches(kernel, code.parameters, provided)))

@@ -8,7 +8,7 @@ from pathlib import Path
 from flacheck import corpus, matrix, planning
 from flacheck.autotune import declared
 from flacheck.autotune.examined import Args, Tuned
-from flacheck.autotune.sources.base import Asked, Gathered, runs
+from flacheck.autotune.sources.base import Asked, Gathered, runs, with_code
 from flacheck.errors import EmptySelection
 from flacheck.expand import DEFAULT_TARGETS, Selection, Source, check_kernels
 from flacheck.matrix import Matrix
@@ -51,7 +51,7 @@ def _examined(cells: Sequence[Cell], provided: Mapping[str, Package]) -> Iterato
     for group in groups.values():
         chosen = next((cell for cell in group if cell.dtype == DTYPE), group[0])
         seen: tuple[Args, ...] = tuple(cell.launch.args for cell in group if cell.launch)
-        yield Tuned(chosen, {}, seen, True, _declared(chosen, provided), by_matrix=True)
+        yield with_code(Tuned(chosen, {}, seen, True, _declared(chosen, provided), by_matrix=True), provided)
 
 
 def _declared(cell: Cell, provided: Mapping[str, Package]) -> declared.Declared | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from flacheck import launches, planning, replay
 from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
-from flacheck.autotune.sources.base import Asked, Gathered, runs
+from flacheck.autotune.sources.base import Asked, Gathered, runs, with_code
 from flacheck.capture.cards import target_of
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.expand import DEFAULT_TARGETS, check_kernels, main_dtype
@@ -86,7 +86,7 @@ def examined(
     options = chosen.options if with_decorators else {}
     cells: list[Cell] = list(runs(sources, replace(asked.selection, dtypes=()), resolver, targets))
     for cell in cells:
-        yield Tuned(cell, options, seen, driven, _declared(chosen, provided))
+        yield with_code(Tuned(cell, options, seen, driven, _declared(chosen, provided)), provided)
 
 
 def _representative(entries: Sequence[RecordedLaunch], asked: Asked) -> RecordedLaunch | None:
