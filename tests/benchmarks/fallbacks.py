@@ -1,20 +1,22 @@
 """Compares the search for fallbacks with an exhaustive one over all failing cells of a package.
 
-`python -m tests.benchmarks.fallbacks --store DIR [--package …] [--triton …] [--target …] [--budget N] [--sample N]`
+`python -m tests.benchmarks.fallbacks --store DIR [--package …] [--triton …] [--target …] [--budget N] [--sample N]
+[--minutes M]`
 
 Exhaustive is every one of the kernel's own configurations (and the failing one), each with its tiles halved in every
-combination, as far as host code can follow. It is compiled in full where the search found nothing, for there alone it
-could show that something was missed (or for `--given-up` of those cells, drawn by lot), and for `--sample` cells where
-the search found something, to see whether that was the nearest. Everything compiled is kept in DIR, so an interrupted
-comparison goes on where it was.
+combination, as far as host code can follow. It is compiled in full for `--sample` cells where the search found
+something, to see whether that was the nearest; then, for there alone it could show that something was missed, where
+the search found nothing: in an order drawn by lot, until all are done or the minutes are over. Everything compiled is
+kept in DIR, so a comparison goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -57,14 +59,14 @@ def exhaustive(failing: Failing) -> list[Candidate]:
 
 @dataclass(frozen=True)
 class Compared:
-    """A failing cell: what the search found for it with so many compiles, and, where the exhaustive search of `size`
-    candidates was made, the nearest of those that compile."""
+    """A failing cell: what the search found for it with so many compiles, and, where the exhaustive search was made,
+    its `size` in candidates and the nearest of those that compile."""
 
     failing: Failing
     found: Candidate | None
     asked: int
-    best: Candidate | None
-    size: int
+    best: Candidate | None = None
+    size: int | None = None
 
     @property
     def missed(self) -> bool:
@@ -77,52 +79,71 @@ class Compared:
         return bool(self.best and self.found) and rank(self.best) < rank(self.found)  # type: ignore[arg-type]
 
 
-def compare(asked: Asked, oracle: Oracle, budget: int, sample: int, most: int | None = None) -> list[Compared]:
+def compare(asked: Asked, oracle: Oracle, budget: int, sample: int, minutes: float) -> list[Compared]:
     """Both searches over all failing cells, release by release."""
     failures = sorted(asked.failing(), key=lambda each: order(each.observed))
     ways = explored(failures, lambda each: [each.cell], oracle, budget, print)
-    served = [key for key, way in ways.items() if way.answer]
+    rows = {each.observed.key: _searched(each, ways.get(each.observed.key)) for each in failures}
     chance = random.Random(0)
-    given_up = [key for key in ways if key not in served]
-    doubted = given_up if most is None else chance.sample(given_up, min(most, len(given_up)))
-    in_full = {*doubted, *chance.sample(served, min(sample, len(served)))}
-    return [_compared(each, ways.get(each.observed.key), oracle, each.observed.key in in_full) for each in failures]
+    served = [key for key, row in rows.items() if row.found]
+    given_up = [key for key, row in rows.items() if row.failing.adjustable and not row.found]
+    doubted = [*chance.sample(served, min(sample, len(served))), *chance.sample(given_up, len(given_up))]
+    ends = time.monotonic() + 60 * minutes
+    for number, key in enumerate(doubted):
+        if time.monotonic() > ends:
+            print(f"{len(doubted) - number} of {len(doubted)} cells were not searched exhaustively for want of time")
+            break
+        rows[key] = _in_full(rows[key], oracle)
+    return list(rows.values())
+
+
+def _searched(failing: Failing, way: Exploration | None) -> Compared:
+    return Compared(failing, way.answer if way else None, way.asked if way else 0)
+
+
+def _in_full(row: Compared, oracle: Oracle) -> Compared:
+    cell, space = row.failing.cell, exhaustive(row.failing)
+    records = oracle([each.of(cell) for each in space])
+    best = next((each for each in space if compiled(records.get(each.of(cell).key))), None)
+    return replace(row, best=best, size=len(space))
+
+
+COLUMNS = ("release", "target", "failing", "removed", "found", "compiles", "given up", "full", "candidates", "missed")
 
 
 def table(rows: Sequence[Compared]) -> Iterator[str]:
-    """A line a release and target, then what was missed and what was nearer."""
-    yield _row(("release", "target", "failing", "removed API", "search", "compiles", "exhaustive", "candidates"))
+    """A line a release and target, then what was nearer than what was found, and what was missed.
+
+    `removed` are cells whose API the release removed, where no setting can matter; `full` those of the given-up that
+    were searched exhaustively, over so many `candidates`.
+    """
+    yield _row(COLUMNS)
     for place in dict.fromkeys(row.failing.place for row in rows):
-        there = [row for row in rows if row.failing.place == place]
-        counted = (
-            len(there),
-            sum(not row.failing.adjustable for row in there),
-            sum(row.found is not None for row in there),
-            sum(row.asked for row in there),
-            sum(row.found is not None or row.missed for row in there),
-            sum(row.size for row in there),
-        )
-        yield _row((*place, *counted))
+        yield _row((*place, *_counts([row for row in rows if row.failing.place == place])))
     both = [row for row in rows if row.best and row.found]
-    yield f"searched exhaustively although found: {len(both)}, of which something nearer: {sum(r.nearer for r in both)}"
-    yield f"found by the exhaustive search and missed: {sum(row.missed for row in rows)}"
+    yield f"found, and searched exhaustively all the same: {len(both)}; something nearer: {sum(r.nearer for r in both)}"
     for row in rows:
         if row.missed and row.best:
             cell = row.failing.cell
-            yield f"  {cell.kernel.name} {cell.dtype} {cell.toolchain} {cell.target}: {dict(row.best.use)}"
+            yield f"missed: {cell.kernel.name} {cell.dtype} {cell.toolchain} {cell.target}: {dict(row.best.use)}"
 
 
-def _compared(failing: Failing, way: Exploration | None, oracle: Oracle, in_full: bool) -> Compared:
-    if way is None:
-        return Compared(failing, None, 0, None, 0)
-    space = exhaustive(failing)
-    records = oracle([each.of(failing.cell) for each in space]) if in_full else {}
-    good = (each for each in space if compiled(records.get(each.of(failing.cell).key)))
-    return Compared(failing, way.answer, way.asked, next(good, None), len(space))
+def _counts(rows: Sequence[Compared]) -> Iterator[int]:
+    """The numbers of a line."""
+    lost = [row for row in rows if row.failing.adjustable and not row.found]
+    full = [row for row in lost if row.size is not None]
+    yield len(rows)
+    yield sum(not row.failing.adjustable for row in rows)
+    yield sum(row.found is not None for row in rows)
+    yield sum(row.asked for row in rows)
+    yield len(lost)
+    yield len(full)
+    yield sum(row.size or 0 for row in full)
+    yield sum(row.missed for row in full)
 
 
 def _row(cells: Sequence[Any]) -> str:
-    return "  ".join(str(cell).rjust(14) for cell in cells)
+    return "  ".join(str(cell).rjust(13) for cell in cells)
 
 
 def main() -> None:
@@ -135,7 +156,7 @@ def main() -> None:
     parser.add_argument("--num-warps", type=int, nargs="*", default=[], help="these instead of the usual ones")
     parser.add_argument("--budget", type=int, default=fallbacks.BUDGET)
     parser.add_argument("--sample", type=int, default=10)
-    parser.add_argument("--given-up", type=int, help="of the cells without a fallback, how many")
+    parser.add_argument("--minutes", type=float, default=60, help="for the exhaustive searches")
     parser.add_argument("--jobs", "-j", type=int, default=1)
     chosen = parser.parse_args()
     selection = Selection(
@@ -154,7 +175,7 @@ def main() -> None:
             plan, own.begin_run(environment()), fallbacks.Beside(own, scanned), pool, timeouts, 8192, print
         )
         try:
-            for line in table(compare(Asked(plan, records), oracle, chosen.budget, chosen.sample, chosen.given_up)):
+            for line in table(compare(Asked(plan, records), oracle, chosen.budget, chosen.sample, chosen.minutes)):
                 print(line, flush=True)
         finally:
             pool.close()
