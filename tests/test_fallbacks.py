@@ -147,6 +147,26 @@ def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
     assert way.answer and dict(way.answer.use) == {"BK": 16, "BV": 16, "num_stages": 1, "num_warps": 8}
 
 
+def test_what_is_no_lighter_than_a_time_out_is_not_tried() -> None:
+    """Two warps do not end in time: neither do one, nor two with larger tiles; smaller tiles may."""
+
+    def oracle(cells: Sequence[Cell]) -> dict[str, Record]:
+        seen.update(map(_settings, cells))
+        found = {cell.key: _record(cell, False, "FC302:y") for cell in cells}
+        slow = {"verdict": Verdict.UNKNOWN, "code": "FC901", "signature": None}
+        return {c.key: replace(found[c.key], **slow) if _settings(c)[0] <= 2 else found[c.key] for c in cells}
+
+    seen: set[tuple[Any, ...]] = set()
+    space = _space({"num_warps": [1, 2, 8], "BK": [32, 128]})
+    way = Exploration([_cell()], "FC302:x", space, len(space))
+    while not way.done:
+        way.learn(oracle(way.wanted(1)))
+    assert seen == {(w, 3, k, 64) for w in (2, 8) for k in (32, 64, 128)} - {(2, 3, 128, 64)} | {
+        (4, 3, 32, 64),
+        (4, 3, 128, 64),
+    }
+
+
 def test_a_candidate_has_to_compile_everywhere() -> None:
     """The second place is asked only of what compiles at the first."""
     first, second = _cell(version="1.0"), _cell(version="2.0")

@@ -88,6 +88,12 @@ class Space:
             return None
         return Candidate(use, follows, loss(self.failing, {**use, **follows}, self.known.blocks, self.warp_size))
 
+    def is_no_lighter(self, candidate: Candidate, than: Candidate) -> bool:
+        """Whether a thread has as much to do at least: no tile is smaller, and there are no more warps."""
+        own, other = ({**self.failing, **each.use, **each.follows} for each in (candidate, than))
+        tiles = all(own[name] >= other[name] for name in self.known.blocks)
+        return tiles and bool(own["num_warps"] <= other["num_warps"])
+
     def rank(self, candidate: Candidate) -> tuple[Any, ...]:
         changes, steps, *rest = distance(self.failing, candidate.use)
         return (changes, steps, candidate.loss, *rest)

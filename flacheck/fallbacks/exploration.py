@@ -12,6 +12,7 @@ from flacheck.model import Cell, Record, Verdict
 BUDGET = 48
 # Compiles under way at once over all explorations: enough to keep workers busy, few enough to waste none.
 LANES = 8
+TIMED_OUT = "FC901"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Exploration:
     """The nearest candidate that compiles at every place, within a budget of candidates.
 
     It ends early when its patience does. A smallest candidate that compiles is the answer only where nothing nearer was
-    found within the budget.
+    found within the budget. What gives a thread as much to do as a candidate that did not end in time is not tried.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Exploration:
         budget: int = BUDGET,
         patience: Patience = Patience(),
     ) -> None:
-        self.cells, self.signature, self._rank = cells, signature, space.rank
+        self.cells, self.signature, self._space = cells, signature, space
         near = islice(space.nearest_first(), budget)
         first = list(islice(near, patience.near))
         corners = [each for each in space.corners() if each not in first][: min(patience.corners, budget - len(first))]
@@ -71,6 +72,7 @@ class Exploration:
         self._left = budget
         self._trials: list[Trial] = []
         self._signatures: set[str | None] = set()
+        self._slow: list[Candidate] = []
         self._exhausted = False
         self.asked = 0
 
@@ -86,7 +88,7 @@ class Exploration:
     def answer(self) -> Candidate | None:
         """The nearest that compiles everywhere, among those tried."""
         found = [trial.candidate for trial in self._trials if trial.settled and not trial.failed]
-        return min(found, key=self._rank, default=None)
+        return min(found, key=self._space.rank, default=None)
 
     @property
     def done(self) -> bool:
@@ -110,6 +112,8 @@ class Exploration:
         else:
             trial.failed = True
             self._signatures.add(record.signature if record else None)
+            if record and record.code == TIMED_OUT:
+                self._slow.append(trial.candidate)
 
     def _advance(self, width: int) -> None:
         """Candidates are drawn one wave after another, for what a wave meets decides whether there is a next."""
@@ -121,13 +125,16 @@ class Exploration:
 
     def _draw(self, width: int) -> list[Trial]:
         """The next of this phase, or of the one after it; the last is for those that still hope."""
-        while not (drawn := list(islice(self._phase, width))):
+        while not (drawn := list(islice(filter(self._may_end, self._phase), width))):
             phase = next(self._phases, None)
             tried_all = any(trial.corner for trial in self._trials)
             if phase is None or (tried_all and self.hopeless):
                 return []
             self._phase = phase
         return drawn
+
+    def _may_end(self, trial: Trial) -> bool:
+        return not any(self._space.is_no_lighter(trial.candidate, slow) for slow in self._slow)
 
     def _untried(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         """Those that were not tried as a corner; what was is now one like the others."""
