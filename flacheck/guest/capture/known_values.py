@@ -130,7 +130,7 @@ class KnownValues(TorchDispatchMode):
                 if all(tensor.device.type == "cpu" for tensor in tensors):
                     raise  # no form tells it: the fake operation would go on, with a value nobody knows
                 return None
-            except (RuntimeError, NotImplementedError, ValueError, TypeError):
+            except (RuntimeError, ValueError, TypeError):
                 return None  # the fake operation says what is wrong, in the program's own terms
 
     def _faked(self, operator, args, kwargs, known):
