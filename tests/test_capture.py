@@ -645,6 +645,26 @@ def test_what_nobody_computed_is_as_it_should_be(tmp_path: Path) -> None:
     recorded(tmp_path, ASSERTIONS)
 
 
+OUT_OF_RANGE = """
+host, indices = torch.arange(5), torch.tensor([7])
+refused = 0
+for wrong in (lambda: host[indices], lambda: host.take(indices), lambda: host.index_fill(0, indices, 1)):
+    try:
+        wrong()
+    except IndexError:
+        refused += 1
+launch(torch.empty(64, device="cuda"), refused)
+launch(host.cuda()[indices.cuda()], 8)
+"""
+
+
+@needs_torch
+def test_an_index_out_of_range_is_the_programs_own_error(tmp_path: Path) -> None:
+    """In the host's memory; the card would go on, and a kernel may have written what indexes there."""
+    found = recorded(tmp_path, OUT_OF_RANGE)
+    assert [one.launch.args["n"]["int"] for one in found.launches] == [3, 8]
+
+
 WRITTEN = """
 from flacheck_guest.capture.known_values import value_of
 offsets = torch.tensor([0, 5, 64], device="cuda")
