@@ -50,7 +50,7 @@ def render(view: RunView, page: Page) -> Iterator[str]:
 def _known_good(view: RunView) -> Iterator[str]:
     yield "\n### Known good\n\n"
     if not view.summary.known_good:
-        yield "No release: each has a failure, or a cell without a verdict, on every target.\n"
+        yield "No release: each has a failure, or a cell that was not compiled to its end, on every target.\n"
         return
     rows = [[g.triton, ", ".join(g.torch) or "–", ", ".join(g.targets), str(g.cells)] for g in view.summary.known_good]
     yield from _table(["Triton", "torch", "targets", "cells"], rows)

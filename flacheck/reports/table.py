@@ -141,7 +141,7 @@ def _fallbacks(view: RunView) -> Iterator[RenderableType]:
 def _known_good(view: RunView) -> Iterator[RenderableType]:
     yield _heading("Known good")
     if not view.summary.known_good:
-        yield Text("  no release: each has a failure, or a cell without a verdict, on every target")
+        yield Text("  no release: each has a failure, or a cell that was not compiled to its end, on every target")
         return
     table = _table("Triton", "torch", "targets", "cells")
     for release in view.summary.known_good:
