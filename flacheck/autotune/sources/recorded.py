@@ -22,7 +22,7 @@ from flacheck.toolchains.packages import Package
 def gather(asked: Asked) -> Gathered:
     """The file's autotuned kernels that the glob names, one launch of each; all its launches tell of the keys."""
     assert asked.file is not None
-    read = launches.read(asked.file)
+    read = launches.read(asked.file, trust=asked.trust)
     wanted = _wanted(asked, read.launches)
     provided = replay.provided(asked.file, wanted, asked.trust, asked.progress)
     target = target_of(str(read.header.get("device")))
@@ -86,7 +86,7 @@ def examined(
     options = chosen.options if with_decorators else {}
     cells: list[Cell] = list(runs(sources, replace(asked.selection, dtypes=()), resolver, targets))
     for cell in cells:
-        yield Tuned(cell, options, seen, driven, _declared(chosen, provided))
+        yield Tuned(cell, options, seen, driven, _declared(chosen, provided), recorded=chosen)
 
 
 def _representative(entries: Sequence[RecordedLaunch], asked: Asked) -> RecordedLaunch | None:
