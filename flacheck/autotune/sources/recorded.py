@@ -54,7 +54,7 @@ def _kernel_at(asked: Asked) -> RecordedLaunch:
     assert asked.file is not None and asked.line is not None
     lines = asked.file.read_text(encoding="utf-8").splitlines()
     entry = json.loads(lines[asked.line - 1]) if 0 < asked.line <= len(lines) else {}
-    found = next((e for e in launches.read(asked.file).launches if e.id == entry.get("id")), None)
+    found = next((e for e in launches.read(asked.file, trust=asked.trust).launches if e.id == entry.get("id")), None)
     if found is None or not found.launch.configs:
         raise UsageError(f"{asked.file}:{asked.line}: there is no launch of an autotuned kernel on this line")
     return found
