@@ -29,6 +29,7 @@ _SECONDS = 300.0
 _RESIDENT_MB = 64_000
 # So many configurations of a launch may take their worker along before the others are given up.
 _LOST = 2
+_GIVEN_UP = "not tried: configurations before it hung, or took their worker along"
 # What the CUDA driver and torch look at; everything else of a user's environment stays outside.
 _PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
 _ERROR = re.compile(r"[A-Za-z_][\w.]*: .+|the kernel faulted .+")
@@ -113,9 +114,7 @@ class Bench:
             if own is None:
                 times[canonical(config)] = _failed("its grid was not recorded")
             elif lost >= _LOST:
-                times[canonical(config)] = _failed(
-                    "not tried: configurations before it hung, or took their worker along"
-                )
+                times[canonical(config)] = _failed(_GIVEN_UP)
             else:
                 attempt = self._ask(kind, {**request, "op": "bench", "config": dict(config), **own})
                 times[canonical(config)] = _timing(attempt)
@@ -156,7 +155,7 @@ def _said(attempt: Attempt) -> str:
         return f"it had not ended after {attempt.seconds:.0f} s"
     lines = attempt.log.strip().splitlines()
     named = [line for line in lines if _ERROR.fullmatch(line)]
-    return next(iter([*named[-1:], *lines[-1:]]), attempt.signal or attempt.outcome.value)
+    return next(iter([*named[-1:], *lines[-1:]]), f"it took its worker along ({attempt.signal or attempt.exit_code})")
 
 
 def _instead(result: Result) -> Iterator[tuple[_Config, _Config]]:

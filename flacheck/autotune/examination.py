@@ -69,14 +69,16 @@ class Examination:
                 self._records[record.key] = record
                 yield record
 
-    def timed(self, results: Sequence[Result], bench: Bench) -> list[Result]:
+    def timed(self, results: Sequence[Result], bench: Bench, progress: Callable[[str], None]) -> list[Result]:
         """The results with what the card that is here makes of their configurations."""
         places = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
+        timed = []
         with bench:
-            return [
-                bench.timed(each, places[each.kernel, each.package, each.toolchain, each.target], self.plan.packages)
-                for each in results
-            ]
+            for number, each in enumerate(results, 1):
+                progress(f"timing {number} of {len(results)}: {each.kernel}, {len(each.configs)} configurations")
+                tuned = places[each.kernel, each.package, each.toolchain, each.target]
+                timed.append(bench.timed(each, tuned, self.plan.packages))
+        return timed
 
     def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of at most `budget`

@@ -94,7 +94,7 @@ def autotune(
     if results is None:
         return common.interrupted()
     if card is not None:
-        results = examination.timed(results, card)
+        results = examination.timed(results, card, common.say)
     if emit == "fla":
         _emit_fla(results, output or Path("fla-configs"))
     elif emit == "python":

@@ -50,11 +50,12 @@ class _Tensors:
 
         placed, kind = self._placed[path], getattr(torch, values.torch_name(dtype))
         flat = self._storage(placed["storage"], kind).view(kind)
-        tensor = flat.as_strided(placed["shape"], placed["strides"], placed["offset"])
-        if placed["values"] is not None:
-            known = torch.tensor(placed["values"], dtype=torch.int64).to(kind)
-            tensor.copy_(known.reshape(placed["shape"]))
-        return tensor
+        place = placed["shape"], placed["strides"], placed["offset"]
+        if placed["values"] is not None:  # into an expanded tensor, too, which has elements in one place
+            where = torch.arange(flat.numel()).as_strided(*place).reshape(-1)
+            known = torch.tensor(placed["values"], dtype=torch.int64)
+            flat[where.to(flat.device)] = known.to(flat.device, kind)
+        return flat.as_strided(*place)
 
     def _storage(self, place: int, kind):
         """All of a storage, of the kind of the first tensor in it."""
