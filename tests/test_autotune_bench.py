@@ -18,12 +18,15 @@ from flacheck.autotune.bench import Bench
 from flacheck.autotune.examination import Examination
 from flacheck.autotune.examined import Timing, Tuned
 from flacheck.autotune.sources import Asked, gather
+from flacheck.autotune.sources.recorded import examined
 from flacheck.capture import capture
 from flacheck.errors import UsageError
 from flacheck.expand import Selection
 from flacheck.launches import read
 from flacheck.model import Cell, Json, Launch, Verdict, canonical
+from flacheck.planning import Resolver
 from flacheck.reports.base import Page
+from flacheck.toolchains.packages import Package
 from tests.test_autotune_command import document
 from tests.test_launches import HEAD, HEADER, launch, write
 
@@ -191,6 +194,89 @@ def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None
     tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[None, [1]])
     first, second = times(Bench("cpu"), tuned)
     assert first.failed == "its grid was not recorded" and second.median is not None
+
+
+TUPLES = (
+    HEAD
+    + """
+
+@triton.jit
+def kernel(xs, tile, n, FLAG: tl.constexpr, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, 64)
+    rows = tile.load([BLOCK, 0])
+    if FLAG is None:
+        tl.store(xs[0] + i, (tl.load(xs[1][0] + i) * n).to(DTYPE) + tl.sum(rows, 0).to(DTYPE))
+"""
+)
+
+
+@needs_torch
+def test_tuples_descriptors_and_constants_are_made_again(tmp_path: Path) -> None:
+    """Every form that an argument has in a launches file."""
+    pytest.importorskip("triton.tools.tensor_descriptor")
+    pointer = {"dtype": "fp16", "align": 16}
+    descriptor = {**pointer, "shape": [128, 64], "strides": [64, 1], "block": [16, 64]}
+    args = {
+        "xs": {"tuple": [pointer, {"tuple": [{"dtype": "i32", "align": 4}]}]}, "tile": {"descriptor": descriptor},
+        "n": {"float": 0.5}, "FLAG": None, "DTYPE": {"constexpr": {"dtype": "fp16"}},
+    }  # fmt: skip
+    flat = {"shape": [64], "strides": [1], "offset": 0}
+    made = launch(
+        TUPLES, kernel="program:kernel", qualname="kernel", heuristics={}, options={}, grids=[[1], [1]],
+        launch={"args": args, "omitted": ["BLOCK"], "configs": [{"kwargs": {"BLOCK": b}, **CONFIG} for b in (0, 16)]},
+        storages=[128, 260, 128 * 64 * 2],
+        tensors={
+            "xs[0]": {"storage": 0, **flat}, "xs[1][0]": {"storage": 1, **flat, "offset": 1, "values": list(range(64))},
+            "tile": {"storage": 2, "shape": [128, 64], "strides": [64, 1], "offset": 0},
+        },
+    )  # fmt: skip
+    first, second = times(Bench("cpu"), gathered(write(tmp_path, HEADER, made)))
+    assert (first.error, first.failed, second.failed) == (0, None, None)
+    assert second.error is not None and 0 < second.error < 0.2  # other rows of the tile, the same integers
+
+
+PACKAGE = {
+    "tiny/__init__.py": "raise RuntimeError('nobody asked for all of it')\n",
+    "tiny/kernels.py": """
+import torch, triton, triton.language as tl
+from helper import __version__
+
+assert __version__ == "7" and torch.empty(2).zero_().tolist() == [0, 0]
+
+@triton.heuristics({"TWICE": lambda args: 2 * args["BLOCK"]})
+@triton.autotune([triton.Config({"BLOCK": 4})], [])
+@triton.jit
+def fill(x, BLOCK: tl.constexpr, TWICE: tl.constexpr):
+    tl.store(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), TWICE // BLOCK)
+""",
+    "helper/__init__.py": "__version__ = '7'\n",
+    "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+    "tiny-1.0.dist-info/RECORD": "tiny/__init__.py,sha256=AAAA,0\ntiny/kernels.py,sha256=BBBB,0\n",
+}
+
+
+@needs_torch
+def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> None:
+    """Below its decorators, with what it depends on; the package's own `__init__` stays out of it."""
+    for name, text in PACKAGE.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    package = Package("tiny", "1.0", str(tmp_path), "d" * 16, {})
+    configs = [{"kwargs": {"BLOCK": block}, **CONFIG} for block in (4, 8)]
+    made = launch(
+        kernel="tiny.kernels:fill", package="tiny==1.0", heuristics={"TWICE": {"constexpr": 6}}, options={},
+        launch={"args": {"x": {"dtype": "fp32"}}, "omitted": ["BLOCK", "TWICE"], "configs": configs},
+        grids=[[2], [1]], storages=[32], tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
+    )  # fmt: skip
+    entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
+    (tuned,) = examined(Asked("*", Selection()), entries, provided, Resolver(), ("sm90",), False)
+    assert tuned.cell.kernel.origin["import"] == "tiny.kernels"
+    with Bench("cpu") as bench:
+        found = bench._times(tuned, configs, provided)
+    assert not isinstance(found, str), found
+    assert [time.failed for time in found.values()] == [None, None]
+    first, second = (time.error for time in found.values())
+    assert first == 0 and second == 1  # 6 // 4 and 6 // 8: the heuristics' value is the recorded one
 
 
 INTEGERS = {
