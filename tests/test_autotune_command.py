@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from flacheck.autotune.sources import Asked, gather
+from flacheck.errors import MatrixError
+from flacheck.expand import Selection
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
-from tests.test_launches import HEAD, HEADER, launch, write
+from tests.test_launches import HEAD, HEADER, launch, source_id, write
 
 OURS = "gated_delta_rule.chunk_local_cumsum"
 DECLINES = (
@@ -80,6 +84,19 @@ def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None
         (result,) = document(found.stdout)["results"]
         assert [(c["outcome"], c["verdict"]) for c in result["configs"]] == [("runs", "compiles"), ("skipped", "fails")]
         assert result["target"] == "sm90" and result["ends"] is None
+
+
+def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
+    """Without the user's word it is refused, by glob, by file and by line."""
+    recorded(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
+    text = lines[1]["text"] + "\nimport os\n"
+    write(tmp_path, lines[0], {**lines[1], "text": text, "source": source_id(text)})
+    for line in (None, 2):
+        asked = Asked("picky", Selection(targets=("sm90",)), file=tmp_path / "l.jsonl", line=line)
+        with pytest.raises(MatrixError, match=r"import of os.*--trust"):
+            gather(asked)
+        assert [each.cell.kernel.name for each in gather(replace(asked, trust=True)).found] == ["program:picky"]
 
 
 def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:

@@ -64,8 +64,7 @@ def autotune(
         bool,
         typer.Option(
             "--bench",
-            help="Time what compiles on the GPU that is here, with the installed Triton: our own kernels, and those of "
-            "packages and launches files with the sizes that were recorded.",
+            help="Time what runs on the GPU that is here, with the installed Triton; recorded launches at their sizes.",
         ),
     ] = False,
     store: common.StoreDir = Path(".flacheck"),
