@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from flacheck import corpus
-from flacheck.autotune import formats
-from flacheck.autotune.bench import Bench, _request, _timing
-from flacheck.autotune.examination import Examination
 from flacheck.autotune.sources import Asked, gather
-from flacheck.errors import UsageError
+from flacheck.errors import MatrixError
 from flacheck.expand import Selection
-from flacheck.model import Cell, Launch, Verdict
-from flacheck.reports.base import Page
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
-from tests.test_launches import HEAD, HEADER, launch, write
+from tests.test_launches import HEAD, HEADER, launch, source_id, write
 
 OURS = "gated_delta_rule.chunk_local_cumsum"
 DECLINES = (
@@ -89,6 +84,19 @@ def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None
         (result,) = document(found.stdout)["results"]
         assert [(c["outcome"], c["verdict"]) for c in result["configs"]] == [("runs", "compiles"), ("skipped", "fails")]
         assert result["target"] == "sm90" and result["ends"] is None
+
+
+def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
+    """Without the user's word it is refused, by glob, by file and by line."""
+    recorded(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
+    text = lines[1]["text"] + "\nimport os\n"
+    write(tmp_path, lines[0], {**lines[1], "text": text, "source": source_id(text)})
+    for line in (None, 2):
+        asked = Asked("picky", Selection(targets=("sm90",)), file=tmp_path / "l.jsonl", line=line)
+        with pytest.raises(MatrixError, match=r"import of os.*--trust"):
+            gather(asked)
+        assert [each.cell.kernel.name for each in gather(replace(asked, trust=True)).found] == ["program:picky"]
 
 
 def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:
@@ -164,42 +172,3 @@ def test_without_a_card_nothing_is_timed(tmp_path: Path) -> None:
         pytest.skip("there is a card")
     found = flacheck("autotune", OURS, "--bench", cwd=tmp_path)
     assert found.returncode == 2 and "--bench needs a GPU" in found.stderr
-
-
-@needs_torch
-def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
-    """In Triton's interpreter: every configuration computes the same, and one that cannot run is said."""
-    bench = Bench("cpu")
-    entry = corpus.load()["retention.chunk_fwd_o"]
-    sizes = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
-    cell = Cell(entry.kernel, "triton==0", "sm90", Launch({}), dtype="fp32", shape=sizes)
-    bad = {**entry.configs[0], "kwargs": {"BK": 48, "BV": 64}}
-    times = [_timing(a) for a in bench._run([_request(cell, c) for c in (entry.configs[3], entry.configs[4], bad)])]
-    assert all(time.median and time.low and time.high and time.warm_up for time in times[:2])
-    assert times[0].error == 0 and times[1].error is not None and times[1].error < 1e-5
-    assert times[2].median is None and times[2].failed
-
-
-@needs_torch
-def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
-    """From a matrix to times, their spread, and the rank of the estimate."""
-    matrix = tmp_path / "small.yaml"
-    shape = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
-    matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
-    asked = Asked("retention.chunk_fwd_o", Selection(targets=("sm90",)), matrix=str(matrix))
-    examination = Examination("made", gather(asked), jobs=1)
-    assert all(record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print))
-    (result,) = examination.results(tmp_path, 0, print)
-    timed = Bench("cpu").timed(result, *examination.cells_of([result]))
-    assert timed.rank is not None and -1 <= timed.rank <= 1
-    (shown,) = document("".join(formats.render("json", "made", [timed], Page())))["results"]
-    assert [config["timing"]["error"] < 1e-5 for config in shown["configs"]] == [True] * 6
-    for name, words in (("table", "rank correlation"), ("markdown", "| 6 | BK=64 BV=128 num_warps=8 num_stages=2 |")):
-        assert words in "".join(formats.render(name, "made", [timed], Page(120)))
-
-
-def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install."""
-    monkeypatch.setattr("flacheck.replay.torch_folder", lambda: None)
-    with pytest.raises(UsageError, match="torch"):
-        Bench()

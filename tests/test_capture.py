@@ -16,6 +16,7 @@ import flacheck
 from flacheck.capture import NOT_STARTED, capture, card
 from flacheck.errors import UsageError
 from flacheck.launches import Launches, read, sources
+from flacheck.launches.memory import Placed
 
 GUEST = Path(flacheck.__file__).parent / "guest"
 needs_torch = pytest.mark.skipif(
@@ -159,6 +160,64 @@ def test_an_autotuner_run_is_one_line_with_its_configurations(tmp_path: Path) ->
 
 
 @needs_torch
+def test_each_configurations_grid_stands_beside_the_launch(tmp_path: Path) -> None:
+    """Evaluated with its constants and what heuristics gave; one that raises is unknown, and the host is left as
+    the first configuration leaves it. Equal launches stay one line, whatever their grids."""
+    program = (
+        AUTOTUNED
+        + """
+seen = []
+def grid(meta):
+    seen.append(meta["BLOCK"])
+    if meta["HALF"] == 32 and n == 65: raise ValueError("no such grid")
+    return (triton.cdiv(640, meta["BLOCK"]), meta["HALF"] + meta["EVEN"])
+for n in (65, 66):
+    tuned[grid](torch.empty(64, device="cuda"), n, None, KIND=tl.float16)
+tuned[(3, 4)](torch.empty(64, device="cuda"), 64, None, KIND=tl.float16)
+assert seen[-1] == 32 and tuned.fn.best_config.kwargs["BLOCK"] == 32, seen
+n = 66
+tuned[lambda meta: (1 + meta["HALF"], 1)](torch.empty(99, device="cuda"), n, None, KIND=tl.float16)
+tuned[lambda meta: (triton.cdiv(640, meta["BLOCK"]), 17)](torch.empty(99, device="cuda"), n, None, KIND=tl.float16)
+"""
+    )
+    found = recorded(tmp_path, program).launches
+    assert [one.grids for one in found] == [
+        ((2,), (1,)), ((20, 16), None), ((20, 17), (10, 33)), ((3, 4), (3, 4)), ((17, 1), (33, 1))
+    ]  # fmt: skip
+    assert [one.count for one in found] == [1, 1, 2, 1, 1]
+    assert found[2].memory and found[2].memory.storages == (256,)
+
+
+MEASURED = """
+@triton.jit
+def many(x, y, pair, ends, wide, unknown, BLOCK: tl.constexpr): ...
+
+held = torch.randn(4, 8, 6, device="cuda", dtype=torch.bfloat16)
+ends = torch.tensor([[0, 3], [7, 9]], dtype=torch.int32, device="cuda")
+wide = torch.arange(5000, device="cuda")
+unknown = torch.randint(9, (600, 600), device="cuda")
+for n in range(2):
+    many[(1,)](held[:, 1:, ::2], held.view(torch.float16), (held.expand(2, 4, 8, 6), ends[:, 1] > 3), ends.T, wide,
+               unknown, BLOCK=16)
+"""
+
+
+@needs_torch
+def test_where_tensors_lie_stands_beside_the_launch(tmp_path: Path) -> None:
+    """Shape, strides and offset in storages that some share; small integers' values in the order of their indices,
+    also in a tuple; none of many integers, nor of those that nobody knows."""
+    (one,) = recorded(tmp_path, MEASURED).launches
+    assert one.count == 2 and one.grids is None and one.memory
+    assert one.memory.storages == (384, 2, 16, 40_000, 8 * 600 * 600)
+    held = one.memory.tensors
+    assert held["x"] == Placed(0, (4, 7, 3), (48, 6, 2), 6) and held["y"] == Placed(0, (4, 8, 6), (48, 6, 1), 0)
+    assert held["pair[0]"] == Placed(0, (2, 4, 8, 6), (0, 48, 6, 1), 0)
+    assert held["pair[1]"] == Placed(1, (2,), (1,), 0, (0, 1))
+    assert held["ends"] == Placed(2, (2, 2), (1, 2), 0, (0, 7, 3, 9))
+    assert held["wide"].values is None and held["unknown"].values is None
+
+
+@needs_torch
 def test_a_configurations_hook_may_change_the_arguments(tmp_path: Path) -> None:
     """Each configuration is recorded with what its hook made of them."""
     program = """
@@ -266,6 +325,7 @@ def test_a_tensor_descriptor_is_recorded_with_each_configurations_block(tmp_path
         {**plain, "block": [rows, 64], **extra} for extra in ({}, {"padding": "nan"}) for rows in (16, 32)
     ]
     assert odd.launch.args["x"] == {"unknown": "tensor of complex64"}
+    assert [one.memory.tensors["x"] for one in found if one.memory] == [Placed(0, (128, 64), (64, 1), 0)] * 4
 
 
 CUT = """

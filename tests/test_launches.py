@@ -53,6 +53,7 @@ LAUNCH = {
     "options": {"num_stages": 1},
     "grid": [4],
 }
+PLACED = {"storage": 0, "shape": [2, 2], "strides": [2, 1], "offset": 0}
 
 
 def source_id(text: str) -> str:
@@ -76,6 +77,17 @@ def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
     found = read(file)
     assert [(one.kernel, one.count) for one in found.launches] == [("program:scale", 6)]
     assert found.end == {"end": True}
+
+
+def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
+    """They make no launch distinct: of equal ones the first one's count, and no cell has another key."""
+    sizes = {"storages": [8], "tensors": {"x": {**PLACED, "values": [1, -2]}}, "grids": [[4], None]}
+    more = {**launch(**sizes), "storages": [16]}
+    (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
+    assert one.count == 2 and one.memory and one.memory.storages == (8,) and one.grids == ((4,), None)
+    assert one.memory.to_json() == {"storages": [8], "tensors": sizes["tensors"]}
+    (bare,) = read(write(tmp_path, HEADER, launch())).launches
+    assert bare.memory is None and sources([bare]) == sources([one])
 
 
 def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:
@@ -179,6 +191,16 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
         ({"options": {"ir_override": "/tmp/evil.ttgir"}}, "unknown"),
         ({"options": {"extern_libs": {"a": "/tmp/a.bc"}}}, "unknown"),
         ({"grid": [1, 2, 3, 4]}, "grid"),
+        ({"grids": [[1]]}, "a grid for each configuration"),
+        ({"grids": [[1], [1, 2, 3, 4]]}, "up to three numbers"),
+        ({"grids": [[1], ["x"]]}, "a grid: a list of numbers"),
+        ({"tensors": {}}, "storages: a list of numbers"),
+        ({"tensors": [], "storages": []}, "tensors is a mapping"),
+        ({"tensors": {"x": PLACED}, "storages": []}, "no storage 0"),
+        ({"tensors": {"x": {**PLACED, "shape": [2, -1]}}, "storages": [8]}, "shape of x: no number is below zero"),
+        ({"tensors": {"x": {**PLACED, "strides": [1, 1, 1]}}, "storages": [8]}, "differ in length"),
+        ({"tensors": {"x": {**PLACED, "values": [0.5]}}, "storages": [8]}, "values of x"),
+        ({"tensors": {"x": {**PLACED, "file": "/etc/passwd"}}, "storages": [8]}, "it has storage, shape"),
         ({"qualname": "a.b"}, "no name"),
         ({"count": 0}, "count"),
         ({"kernel": None}, "kernel is missing"),

@@ -1,30 +1,40 @@
-"""`--bench`: every compiling configuration of our own kernels timed on the card that is here.
+"""`--bench`: every compiling configuration timed on the card that is here.
 
-A launch holds no tensors, so only kernels that bring inputs can be timed: ours. A worker of its own does it, for a
-kernel that faults on the card must not take flacheck along.
+Our own kernels are timed as their host functions launch them, a package's or a program's as they were recorded: on
+tensors like theirs, with other numbers in them. A worker of its own does it, for a kernel that faults on the card or
+never ends must not take flacheck along.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flacheck import corpus, replay, targets, toolchains
+from flacheck.autotune import timeable
 from flacheck.autotune.emit.choice import configuration
-from flacheck.autotune.examined import Examined, Fate, Price, Result, Timing
+from flacheck.autotune.examined import Examined, Fate, Price, Result, Timing, Tuned
 from flacheck.autotune.ranks import spearman
 from flacheck.errors import UsageError
 from flacheck.executors import LocalPool, Task
-from flacheck.model import Attempt, Cell, Json, Outcome, canonical, digest
+from flacheck.model import Attempt, Json, Outcome, canonical
 from flacheck.sandbox import WorkerKind
+from flacheck.toolchains.packages import Package
 
 _SECONDS = 300.0
 # A worker that starts anew has forgotten what the first configuration computed.
 _RESIDENT_MB = 64_000
+# So many configurations of a launch may take their worker along before the others are given up.
+_LOST = 2
+_GIVEN_UP = "not tried: configurations before it hung, or took their worker along"
 # What the CUDA driver and torch look at; everything else of a user's environment stays outside.
 _PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
+_ERROR = re.compile(r"[A-Za-z_][\w.]*: .+|the kernel faulted .+")
+_Config = Mapping[str, Any]
+Packages = Mapping[str, Package]
 
 
 @dataclass(frozen=True)
@@ -38,23 +48,30 @@ class Card:
 
 
 class Bench:
-    """A worker on the card. Raises UsageError where there is none, or no torch to use it with."""
+    """A worker on the card, from `with` to its end. Raises UsageError where there is no card, or no torch to use it
+    with; `seconds` is the longest that a configuration may take with its compile."""
 
-    def __init__(self, device: str = "cuda") -> None:
+    def __init__(self, device: str = "cuda", seconds: float = _SECONDS) -> None:
         torch = replay.torch_folder()
         if torch is None:
             raise UsageError("--bench needs torch with CUDA beside flacheck, and a GPU")
         (choice,) = toolchains.resolve(["installed"]).choices
-        config = toolchains.provide(choice).worker_config()
-        config |= {"worker": "bench_worker", "corpus": str(corpus.folder()), "torch": torch, "device": device}
-        config["recycle_mb"] = _RESIDENT_MB
-        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        self._kind = WorkerKind(f"{choice.identity} on the card", config, passed)
-        self._choice = choice.identity
-        self.card = self._card()
+        self._config = toolchains.provide(choice).worker_config()
+        self._config |= {"worker": "bench_worker", "corpus": str(corpus.folder()), "torch": torch, "device": device}
+        self._config["recycle_mb"] = _RESIDENT_MB
+        self._choice, self._seconds = choice.identity, seconds
+        with self:
+            self.card = self._card()
+
+    def __enter__(self) -> Bench:
+        self._pool = LocalPool(1, lambda task: self._seconds)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.close()
 
     def _card(self) -> Card:
-        (attempt,) = self._run([{"op": "device"}])
+        attempt = self._ask(self._kind(None), {"op": "device"})
         if attempt.outcome is not Outcome.FINISHED or attempt.facts["name"] is None:
             last = attempt.log.strip().splitlines()[-1:] or ["torch.cuda.is_available() is False"]
             raise UsageError(f"--bench needs a GPU that torch can use: {last[0]}")
@@ -63,50 +80,85 @@ class Bench:
         known = f"sm{arch}" if f"sm{arch}" in targets.TARGETS else None
         return Card(facts["name"], known, facts["triton"], facts["torch"])
 
-    def timed(self, result: Result, cell: Cell) -> Result:
-        """The result with times of its configurations and of its fallbacks, if it is about this Triton on this card."""
-        if "corpus" not in cell.kernel.origin or not self._is_here(result):
-            return result
-        runs = [each for each in result.configs if each.fate is Fate.RUNS]
+    def timed(self, result: Result, tuned: Tuned, packages: Packages) -> Result:
+        """The result with times of its configurations and of its fallbacks, or with why there are none."""
+        runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
         instead = list(_instead(result))
-        configs = [*(each.config for each in runs), *(config for _, config in instead)]
-        attempts = self._run([_request(cell, config) for config in configs])
-        times = {canonical(config): _timing(attempt) for config, attempt in zip(configs, attempts)}
+        why = self._elsewhere(result) or timeable.untimeable(tuned)
+        if why is None and not (runs or instead):
+            why = "none of its configurations runs"
+        times = why or self._times(tuned, [*runs, *(config for _, config in instead)], packages)
+        if isinstance(times, str):
+            return replace(result, not_timed=times)
         timed = [replace(each, timing=times.get(canonical(each.config))) for each in result.configs]
         prices = [Price(use, *_price(times[canonical(config)], timed)) for use, config in instead]
         return replace(result, configs=timed, prices=prices, rank=_rank(timed))
 
-    def _is_here(self, result: Result) -> bool:
-        return result.toolchain == self._choice and self.card.target in (None, result.target)
+    def _elsewhere(self, result: Result) -> str | None:
+        """Why this card and the Triton here have nothing to say of a result."""
+        if result.toolchain == self._choice and self.card.target in (None, result.target):
+            return None
+        return f"{self._choice} on {self.card.target or self.card.name} is what is here to time with"
 
-    def _run(self, requests: Sequence[Json]) -> list[Attempt]:
-        """One after the other, for two on a card would time each other."""
-        pool = LocalPool(1, lambda task: _SECONDS)
-        found: dict[int, Attempt] = {}
-        try:
-            pool.submit(Task(number, self._kind, request) for number, request in enumerate(requests))
-            for ended in pool.completed():
-                found |= {task.name: attempt for task, attempt in ended}
-        finally:
-            pool.close()
-        return [found[number] for number in range(len(requests))]
+    def _times(self, tuned: Tuned, configs: Sequence[_Config], packages: Packages) -> dict[str, Timing] | str:
+        """The timing of each configuration, or why the launch cannot even be made."""
+        kind = self._kind(packages.get(tuned.cell.kernel.package or ""))
+        request = timeable.request(tuned)
+        prepared = self._ask(kind, {**request, "op": "prepare"})
+        if prepared.outcome is not Outcome.FINISHED:
+            return f"its launch cannot be made again: {_said(prepared)}"
+        times: dict[str, Timing] = {}
+        lost = 0
+        for config in configs:
+            own = timeable.own_grid(tuned, config)
+            if own is None:
+                times[canonical(config)] = _failed("its grid was not recorded")
+            elif lost >= _LOST:
+                times[canonical(config)] = _failed(_GIVEN_UP)
+            else:
+                attempt = self._ask(kind, {**request, "op": "bench", "config": dict(config), **own})
+                times[canonical(config)] = _timing(attempt)
+                lost += {Outcome.DIED: 1, Outcome.TIMED_OUT: _LOST}.get(attempt.outcome, 0)
+        return times
 
+    def _kind(self, package: Package | None) -> WorkerKind:
+        """A worker that can import a package's kernels, where one was provided."""
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        if package is None:
+            return WorkerKind(f"{self._choice} on the card", self._config, passed)
+        packages = {package.identity: {"path": package.path, "modules": list(package.modules)}}
+        name = f"{self._choice} {package.identity} on the card"
+        return WorkerKind(name, {**self._config, "packages": packages}, passed)
 
-def _request(cell: Cell, config: Mapping[str, Any]) -> Json:
-    where = {"kernel": dict(cell.kernel.origin), "shape": dict(cell.shape), "dtype": cell.dtype}
-    return {"op": "bench", **where, "launch_id": digest(where, 16), "config": dict(config)}
+    def _ask(self, kind: WorkerKind, request: Json) -> Attempt:
+        """One at a time, for two on a card would time each other."""
+        self._pool.submit([Task(0, kind, request)])
+        (attempt,) = [attempt for ended in self._pool.completed() for _, attempt in ended]
+        return attempt
 
 
 def _timing(attempt: Attempt) -> Timing:
     if attempt.outcome is not Outcome.FINISHED:
-        last = attempt.log.strip().splitlines()[-1:] or [attempt.signal or attempt.outcome.value]
-        return Timing(None, None, None, None, None, last[0])
+        return _failed(_said(attempt))
     facts = attempt.facts
     median, low, high, warm_up = (round(facts[name], 5) for name in ("median_ms", "low_ms", "high_ms", "warm_up_s"))
     return Timing(median, low, high, warm_up, facts["error"])
 
 
-def _instead(result: Result) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _failed(why: str) -> Timing:
+    return Timing(None, None, None, None, None, why)
+
+
+def _said(attempt: Attempt) -> str:
+    """What an attempt failed with, in a line: a traceback's message may go on for more, without a word on the error."""
+    if attempt.outcome is Outcome.TIMED_OUT:
+        return f"it had not ended after {attempt.seconds:.0f} s"
+    lines = attempt.log.strip().splitlines()
+    named = [line for line in lines if _ERROR.fullmatch(line)]
+    return next(iter([*named[-1:], *lines[-1:]]), f"it took its worker along ({attempt.signal or attempt.exit_code})")
+
+
+def _instead(result: Result) -> Iterator[tuple[_Config, _Config]]:
     """Fallbacks that are a configuration, with it."""
     for fallback in result.fallbacks:
         config = configuration(result, fallback)

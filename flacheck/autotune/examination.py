@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from flacheck.autotune import judging
+from flacheck.autotune.bench import Bench
 from flacheck.autotune.estimates import estimates
 from flacheck.autotune.examined import Result
 from flacheck.autotune.pruning import pruned
@@ -68,11 +69,16 @@ class Examination:
                 self._records[record.key] = record
                 yield record
 
-    def cells_of(self, results: Sequence[Result]) -> list[Cell]:
-        """The autotuner runs that results are about."""
-        cells = [asked.tuned.cell for asked in self.trials]
-        places = {(cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target): cell for cell in cells}
-        return [places[each.kernel, each.package, each.toolchain, each.target] for each in results]
+    def timed(self, results: Sequence[Result], bench: Bench, progress: Callable[[str], None]) -> list[Result]:
+        """The results with what the card that is here makes of their configurations."""
+        places = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
+        timed = []
+        with bench:
+            for number, each in enumerate(results, 1):
+                progress(f"timing {number} of {len(results)}: {each.kernel}, {len(each.configs)} configurations")
+                tuned = places[each.kernel, each.package, each.toolchain, each.target]
+                timed.append(bench.timed(each, tuned, self.plan.packages))
+        return timed
 
     def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of at most `budget`
@@ -96,3 +102,7 @@ class Examination:
         if not budget:
             return [result for _, result in said]
         return Substitutes(self.plan, store, self.jobs, self.memory_mb, budget).add(said, progress)
+
+
+def _place(cell: Cell) -> tuple[str, str | None, str, str]:
+    return cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target

@@ -13,6 +13,7 @@ from flacheck.autotune.declared import Declared
 from flacheck.autotune.occupancy import Occupancy
 from flacheck.fallbacks.host_code import HostLaunch
 from flacheck.fallbacks.kernel_code import KernelCode
+from flacheck.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict
 
 Args = Mapping[str, Any]
@@ -34,6 +35,8 @@ class Tuned:
     every recorded launch of the kernel there, heuristics resolved, those whose sizes a `driver` chose or not;
     `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down; `code` is
     what the kernel does with its parameters, `hosts` the places in the package that launch it.
+    `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down; `recorded` is the
+    launch as a program made it, where one did.
     """
 
     cell: Cell
@@ -44,6 +47,7 @@ class Tuned:
     by_matrix: bool = False
     code: KernelCode = field(default_factory=KernelCode)
     hosts: tuple[HostLaunch, ...] = ()
+    recorded: RecordedLaunch | None = None
 
     @property
     def launch(self) -> Launch:
@@ -60,8 +64,9 @@ class Tuned:
 @dataclass(frozen=True)
 class Timing:
     """Measured on a card: `median` milliseconds of a launch, a fifth of the launches below `low` and above `high`;
-    `warm_up` seconds of the first one with its compile; the largest relative `error` of a tensor against the launch's
-    first configuration. All None where the card refused it, with `failed`, what it said."""
+    `warm_up` seconds of the first one with its compile; the largest relative `error` of what it wrote against the
+    launch's first configuration (after one that took its worker along, the first since), None where made-up inputs led
+    to no number. All None where it could not be timed, with `failed`, why."""
 
     median: float | None
     low: float | None
@@ -147,7 +152,7 @@ class Result:
     None when it does not; `pruned` are configurations that the kernel itself leaves out; `unkeyed` constexprs that
     no key covers, in which no harm is seen; `tuning_keys` the distinct keys that calls of this dtype had, as
     values and tensors' dtypes. With a card `prices` are those of the fallbacks, and `rank` is Spearman's correlation of
-    the estimates with the times."""
+    the estimates with the times; `not_timed` says why a card that was asked timed nothing."""
 
     kernel: str
     package: str | None
@@ -165,6 +170,7 @@ class Result:
     tuning_keys: Sequence[tuple[Sequence[Any], Sequence[str]]] = ()
     prices: Sequence[Price] = ()
     rank: float | None = None
+    not_timed: str | None = None
 
     @property
     def is_finding(self) -> bool:
@@ -193,4 +199,5 @@ class Result:
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "prices": [price.to_json() for price in self.prices],
             "rank": self.rank,
+            "not_timed": self.not_timed,
         }

@@ -61,7 +61,11 @@ def autotune(
         ),
     ] = None,
     bench: Annotated[
-        bool, typer.Option("--bench", help="Time what compiles on the GPU that is here, with the installed Triton.")
+        bool,
+        typer.Option(
+            "--bench",
+            help="Time what runs on the GPU that is here, with the installed Triton; recorded launches at their sizes.",
+        ),
     ] = False,
     store: common.StoreDir = Path(".flacheck"),
     format: Annotated[
@@ -89,7 +93,7 @@ def autotune(
     if results is None:
         return common.interrupted()
     if card is not None:
-        results = [card.timed(result, cell) for result, cell in zip(results, examination.cells_of(results))]
+        results = examination.timed(results, card, common.say)
     if emit == "fla":
         _emit_fla(results, output or Path("fla-configs"))
     elif emit == "python":

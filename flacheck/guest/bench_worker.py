@@ -1,24 +1,25 @@
-"""Times configurations of our own kernels on the card that is there, with the Triton and the torch that are installed.
+"""Times configurations of a kernel on the card that is there, with the Triton and the torch that are installed.
 
-The kernel is launched as its host function launches it, on the family's own random inputs: the arguments of that launch
-are kept and launched again with each configuration. Memory that nobody wrote holds NaN, and before each configuration
-the tensors that the launch writes are what they were, so that a result which is left out shows.
+A launch to time is one that our own host functions make (`host_launch`), or a recorded one (`recorded_launch`); all the
+rest is the same: it is made again and again with each configuration, below the autotuner.
 
 A worker with `device` "cpu" runs Triton's interpreter instead: no times, but all else works.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
 
-from .loader import _module_from
+from . import host_launch, recorded_launch, values
+from .loader import Loader
 
 _WARM_UP_MS, _MEASURED_MS = 25, 200
 _QUANTILES = (0.5, 0.2, 0.8)
 _INTERPRETED_RUNS = 3
+_FAULTED = 3
+_CARD = {"name": "the card that is here"}
 
 
 class Worker:
@@ -29,15 +30,25 @@ class Worker:
         sys.path.append(config["torch"])
         if self._device == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
-        self._launch: _Launch | None = None
+        # Packages are imported beside torch as it is: this card needs no stand-in.
+        packages, scratch = config.get("packages", {}), config["scratch"]
+        self._loader = Loader(packages, self._corpus, scratch, lambda card: None, whole_dependencies=True)
+        self._launch = None
         self._of: str | None = None
 
     def tolerates(self, error: BaseException) -> bool:
         return False
 
     def run(self, request: dict, mark) -> dict:
+        """Answer a request. After a fault the card answers this process nothing more: its heir begins anew."""
         mark(request["op"])
-        return getattr(self, "op_" + request["op"])(request)
+        try:
+            return getattr(self, "op_" + request["op"])(request)
+        except RuntimeError as error:
+            if self._device != "cpu" and _faulted():
+                print(f"the kernel faulted on the card: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+                os._exit(_FAULTED)
+            raise
 
     def op_device(self, request: dict) -> dict:
         """Which card there is; none is a fact too."""
@@ -55,50 +66,56 @@ class Worker:
             }
         }
 
+    def op_prepare(self, request: dict) -> dict:
+        """Import the kernel and make its launch: what fails here fails for every configuration."""
+        self._prepared(request)
+        return {}
+
     def op_bench(self, request: dict) -> dict:
         """`median_ms`, `low_ms` and `high_ms` (a fifth of the runs lies below and above), `warm_up_s` of the first
-        launch with its compile, and the largest relative `error` of any tensor against the first configuration."""
-        from triton import Config
-
-        if self._of != request["launch_id"]:
-            self._launch, self._of = self._launched(request), request["launch_id"]
-        launch = self._launch
-        launch.tuner.configs = [Config(**request["config"])]
+        launch with its compile, and the largest relative `error` of anything written against the first configuration
+        that this process ran."""
+        launch = self._prepared(request)
+        call = launch.with_config(_settings(request, launch.names))
         launch.reset()
         started = time.perf_counter()
-        launch()
+        call()
         self._wait()
         warm_up = time.perf_counter() - started
         error = launch.error()
-        median, low, high = self._timed(launch)
+        median, low, high = self._timed(call)
         facts = {"median_ms": median, "low_ms": low, "high_ms": high, "warm_up_s": warm_up, "error": error}
         return {"facts": facts, "seconds": warm_up}
 
-    def _launched(self, request: dict):
-        """The launch that the host function makes of the kernel."""
+    def _prepared(self, request: dict):
+        if self._of != request["launch_id"]:
+            self._launch = self._of = None  # gone before the next one takes its memory
+            self._launch, self._of = self._made(request), request["launch_id"]
+        return self._launch
+
+    def _made(self, request: dict):
+        if "corpus" in request["kernel"]:
+            return host_launch.launch(request, self._corpus, self._device)
+        self._give_kernels_memory()
+        return recorded_launch.launch(request, self._loader.load(request["kernel"], _CARD), self._device)
+
+    def _give_kernels_memory(self) -> None:
+        """Some ask for scratch memory of their own, for descriptors: under releases with them somebody provides it."""
         import torch
+        import triton
 
-        family, name = request["kernel"]["corpus"], request["kernel"]["name"]
-        module = _module_from(os.path.join(self._corpus, family + ".py"), "flacheck_kernels_" + family)
-        tuners = {each: getattr(module, each) for each in module.KERNELS}
-        for tuner in tuners.values():
-            tuner.configs = tuner.configs[:1]
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[request["dtype"]]
-        inputs = module.inputs(**request["shape"], dtype=dtype, device=self._device)
-        seen: list = []
-        with _watched(tuners[name], seen), _unwritten_is_nan():
-            getattr(module, module.KERNELS[name]["form"])(**inputs)
-        return seen[0]
+        if hasattr(triton, "set_allocator"):
+            triton.set_allocator(lambda size, *_: torch.empty(size, device=self._device, dtype=torch.int8))
 
-    def _timed(self, launch) -> tuple:
+    def _timed(self, call) -> tuple:
         if self._device != "cpu":
             from triton.testing import do_bench
 
-            return tuple(do_bench(launch, warmup=_WARM_UP_MS, rep=_MEASURED_MS, quantiles=_QUANTILES))
+            return tuple(do_bench(call, warmup=_WARM_UP_MS, rep=_MEASURED_MS, quantiles=_QUANTILES))
         times = []
         for _ in range(_INTERPRETED_RUNS):
             started = time.perf_counter()
-            launch()
+            call()
             times.append((time.perf_counter() - started) * 1_000)
         times.sort()
         return times[1], times[0], times[-1]
@@ -110,66 +127,23 @@ class Worker:
             torch.cuda.synchronize()
 
 
-class _Launch:
-    """A launch to make again: its arguments, and those of its tensors that it writes, as they were before."""
+def _settings(request: dict, names: dict) -> dict:
+    """A configuration as the arguments of a launch, with its own grid where the host's is not at hand."""
+    import triton.language as tl
 
-    def __init__(self, tuner, args, kwargs) -> None:
-        self.tuner, self._args, self._kwargs = tuner, args, kwargs
-        tensors = [value for value in [*args, *kwargs.values()] if hasattr(value, "data_ptr")]
-        before = [tensor.clone() for tensor in tensors]
-        self()
-        changed = [not _same(tensor, old) for tensor, old in zip(tensors, before)]
-        self._written = [(t, old) for t, old, written in zip(tensors, before, changed) if written]
-        self._right: list | None = None
-
-    def __call__(self) -> None:
-        self.tuner.run(*self._args, **self._kwargs)
-
-    def reset(self) -> None:
-        for tensor, before in self._written:
-            tensor.copy_(before)
-
-    def error(self) -> float:
-        """The largest relative difference of what is written from what the first configuration wrote."""
-        now = [tensor.double() for tensor, _ in self._written]
-        if self._right is None:
-            self._right = now
-        errors = [float((one - two).norm() / two.norm().clamp_min(1e-30)) for one, two in zip(now, self._right)]
-        if not errors or not all(error < float("inf") for error in errors):
-            raise ArithmeticError("the kernel left a result unwritten, or wrote what is no number")
-        return max(errors)
+    config = request["config"]
+    constants = {name: values.value({"constexpr": each}, tl, names) for name, each in config["kwargs"].items()}
+    options = {name: value for name, value in config.items() if name != "kwargs"}
+    grid = {"grid": tuple(request["grid"])} if "grid" in request else {}
+    return {**constants, **options, **grid}
 
 
-def _same(tensor, other) -> bool:
+def _faulted() -> bool:
+    """Whether the process has lost the card: then whatever it asks of it fails."""
     import torch
 
-    return torch.allclose(tensor, other, rtol=0, atol=0, equal_nan=True)
-
-
-class _watched:
-    """While it lasts, keep an autotuner's launches."""
-
-    def __init__(self, tuner, seen: list) -> None:
-        self._tuner, self._seen = tuner, seen
-
-    def __enter__(self) -> None:
-        def watched(*args, **kwargs):
-            del self._tuner.run
-            self._seen.append(_Launch(self._tuner, args, kwargs))
-
-        self._tuner.run = watched
-
-    def __exit__(self, *error) -> None:
-        self._tuner.__dict__.pop("run", None)
-
-
-@contextlib.contextmanager
-def _unwritten_is_nan():
-    import torch
-
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)  # fills what torch.empty returns
     try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False

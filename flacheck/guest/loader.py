@@ -104,11 +104,15 @@ def _is_submodule(folder: str, name: str) -> bool:
 class Loader:
     """Kernels by origin, kept until another card is asked for: packages look at it when imported.
 
-    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on.
+    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on. Where kernels run, what
+    packages depend on is imported as ever (`whole_dependencies`), for it is used.
     """
 
-    def __init__(self, packages: dict, corpus: str | None, scratch: str, turn) -> None:
+    def __init__(
+        self, packages: dict, corpus: str | None, scratch: str, turn, whole_dependencies: bool = False
+    ) -> None:
         self._corpus, self._scratch, self._turn = corpus, scratch, turn
+        self._whole_dependencies = whole_dependencies
         self._kernels: dict[str, object] = {}
         self._card: str | None = None
         self._finder = LazyPackages()
@@ -120,6 +124,8 @@ class Loader:
         """A folder with a package's own `modules`, and others that it depends on."""
         sys.path.append(path)
         for name in os.listdir(path):
+            if self._whole_dependencies and name not in modules:
+                continue
             if os.path.isfile(os.path.join(path, name, "__init__.py")):
                 self._finder.folders.setdefault(name, path)
                 if name not in modules:

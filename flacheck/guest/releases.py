@@ -72,6 +72,15 @@ def unwrap(kernel):
     return kernel
 
 
+def undecorated(kernel):
+    """What lies below autotuners and heuristics: the JITFunction, or what stands for it in Triton's interpreter."""
+    from triton.runtime.autotuner import Autotuner, Heuristics
+
+    while isinstance(kernel, (Autotuner, Heuristics)):
+        kernel = kernel.fn
+    return kernel
+
+
 def autotuner(kernel):
     """The Autotuner in a stack of decorators, or None."""
     from triton.runtime.autotuner import Autotuner

@@ -88,7 +88,16 @@ def value(spec, language, names=None):
     raise ValueError(f"an argument that flacheck cannot rebuild: {spec!r}")
 
 
+def torch_name(dtype: str) -> str:
+    """What torch calls a dtype."""
+    return _TORCH[dtype]
+
+
 def _descriptor(dtype: str, shape, strides, block, align: int = 16, **extra):
+    return descriptor(Pointer(dtype, align), shape, strides, block, **extra)
+
+
+def descriptor(base, shape, strides, block, **extra):
     """A tensor descriptor made by the host; `extra` is what later releases can say of one.
 
     Raises ImportError under a release without them, or without that.
@@ -100,7 +109,7 @@ def _descriptor(dtype: str, shape, strides, block, align: int = 16, **extra):
     lacking = [name for name in extra if name not in TensorDescriptor.__dataclass_fields__]
     if lacking:
         raise ImportError(f"this release's tensor descriptors have no {lacking[0]}")
-    return TensorDescriptor(Pointer(dtype, align), list(shape), list(strides), list(block), **extra)
+    return TensorDescriptor(base, list(shape), list(strides), list(block), **extra)
 
 
 def _constant(spec, language, names):

@@ -17,9 +17,10 @@ from flacheck.errors import MatrixError, UsageError
 from flacheck.expand import Source, main_dtype
 from flacheck.launches.admission import admitted
 from flacheck.launches.forms import FormError, check_launch, check_options
+from flacheck.launches.memory import Memory, grids, memory
 from flacheck.model import Json, Kernel, Launch, canonical, digest
 
-__all__ = ["Launches", "RecordedLaunch", "admitted", "at", "one_each", "read", "sources", "stream"]
+__all__ = ["Launches", "Memory", "RecordedLaunch", "admitted", "at", "one_each", "read", "sources", "stream"]
 
 SCHEMA = "flacheck.launches/1"
 
@@ -30,7 +31,8 @@ class RecordedLaunch:
     in which it is called `qualname`; `uncut` says why there is no text. `heuristics` are the values that
     @triton.heuristics gave; `count` how often it was launched; `by` what the recorder was told was running;
     `made_up` marks arguments that a driver guessed for one of a package's inner functions; `guessed` says where the
-    program read a value made up for it, on which this launch may rest."""
+    program read a value made up for it, on which this launch may rest. `memory` says where its tensors lie and `grids`
+    what each configuration's grid is (None where it raised); files of earlier recorders have neither."""
 
     id: str
     kernel: str
@@ -47,6 +49,8 @@ class RecordedLaunch:
     made_up: bool = False
     guessed: str | None = None
     count: int = 1
+    memory: Memory | None = None
+    grids: tuple[tuple[int, ...] | None, ...] | None = None
 
     def template(self) -> Json:
         """The launch as the cut-out kernel takes it: without decorators, so with what heuristics gave; its options
@@ -210,6 +214,8 @@ class _Reader:
             made_up=value.get("made_up") is True,
             guessed=_optional(value, "guessed"),
             count=_count(value) if "count" in value else 1,
+            memory=memory(value),
+            grids=grids(value),
         )
 
     def _source(self, source: str, text: Any) -> str | None:

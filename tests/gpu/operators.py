@@ -1,11 +1,12 @@
 """A program to capture twice, on a card and on one that is not there: FLA's operators, forward and backward.
 
-    python operators.py [--jobs N] [--tune] [NAME…]
+    python operators.py [--jobs N] [--tune] [--sizes B,T,H,K] [--forward] [NAME…]
 
 Every function that `fla.ops` and its subpackages offer is called in bf16, on plain batches and on packed sequences, and
 last a small model takes two training steps under autocast. What an operator refuses is printed, the same on both.
 `--jobs` spreads the operators over processes, each of which is recorded. Without `--tune` a kernel runs in its first
 configuration: a launch is recorded with all of them before one is chosen, and compiling each takes a card an hour.
+`--sizes` calls with others (K is V too), `--forward` plain batches forward only, as `check_estimate.py` wants them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import fla.ops
 import torch
 import triton.runtime.autotuner
 
-B, T, H, K = 2, 256, 4, 64
+SIZES = {"B": 2, "T": 256, "H": 4, "K": 64}
 OFFSETS = (0, 40, 168, 256)
 # By the names of arguments: a tensor's dimensions, its dtype, and whether it is a decay (negative), a gate (0 to 1).
 SHAPES = {"beta": "BTH", "dt": "BTH", "lamb": "BTH", "gamma": "BTH", "eta": "BTH", "u": "HK", "A_log": "H", "D": "H"}
@@ -31,7 +32,6 @@ PER_HEAD = ("simple", "gated_delta", "gdn", "forgetting", "path", "comba", "log_
 NUMBERS = {"layer_idx": 0, "num_layers": 2, "num_householder": 1, "chunk_size": 64, "S": 64, "dim": -1, "scale": 0.125}
 DECAYS = ("g", "gk", "gv", "w", "f", "log_w")
 GATES = ("beta", "lamb", "gamma", "eta", "dt")
-SIZES = {"B": B, "T": T, "H": H, "K": K}
 
 
 def operators() -> dict[str, Callable[..., Any]]:
@@ -52,7 +52,8 @@ def operators() -> dict[str, Callable[..., Any]]:
 
 def tensor(operator: str, name: str, batch: int) -> torch.Tensor:
     dims = SHAPES.get(name, "BTH" if name == "g" and any(word in operator for word in PER_HEAD) else "BTHK")
-    shape = [batch if dim == "B" else T * B // batch if dim == "T" else SIZES[dim] for dim in dims]
+    own = {**SIZES, "B": batch, "T": SIZES["T"] * SIZES["B"] // batch}
+    shape = [own[dim] for dim in dims]
     value = torch.randn(shape, device="cuda", dtype=torch.bfloat16) * 0.1
     if name in DECAYS:
         value = -value.float().sigmoid() if len(dims) == 3 else -value.sigmoid()
@@ -67,11 +68,11 @@ def arguments(operator: str, function: Callable[..., Any], packed: bool) -> dict
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         if name == "cu_seqlens" and packed:
-            given[name] = torch.tensor(OFFSETS, device="cuda") * B
+            given[name] = torch.tensor(OFFSETS, device="cuda") * (SIZES["T"] * SIZES["B"] // OFFSETS[-1])
         elif name in NUMBERS and parameter.default is parameter.empty:
             given[name] = NUMBERS[name]
         elif parameter.default is parameter.empty or name in ("g", "gk", "beta"):
-            given[name] = tensor(operator, name, 1 if packed else B)
+            given[name] = tensor(operator, name, 1 if packed else SIZES["B"])
     return given
 
 
@@ -83,12 +84,14 @@ def tensors(result: Any) -> Iterator[torch.Tensor]:
             yield from tensors(part)
 
 
-def call(name: str, function: Callable[..., Any], packed: bool) -> str:
+def call(name: str, function: Callable[..., Any], packed: bool, forward: bool) -> str:
     """How it went, in words."""
     try:
         if packed and "cu_seqlens" not in inspect.signature(function).parameters:
             return "takes no packed sequences"
         result = function(**arguments(name, function, packed))
+        if forward:
+            return "forward"
         outputs = [each for each in tensors(result) if each.requires_grad]
         torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
         return "forward and backward" if outputs else "forward"
@@ -99,25 +102,26 @@ def call(name: str, function: Callable[..., Any], packed: bool) -> str:
 class Mixer(torch.nn.Module):
     """A delta rule layer in small: projections, the operator, a norm."""
 
-    def __init__(self, width: int = H * K) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.norm = torch.nn.LayerNorm(width)
         self.qkv = torch.nn.Linear(width, 3 * width)
-        self.beta = torch.nn.Linear(width, H)
+        self.beta = torch.nn.Linear(width, SIZES["H"])
         self.out = torch.nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (part.view(*x.shape[:2], H, K) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        q, k, v = (part.view(*x.shape[:2], SIZES["H"], SIZES["K"]) for part in self.qkv(self.norm(x)).chunk(3, -1))
         o, _ = fla.ops.chunk_delta_rule(q, k, v, self.beta(x).sigmoid(), use_qk_l2norm_in_kernel=True)
         return x + self.out(o.flatten(-2))
 
 
 def train() -> str:
-    model = torch.nn.Sequential(Mixer(), Mixer()).cuda()
+    width = SIZES["H"] * SIZES["K"]
+    model = torch.nn.Sequential(Mixer(width), Mixer(width)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(2):
         with torch.autocast("cuda", torch.bfloat16):
-            loss = model(torch.randn(B, T, H * K, device="cuda")).float().square().mean()
+            loss = model(torch.randn(SIZES["B"], SIZES["T"], width, device="cuda")).float().square().mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -129,20 +133,25 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--sizes", type=lambda text: dict(zip("BTHK", map(int, text.split(",")))), default={})
+    parser.add_argument("--forward", action="store_true")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
+    SIZES.update(asked.sizes)
     names = asked.names or [*operators(), "train"]
     if asked.jobs > 1:
         parts = [names[index :: asked.jobs] for index in range(asked.jobs)]
-        tune = ["--tune"] if asked.tune else []
-        started = [subprocess.Popen([sys.executable, __file__, *tune, *part]) for part in parts if part]
+        options = [*["--tune"] * asked.tune, *["--forward"] * asked.forward]
+        options += ["--sizes", ",".join(map(str, SIZES.values()))]
+        started = [subprocess.Popen([sys.executable, __file__, *options, *part]) for part in parts if part]
         sys.exit(max(process.wait() for process in started))
     if not asked.tune:
         triton.runtime.autotuner.Autotuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
     known = operators()
     for name in names:
-        for packed in (False, True) if name in known else ():
-            print(f"{name} ({'packed' if packed else 'plain'}): {call(name, known[name], packed)}", flush=True)
+        for packed in ((False,) if asked.forward else (False, True)) if name in known else ():
+            said = call(name, known[name], packed, asked.forward)
+            print(f"{name} ({'packed' if packed else 'plain'}): {said}", flush=True)
         if name == "train":
             print(f"train: {train()}", flush=True)
 

@@ -92,14 +92,17 @@ def timed(result: Result) -> list[tuple[str, ...]]:
         time = each.timing
         if time and time.median is not None and time.low is not None and time.high is not None:
             spread = f"{time.low:.3f}–{time.high:.3f}"
-            rows.append((str(place), config(each.config), f"{time.median:.3f}", spread, f"{time.error:.1e}"))
+            error = "–" if time.error is None else f"{time.error:.1e}"
+            rows.append((str(place), config(each.config), f"{time.median:.3f}", spread, error))
         elif time:
             rows.append((str(place), config(each.config), "–", time.failed or "", "–"))
     return rows
 
 
 def bench_lines(result: Result) -> Iterator[str]:
-    """The prices of fallbacks, and whether the estimate's order was the measured one."""
+    """Why nothing was timed; the prices of fallbacks, and whether the estimate's order was the measured one."""
+    if result.not_timed:
+        yield f"not timed: {result.not_timed}"
     for price in result.prices:
         if price.times_best is not None:
             yield f"{settings(price.use)} instead takes {price.median:.3f} ms, {price.times_best:.2f} × the best"

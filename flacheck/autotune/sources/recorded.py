@@ -22,7 +22,7 @@ from flacheck.toolchains.packages import Package
 def gather(asked: Asked) -> Gathered:
     """The file's autotuned kernels that the glob names, one launch of each; all its launches tell of the keys."""
     assert asked.file is not None
-    read = launches.read(asked.file)
+    read = launches.read(asked.file, trust=asked.trust)
     wanted = _wanted(asked, read.launches)
     provided = replay.provided(asked.file, wanted, asked.trust, asked.progress)
     target = target_of(str(read.header.get("device")))
@@ -54,7 +54,7 @@ def _kernel_at(asked: Asked) -> RecordedLaunch:
     assert asked.file is not None and asked.line is not None
     lines = asked.file.read_text(encoding="utf-8").splitlines()
     entry = json.loads(lines[asked.line - 1]) if 0 < asked.line <= len(lines) else {}
-    found = next((e for e in launches.read(asked.file).launches if e.id == entry.get("id")), None)
+    found = next((e for e in launches.read(asked.file, trust=asked.trust).launches if e.id == entry.get("id")), None)
     if found is None or not found.launch.configs:
         raise UsageError(f"{asked.file}:{asked.line}: there is no launch of an autotuned kernel on this line")
     return found
@@ -86,7 +86,8 @@ def examined(
     options = chosen.options if with_decorators else {}
     cells: list[Cell] = list(runs(sources, replace(asked.selection, dtypes=()), resolver, targets))
     for cell in cells:
-        yield with_code(Tuned(cell, options, seen, driven, _declared(chosen, provided)), provided)
+        made = Tuned(cell, options, seen, driven, _declared(chosen, provided), recorded=chosen)
+        yield with_code(made, provided)
 
 
 def _representative(entries: Sequence[RecordedLaunch], asked: Asked) -> RecordedLaunch | None:

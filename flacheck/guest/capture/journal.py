@@ -37,8 +37,9 @@ class Journal:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.flush, after_in_child=self._forked)
 
-    def launch(self, line: dict, source: str | None, text: str | None, remarks: dict) -> None:
-        """`remarks` are no part of what makes a launch distinct."""
+    def launch(self, line: dict, source: str | None, text: str | None, remarks: dict, sizes) -> None:
+        """`remarks` are no part of what makes a launch distinct, nor is what `sizes()` gives: it is only asked of
+        the first of equal launches."""
         if not self._begun:
             self._begin()
         identity = digest(line)
@@ -52,7 +53,7 @@ class Journal:
         if text is not None and source not in self._sources:
             self._sources.add(source)
             extra["text"] = text
-        self._append({"id": identity, **line, **extra})
+        self._append({"id": identity, **line, **sizes(), **extra})
 
     def guess(self, place: str, kind: str) -> None:
         """A value of this kind was made up for the program at this place: a new one is written at once, when there

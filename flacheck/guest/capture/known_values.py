@@ -38,6 +38,16 @@ def value_of(tensor):
     return getattr(tensor, _KEPT, None) if isinstance(tensor, FakeTensor) else tensor
 
 
+def read(tensor) -> list | None:
+    """The values of an integer tensor in the order of its indices, as integers; None when nobody knows them. On a real
+    card a stream that is being captured cannot be read from."""
+    known = value_of(tensor)
+    if known is None or (known.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return None
+    with _disable_current_modes():
+        return [int(value) for value in known.reshape(-1).tolist()]
+
+
 def forget_written(arguments) -> None:
     """A kernel was launched with these and may have written to them: floats, and what was fresh memory till now.
 

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass, field
 
 from .. import releases
-from . import described
+from . import described, grids, memory
 from .cut import Cutter, handed
 from .origin import Origins
 
@@ -31,7 +31,8 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Trial:
-    """The launch as it arrives at the compiler, under one configuration."""
+    """The launch as it arrives at the compiler, under one configuration; `given_grid` is what the host gave, `grid`
+    what that comes to, for the first configuration."""
 
     function: object
     bound: dict
@@ -41,6 +42,7 @@ class _Trial:
     config: object
     inner: dict
     grid: list | None
+    given_grid: object
 
 
 class Launched:
@@ -169,10 +171,11 @@ class Recorder:
         bound |= {name: value for name, value in kwargs.items() if name in function.arg_names}
         options = {name: value for name, value in kwargs.items() if name not in bound and name not in _SWITCHES}
         inner = {name: bound[name] for name, inside in call.heuristics.items() if inside and name in bound}
-        grid = None if call.trials else _grid(kwargs.get("grid"), function, bound)
+        given = kwargs.get("grid")
+        grid = None if call.trials else grids.extents(given, function, bound)
         functions = handed(function, bound)
         args = _given(call, function, bound, functions)
-        call.trials.append(_Trial(function, bound, args, functions, options, call.config, inner, grid))
+        call.trials.append(_Trial(function, bound, args, functions, options, call.config, inner, grid, given))
 
     def _write(self, call) -> None:
         """One line for the configurations that see the same arguments: hooks may change those."""
@@ -207,7 +210,7 @@ class Recorder:
         cut = self._cutter.cut(function, trial.functions)
         line["source"] = cut.digest
         remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
-        self._journal.launch(line, cut.digest, cut.text, remarks)
+        self._journal.launch(line, cut.digest, cut.text, remarks, lambda: _sizes(call, trials))
 
 
 def _nobody(arguments) -> None:
@@ -244,8 +247,10 @@ def _config(trial) -> dict:
     return {**entry, "kwargs": {**entry["kwargs"], **inner}}
 
 
-def _grid(grid, function, bound) -> list | None:
-    if callable(grid):
-        defaults = {p.name: p.default for p in function.params if p.has_default}
-        grid = grid({**defaults, **bound})
-    return None if grid is None else [int(extent) for extent in grid]
+def _sizes(call, trials) -> dict:
+    """What it takes to launch the same again, beside the launch: the grid of each configuration, and the tensors."""
+    first = trials[0]
+    found = memory.laid_out({name: first.bound[name] for name in first.args})
+    if call.tuner is None:
+        return found
+    return {"grids": grids.of_each(trials, call.trials[0]), **found}

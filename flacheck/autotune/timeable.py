@@ -1,0 +1,85 @@
+"""What it takes to time a launch on a card, and why one cannot be timed.
+
+Our own kernels bring inputs and a host function; of others the launches file says what their tensors were like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flacheck.autotune.examined import Tuned
+from flacheck.launches import Memory, RecordedLaunch
+from flacheck.model import Json, canonical, digest
+
+_FLOATS = ("fp", "bf")
+# Well below what a packet holds where the system keeps sockets' buffers at their usual size.
+_MOST = 150 << 10
+
+
+def untimeable(tuned: Tuned) -> str | None:
+    """Why the launch cannot be made again on a card; None where it can."""
+    if "corpus" in tuned.cell.kernel.origin:
+        return None
+    recorded = tuned.recorded
+    if recorded is None:
+        return "its launch was declared, not recorded, and so its tensors have no sizes"
+    if recorded.memory is None:
+        return "the launches file says nothing of its tensors' sizes: an earlier flacheck recorded it; capture it anew"
+    return next(_lacking(recorded, recorded.memory), None) or _too_much(tuned)
+
+
+def request(tuned: Tuned) -> Json:
+    """What a worker makes the launch from, whatever the configuration; the launch must be timeable."""
+    cell, recorded = tuned.cell, tuned.recorded
+    made: Json = {"kernel": dict(cell.kernel.origin)}
+    if "corpus" in cell.kernel.origin:
+        made |= {"shape": dict(cell.shape), "dtype": cell.dtype}
+    else:
+        assert recorded is not None and recorded.memory is not None
+        arguments = {**recorded.launch.args, **recorded.heuristics}
+        made |= {"launch": {"args": arguments}, "options": dict(recorded.options)}
+        made |= {"memory": recorded.memory.to_json()}
+    return {**made, "launch_id": digest(made, 16)}
+
+
+def own_grid(tuned: Tuned, config: Mapping[str, Any]) -> Json | None:
+    """What a request says of the grid of a configuration: that of a recorded one with the same constants, on which
+    alone grids depend. Nothing for our own kernels, whose host functions compute it; None where nobody knows it."""
+    recorded = tuned.recorded
+    if recorded is None:
+        return {}
+    pairs = list(zip(recorded.launch.configs, recorded.grids or ()))
+    same = [grid for known, grid in pairs if all(config.get(name) == value for name, value in known.items())]
+    alike = [grid for known, grid in pairs if known.get("kwargs") == config.get("kwargs")]
+    found = next(iter([*same, *alike]), None)
+    return None if found is None else {"grid": list(found)}
+
+
+def _too_much(tuned: Tuned) -> str | None:
+    size = len(canonical(request(tuned)))
+    return (
+        f"its source and integers are {size >> 10} KiB, more than a worker can be told at once"
+        if size > _MOST
+        else None
+    )
+
+
+def _lacking(recorded: RecordedLaunch, memory: Memory) -> Iterator[str]:
+    """What is not known of the launch's arguments."""
+    for name, spec in {**recorded.launch.args, **recorded.heuristics}.items():
+        for path, form in _tensors(name, spec):
+            placed = memory.tensors.get(path)
+            if placed is None:
+                yield f"the size of {path} is not known: it is no tensor of torch's"
+            elif not form["dtype"].startswith(_FLOATS) and placed.values is None:
+                yield f"{path} holds integers ({form['dtype']}), which were too many to record or known to nobody"
+
+
+def _tensors(path: str, spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tensors in an argument, with their forms."""
+    if isinstance(spec, dict) and "tuple" in spec:
+        for place, item in enumerate(spec["tuple"]):
+            yield from _tensors(f"{path}[{place}]", item)
+    elif isinstance(spec, dict) and ("dtype" in spec or "descriptor" in spec):
+        yield path, spec.get("descriptor", spec)
