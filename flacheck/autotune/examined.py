@@ -33,10 +33,9 @@ class Tuned:
 
     `cell` is the whole autotuner run (stage `autotune`, all configurations in its launch); `seen` the arguments of
     every recorded launch of the kernel there, heuristics resolved, those whose sizes a `driver` chose or not;
-    `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down; `code` is
-    what the kernel does with its parameters, `hosts` the places in the package that launch it.
-    `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down; `recorded` is the
-    launch as a program made it, where one did.
+    `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down; `code` is what the
+    kernel does with its parameters, `hosts` the places in the package that launch it; `recorded` is the launch as a
+    program made it, where one did.
     """
 
     cell: Cell
