@@ -1,8 +1,9 @@
 """What may be tried instead of a failing cell, nearest first. Pure: nothing is compiled here.
 
 Nearest is: the fewest settings that change; then the fewest steps, a step being a doubling or a halving (another dtype
-counts as one); then the least estimated loss (`cost`); then options before tile sizes, and the smaller value. What
-host code passes differently as a consequence (`NC = cdiv(BT, BC)`) goes along and is no change of its own.
+counts as one); then options before tile sizes, for they leave the grid and the host code as they are; then the least
+estimated loss (`cost`); then the smaller value. What host code passes differently as a consequence, such as
+`NC = cdiv(BT, BC)`, goes along and is no change of its own.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Space:
 
     def rank(self, candidate: Candidate) -> tuple[Any, ...]:
         changes, steps, *rest = distance(self.failing, candidate.use)
-        return (changes, steps, candidate.loss, *rest)
+        return (changes, steps, len(self.known.by_name.keys() & candidate.use), candidate.loss, *rest)
 
 
 def space_of(cell: Cell, known: Constants, warp_size: int, max_threads: int, options: bool = True) -> Space:
