@@ -22,6 +22,30 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"(?P<file>.+\.jsonl)(?::(?P<line>\d+))?")
 
+_Jobs = Annotated[
+    int,
+    typer.Option("--jobs", "-j", min=0, metavar="N", show_default=False, help="Workers at once.",
+                 envvar="FLACHECK_JOBS"),
+]  # fmt: skip
+_Budget = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Settings to try for each failure; 0 looks for no fallbacks.")
+]
+_Emit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="fla|python",
+        help="What runs everywhere: config files for FLA into the folder -o, or triton.Config lists.",
+    ),
+]
+_Bench = Annotated[
+    bool,
+    typer.Option(
+        "--bench",
+        help="Time what compiles on the GPU that is here, with the installed Triton: our own kernels, and those of "
+        "packages and launches files with the sizes that were recorded.",
+    ),
+]
+
 
 @common.command
 def autotune(
@@ -42,31 +66,14 @@ def autotune(
     dtype: common.Dtype = [],
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=0, metavar="N", show_default=False, help="Workers at once.",
-                          envvar="FLACHECK_JOBS"),
-    ] = 0,
-    fallback_budget: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Settings to try for each failure; 0 looks for no fallbacks.")
-    ] = 48,
+    jobs: _Jobs = 0,
+    fallback_budget: _Budget = 48,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
     ] = False,
-    emit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="fla|python",
-            help="What runs everywhere: config files for FLA into the folder -o, or triton.Config lists.",
-        ),
-    ] = None,
-    bench: Annotated[
-        bool,
-        typer.Option(
-            "--bench",
-            help="Time what runs on the GPU that is here, with the installed Triton; recorded launches at their sizes.",
-        ),
-    ] = False,
+    emit: _Emit = None,
+    bench: _Bench = False,
     store: common.StoreDir = Path(".flacheck"),
     format: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="table, json or markdown.", envvar="FLACHECK_FORMAT")
