@@ -45,10 +45,17 @@ class LazyPackages(importlib.abc.MetaPathFinder):
 
 class _LazyInit(importlib.abc.Loader):
     def __init__(self, folder: str, looks_up: bool) -> None:
-        self._folder, self._looks_up = folder, looks_up
+        self._folder, self._looks_up, self._ran = folder, looks_up, False
+
+    def run(self, module: types.ModuleType) -> None:
+        """Run the `__init__` that was put off, if that was not done before."""
+        if not self._ran:
+            self._ran = True
+            with open(module.__file__, "rb") as file:
+                exec(compile(file.read(), module.__file__, "exec"), module.__dict__)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        folder, ran = self._folder, []
+        folder = self._folder
         module.__file__ = os.path.join(folder, "__init__.py")
 
         def missing(name: str):
@@ -59,15 +66,44 @@ class _LazyInit(importlib.abc.Loader):
                 return literals[name]
             if name in imported:
                 return _from(*imported[name])
-            if not name.startswith("__") and not ran:
-                ran.append(True)
-                with open(module.__file__, "rb") as file:
-                    exec(compile(file.read(), module.__file__, "exec"), module.__dict__)
+            if not name.startswith("__"):
+                self.run(module)
                 if name in module.__dict__:
                     return module.__dict__[name]
             raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
         module.__getattr__ = missing
+
+
+class Aliases(importlib.abc.MetaPathFinder):
+    """Asked last of all: a module that no file holds may be another one's old name, which an `__init__` gives it."""
+
+    def find_spec(self, name: str, path=None, target=None):
+        parent = sys.modules.get(name.rpartition(".")[0])
+        lazy = getattr(getattr(parent, "__spec__", None), "loader", None)
+        if not isinstance(lazy, _LazyInit):
+            return None
+        with contextlib.suppress(Exception):  # then there is no such module, as for whoever asks in a `try`
+            lazy.run(parent)
+        named = sys.modules.get(name)
+        if named is None:
+            return None
+        # Of a module that is there the import system takes its own spec and would load it once more.
+        named.__spec__ = importlib.machinery.ModuleSpec(name, _Named(named), origin="an alias")
+        return named.__spec__
+
+
+class _Named(importlib.abc.Loader):
+    """A module that is there already; it keeps its own spec."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec):
+        return self._module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__spec__ = self._spec
 
 
 @functools.cache
@@ -117,6 +153,7 @@ class Loader:
         self._card: str | None = None
         self._finder = LazyPackages()
         sys.meta_path.insert(0, self._finder)
+        sys.meta_path.append(Aliases())
         for package in packages.values():
             self._add_package(**package)
 
