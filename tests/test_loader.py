@@ -46,10 +46,10 @@ def test_a_name_is_found_without_running_the_init(shop: Path) -> None:
 def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
     """No file holds `shop.modules.old`: the `__init__` of its package names another module so."""
     (shop / "shop" / "ops.py").write_text(
-        "import shop.modules.old as old, shop.modules.new as new\nSAME = old is new\n"
+        "import shop.modules.old as old, shop.modules.new as new\nSAME = old is new, old.__spec__.name\n"
     )
     done = loaded(shop, "SAME")
-    assert done.stdout.splitlines()[:1] == ["True"], done.stderr
+    assert done.stdout.splitlines()[:1] == ["(True, 'shop.modules.new')"], done.stderr
 
 
 def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
