@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import time
 
 SCHEMA = "flacheck.launches/1"
@@ -23,10 +24,12 @@ def _guess(place: str, kind: str, count: int) -> dict:
 
 
 class Journal:
-    """Each distinct launch once, then how many more of it there were."""
+    """Each distinct launch once, then how many more of it there were. Any thread may tell it of one."""
 
     def __init__(self, settings) -> None:
         self._settings = settings
+        # Reentrant, for a signal may come in between. Nothing of the program's is waited for while it is held.
+        self._lock = threading.RLock()
         self._written: set[str] = set()
         self._sources: set[str] = set()
         self._more: dict[str, int] = {}
@@ -40,42 +43,50 @@ class Journal:
     def launch(self, line: dict, source: str | None, text: str | None, remarks: dict, sizes) -> None:
         """`remarks` are no part of what makes a launch distinct, nor is what `sizes()` gives: it is only asked of
         the first of equal launches."""
-        if not self._begun:
-            self._begin()
         identity = digest(line)
-        if identity in self._written:
-            self._more[identity] = self._more.get(identity, 0) + 1
-            if time.monotonic() - self._counted > _COUNT_EVERY:
-                self.flush()
-            return
-        self._written.add(identity)
-        extra = {name: value for name, value in remarks.items() if value is not None}
-        if text is not None and source not in self._sources:
-            self._sources.add(source)
-            extra["text"] = text
-        self._append({"id": identity, **line, **sizes(), **extra})
+        placed = {} if identity in self._written else sizes()
+        with self._lock:
+            if not self._begun:
+                self._begin()
+            if identity in self._written:
+                self._again(identity)
+                return
+            self._written.add(identity)
+            extra = {name: value for name, value in remarks.items() if value is not None}
+            if text is not None and source not in self._sources:
+                self._sources.add(source)
+                extra["text"] = text
+            self._append({"id": identity, **line, **placed, **extra})
+
+    def _again(self, identity: str) -> None:
+        self._more[identity] = self._more.get(identity, 0) + 1
+        if time.monotonic() - self._counted > _COUNT_EVERY:
+            self.flush()
 
     def guess(self, place: str, kind: str) -> None:
         """A value of this kind was made up for the program at this place: a new one is written at once, when there
         is a file yet; a program that launches nothing needs none."""
-        new = (place, kind) not in self._guesses
-        self._guesses[place, kind] = self._guesses.get((place, kind), 0) + 1
-        if new:
-            self.flush()
+        with self._lock:
+            new = (place, kind) not in self._guesses
+            self._guesses[place, kind] = self._guesses.get((place, kind), 0) + 1
+            if new:
+                self.flush()
 
     def flush(self) -> None:
-        if not self._begun:
-            return
-        more, self._more = self._more, {}
-        self._counted = time.monotonic()
-        lines = [{"of": identity, "count": count} for identity, count in more.items()]
-        lines += [_guess(*which, count) for which, count in self._guesses.items() if count]
-        self._guesses = dict.fromkeys(self._guesses, 0)
-        if lines:
-            self._append(*lines)
+        with self._lock:
+            if not self._begun:
+                return
+            more, self._more = self._more, {}
+            self._counted = time.monotonic()
+            lines = [{"of": identity, "count": count} for identity, count in more.items()]
+            lines += [_guess(*which, count) for which, count in self._guesses.items() if count]
+            self._guesses = dict.fromkeys(self._guesses, 0)
+            if lines:
+                self._append(*lines)
 
     def _forked(self) -> None:
-        """What the parent counted and could not write yet is the parent's."""
+        """What the parent counted and could not write yet is the parent's, and so is the thread that holds the lock."""
+        self._lock = threading.RLock()
         self._guesses.clear()
 
     def _begin(self) -> None:
