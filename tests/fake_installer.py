@@ -1,4 +1,6 @@
-"""A stand-in for uv: fills a folder with a tiny distribution, or fails in the way FAKE_INSTALLER asks for."""
+"""A stand-in for uv: fills a folder with a tiny distribution, or fails in the way FAKE_INSTALLER
+asks for.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ def put_on_path(folder: Path) -> str:
 
 def distribution(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> None:
     """A distribution as an installer leaves it: one module, a library and a true RECORD."""
-    files = {f"{name}/__init__.py": f"__version__ = '{version}'\n", f"{name}/_C/libtriton.so": f"elf {version}"}
+    files = {
+        f"{name}/__init__.py": f"__version__ = '{version}'\n",
+        f"{name}/_C/libtriton.so": f"elf {version}",
+    }
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {r}\n" for r in requires)
     files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
@@ -37,7 +42,9 @@ def distribution(folder: Path, name: str, version: str, requires: tuple[str, ...
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-        hashed = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        hashed = (
+            base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        )
         rows.append(f"{path},sha256={hashed},{len(text)}")
     (folder / info / "RECORD").write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
 

@@ -13,7 +13,11 @@ SHAPE = {"K": 256, "V": 256, "H": 36, "T": 8192}
 
 def launch(dtype: str = "bf16", **constexprs: Any) -> dict[str, Any]:
     """A launch of a kernel with one tensor, a gate that stays fp32 and these constexprs."""
-    args: dict[str, Any] = {"k": {"dtype": dtype, "align": 16}, "g": {"dtype": "fp32", "align": 16}, "T": {"int": 8192}}
+    args: dict[str, Any] = {
+        "k": {"dtype": dtype, "align": 16},
+        "g": {"dtype": "fp32", "align": 16},
+        "T": {"int": 8192},
+    }
     return {"args": {**args, **{name: {"constexpr": value} for name, value in constexprs.items()}}}
 
 
@@ -50,17 +54,30 @@ def record(
         "seconds": 1.5,
         "peak_mb": 300.0,
         "cached": False,
-        "resources": {"shared": 98304, "shared_limit": 232448, "registers": 128, "stack": 0, "spills": None},
+        "resources": {
+            "shared": 98304,
+            "shared_limit": 232448,
+            "registers": 128,
+            "stack": 0,
+            "spills": None,
+        },
     }
     base.update(more)
     named = ("kernel", "package", "toolchain", "target", "dtype", "shape", "launch", "options")
     return Record(**{"key": digest([base[name] for name in named]), **base})
 
 
-def failure(code: str = "FC302", line: str = "Assertion `reshapeOuts' failed.", **more: Any) -> Record:
+def failure(
+    code: str = "FC302", line: str = "Assertion `reshapeOuts' failed.", **more: Any
+) -> Record:
     """One record of a failing cell with a signature made of its code and line."""
     finding = {"code": code, "title": f"title of {code}", "facts": {}}
-    made = {"code": code, "message": line, "signature": f"{code}:ttgir:-:{digest(line, 8)}", "findings": (finding,)}
+    made = {
+        "code": code,
+        "message": line,
+        "signature": f"{code}:ttgir:-:{digest(line, 8)}",
+        "findings": (finding,),
+    }
     return record("fails", **{**made, **more})
 
 

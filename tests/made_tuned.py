@@ -46,7 +46,14 @@ def constexpr(value: Any) -> dict[str, Any]:
 
 def call(**more: Any) -> dict[str, Any]:
     """The arguments of a call of SOURCE's kernel, as a capture sees them."""
-    args = {"x": TENSOR, "g": None, "T": {"int": 512}, "H": constexpr(4), "K": constexpr(64), "USE_G": constexpr(False)}
+    args = {
+        "x": TENSOR,
+        "g": None,
+        "T": {"int": 512},
+        "H": constexpr(4),
+        "K": constexpr(64),
+        "USE_G": constexpr(False),
+    }
     return {**args, **more}
 
 
@@ -67,9 +74,15 @@ def tuned(
     assert found is not None
     calls = seen or (call(),)
     given = {name: spec for name, spec in calls[0].items() if name not in found.heuristics}
-    launch = Launch(given, ("BK", *found.heuristics), configs, tuple(name for name, _ in found.keys))
+    launch = Launch(
+        given, ("BK", *found.heuristics), configs, tuple(name for name, _ in found.keys)
+    )
     cell = Cell(
         Kernel("made:kernel", None, "0", {"source": source, "qualname": "kernel"}),
-        toolchain, target, launch, dtype="bf16", stage="autotune",
-    )  # fmt: skip
+        toolchain,
+        target,
+        launch,
+        dtype="bf16",
+        stage="autotune",
+    )
     return Tuned(cell, {}, calls, driven, found)

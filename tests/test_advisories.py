@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck import advisories
+from flacheck.tables import advisories
 
 DQKWG = "fla.ops.common.chunk_o:chunk_bwd_kernel_dqkwg"
 

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flacheck.analysis import Context, exit_code, forms_from_json, forms_to_json, grid, mark_slow, nearest, summarise
+from flacheck.analysis import (
+    Context,
+    exit_code,
+    forms_from_json,
+    forms_to_json,
+    grid,
+    mark_slow,
+    nearest,
+    summarise,
+)
 from flacheck.analysis.exit_code import Tally
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import Specifier
@@ -38,7 +47,9 @@ def _good(*records: Record) -> list[str]:
 
 
 def test_a_release_whose_cells_all_compile_is_known_good() -> None:
-    """A known-good release comes with its torch releases, its targets and how many cells were asked."""
+    """A known-good release comes with its torch releases, its targets and how many cells were
+    asked.
+    """
     (release,) = summarise([record(), record(target="sm80")], CONTEXT).known_good
     assert release.to_json() == {
         "triton": "3.2.0",
@@ -68,7 +79,9 @@ def test_a_release_whose_cells_all_compile_is_known_good() -> None:
     ],
 )
 def test_the_definition_of_known_good(cells: list[Record], good: bool) -> None:
-    """At least one cell asked, none unknown, no failure untolerated, and every launch has a configuration."""
+    """At least one cell asked, none unknown, no failure untolerated, and every launch has a
+    configuration.
+    """
     assert _good(*cells) == (["3.2.0"] if good else [])
 
 
@@ -76,13 +89,24 @@ def test_only_what_a_caller_may_tune_separates_configurations_of_one_launch() ->
     """Block sizes are tuned; sizes named by the shape, flags and strings make another launch."""
     parts = take_apart(launch(BC=64, K=256, REVERSE=True, PRECISION="tf32"), SHAPE)
     assert parts.tuned == {"BC": 64}
-    assert parts.identity == take_apart(launch(BC=32, K=256, REVERSE=True, PRECISION="tf32"), SHAPE).identity
-    assert parts.identity != take_apart(launch(BC=64, K=256, REVERSE=False, PRECISION="tf32"), SHAPE).identity
-    assert parts.skeleton == take_apart(launch("fp32", K=256, REVERSE=True, PRECISION="tf32"), SHAPE).skeleton
+    assert (
+        parts.identity
+        == take_apart(launch(BC=32, K=256, REVERSE=True, PRECISION="tf32"), SHAPE).identity
+    )
+    assert (
+        parts.identity
+        != take_apart(launch(BC=64, K=256, REVERSE=False, PRECISION="tf32"), SHAPE).identity
+    )
+    assert (
+        parts.skeleton
+        == take_apart(launch("fp32", K=256, REVERSE=True, PRECISION="tf32"), SHAPE).skeleton
+    )
 
 
 def test_without_a_shape_a_size_is_not_taken_for_a_block() -> None:
-    """A captured launch names no shape: only omitted parameters and those named like blocks are tuned."""
+    """A captured launch names no shape: only omitted parameters and those named like blocks are
+    tuned.
+    """
     captured = {**launch(K=256, BK=64, BLOCK_M=32, W=7, tile=4), "omitted": ["tile"]}
     assert take_apart(captured, {}).tuned == {"BK": 64, "BLOCK_M": 32, "tile": 4}
     assert take_apart(None, {}).tuned == {}
@@ -91,7 +115,10 @@ def test_without_a_shape_a_size_is_not_taken_for_a_block() -> None:
 def test_specifiers_name_triton_and_torch_for_each_target() -> None:
     """What to pin is said per target; a local build can be good but not be pinned."""
     releases = ["3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.6.0+local.ab12cd34"]
-    cells = [failure(toolchain=f"triton=={v}") if v == "3.2.0" else record(toolchain=f"triton=={v}") for v in releases]
+    cells = [
+        failure(toolchain=f"triton=={v}") if v == "3.2.0" else record(toolchain=f"triton=={v}")
+        for v in releases
+    ]
     summary = summarise([*cells, record(toolchain="triton==3.2.0", target="sm80")], CONTEXT)
     assert [release.triton for release in summary.known_good] == releases
     assert summary.known_good[-1].torch == ()
@@ -104,7 +131,9 @@ def test_specifiers_name_triton_and_torch_for_each_target() -> None:
 def test_a_specifier_knows_the_releases_that_nobody_asked_for() -> None:
     """The callable gets all known releases; torch is None when no release fits."""
     seen = []
-    context = Context(specifier=lambda *asked: seen.append(asked) or "triton<9", known_triton=["3.2.0", "3.9.0"])
+    context = Context(
+        specifier=lambda *asked: seen.append(asked) or "triton<9", known_triton=["3.2.0", "3.9.0"]
+    )
     assert summarise([record()], context).specifiers == (Specifier("sm90", "triton<9", None),)
     assert seen == [("triton", ["3.2.0"], ["3.2.0", "3.9.0"])]
 
@@ -144,7 +173,8 @@ def test_known_good_agrees_with_its_definition(cells: list[Record]) -> None:
             any(c.verdict is not Verdict.SKIPPED for c in asked)
             and not any(c.verdict is Verdict.UNKNOWN for c in asked)
             and not any(c.verdict is Verdict.FAILS and not c.tolerated for c in asked)
-            and {c.dtype for c in asked} == {c.dtype for c in asked if c.verdict is Verdict.COMPILES}
+            and {c.dtype for c in asked}
+            == {c.dtype for c in asked if c.verdict is Verdict.COMPILES}
         )
         assert (triton in _good(*cells)) == holds
 
@@ -161,7 +191,11 @@ def test_known_good_agrees_with_its_definition(cells: list[Record]) -> None:
         ([record(), failure("FC501", tolerated=True, options={"num_warps": 8})], True, Exit.OK),
         ([failure("FC501", tolerated=True)], False, Exit.FINDINGS),
         ([record(target="sm80"), failure("FC501", tolerated=True)], False, Exit.FINDINGS),
-        ([record(toolchain="triton==3.1.0"), failure("FC501", tolerated=True)], False, Exit.FINDINGS),
+        (
+            [record(toolchain="triton==3.1.0"), failure("FC501", tolerated=True)],
+            False,
+            Exit.FINDINGS,
+        ),
         ([unknown()], False, Exit.INCOMPLETE),
         ([skipped()], False, Exit.INCOMPLETE),
         ([record(), unknown(target="sm80")], False, Exit.OK),
@@ -182,16 +216,27 @@ def test_exit_codes_take_precedence() -> None:
     assert exit_code(Tally(compiles=1)) is Exit.OK
     for higher, lower in itertools.combinations(order, 2):
         assert exit_code(Tally(compiles=1), others=[lower, higher]) is higher
-    assert exit_code(Tally(compiles=1, fails=1, blocking=1), others=[Exit.INCOMPLETE]) is Exit.FINDINGS
+    assert (
+        exit_code(Tally(compiles=1, fails=1, blocking=1), others=[Exit.INCOMPLETE]) is Exit.FINDINGS
+    )
 
 
 # Signatures
 
 
 def test_failures_are_grouped_by_signature() -> None:
-    """A group counts its cells and names releases, targets and kernels in order; what stops a run comes first."""
-    same = [failure(toolchain=f"triton=={v}", target=t) for v in ("3.3.0", "3.10.0") for t in ("sm100", "sm90")]
-    tolerated = [failure("FC501", "out of resource", tolerated=True, options={"num_warps": n}) for n in range(1, 9)]
+    """A group counts its cells and names releases, targets and kernels in order; what stops a run
+    comes first.
+    """
+    same = [
+        failure(toolchain=f"triton=={v}", target=t)
+        for v in ("3.3.0", "3.10.0")
+        for t in ("sm100", "sm90")
+    ]
+    tolerated = [
+        failure("FC501", "out of resource", tolerated=True, options={"num_warps": n})
+        for n in range(1, 9)
+    ]
     groups = summarise([*tolerated, *same, record()], CONTEXT).by_signature
     assert [group.code for group in groups] == ["FC302", "FC501"]
     assert groups[0].to_json() == {
@@ -202,7 +247,11 @@ def test_failures_are_grouped_by_signature() -> None:
         "targets": ["sm90", "sm100"],
         "kernels": [DELTA],
     }
-    assert (groups[0].line, groups[0].tolerated, groups[1].tolerated) == ("Assertion `reshapeOuts' failed.", 0, 8)
+    assert (groups[0].line, groups[0].tolerated, groups[1].tolerated) == (
+        "Assertion `reshapeOuts' failed.",
+        0,
+        8,
+    )
 
 
 def test_a_failure_without_a_signature_is_grouped_by_its_code() -> None:
@@ -210,7 +259,10 @@ def test_a_failure_without_a_signature_is_grouped_by_its_code() -> None:
     groups: Sequence[SignatureGroup] = summarise(
         [failure(signature=None), failure(signature=None, code=None, target="sm80")], CONTEXT
     ).by_signature
-    assert {(group.signature, group.code) for group in groups} == {("FC302", "FC302"), ("FC000", "FC000")}
+    assert {(group.signature, group.code) for group in groups} == {
+        ("FC302", "FC302"),
+        ("FC000", "FC000"),
+    }
 
 
 # Fallbacks
@@ -243,7 +295,9 @@ def test_a_fallback_may_need_two_changes() -> None:
 
 
 def test_a_fallback_says_what_fails_and_its_distance() -> None:
-    """`failing` names only what varies between the kernel's cells; the cost counts changes and doublings."""
+    """`failing` names only what varies between the kernel's cells; the cost counts changes and
+    doublings.
+    """
     first = summarise(DELTA_CELLS, CONTEXT).fallbacks[0]
     assert first.to_json() == {
         "kernel": DELTA,
@@ -278,14 +332,23 @@ def test_another_release_target_shape_or_kernel_is_no_fallback() -> None:
 def test_another_dtype_comes_after_options_and_within_five() -> None:
     """Options come first, however many; fp32 before fp16, and it is kept as the fifth."""
     options = [
-        record(options={"num_warps": w, "num_stages": s, "num_ctas": c}) for w in (4, 8) for s in (2, 3) for c in (1, 2)
+        record(options={"num_warps": w, "num_stages": s, "num_ctas": c})
+        for w in (4, 8)
+        for s in (2, 3)
+        for c in (1, 2)
     ]
     here = {"num_warps": 16, "num_stages": 4, "num_ctas": 4}
     others = [record(dtype=dtype, options=here) for dtype in ("fp16", "fp32")]
     uses = _uses([failure(options=here), *options, *others], dtype="bf16")
     assert uses == [{"num_warps": 8, "num_stages": 3, "num_ctas": 2}, {"dtype": "fp32"}]
     one = [record(options={**here, name: 2}) for name in here]
-    assert [len(use) for use in _uses([failure(options=here), *options, *one, *others])] == [1, 1, 1, 3, 1]
+    assert [len(use) for use in _uses([failure(options=here), *options, *one, *others])] == [
+        1,
+        1,
+        1,
+        3,
+        1,
+    ]
 
 
 def test_a_dtype_works_when_its_own_configurations_do() -> None:
@@ -293,7 +356,9 @@ def test_a_dtype_works_when_its_own_configurations_do() -> None:
     own = record(dtype="fp32", constexprs={"BC": 16}, options=_options(2))
     assert _uses([failure(), own]) == [{"dtype": "fp32"}]
     broken = failure(dtype="fp32", constexprs={"BC": 32})
-    assert _uses([failure(), own, broken], dtype="bf16") == [{"num_warps": 2, "BC": 16, "dtype": "fp32"}]
+    assert _uses([failure(), own, broken], dtype="bf16") == [
+        {"num_warps": 2, "BC": 16, "dtype": "fp32"}
+    ]
 
 
 FORMS = {
@@ -328,7 +393,9 @@ def test_another_form_of_the_operator_is_a_fallback_when_all_its_kernels_compile
         {"kernel": "m:not-of-the-form"},
     ],
 )
-def test_another_form_is_no_fallback_when_one_kernel_is_not_known_to_compile(other: dict[str, Any]) -> None:
+def test_another_form_is_no_fallback_when_one_kernel_is_not_known_to_compile(
+    other: dict[str, Any],
+) -> None:
     """One kernel that fails, is unknown, or was asked elsewhere only, and the form is not offered."""
     uses = _uses([failure(), *_recurrent(**other)], Context(forms=FORMS))
     assert {"form": "fused_recurrent"} not in uses
@@ -354,33 +421,56 @@ def test_a_fallback_is_always_a_cell_that_compiled(cells: list[Record]) -> None:
     compiled = [(c.toolchain, _values(c)) for c in cells if c.verdict is Verdict.COMPILES]
     failed = [(c.toolchain, _values(c)) for c in cells if c.verdict is Verdict.FAILS]
     for found in summarise(cells, CONTEXT).fallbacks:
-        assert any(t == found.toolchain and found.failing.items() <= values.items() for t, values in failed)
+        assert any(
+            t == found.toolchain and found.failing.items() <= values.items() for t, values in failed
+        )
         wanted = dict(found.use) if set(found.use) == {"dtype"} else {**found.failing, **found.use}
-        assert any(t == found.toolchain and wanted.items() <= values.items() for t, values in compiled)
-        assert all(found.failing[name] != value for name, value in found.use.items() if name in found.failing)
+        assert any(
+            t == found.toolchain and wanted.items() <= values.items() for t, values in compiled
+        )
+        assert all(
+            found.failing[name] != value
+            for name, value in found.use.items()
+            if name in found.failing
+        )
 
 
 @settings(deadline=None)
 @given(RUNS)
-def test_no_failing_cell_with_a_compiling_neighbour_goes_without_a_fallback(cells: list[Record]) -> None:
+def test_no_failing_cell_with_a_compiling_neighbour_goes_without_a_fallback(
+    cells: list[Record],
+) -> None:
     """Where another configuration of the same launch compiles, something is offered."""
-    offered = {(found.toolchain, *sorted(found.failing.items())) for found in summarise(cells, CONTEXT).fallbacks}
+    offered = {
+        (found.toolchain, *sorted(found.failing.items()))
+        for found in summarise(cells, CONTEXT).fallbacks
+    }
     compiled = {(c.toolchain, c.dtype) for c in cells if c.verdict is Verdict.COMPILES}
     for cell in cells:
-        if cell.verdict is Verdict.FAILS and not cell.tolerated and (cell.toolchain, cell.dtype) in compiled:
+        if (
+            cell.verdict is Verdict.FAILS
+            and not cell.tolerated
+            and (cell.toolchain, cell.dtype) in compiled
+        ):
             values = _values(cell)
-            assert any(t == cell.toolchain and dict(named).items() <= values.items() for t, *named in offered)
+            assert any(
+                t == cell.toolchain and dict(named).items() <= values.items()
+                for t, *named in offered
+            )
 
 
 POINTS = st.fixed_dictionaries(
-    {name: st.sampled_from([1, 2, 4, 8]) for name in ("num_warps", "BC", "BV")}, optional={"maxnreg": st.just(128)}
+    {name: st.sampled_from([1, 2, 4, 8]) for name in ("num_warps", "BC", "BV")},
+    optional={"maxnreg": st.just(128)},
 )
 
 
 @settings(deadline=None)
 @given(st.lists(POINTS, min_size=1, max_size=30), POINTS)
 @example([{"BC": 1, "BV": 1}, {"BC": 1, "BV": 2}], {"BC": 1, "BV": 1, "maxnreg": 128})
-def test_the_quick_search_finds_what_the_thorough_one_finds(points: list[Json], failing: Json) -> None:
+def test_the_quick_search_finds_what_the_thorough_one_finds(
+    points: list[Json], failing: Json
+) -> None:
     """Among many points only the nearest values are tried, with the same outcome."""
     thorough = nearest.Points(points).nearest(failing)
     with pytest.MonkeyPatch.context() as patch:
@@ -413,7 +503,9 @@ def _timed(seconds: float, release: str, **more: Any) -> Record:
         (30.0, [6.0, 1.0, 60.0], True),
     ],
 )
-def test_a_slow_compile_is_one_of_ten_seconds_and_five_medians(seconds: float, others: list[float], slow: bool) -> None:
+def test_a_slow_compile_is_one_of_ten_seconds_and_five_medians(
+    seconds: float, others: list[float], slow: bool
+) -> None:
     """At least 10 s and 5 times the median of the other releases, of which there must be one."""
     cells = [_timed(seconds, "3.4.0"), *(_timed(s, f"3.5.{n}") for n, s in enumerate(others))]
     assert (cells[0].key in summarise(cells, CONTEXT).slow) == slow
@@ -444,7 +536,12 @@ def test_a_slow_compile_gets_a_finding_and_keeps_its_verdict() -> None:
 
 def test_the_grid_counts_kernels_and_releases_per_target() -> None:
     """Each square knows how many compile of how many asked, the codes, and what was skipped."""
-    cells = [record(), failure(options=_options(8)), skipped(options=_options(16)), unknown(options=_options(1))]
+    cells = [
+        record(),
+        failure(options=_options(8)),
+        skipped(options=_options(16)),
+        unknown(options=_options(1)),
+    ]
     made = grid([*cells, record(toolchain="triton==3.10.0", target="sm100")])
     assert made.toolchains == ("triton==3.2.0", "triton==3.10.0")
     assert list(made.targets) == ["sm90", "sm100"]
@@ -457,9 +554,20 @@ def test_the_grid_counts_kernels_and_releases_per_target() -> None:
 
 def test_releases_and_targets_are_in_their_natural_order() -> None:
     """3.10 comes after 3.9, sm100 after sm90, AMD after NVIDIA; a version that is none comes first."""
-    assert sorted(["triton==3.10.0", "triton==3.9.0", "triton==dev"], key=by_version)[0] == "triton==dev"
-    assert sorted(["triton==3.10.0", "triton==3.9.0"], key=by_version) == ["triton==3.9.0", "triton==3.10.0"]
-    assert sorted(["gfx942", "sm100", "gfx90a", "sm90"], key=by_target) == ["sm90", "sm100", "gfx90a", "gfx942"]
+    assert (
+        sorted(["triton==3.10.0", "triton==3.9.0", "triton==dev"], key=by_version)[0]
+        == "triton==dev"
+    )
+    assert sorted(["triton==3.10.0", "triton==3.9.0"], key=by_version) == [
+        "triton==3.9.0",
+        "triton==3.10.0",
+    ]
+    assert sorted(["gfx942", "sm100", "gfx90a", "sm90"], key=by_target) == [
+        "sm90",
+        "sm100",
+        "gfx90a",
+        "gfx942",
+    ]
 
 
 @settings(max_examples=25, deadline=None)

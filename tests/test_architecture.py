@@ -10,19 +10,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "flacheck"
 
-FLOORS = {
-    "toml": 1, "waivers": 1, "gate": 5, "autotune": 5,
-    "__init__": 0, "errors": 0, "model": 0, "targets": 0,
-    "corpus": 1, "declared": 1, "kernel_source": 1, "matrix": 1, "expand": 1, "reach": 1, "data": 1, "launches": 1,
-    "search": 1,
-    "toolchains": 2, "pins": 2, "advisories": 2, "rules": 2, "store": 2, "stored_cells": 2, "database": 2,
-    "sandbox": 3, "executors": 3, "judge": 3, "capture": 3,
-    "scan": 4, "replay": 3, "planning": 4, "packaged": 5, "analysis": 4, "recipes": 1,
-    "fallbacks": 4,
-    "reports": 5, "session": 5, "cells": 5, "bisect": 5, "explanation": 5, "repro": 5, "doctor": 5,
-    "cli": 6, "__main__": 6,
-}  # fmt: skip
-# The sandbox speaks the guest's protocol; that file has no dependencies and is the one thing both sides share.
+# The sandbox speaks the guest's protocol; that file has no dependencies and is the one thing both
+# sides share.
 SHARED = "flacheck.guest.channel"
 
 
@@ -32,7 +21,9 @@ def imports(file: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names if node.module == "flacheck")
+            yield from (
+                f"{node.module}.{alias.name}" for alias in node.names if node.module == "flacheck"
+            )
 
 
 def room(path: str) -> str:
@@ -90,6 +81,10 @@ def test_the_model_has_no_io() -> None:
 
 def test_the_command_line_imports_neither_triton_nor_torch() -> None:
     """Help and explanations are quick, and the compile path never needs torch."""
-    code = "import sys, flacheck.cli, flacheck.session; print({'torch', 'triton'} & set(sys.modules))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    code = (
+        "import sys, flacheck.cli, flacheck.session; print({'torch', 'triton'} & set(sys.modules))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert said.strip() == "set()"

@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck import targets
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.autotune import formats, judging
 from flacheck.autotune.bench import _price, _rank
@@ -25,10 +24,13 @@ from flacheck.autotune.trials import ruled_out, trials
 from flacheck.errors import UsageError
 from flacheck.model import Record
 from flacheck.reports.base import Page
+from flacheck.tables import targets
 from tests.made_records import failure, record, unknown
 from tests.made_tuned import CONFIGS, SOURCE, call, constexpr, tuned
 
-SCHEMA = json.loads((Path(flacheck.__file__).parent / "schemas" / "autotune-1.json").read_text())
+SCHEMA = json.loads(
+    (Path(flacheck.__file__).parent / "tables" / "schemas" / "autotune-1.json").read_text()
+)
 THREE = (*CONFIGS, {"kwargs": {"BK": 128}, "num_warps": 8, "num_stages": 3})
 RESOURCES = {"shared": 16384, "shared_limit": 232448, "registers": 64, "stack": 0, "spills": 0}
 OVER = {**RESOURCES, "shared": 300_000}
@@ -39,11 +41,17 @@ def good(**more: Any) -> Record:
 
 
 def skipped() -> Record:
-    return failure("FC501", "out of resource: shared memory", tolerated=True, resources=OVER, seconds=3.0)
+    return failure(
+        "FC501", "out of resource: shared memory", tolerated=True, resources=OVER, seconds=3.0
+    )
 
 
 def fatal() -> Record:
-    return failure("FC302", "Assertion `reshapeOuts' failed.", resources=dict.fromkeys(RESOURCES) | {"shared_limit": 1})
+    return failure(
+        "FC302",
+        "Assertion `reshapeOuts' failed.",
+        resources=dict.fromkeys(RESOURCES) | {"shared_limit": 1},
+    )
 
 
 def result(folder: Path, *records: Record, keys: Record | None = None, **more: Any) -> Result:
@@ -68,13 +76,19 @@ def test_a_fate_is_what_the_trial_showed(tmp_path: Path) -> None:
 def test_a_run_of_skipped_configurations_ends_too(tmp_path: Path) -> None:
     """The least of infinite times is launched, and raises."""
     found = result(tmp_path, skipped(), skipped())
-    assert found.ends is not None and "every configuration is skipped" in found.ends and found.is_finding
+    assert (
+        found.ends is not None
+        and "every configuration is skipped" in found.ends
+        and found.is_finding
+    )
 
 
 def test_a_key_past_the_end_ends_the_run_before_any_trial(tmp_path: Path) -> None:
     """The verdicts stay, the fates do not."""
     audit = {"key": "K", "want": "K", "got": None, "fault": "past-end"}
-    keys = failure("FC601").with_(findings=({"code": "FC601", "title": "", "facts": {"keys": [audit]}},))
+    keys = failure("FC601").with_(
+        findings=({"code": "FC601", "title": "", "facts": {"keys": [audit]}},)
+    )
     found = result(tmp_path, good(), good(), keys=keys, toolchain="triton==3.1.0")
     assert [(each.compiles, each.fate) for each in found.configs] == [(True, Fate.ENDS_RUN)] * 2
     assert found.ends is not None and "IndexError" in found.ends
@@ -85,7 +99,10 @@ def test_a_trial_holds_its_configuration_and_one_that_stands_for_the_others(tmp_
     of = tuned(tmp_path)
     both = trials(of).configs
     assert [cell.launch.configs for cell in both if cell.launch] == [CONFIGS, CONFIGS[::-1]]
-    assert [cell.options for cell in both] == [{"num_warps": 4, "num_stages": 2}, {"num_warps": 8, "num_stages": 3}]
+    assert [cell.options for cell in both] == [
+        {"num_warps": 4, "num_stages": 2},
+        {"num_warps": 8, "num_stages": 3},
+    ]
     (alone,) = trials(tuned(tmp_path, configs=CONFIGS[:1])).configs
     assert alone.launch is not None and alone.launch.configs == CONFIGS[:1]
     assert trials(of).keys is None
@@ -115,19 +132,27 @@ def test_the_cost_of_a_first_run(tmp_path: Path) -> None:
     of = tuned(tmp_path, *keys, configs=THREE)
     asked = trials(of)
     made = [good(), skipped(), good(seconds=4.0)]
-    found = judging.judge(asked, {c.key: r for c, r in zip(asked.configs, made)}, [1.0, 2.0, 3.0], workers=4).cost
+    found = judging.judge(
+        asked, {c.key: r for c, r in zip(asked.configs, made)}, [1.0, 2.0, 3.0], workers=4
+    ).cost
     assert found is not None and (found.configs, found.keys, found.seconds) == (3, 3, 9.0)
     assert (found.first_run, found.warmed, found.pruned) == (27.0, 6.75, 18.0)
     assert found.droppable == {1: "fails"}
 
 
 def test_what_gains_nothing_is_named(tmp_path: Path) -> None:
-    """The same resources with other stages; spills where the same tiles on as many blocks have none."""
+    """The same resources with other stages; spills where the same tiles on as many blocks have
+    none.
+    """
     same = {"kwargs": {"BK": 32}, "num_warps": 4, "num_stages": 3}
     spilling = {"kwargs": {"BK": 32}, "num_warps": 2, "num_stages": 2}
     of = tuned(tmp_path, configs=(CONFIGS[0], same, spilling))
     asked = trials(of)
-    made = [good(), good(), good(resources={**RESOURCES, "registers": 255, "stack": 8, "spills": 8})]
+    made = [
+        good(),
+        good(),
+        good(resources={**RESOURCES, "registers": 255, "stack": 8, "spills": 8}),
+    ]
     found = judging.judge(asked, {c.key: r for c, r in zip(asked.configs, made)}, [1.0, 2.0, 3.0])
     assert found.cost is not None
     assert found.cost.droppable == {
@@ -149,16 +174,27 @@ def test_json_is_as_the_contract_has_it(tmp_path: Path) -> None:
     source = SOURCE.replace("'USE_G'],", "'NOTHING'],")
     found = result(tmp_path, good(), skipped(), fatal(), source=source)
     fallback = Fallback(
-        found.kernel, None, found.toolchain, "sm90", {"num_warps": 8}, {"num_warps": 4}, 1.0,
-        marks={"num_warps": "tunable"}, places=((found.toolchain, "sm90"),),
-    )  # fmt: skip
+        found.kernel,
+        None,
+        found.toolchain,
+        "sm90",
+        {"num_warps": 8},
+        {"num_warps": 4},
+        1.0,
+        marks={"num_warps": "tunable"},
+        places=((found.toolchain, "sm90"),),
+    )
     timed = replace(found.configs[0], timing=Timing(0.5, 0.4, 0.6, 2.0, 0.0))
-    made = document(replace(found, fallbacks=(fallback,), configs=[timed, *found.configs[1:]], rank=0.5))
+    made = document(
+        replace(found, fallbacks=(fallback,), configs=[timed, *found.configs[1:]], rank=0.5)
+    )
     (one,) = made["results"]
     assert [config["outcome"] for config in one["configs"]] == ["runs", "skipped", "ends_run"]
     assert one["configs"][0]["occupancy"] == 0.5 and one["configs"][0]["limited_by"] == "registers"
     assert one["configs"][0]["timing"]["median_ms"] == 0.5
-    assert [(key["fault"], key["key"], key["file"]) for key in one["keys"]] == [("no-argument", "NOTHING", "made.py")]
+    assert [(key["fault"], key["key"], key["file"]) for key in one["keys"]] == [
+        ("no-argument", "NOTHING", "made.py")
+    ]
     assert one["fallbacks"][0]["use"] == {"num_warps": 4}
     assert targets.find("sm90").shared_limit == one["configs"][0]["resources"]["shared_limit"]
 
@@ -179,13 +215,17 @@ def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> Non
     ):
         assert words in text, text
     markdown = "".join(formats.render("markdown", "made:*", [found], Page()))
-    assert "| 1 | BK=32 | 4 | 2 | compiles | runs | 16/227K |" in markdown and "```python" in markdown
+    assert (
+        "| 1 | BK=32 | 4 | 2 | compiles | runs | 16/227K |" in markdown and "```python" in markdown
+    )
     with pytest.raises(UsageError, match="table, json, markdown"):
         formats.check("github")
 
 
 def test_what_is_emitted_runs_everywhere(tmp_path: Path) -> None:
-    """A configuration that one of two releases does not run is no choice; one that spills comes last."""
+    """A configuration that one of two releases does not run is no choice; one that spills comes
+    last.
+    """
     here = result(tmp_path, good(resources={**RESOURCES, "spills": 4}), good(), good())
     there = result(tmp_path, good(), good(), fatal(), toolchain="triton==3.2.0")
     (choice,) = choices([here, there])
@@ -207,14 +247,21 @@ def test_a_fallback_stands_in_where_nothing_runs(tmp_path: Path) -> None:
 def test_python_runs_as_pasted(tmp_path: Path) -> None:
     """Under a real Triton it is a list of its configurations; constants of the language are that."""
     pytest.importorskip("triton")
-    configs = ({"kwargs": {"BK": 32, "ACC": {"dtype": "fp32"}}, "num_warps": 4, "num_stages": 2}, CONFIGS[1])
+    configs = (
+        {"kwargs": {"BK": 32, "ACC": {"dtype": "fp32"}}, "num_warps": 4, "num_stages": 2},
+        CONFIGS[1],
+    )
     asked = trials(tuned(tmp_path, configs=configs))
     known = {cell.key: good() for cell in asked.configs}
     text = "".join(python.render([judging.judge(asked, known, [1.0, 2.0])]))
     names: dict[str, Any] = {}
     exec(compile(text, "pasted", "exec"), names)
     one, other = names["KERNEL_CONFIGS"]
-    assert (one.kwargs, one.num_warps, one.num_stages) == ({"BK": 32, "ACC": names["tl"].float32}, 4, 2)
+    assert (one.kwargs, one.num_warps, one.num_stages) == (
+        {"BK": 32, "ACC": names["tl"].float32},
+        4,
+        2,
+    )
     assert (other.kwargs, other.num_warps, other.num_stages) == ({"BK": 64}, 8, 3)
 
 
@@ -225,7 +272,9 @@ def test_the_files_for_fla_hold_keys_and_a_default(tmp_path: Path) -> None:
     assert name == "kernel.json" and found["default_config"]["kwargs"] == {"BK": 32}
     key = [4, 64, False, "torch.bfloat16"]
     digest = hashlib.md5(b'[4,64,false,"torch.bfloat16"]').hexdigest()
-    assert found["autotune_entries"] == {digest: {"autotune_key": key, "config": found["default_config"]}}
+    assert found["autotune_entries"] == {
+        digest: {"autotune_key": key, "config": found["default_config"]}
+    }
     assert list(fla.files([result(tmp_path, fatal(), fatal())])) == []
 
 

@@ -1,4 +1,6 @@
-"""Timing configurations: our own kernels and recorded ones, in Triton's interpreter, where no card is needed."""
+"""Timing configurations: our own kernels and recorded ones, in Triton's interpreter, where no card
+is needed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from flacheck import corpus
 from flacheck.autotune import formats, timeable
 from flacheck.autotune.bench import Bench
 from flacheck.autotune.examination import Examination
@@ -21,16 +22,19 @@ from flacheck.autotune.sources import Asked, gather
 from flacheck.autotune.sources.recorded import examined
 from flacheck.capture import capture
 from flacheck.errors import UsageError
-from flacheck.expand import Selection
-from flacheck.launches import read
+from flacheck.inputs import corpus
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.launches import read
+from flacheck.inputs.planning import Resolver
 from flacheck.model import Cell, Json, Launch, Verdict, canonical
-from flacheck.planning import Resolver
+from flacheck.packages.package import Package
 from flacheck.reports.base import Page
-from flacheck.toolchains.packages import Package
 from tests.test_autotune_command import document
 from tests.test_launches import HEAD, HEADER, launch, write
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="timing needs torch")
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="timing needs torch"
+)
 
 # What it writes shows whether integers, strides, grids and what heuristics gave came along.
 PROGRAM = """
@@ -86,7 +90,11 @@ def breaking(folder: Path, *constants: tuple[int, int], **changes: Any) -> Tuned
         "qualname": "breaks",
         "heuristics": {},
         "options": {},
-        "launch": {"args": {"x": {"dtype": "fp32", "align": 16}}, "omitted": ["FAR", "LONG"], "configs": configs},
+        "launch": {
+            "args": {"x": {"dtype": "fp32", "align": 16}},
+            "omitted": ["FAR", "LONG"],
+            "configs": configs,
+        },
         "grids": [[1]] * len(configs),
         "storages": [16],
         "tensors": {"x": {"storage": 0, "shape": [4], "strides": [1], "offset": 0}},
@@ -110,7 +118,9 @@ def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
     sizes = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
     cell = Cell(entry.kernel, "triton==0", "sm90", Launch({}), dtype="fp32", shape=sizes)
     bad = {**entry.configs[0], "kwargs": {"BK": 48, "BV": 64}}
-    found = times(Bench("cpu"), Tuned(cell, {}, (), False, None), [entry.configs[3], entry.configs[4], bad])
+    found = times(
+        Bench("cpu"), Tuned(cell, {}, (), False, None), [entry.configs[3], entry.configs[4], bad]
+    )
     assert all(time.median and time.low and time.high and time.warm_up for time in found[:2])
     assert found[0].error == 0 and found[1].error is not None and found[1].error < 1e-5
     assert found[2].median is None and found[2].failed and "arange" in found[2].failed
@@ -124,25 +134,40 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
     asked = Asked("retention.chunk_fwd_o", Selection(targets=("sm90",)), matrix=str(matrix))
     examination = Examination("made", gather(asked), jobs=1)
-    assert all(record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print))
+    assert all(
+        record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print)
+    )
     (timed,) = examination.timed(examination.results(tmp_path, 0, print), Bench("cpu"), print)
     assert timed.rank is not None and -1 <= timed.rank <= 1 and timed.not_timed is None
     (shown,) = document("".join(formats.render("json", "made", [timed], Page())))["results"]
     assert [config["timing"]["error"] < 1e-5 for config in shown["configs"]] == [True] * 6
-    for name, words in (("table", "rank correlation"), ("markdown", "| 6 | BK=64 BV=128 num_warps=8 num_stages=2 |")):
+    for name, words in (
+        ("table", "rank correlation"),
+        ("markdown", "| 6 | BK=64 BV=128 num_warps=8 num_stages=2 |"),
+    ):
         assert words in "".join(formats.render(name, "made", [timed], Page(120)))
 
 
 @needs_torch
 def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
-    """Each configuration on its own grid, with the program's integers and strides: all write the same."""
+    """Each configuration on its own grid, with the program's integers and strides: all write the
+    same.
+    """
     file = captured(tmp_path)
-    examination = Examination("made", gather(Asked("segments", Selection(targets=("sm90",)), file=file)), jobs=1)
-    assert all(record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print))
+    examination = Examination(
+        "made", gather(Asked("segments", Selection(targets=("sm90",)), file=file)), jobs=1
+    )
+    assert all(
+        record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print)
+    )
     (timed,) = examination.timed(examination.results(tmp_path, 0, print), Bench("cpu"), print)
-    assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [(0, None)] * 3
+    assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
+        (0, None)
+    ] * 3
     (shown,) = document("".join(formats.render("json", "made", [timed], Page())))["results"]
-    assert shown["not_timed"] is None and all(config["timing"]["median_ms"] for config in shown["configs"])
+    assert shown["not_timed"] is None and all(
+        config["timing"]["median_ms"] for config in shown["configs"]
+    )
 
 
 @needs_torch
@@ -179,18 +204,24 @@ def test_a_configuration_that_hangs_is_ended(tmp_path: Path) -> None:
     bench = Bench("cpu")
     bench._seconds = 25
     found = times(bench, breaking(tmp_path, (0, 0), (0, 1 << 30), (1, 0)))
-    assert found[0].median is not None and found[1].failed and "had not ended after" in found[1].failed
+    assert (
+        found[0].median is not None and found[1].failed and "had not ended after" in found[1].failed
+    )
     assert found[2].failed and found[2].failed.startswith("not tried")
 
 
 @needs_torch
 def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None:
-    """Here its tensor does not fit into its own memory; a grid that is not known concerns one configuration."""
+    """Here its tensor does not fit into its own memory; a grid that is not known concerns one
+    configuration.
+    """
     small = {"x": {"storage": 0, "shape": [400], "strides": [1], "offset": 0}}
     tuned = breaking(tmp_path, (0, 0), tensors=small)
     with Bench("cpu") as bench:
         found = bench._times(tuned, tuned.launch.configs, {})
-    assert isinstance(found, str) and found.startswith("its launch cannot be made again: RuntimeError")
+    assert isinstance(found, str) and found.startswith(
+        "its launch cannot be made again: RuntimeError"
+    )
     tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[None, [1]])
     first, second = times(Bench("cpu"), tuned)
     assert first.failed == "its grid was not recorded" and second.median is not None
@@ -217,22 +248,37 @@ def test_tuples_descriptors_and_constants_are_made_again(tmp_path: Path) -> None
     pointer = {"dtype": "fp16", "align": 16}
     descriptor = {**pointer, "shape": [128, 64], "strides": [64, 1], "block": [16, 64]}
     args = {
-        "xs": {"tuple": [pointer, {"tuple": [{"dtype": "i32", "align": 4}]}]}, "tile": {"descriptor": descriptor},
-        "n": {"float": 0.5}, "FLAG": None, "DTYPE": {"constexpr": {"dtype": "fp16"}},
-    }  # fmt: skip
+        "xs": {"tuple": [pointer, {"tuple": [{"dtype": "i32", "align": 4}]}]},
+        "tile": {"descriptor": descriptor},
+        "n": {"float": 0.5},
+        "FLAG": None,
+        "DTYPE": {"constexpr": {"dtype": "fp16"}},
+    }
     flat = {"shape": [64], "strides": [1], "offset": 0}
     made = launch(
-        TUPLES, kernel="program:kernel", qualname="kernel", heuristics={}, options={}, grids=[[1], [1]],
-        launch={"args": args, "omitted": ["BLOCK"], "configs": [{"kwargs": {"BLOCK": b}, **CONFIG} for b in (0, 16)]},
+        TUPLES,
+        kernel="program:kernel",
+        qualname="kernel",
+        heuristics={},
+        options={},
+        grids=[[1], [1]],
+        launch={
+            "args": args,
+            "omitted": ["BLOCK"],
+            "configs": [{"kwargs": {"BLOCK": b}, **CONFIG} for b in (0, 16)],
+        },
         storages=[128, 260, 128 * 64 * 2],
         tensors={
-            "xs[0]": {"storage": 0, **flat}, "xs[1][0]": {"storage": 1, **flat, "offset": 1, "values": list(range(64))},
+            "xs[0]": {"storage": 0, **flat},
+            "xs[1][0]": {"storage": 1, **flat, "offset": 1, "values": list(range(64))},
             "tile": {"storage": 2, "shape": [128, 64], "strides": [64, 1], "offset": 0},
         },
-    )  # fmt: skip
+    )
     first, second = times(Bench("cpu"), gathered(write(tmp_path, HEADER, made)))
     assert (first.error, first.failed, second.failed) == (0, None, None)
-    assert second.error is not None and 0 < second.error < 0.2  # other rows of the tile, the same integers
+    assert (
+        second.error is not None and 0 < second.error < 0.2
+    )  # other rows of the tile, the same integers
 
 
 PACKAGE = {
@@ -264,10 +310,19 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
     package = Package("tiny", "1.0", str(tmp_path), "d" * 16, {})
     configs = [{"kwargs": {"BLOCK": block}, **CONFIG} for block in (4, 8)]
     made = launch(
-        kernel="tiny.kernels:fill", package="tiny==1.0", heuristics={"TWICE": {"constexpr": 6}}, options={},
-        launch={"args": {"x": {"dtype": "fp32"}}, "omitted": ["BLOCK", "TWICE"], "configs": configs},
-        grids=[[2], [1]], storages=[32], tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
-    )  # fmt: skip
+        kernel="tiny.kernels:fill",
+        package="tiny==1.0",
+        heuristics={"TWICE": {"constexpr": 6}},
+        options={},
+        launch={
+            "args": {"x": {"dtype": "fp32"}},
+            "omitted": ["BLOCK", "TWICE"],
+            "configs": configs,
+        },
+        grids=[[2], [1]],
+        storages=[32],
+        tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
+    )
     entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
     (tuned,) = examined(Asked("*", Selection()), entries, provided, Resolver(), ("sm90",), False)
     assert tuned.cell.kernel.origin["import"] == "tiny.kernels"
@@ -276,7 +331,9 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
     assert not isinstance(found, str), found
     assert [time.failed for time in found.values()] == [None, None]
     first, second = (time.error for time in found.values())
-    assert first == 0 and second == 1  # 6 // 4 and 6 // 8: the heuristics' value is the recorded one
+    assert (
+        first == 0 and second == 1
+    )  # 6 // 4 and 6 // 8: the heuristics' value is the recorded one
 
 
 INTEGERS = {
@@ -291,16 +348,25 @@ INTEGERS = {
         ({}, None),
         (INTEGERS, "x holds integers (i64)"),
         (
-            {**INTEGERS, "tensors": {"x": {"storage": 0, "shape": [2], "strides": [1], "offset": 0, "values": [1, 2]}}},
+            {
+                **INTEGERS,
+                "tensors": {
+                    "x": {"storage": 0, "shape": [2], "strides": [1], "offset": 0, "values": [1, 2]}
+                },
+            },
             None,
         ),
         ({"tensors": {}}, "the size of x is not known"),
         ({"tensors": None}, "the launches file says nothing of its tensors' sizes"),
     ],
 )
-def test_what_is_not_known_of_a_launch_is_the_reason(tmp_path: Path, changes: Json, why: str | None) -> None:
+def test_what_is_not_known_of_a_launch_is_the_reason(
+    tmp_path: Path, changes: Json, why: str | None
+) -> None:
     """Nothing is timed on numbers that could lead a kernel anywhere."""
-    tuned = breaking(tmp_path, (0, 0), **{name: value for name, value in changes.items() if value is not None})
+    tuned = breaking(
+        tmp_path, (0, 0), **{name: value for name, value in changes.items() if value is not None}
+    )
     if "tensors" in changes and changes["tensors"] is None:
         assert tuned.recorded
         tuned = replace(tuned, recorded=replace(tuned.recorded, memory=None))
@@ -327,7 +393,9 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     """Another target than the card's, and integers that nobody knows."""
     args = {"x": {"dtype": "i32", "align": 16}}
     configs = [{"kwargs": {"FAR": 0, "LONG": 0}, **CONFIG}]
-    breaking(tmp_path, (0, 0), launch={"args": args, "omitted": ["FAR", "LONG"], "configs": configs})
+    breaking(
+        tmp_path, (0, 0), launch={"args": args, "omitted": ["FAR", "LONG"], "configs": configs}
+    )
     asked = Asked("breaks", Selection(targets=("sm90",)), file=tmp_path / "l.jsonl")
     examination = Examination("made", gather(asked), jobs=1)
     assert [record.verdict for record in examination.records(tmp_path, print)] == [Verdict.COMPILES]
@@ -338,7 +406,9 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     (shown,) = document("".join(formats.render("json", "made", [untimed], Page())))["results"]
     assert shown["not_timed"] == untimed.not_timed and shown["configs"][0]["timing"] is None
     for name in ("table", "markdown"):
-        assert "not timed: x holds integers" in "".join(formats.render(name, "made", [untimed], Page(200)))
+        assert "not timed: x holds integers" in "".join(
+            formats.render(name, "made", [untimed], Page(200))
+        )
     bench.card = replace(bench.card, target="sm80")
     (elsewhere,) = examination.timed(results, bench, print)
     assert elsewhere.not_timed and "on sm80 is what is here" in elsewhere.not_timed
@@ -346,7 +416,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
 
 def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
-    monkeypatch.setattr("flacheck.replay.torch_folder", lambda: None)
+    monkeypatch.setattr("flacheck.inputs.replay.torch_folder", lambda: None)
     with pytest.raises(UsageError, match="torch"):
         Bench()
 
@@ -362,4 +432,9 @@ def test_files_of_an_earlier_recorder_are_read(tmp_path: Path) -> None:
             line.pop(name, None)
     (old,) = read(write(tmp_path, *lines)).launches
     assert (old.memory, old.grids) == (None, None)
-    assert (old.id, old.launch, old.grid, old.text) == (known.id, known.launch, known.grid, known.text)
+    assert (old.id, old.launch, old.grid, old.text) == (
+        known.id,
+        known.launch,
+        known.grid,
+        known.text,
+    )

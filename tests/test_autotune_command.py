@@ -13,7 +13,7 @@ import pytest
 
 from flacheck.autotune.sources import Asked, gather
 from flacheck.errors import MatrixError
-from flacheck.expand import Selection
+from flacheck.inputs.expand import Selection
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
 from tests.test_launches import HEAD, HEADER, launch, source_id, write
@@ -31,7 +31,9 @@ def picky(x, n, BLOCK: tl.constexpr):
 )
 
 
-def recorded(path: Path, limit: int = 128, name: str = "0", lengths: tuple[int, ...] = (16,)) -> Path:
+def recorded(
+    path: Path, limit: int = 128, name: str = "0", lengths: tuple[int, ...] = (16,)
+) -> Path:
     """A launches file of a program with one kernel of two configurations."""
     text = DECLINES.format(limit=limit, name=name)
     configs = [{"kwargs": {"BLOCK": size}, "num_warps": 1, "num_stages": 2} for size in (64, 128)]
@@ -82,7 +84,10 @@ def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None
         found = flacheck("autotune", *source, "--format", "json", cwd=tmp_path)
         assert found.returncode == 0, found.stderr
         (result,) = document(found.stdout)["results"]
-        assert [(c["outcome"], c["verdict"]) for c in result["configs"]] == [("runs", "compiles"), ("skipped", "fails")]
+        assert [(c["outcome"], c["verdict"]) for c in result["configs"]] == [
+            ("runs", "compiles"),
+            ("skipped", "fails"),
+        ]
         assert result["target"] == "sm90" and result["ends"] is None
 
 
@@ -96,14 +101,18 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
         asked = Asked("picky", Selection(targets=("sm90",)), file=tmp_path / "l.jsonl", line=line)
         with pytest.raises(MatrixError, match=r"import of os.*--trust"):
             gather(asked)
-        assert [each.cell.kernel.name for each in gather(replace(asked, trust=True)).found] == ["program:picky"]
+        assert [each.cell.kernel.name for each in gather(replace(asked, trust=True)).found] == [
+            "program:picky"
+        ]
 
 
 def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:
     """Exit 1; so are configurations that are all skipped, and keys that tune anew for every value."""
     recorded(tmp_path, name="tl.sum(n, 3)")
     found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
-    assert found.returncode == 1 and "the run ends: configuration 1 of 2 fails with FC" in found.stdout
+    assert (
+        found.returncode == 1 and "the run ends: configuration 1 of 2 fails with FC" in found.stdout
+    )
     recorded(tmp_path, limit=32)
     found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
     assert found.returncode == 1 and "every configuration is skipped" in found.stdout
@@ -118,10 +127,18 @@ def test_python_and_fla_are_emitted(tmp_path: Path) -> None:
     """Only what runs; the variables that FLA wants are said, the files lie where they say."""
     recorded(tmp_path, limit=64)
     found = flacheck("autotune", "l.jsonl", "--emit", "python", cwd=tmp_path)
-    assert "triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in found.stdout and "128" not in found.stdout
+    assert (
+        "triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in found.stdout
+        and "128" not in found.stdout
+    )
     found = flacheck("autotune", "l.jsonl", "--emit", "fla", "-o", "out", cwd=tmp_path)
-    assert f"FLA_CONFIG_DIR={tmp_path / 'out'}" in found.stdout and "FLA_CACHE_MODE=full" in found.stdout
-    assert json.loads((tmp_path / "out" / "picky.json").read_text())["default_config"]["kwargs"] == {"BLOCK": 64}
+    assert (
+        f"FLA_CONFIG_DIR={tmp_path / 'out'}" in found.stdout
+        and "FLA_CACHE_MODE=full" in found.stdout
+    )
+    assert json.loads((tmp_path / "out" / "picky.json").read_text())["default_config"][
+        "kwargs"
+    ] == {"BLOCK": 64}
     recorded(tmp_path, limit=32)
     found = flacheck("autotune", "l.jsonl", "--emit", "fla", "--fallback-budget", "0", cwd=tmp_path)
     assert found.returncode == 2 and "nothing to emit" in found.stderr
@@ -142,7 +159,9 @@ def test_python_and_fla_are_emitted(tmp_path: Path) -> None:
         ((OURS, "--dtype", "i8"), 4, ""),
     ],
 )
-def test_what_cannot_be_examined_is_said(tmp_path: Path, command: tuple[str, ...], code: int, words: str) -> None:
+def test_what_cannot_be_examined_is_said(
+    tmp_path: Path, command: tuple[str, ...], code: int, words: str
+) -> None:
     """With the code that every command has for it, and no traceback."""
     recorded(tmp_path)
     found = flacheck("autotune", *command, cwd=tmp_path)
@@ -160,7 +179,9 @@ def test_threads_that_no_block_has_are_said_before_compiling(tmp_path: Path) -> 
     assert "runs" not in found.stdout.splitlines()[0]
 
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="timing needs torch")
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="timing needs torch"
+)
 
 
 @needs_torch

@@ -40,7 +40,9 @@ def test_a_list_of_keys_is_rewritten_within_its_line(tmp_path: Path) -> None:
     for source in (SOURCE, text):
         found = read(tmp_path, source)
         assert found.key_list is not None
-        new = pasted(source, found.key_list.line, found.key_list.end_line, found.with_keys(["H", "NEW"]))
+        new = pasted(
+            source, found.key_list.line, found.key_list.end_line, found.with_keys(["H", "NEW"])
+        )
         again = read(tmp_path, new)
         assert [name for name, _ in again.keys] == ["H", "NEW"]
         assert again.arguments == found.arguments and "what tells launches apart: H×K" in new
@@ -48,9 +50,14 @@ def test_a_list_of_keys_is_rewritten_within_its_line(tmp_path: Path) -> None:
 
 def test_a_module_level_list_is_found_where_it_stands(tmp_path: Path) -> None:
     """`key=KEYS` is mended at KEYS."""
-    text = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=KEYS").replace("\n\n\n@", '\n\nKEYS = ["H", "K"]\n\n\n@', 1)
+    text = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=KEYS").replace(
+        "\n\n\n@", '\n\nKEYS = ["H", "K"]\n\n\n@', 1
+    )
     found = read(tmp_path, text)
-    assert found.key_list is not None and found.key_list.line == text.splitlines().index('KEYS = ["H", "K"]') + 1
+    assert (
+        found.key_list is not None
+        and found.key_list.line == text.splitlines().index('KEYS = ["H", "K"]') + 1
+    )
     assert found.with_keys(["H"]) == 'KEYS = ["H"]'
 
 
@@ -59,13 +66,17 @@ def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) 
     found = read(tmp_path, SOURCE)
     new = pasted(SOURCE, found.signature.line, found.signature.end_line, found.moved_last(["BK"]))
     function = next(node for node in ast.parse(new).body if isinstance(node, ast.FunctionDef))
-    assert [a.arg for a in function.args.args][-2:] == ["BK", "eps"] and ast.get_docstring(function) == "Nothing."
+    assert [a.arg for a in function.args.args][-2:] == ["BK", "eps"] and ast.get_docstring(
+        function
+    ) == "Nothing."
     assert read(tmp_path, new).constexprs == ("H", "K", "USE_G", "BK")
 
 
 def test_a_source_without_a_place_is_read_too() -> None:
     """A kernel that was cut out of its file has arguments, and no lines that mean anything."""
-    found = declared.of_text("import triton\n\n@triton.jit\ndef k(x, N: tl.constexpr):\n    pass\n", "k")
+    found = declared.of_text(
+        "import triton\n\n@triton.jit\ndef k(x, N: tl.constexpr):\n    pass\n", "k"
+    )
     assert found is not None and found.file is None and found.key_list is None
     assert declared.of_text("x = 1\n", "k") is None
 

@@ -1,4 +1,6 @@
-"""Faults of keys: each is found by what a source says or launches show, and the lines to write instead mend it."""
+"""Faults of keys: each is found by what a source says or launches show, and the lines to write
+instead mend it.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,13 @@ def test_keys_without_fault_have_none(tmp_path: Path) -> None:
     assert found(tuned(tmp_path, call(), call(K=constexpr(128)))) == []
 
 
-@pytest.mark.parametrize(("version", "word"), [("3.1.0", "ValueError"), ("3.5.1", "silently"), ("3.9.0", "ValueError")])
+@pytest.mark.parametrize(
+    ("version", "word"), [("3.1.0", "ValueError"), ("3.5.1", "silently"), ("3.9.0", "ValueError")]
+)
 def test_a_key_that_is_no_argument(tmp_path: Path, version: str, word: str) -> None:
-    """Its consequence is the release's; the argument that was meant is named where one is spelt alike."""
+    """Its consequence is the release's; the argument that was meant is named where one is spelt
+    alike.
+    """
     source = SOURCE.replace("'USE_G'],", "'USE_GG', 'NOTHING_LIKE_IT'],")
     one, other = found(tuned(tmp_path, source=source), version)
     assert (one.fault, one.key, one.want, one.got) == ("no-argument", "USE_GG", "USE_G", None)
@@ -59,7 +65,9 @@ def test_keys_by_position_are_mended_in_the_signature(tmp_path: Path) -> None:
 
 
 def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> None:
-    """Two launches share a key and differ in H, which is in none; without such a pair it is only named."""
+    """Two launches share a key and differ in H, which is in none; without such a pair it is only
+    named.
+    """
     source = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=['K', 'USE_G']")
     (fault,) = found(tuned(tmp_path, call(), call(H=constexpr(8)), source=source))
     assert (fault.fault, fault.key, fault.want, fault.got) == ("missing", "H", "H", None)
@@ -81,8 +89,12 @@ def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> Non
 def test_a_free_constexpr_that_decides_a_branch_is_missing(
     tmp_path: Path, passed: str, assigned: dict[str, list[str]], missing: list[str]
 ) -> None:
-    """One launch is enough where the host code shows that it may be another; what rests on keys is in them."""
-    source = SOURCE.replace("    K: tl.constexpr,\n", "    K: tl.constexpr,\n    FLAG: tl.constexpr,\n")
+    """One launch is enough where the host code shows that it may be another; what rests on keys is
+    in them.
+    """
+    source = SOURCE.replace(
+        "    K: tl.constexpr,\n", "    K: tl.constexpr,\n    FLAG: tl.constexpr,\n"
+    )
     source = source.replace("    tl.store(x, H)", "    if FLAG:\n        tl.store(x, H)")
     of = tuned(tmp_path, call(FLAG=constexpr(True)), source=source)
     code = kernel_code(of.cell.kernel, {})
@@ -91,16 +103,23 @@ def test_a_free_constexpr_that_decides_a_branch_is_missing(
         return ast.parse(text, mode="eval").body
 
     made = {name: tuple(map(parsed, texts)) for name, texts in assigned.items()}
-    host = HostLaunch({"K": parsed("K"), "FLAG": parsed(passed)}, made, parameters=frozenset({"x", "K", "flag"}))
+    host = HostLaunch(
+        {"K": parsed("K"), "FLAG": parsed(passed)}, made, parameters=frozenset({"x", "K", "flag"})
+    )
     (*free,) = found(replace(of, code=code, hosts=(host,)))
     assert [fault.key for fault in free] == missing
-    assert all("key=['H', 'K', 'USE_G', 'FLAG']," in fault.fix and fault.file == "made.py" for fault in free)
+    assert all(
+        "key=['H', 'K', 'USE_G', 'FLAG']," in fault.fix and fault.file == "made.py"
+        for fault in free
+    )
     unused = replace(of, code=replace(code, steering=frozenset()), hosts=(host,))
     assert found(unused) == [] == found(of) and unkeyed(Case(unused, Version("3.5.1"))) == ["FLAG"]
 
 
 def test_a_heuristic_speaks_for_its_tensor(tmp_path: Path) -> None:
-    """Dtypes are in a key, so only tensors of one dtype that change places are mixed up: the flag tells them apart."""
+    """Dtypes are in a key, so only tensors of one dtype that change places are mixed up: the flag
+    tells them apart.
+    """
     source = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=['H', 'K']")
     calls = (call(g=TENSOR, x=None, USE_G=constexpr(True)), call())
     (fault,) = found(tuned(tmp_path, *calls, source=source))
@@ -114,28 +133,46 @@ def test_a_scalar_that_may_be_absent_is_told_by_its_flag(tmp_path: Path) -> None
     assert found(tuned(tmp_path, *calls, source=source)) == []
 
 
-def test_a_specialised_integer_is_missing_only_where_it_is_compiled_differently(tmp_path: Path) -> None:
+def test_a_specialised_integer_is_missing_only_where_it_is_compiled_differently(
+    tmp_path: Path,
+) -> None:
     """512 and 1,024 are one binary, 512 and 1,000 are two; do_not_specialize ends it."""
     source = SOURCE.replace("(do_not_specialize=['T'])", "").replace("    T,\n", "    N,\n")
 
     def calls(*sizes: int) -> list[dict[str, Any]]:
-        return [{("N" if n == "T" else n): a for n, a in call(T={"int": size}).items()} for size in sizes]
+        return [
+            {("N" if n == "T" else n): a for n, a in call(T={"int": size}).items()}
+            for size in sizes
+        ]
 
     assert found(tuned(tmp_path, *calls(512, 1024), source=source)) == []
     (fault,) = found(tuned(tmp_path, *calls(512, 1000), source=source))
-    assert (fault.fault, fault.key, fault.fix) == ("missing", "N", "@triton.jit(do_not_specialize=['N'])")
+    assert (fault.fault, fault.key, fault.fix) == (
+        "missing",
+        "N",
+        "@triton.jit(do_not_specialize=['N'])",
+    )
     assert found(tuned(tmp_path, call(), call(T={"int": 1000}))) == []
 
 
 def test_a_length_is_no_key_to_add(tmp_path: Path) -> None:
-    """The remedy for T is to have the compiler take it as it comes, and for a constexpr length not to make it one."""
+    """The remedy for T is to have the compiler take it as it comes, and for a constexpr length not
+    to make it one.
+    """
     source = SOURCE.replace("(do_not_specialize=['T'])", "")
     (fault,) = found(tuned(tmp_path, call(), call(T={"int": 1000}), source=source))
     assert fault.fix == "@triton.jit(do_not_specialize=['T'])"
     assert fault.line is not None and source.splitlines()[fault.line - 1] == "@triton.jit"
-    source = SOURCE.replace("    T,\n", "    T: tl.constexpr,\n").replace("(do_not_specialize=['T'])", "")
-    (fault,) = found(tuned(tmp_path, call(T=constexpr(512)), call(T=constexpr(1024)), source=source))
-    assert fault.fix == "    T," and source.splitlines()[(fault.line or 0) - 1] == "    T: tl.constexpr,"
+    source = SOURCE.replace("    T,\n", "    T: tl.constexpr,\n").replace(
+        "(do_not_specialize=['T'])", ""
+    )
+    (fault,) = found(
+        tuned(tmp_path, call(T=constexpr(512)), call(T=constexpr(1024)), source=source)
+    )
+    assert (
+        fault.fix == "    T,"
+        and source.splitlines()[(fault.line or 0) - 1] == "    T: tl.constexpr,"
+    )
 
 
 @pytest.mark.parametrize("name", ["T", "NT", "seqlen_q", "total_tokens"])
@@ -144,7 +181,13 @@ def test_a_sequence_length_as_a_key_is_a_storm(tmp_path: Path, name: str) -> Non
     source = SOURCE.replace("['H', 'K', 'USE_G']", "['T', 'H', 'K', 'USE_G']")
     args = call()
     renamed = {(name if n == "T" else n): spec for n, spec in args.items()}
-    (fault,) = found(tuned(tmp_path, renamed, source=source.replace("'T'", f"'{name}'").replace("T,\n", f"{name},\n")))
+    (fault,) = found(
+        tuned(
+            tmp_path,
+            renamed,
+            source=source.replace("'T'", f"'{name}'").replace("T,\n", f"{name},\n"),
+        )
+    )
     assert (fault.fault, fault.key, fault.want, fault.got) == ("storm", name, None, name)
     assert f"'{name}'" not in fault.fix.partition("#")[0]
     bucket = source.replace("'T'", "'T_BUCKET'").replace("T,\n", "T_BUCKET,\n")

@@ -1,4 +1,6 @@
-"""The real flash-linear-attention loads what is emitted for it, and its autotuner takes that configuration."""
+"""The real flash-linear-attention loads what is emitted for it, and its autotuner takes that
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from flacheck.autotune.emit import fla
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.trials import trials
 from flacheck.model import Cell, Kernel, Launch
-from flacheck.toolchains import packages
+from flacheck.packages import package as packages
 from tests.test_autotune import fatal, good
 
 pytestmark = [
@@ -73,19 +75,30 @@ def emitted(package: packages.Package, folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-def taken(package: packages.Package, folder: Path, mode: str, **sizes: Any) -> subprocess.CompletedProcess[str]:
+def taken(
+    package: packages.Package, folder: Path, mode: str, **sizes: Any
+) -> subprocess.CompletedProcess[str]:
     """What FLA's autotuner launches in a process of its own."""
     (choice,) = toolchains.resolve(["3.7.1"]).choices
     paths = [*toolchains.provide(choice).paths, package.path]
-    environment = {"PYTHONPATH": os.pathsep.join(paths), "FLA_CONFIG_DIR": str(folder), "FLA_CACHE_MODE": mode}
+    environment = {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "FLA_CONFIG_DIR": str(folder),
+        "FLA_CACHE_MODE": mode,
+    }
     question = json.dumps([TENSORS, ABSENT, {**SIZES, **sizes}])
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, question], env={**os.environ, **environment}, capture_output=True, text=True
+        [sys.executable, "-c", PROGRAM, question],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
     )
 
 
 def test_flas_autotuner_takes_the_emitted_configuration(tmp_path: Path) -> None:
-    """By the exact key where only that counts, for other sizes where more is allowed; else it would have to tune."""
+    """By the exact key where only that counts, for other sizes where more is allowed; else it would
+    have to tune.
+    """
     package = packages.provide_package("flash-linear-attention==0.6.0")
     emitted(package, tmp_path)
     expected = {**CONFIG["kwargs"], "num_warps": 1, "num_stages": 4}

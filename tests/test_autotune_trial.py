@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flacheck import targets
+from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Outcome
-from flacheck.sandbox import WorkerKind
+from flacheck.tables import targets
 from tests import test_guest
 
 pytestmark = pytest.mark.network
@@ -56,12 +56,20 @@ def config(size: int, **more: int) -> dict[str, Any]:
     return {"kwargs": {"BN": size}, "num_warps": 4, "num_stages": 2, **more}
 
 
-def asked(op: str, name: str, *configs: dict[str, Any], args: dict[str, Any] = ARGS, limit: int = 0) -> dict[str, Any]:
+def asked(
+    op: str, name: str, *configs: dict[str, Any], args: dict[str, Any] = ARGS, limit: int = 0
+) -> dict[str, Any]:
     """A request; a `limit` in bytes makes the card one with less shared memory."""
     card = dataclasses.asdict(targets.find("sm90"))
     launch = {"args": args, "configs": list(configs), "keys": ["length", "FLAG"]}
     card |= {"shared_limit": limit} if limit else {}
-    return {"op": op, "kernel": {"source": SOURCE, "qualname": name}, "card": card, "launch": launch, "options": {}}
+    return {
+        "op": op,
+        "kernel": {"source": SOURCE, "qualname": name},
+        "card": card,
+        "launch": launch,
+        "options": {},
+    }
 
 
 def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:
@@ -74,7 +82,9 @@ def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:
 
 
 def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> None:
-    """A static assertion, and shared memory over the card's limit: with others in the list, and alone."""
+    """A static assertion, and shared memory over the card's limit: with others in the list, and
+    alone.
+    """
     forgiven, alone, over, over_alone = run(
         kind,
         asked("trial", "tuned", config(16), config(64)),
@@ -86,14 +96,22 @@ def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> 
     assert (forgiven.tolerated, alone.tolerated) == (True, False)
     assert "CompileTimeAssertionFailure" in forgiven.exception
     assert (over.tolerated, over_alone.tolerated) == (True, False)
-    assert over.exception[0] == "OutOfResources" and over.stage == "load" and "Hardware limit: 4096" in over.log
+    assert (
+        over.exception[0] == "OutOfResources"
+        and over.stage == "load"
+        and "Hardware limit: 4096" in over.log
+    )
     assert (over.resources.shared or 0) > 4096
 
 
 def test_any_other_error_ends_the_run(kind: WorkerKind) -> None:
     """Also when other configurations would compile."""
     (attempt,) = run(kind, asked("trial", "abroad", config(32), config(64), args={"x": TENSOR}))
-    assert attempt.outcome is Outcome.RAISED and not attempt.tolerated and "undefined_name" in attempt.log
+    assert (
+        attempt.outcome is Outcome.RAISED
+        and not attempt.tolerated
+        and "undefined_name" in attempt.log
+    )
 
 
 def test_a_function_without_its_autotuner_gets_the_releases(kind: WorkerKind) -> None:
@@ -105,14 +123,23 @@ def test_a_function_without_its_autotuner_gets_the_releases(kind: WorkerKind) ->
         asked("keys", "bare", config(64), config(32), args=args),
     )
     assert tried.outcome is Outcome.FINISHED, tried.log
-    assert [(key["key"], key["got"]) for key in keys.facts["keys"]] == [("length", "length"), ("FLAG", "FLAG")]
+    assert [(key["key"], key["got"]) for key in keys.facts["keys"]] == [
+        ("length", "length"),
+        ("FLAG", "FLAG"),
+    ]
 
 
 def test_keys_are_read_without_a_compile_and_trials_leave_no_trace(kind: WorkerKind) -> None:
-    """By position up to 3.1, where BN stands before FLAG; the same before and after a trial in one worker."""
+    """By position up to 3.1, where BN stands before FLAG; the same before and after a trial in one
+    worker.
+    """
     question = asked("keys", "tuned", config(64), config(32))
     before, trial, inspected, after = run(
-        kind, question, asked("trial", "tuned", config(64), config(32)), asked("inspect", "tuned"), question
+        kind,
+        question,
+        asked("trial", "tuned", config(64), config(32)),
+        asked("inspect", "tuned"),
+        question,
     )
     assert trial.outcome is Outcome.FINISHED
     assert (before.facts, before.outcome) == (after.facts, after.outcome)

@@ -11,21 +11,25 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck import pins, toolchains
+from flacheck import toolchains
 from flacheck.bisect import Bisecting, Bisection, Find, Kind, lines, releases
-from flacheck.cells import Chosen
 from flacheck.errors import UsageError
+from flacheck.inputs.cells import Chosen
 from flacheck.model import Cell, Verdict
 from flacheck.store import Store
+from flacheck.toolchains import torch_pins as pins
 from tests import fake
 from tests.fake.family import FakeFamily
 
-RESHAPE = (
-    "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
-)
+RESHAPE = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
 STORE = "abort Layouts.cpp:7: void chooseStMatrix(int): Assertion `each == full' failed."
 # As the gated delta rule went: one assertion, another, mended, then the language changed.
-HISTORY = {"==3.0": RESHAPE, "==4.0": STORE, "==5.0": STORE, "==9.0": "raise Block pointers have been removed"}
+HISTORY = {
+    "==3.0": RESHAPE,
+    "==4.0": STORE,
+    "==5.0": STORE,
+    "==9.0": "raise Block pointers have been removed",
+}
 TORCH = {"2.0": ["2.5.0", "2.5.1"], "3.0": ["2.6.0"], "5.0": ["2.7.1"], "6.0": ["2.8.0"]}
 
 
@@ -46,7 +50,9 @@ def family(monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], **more: Any) 
     return made
 
 
-def bisect(store: Store, cell: Cell, find: Find = Find.CHANGE, specs: tuple[str, ...] = (), **more: Any) -> Bisection:
+def bisect(
+    store: Store, cell: Cell, find: Find = Find.CHANGE, specs: tuple[str, ...] = (), **more: Any
+) -> Bisection:
     there = releases(cell, specs)
     sitting = Bisecting(Chosen(cell), there.choices, find, store, 20, 2, 512, **more)
     list(sitting.records(lambda said: None))
@@ -54,14 +60,19 @@ def bisect(store: Store, cell: Cell, find: Find = Find.CHANGE, specs: tuple[str,
 
 
 def told(found: Bisection) -> list[tuple[str, str, Kind]]:
-    return [(change.before.toolchain[6:], change.after.toolchain[6:], change.kind) for change in found.changes]
+    return [
+        (change.before.toolchain[6:], change.after.toolchain[6:], change.kind)
+        for change in found.changes
+    ]
 
 
 def asked(found: Bisection) -> list[str]:
     return [entry.toolchain[6:] for entry in found.history]
 
 
-def test_a_history_of_several_changes_is_shown_as_such(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_of_several_changes_is_shown_as_such(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another assertion is a change too; the torch releases stand on each side."""
     family(monkeypatch, {"delta": {**HISTORY, "else": "compile"}})
     found = bisect(store, fake.cell("delta", "3.0"))
@@ -77,23 +88,31 @@ def test_a_history_of_several_changes_is_shown_as_such(store: Store, monkeypatch
     ]
 
 
-def test_what_broke_and_what_mended_a_cell_takes_few_compiles(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_broke_and_what_mended_a_cell_takes_few_compiles(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From its own release backwards or forwards, past failures of another cause."""
     family(monkeypatch, {"delta": {**HISTORY, "else": "compile"}})
-    broke, mended = (bisect(store, fake.cell("delta", "3.0"), find) for find in (Find.FAIL, Find.PASS))
+    broke, mended = (
+        bisect(store, fake.cell("delta", "3.0"), find) for find in (Find.FAIL, Find.PASS)
+    )
     assert (told(broke), asked(broke)) == ([("2.0", "3.0", Kind.FAIL)], ["2.0", "3.0"])
     assert told(mended) == [("5.0", "6.0", Kind.PASS)]
     assert asked(mended) == ["3.0", "4.0", "5.0", "6.0", "7.0"]
 
 
-def test_a_cell_that_compiles_is_searched_the_other_way_round(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_compiles_is_searched_the_other_way_round(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next release that fails, and the last one before that failed."""
     family(monkeypatch, {"delta": {**HISTORY, "else": "compile"}})
     assert told(bisect(store, fake.cell("delta", "7.0"), Find.FAIL)) == [("8.0", "9.0", Kind.FAIL)]
     assert told(bisect(store, fake.cell("delta", "7.0"), Find.PASS)) == [("5.0", "6.0", Kind.PASS)]
 
 
-def test_releases_without_a_verdict_are_skipped_and_never_judged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_without_a_verdict_are_skipped_and_never_judged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No wheel, a target it does not know, a time-out: the change lies between those that answered."""
     table = {"k": {"==1.0": "compile", "==2.0": "compile", "==4.0": "spin", "else": RESHAPE}}
     family(monkeypatch, table, wheelless=("2.0",), refused={"3.0": ("sm90",)})
@@ -106,7 +125,9 @@ def test_releases_without_a_verdict_are_skipped_and_never_judged(store: Store, m
         assert found.changes[0].between == ("fake==2.0", "fake==3.0", "fake==4.0")
     verdicts = {entry.toolchain[6:]: entry.verdict.value for entry in found.history}
     assert (verdicts["2.0"], verdicts["3.0"], verdicts["4.0"]) == ("unknown", "skipped", "unknown")
-    assert "  no verdict under fake==2.0, fake==3.0, fake==4.0: the change may be there\n" in list(lines(found, []))
+    assert "  no verdict under fake==2.0, fake==3.0, fake==4.0: the change may be there\n" in list(
+        lines(found, [])
+    )
 
 
 def test_a_second_bisection_compiles_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,18 +141,28 @@ def test_a_second_bisection_compiles_nothing(store: Store, monkeypatch: pytest.M
     assert told(bisect(store, fake.cell("delta", "3.0"), fresh=True)) == []
 
 
-def test_the_last_run_of_a_store_stays_the_last_scan(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_run_of_a_store_stays_the_last_scan(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A report after a bisection is about what was scanned."""
     family(monkeypatch, {})
     scanned = store.begin_run({}, "quick", {})
     bisect(store, fake.cell("delta", "3.0"))
-    assert [run.matrix for run in store.runs()] == ["quick", f"bisect {fake.cell('delta', '3.0').key[:8]}"]
+    assert [run.matrix for run in store.runs()] == [
+        "quick",
+        f"bisect {fake.cell('delta', '3.0').key[:8]}",
+    ]
     assert store.run("last").id == scanned
 
 
-def test_a_compile_that_became_slow_is_a_change(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compile_that_became_slow_is_a_change(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The verdict stays compiles."""
-    family(monkeypatch, {"k": {"==1.0": "slow 2.5", "==2.0": "slow 9", "==9.0": "slow 2", "else": "slow 20"}})
+    family(
+        monkeypatch,
+        {"k": {"==1.0": "slow 2.5", "==2.0": "slow 9", "==9.0": "slow 2", "else": "slow 20"}},
+    )
     found = bisect(store, fake.cell("k", "5.0"))
     assert told(found) == [("2.0", "3.0", Kind.SLOW), ("8.0", "9.0", Kind.FAST)]
     assert {entry.verdict for entry in found.history} == {Verdict.COMPILES}
@@ -188,11 +219,22 @@ def test_the_import_of_a_package_is_refused_with_the_command_that_compares_it(st
 
 def test_json_is_what_the_schema_says(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verdicts, skips and changes alike; and the schema admits nothing else."""
-    family(monkeypatch, {"delta": {**HISTORY, "else": "compile"}}, wheelless=("7.0",), refused={"1.0": ("sm90",)})
-    schema = json.loads((Path(flacheck.__file__).parent / "schemas" / "bisect-1.json").read_text())
+    family(
+        monkeypatch,
+        {"delta": {**HISTORY, "else": "compile"}},
+        wheelless=("7.0",),
+        refused={"1.0": ("sm90",)},
+    )
+    schema = json.loads(
+        (Path(flacheck.__file__).parent / "tables" / "schemas" / "bisect-1.json").read_text()
+    )
     jsonschema.Draft202012Validator.check_schema(schema)
     document = json.loads(json.dumps(bisect(store, fake.cell("delta", "3.0")).to_json()))
     jsonschema.validate(document, schema)
-    for wrong in ({**document, "more": 1}, {**document, "find": "all"}, {**document, "history": [{}]}):
+    for wrong in (
+        {**document, "more": 1},
+        {**document, "find": "all"},
+        {**document, "history": [{}]},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)

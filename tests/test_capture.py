@@ -1,4 +1,6 @@
-"""The recorder in a program of its own: what it launches is written down, on a device that is not there."""
+"""The recorder in a program of its own: what it launches is written down, on a device that is not
+there.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,13 @@ import pytest
 import flacheck
 from flacheck.capture import NOT_STARTED, capture, card
 from flacheck.errors import UsageError
-from flacheck.launches import Launches, read, sources
-from flacheck.launches.memory import Placed
+from flacheck.inputs.launches import Launches, read, sources
+from flacheck.inputs.launches.memory import Placed
 
 GUEST = Path(flacheck.__file__).parent / "guest"
 needs_torch = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))), reason="needs torch and triton: pip install .[torch]"
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
 )
 
 PRELUDE = """
@@ -37,7 +40,9 @@ def launch(x, n=64, **options):
 """
 
 
-def recorded(tmp_path: Path, program: str, *arguments: str, device: str = "h200", code: int = 0) -> Launches:
+def recorded(
+    tmp_path: Path, program: str, *arguments: str, device: str = "h200", code: int = 0
+) -> Launches:
     """What a program launches; it must end with the given code."""
     script = tmp_path / "program.py"
     script.write_text(PRELUDE + textwrap.dedent(program))
@@ -49,7 +54,9 @@ def recorded(tmp_path: Path, program: str, *arguments: str, device: str = "h200"
 
 def check_schema(output: Path) -> None:
     """Every line of a launches file is as the contract's schema says."""
-    schema = json.loads((Path(flacheck.__file__).parent / "schemas" / "launches-1.json").read_text())
+    schema = json.loads(
+        (Path(flacheck.__file__).parent / "tables" / "schemas" / "launches-1.json").read_text()
+    )
     validator = jsonschema.Draft202012Validator(schema)
     for line in output.read_text().splitlines():
         validator.validate(json.loads(line))
@@ -89,29 +96,49 @@ def test_a_card_is_consistent() -> None:
     assert h100["memory_gb"] == 80 and h200["shared_limit"] == h100["shared_limit"]
 
 
-def test_the_users_own_sitecustomize_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_sitecustomize_still_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The recorder's stands before it and steps aside."""
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.mine = 'ran'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert capture([sys.executable, "-c", "import sys; sys.exit(3 if mine == 'ran' else 4)"], tmp_path / "l.jsonl") == 3
+    assert (
+        capture(
+            [sys.executable, "-c", "import sys; sys.exit(3 if mine == 'ran' else 4)"],
+            tmp_path / "l.jsonl",
+        )
+        == 3
+    )
 
 
 @needs_torch
 def test_a_launch_is_recorded_with_what_was_passed(tmp_path: Path) -> None:
     """dtypes, real alignment, numbers, constants, options, grid; identical ones once with a count."""
-    found = recorded(tmp_path, "x = torch.randn(256, device='cuda')\nfor _ in range(3): launch(x[1:], num_warps=2)\n")
+    found = recorded(
+        tmp_path,
+        "x = torch.randn(256, device='cuda')\nfor _ in range(3): launch(x[1:], num_warps=2)\n",
+    )
     (one,) = found.launches
     assert one.launch.to_json() == {
         "args": {"x": {"dtype": "fp32", "align": 4}, "n": {"int": 64}, "BLOCK": {"constexpr": 64}}
     }
-    assert (one.kernel, one.options, one.grid, one.count) == ("program:double", {"num_warps": 2}, (1,), 3)
+    assert (one.kernel, one.options, one.grid, one.count) == (
+        "program:double",
+        {"num_warps": 2},
+        (1,),
+        3,
+    )
     assert found.header["device"] == "NVIDIA H200" and found.header["torch"]
 
 
 @needs_torch
 def test_a_killed_program_leaves_its_launches(tmp_path: Path) -> None:
     """Each line is written before the launch goes on."""
-    found = recorded(tmp_path, "import os\nlaunch(torch.empty(64, device='cuda'))\nos.kill(os.getpid(), 9)\n", code=137)
+    found = recorded(
+        tmp_path,
+        "import os\nlaunch(torch.empty(64, device='cuda'))\nos.kill(os.getpid(), 9)\n",
+        code=137,
+    )
     assert len(found.launches) == 1
 
 
@@ -152,17 +179,25 @@ tuned[lambda meta: (triton.cdiv(64, meta["BLOCK"]),)](torch.empty(64, device="cu
 def test_an_autotuner_run_is_one_line_with_its_configurations(tmp_path: Path) -> None:
     """Pruned as the tuner would; heuristics above it apart, those below it in each configuration."""
     (one,) = recorded(tmp_path, AUTOTUNED).launches
-    assert [config["kwargs"] for config in one.launch.configs] == [{"BLOCK": 32, "HALF": 16}, {"BLOCK": 64, "HALF": 32}]
+    assert [config["kwargs"] for config in one.launch.configs] == [
+        {"BLOCK": 32, "HALF": 16},
+        {"BLOCK": 64, "HALF": 32},
+    ]
     assert (one.launch.keys, one.launch.omitted) == (("n",), ("BLOCK", "EVEN", "HALF"))
     assert one.heuristics == {"EVEN": {"constexpr": True}}
-    assert one.launch.args["KIND"] == {"constexpr": {"dtype": "fp16"}} and one.launch.args["nothing"] is None
+    assert (
+        one.launch.args["KIND"] == {"constexpr": {"dtype": "fp16"}}
+        and one.launch.args["nothing"] is None
+    )
     assert one.grid == (2,)
 
 
 @needs_torch
 def test_each_configurations_grid_stands_beside_the_launch(tmp_path: Path) -> None:
-    """Evaluated with its constants and what heuristics gave; one that raises is unknown, and the host is left as
-    the first configuration leaves it. Equal launches stay one line, whatever their grids."""
+    """Evaluated with its constants and what heuristics gave; one that raises is unknown, and the
+    host is left as the first configuration leaves it. Equal launches stay one line, whatever their
+    grids.
+    """
     program = (
         AUTOTUNED
         + """
@@ -182,8 +217,12 @@ tuned[lambda meta: (triton.cdiv(640, meta["BLOCK"]), 17)](torch.empty(99, device
     )
     found = recorded(tmp_path, program).launches
     assert [one.grids for one in found] == [
-        ((2,), (1,)), ((20, 16), None), ((20, 17), (10, 33)), ((3, 4), (3, 4)), ((17, 1), (33, 1))
-    ]  # fmt: skip
+        ((2,), (1,)),
+        ((20, 16), None),
+        ((20, 17), (10, 33)),
+        ((3, 4), (3, 4)),
+        ((17, 1), (33, 1)),
+    ]
     assert [one.count for one in found] == [1, 1, 2, 1, 1]
     assert found[2].memory and found[2].memory.storages == (256,)
 
@@ -204,13 +243,16 @@ for n in range(2):
 
 @needs_torch
 def test_where_tensors_lie_stands_beside_the_launch(tmp_path: Path) -> None:
-    """Shape, strides and offset in storages that some share; small integers' values in the order of their indices,
-    also in a tuple; none of many integers, nor of those that nobody knows."""
+    """Shape, strides and offset in storages that some share; small integers' values in the order of
+    their indices, also in a tuple; none of many integers, nor of those that nobody knows.
+    """
     (one,) = recorded(tmp_path, MEASURED).launches
     assert one.count == 2 and one.grids is None and one.memory
     assert one.memory.storages == (384, 2, 16, 40_000, 8 * 600 * 600)
     held = one.memory.tensors
-    assert held["x"] == Placed(0, (4, 7, 3), (48, 6, 2), 6) and held["y"] == Placed(0, (4, 8, 6), (48, 6, 1), 0)
+    assert held["x"] == Placed(0, (4, 7, 3), (48, 6, 2), 6) and held["y"] == Placed(
+        0, (4, 8, 6), (48, 6, 1), 0
+    )
     assert held["pair[0]"] == Placed(0, (2, 4, 8, 6), (0, 48, 6, 1), 0)
     assert held["pair[1]"] == Placed(1, (2,), (1,), 0, (0, 1))
     assert held["ends"] == Placed(2, (2, 2), (1, 2), 0, (0, 7, 3, 9))
@@ -259,7 +301,11 @@ watched(add)[(1,)](x, y, n=8)
 def test_an_autotuner_that_resets_and_restores_is_recorded(tmp_path: Path) -> None:
     """Its own hooks belong to timing, which nothing is here; those of a configuration run."""
     found = recorded(tmp_path, HOOKED).launches
-    assert [(one.launch.args["n"]["int"], one.count) for one in found] == [(64, 2), (128, 1), (8, 1)]
+    assert [(one.launch.args["n"]["int"], one.count) for one in found] == [
+        (64, 2),
+        (128, 1),
+        (8, 1),
+    ]
     assert all(len(one.launch.configs) == 2 for one in found)
 
 
@@ -290,11 +336,24 @@ none[(1,)]()
 def test_functions_among_the_arguments_keep_apart(tmp_path: Path) -> None:
     """Each by its own name in the cut-out module, also two of one name and those in a tuple."""
     chained, none = recorded(tmp_path, HANDED).launches
-    assert chained.launch.args["PAIR"] == {"constexpr": {"tuple": [{"function": "act"}, {"function": "act_2"}]}}
+    assert chained.launch.args["PAIR"] == {
+        "constexpr": {"tuple": [{"function": "act"}, {"function": "act_2"}]}
+    }
     assert chained.launch.args["last"] == {"constexpr": {"function": "act_3"}}
-    assert chained.text and "return act_3(last(" not in chained.text and "act_3(last(PAIR[1](PAIR[0]" in chained.text
-    body = {name: chained.text.partition(f"def {name}(v):")[2].splitlines()[1] for name in ("act", "act_2", "act_3")}
-    assert body == {"act": "    return v * k", "act_2": "    return v * k_2", "act_3": "    return v + 1"}
+    assert (
+        chained.text
+        and "return act_3(last(" not in chained.text
+        and "act_3(last(PAIR[1](PAIR[0]" in chained.text
+    )
+    body = {
+        name: chained.text.partition(f"def {name}(v):")[2].splitlines()[1]
+        for name in ("act", "act_2", "act_3")
+    }
+    assert body == {
+        "act": "    return v * k",
+        "act_2": "    return v * k_2",
+        "act_3": "    return v + 1",
+    }
     assert none.launch.args == {}
 
 
@@ -317,15 +376,21 @@ launch(torch.empty(64, dtype=torch.complex64, device="cuda"))
 
 @needs_torch
 def test_a_tensor_descriptor_is_recorded_with_each_configurations_block(tmp_path: Path) -> None:
-    """As the hook left it, and with what later releases can say of one; a tensor of no known dtype is `unknown`."""
+    """As the hook left it, and with what later releases can say of one; a tensor of no known dtype
+    is `unknown`.
+    """
     pytest.importorskip("triton.tools.tensor_descriptor")
     *found, odd = recorded(tmp_path, DESCRIBED).launches
     plain = {"dtype": "fp16", "align": 16, "shape": [128, 64], "strides": [64, 1]}
     assert [one.launch.args["x"]["descriptor"] for one in found] == [
-        {**plain, "block": [rows, 64], **extra} for extra in ({}, {"padding": "nan"}) for rows in (16, 32)
+        {**plain, "block": [rows, 64], **extra}
+        for extra in ({}, {"padding": "nan"})
+        for rows in (16, 32)
     ]
     assert odd.launch.args["x"] == {"unknown": "tensor of complex64"}
-    assert [one.memory.tensors["x"] for one in found if one.memory] == [Placed(0, (128, 64), (64, 1), 0)] * 4
+    assert [one.memory.tensors["x"] for one in found if one.memory] == [
+        Placed(0, (128, 64), (64, 1), 0)
+    ] * 4
 
 
 CUT = """
@@ -356,12 +421,19 @@ make(tl.constexpr(3))[(1,)](torch.empty(64, device="cuda"), 64, Kind.RELU)
 
 @needs_torch
 def test_a_kernel_is_cut_out_with_all_that_it_uses(tmp_path: Path) -> None:
-    """Helpers, constants, closures, aliases: one module that imports only triton, and that is admitted."""
+    """Helpers, constants, closures, aliases: one module that imports only triton, and that is
+    admitted.
+    """
     found = recorded(tmp_path, CUT)
     (source,) = sources(found.launches)
     text = source.kernel.origin["source"]
-    assert source.kernel.name == "program:make.inner" and source.kernel.origin["qualname"] == "inner"
-    assert text.startswith("import triton\nimport triton.language as tl\n") and text.count("import") == 2
+    assert (
+        source.kernel.name == "program:make.inner" and source.kernel.origin["qualname"] == "inner"
+    )
+    assert (
+        text.startswith("import triton\nimport triton.language as tl\n")
+        and text.count("import") == 2
+    )
     assert "k = tl.constexpr(3)" in text and "tl.exp(x)" in text and 'float("inf")' in text
     assert found.launches[0].launch.args["KIND"] == {"constexpr": 1}
 
@@ -425,7 +497,9 @@ assert seen == [[(3, 4), (4,), None, None, ()], [(3, 4), None, None, None, ()]],
 
 @needs_torch
 def test_an_output_that_is_no_tensor_has_no_gradient(tmp_path: Path) -> None:
-    """Zeros stand for the gradient of an unused tensor, None for that of None: kernels are chosen by it."""
+    """Zeros stand for the gradient of an unused tensor, None for that of None: kernels are chosen
+    by it.
+    """
     recorded(tmp_path, OUTPUTS)
 
 
@@ -511,14 +585,23 @@ x.cpu().numpy(); x[x > 0]
 
 @needs_torch
 def test_a_launch_that_may_rest_on_a_made_up_value_says_so(tmp_path: Path) -> None:
-    """As long as the package that read it runs on; what another package read and kept to itself marks nothing."""
+    """As long as the package that read it runs on; what another package read and kept to itself
+    marks nothing.
+    """
     found = recorded(tmp_path, GUESSES)
     lines = (PRELUDE + textwrap.dedent(GUESSES)).splitlines()
     at = f"program:{1 + next(i for i, line in enumerate(lines) if 'int(x.to' in line)}"
-    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [(1, None), (2, None), (10, at)]
+    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [
+        (1, None),
+        (2, None),
+        (10, at),
+    ]
     assert found.end and found.end["guesses"]["launches"] == 1
     last = f"program:{len(lines)}"
-    assert found.end["guesses"]["at"] == {"helper:1": 1, at: 1, last: 2} and found.end["guesses"]["total"] == 4
+    assert (
+        found.end["guesses"]["at"] == {"helper:1": 1, at: 1, last: 2}
+        and found.end["guesses"]["total"] == 4
+    )
 
 
 @needs_torch
@@ -532,7 +615,10 @@ def test_guesses_of_a_function_that_returned_mark_nothing(tmp_path: Path) -> Non
     launch(x, 6)
     """
     found = recorded(tmp_path, program)
-    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [(5, "helper:2"), (6, None)]
+    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [
+        (5, "helper:2"),
+        (6, None),
+    ]
 
 
 LOADED = """
@@ -648,7 +734,9 @@ except RuntimeError:
 
 @needs_torch
 def test_a_model_can_be_copied(tmp_path: Path) -> None:
-    """As for an average of its weights: parameters, gradients, buffers with their values, what is hung on them."""
+    """As for an average of its weights: parameters, gradients, buffers with their values, what is
+    hung on them.
+    """
     recorded(tmp_path, COPIED)
 
 
@@ -701,7 +789,9 @@ assert torch.isnan(torch.tensor([1.0, float("nan")], device="cuda")).any()
 
 @needs_torch
 def test_what_nobody_computed_is_as_it_should_be(tmp_path: Path) -> None:
-    """A program's assertions on what its kernels computed hold; those on values that are known are real."""
+    """A program's assertions on what its kernels computed hold; those on values that are known are
+    real.
+    """
     recorded(tmp_path, ASSERTIONS)
 
 
@@ -840,7 +930,11 @@ assert recorder.calls == 1 and stand_in.ran == [32, 64, 32], stand_in.ran
 @needs_torch
 def test_on_a_real_device_a_launch_is_written_and_goes_on(tmp_path: Path) -> None:
     """An autotuner's run is one line, however often it launches; the tensors are the program's own."""
-    files = {"stand_in.py": STAND_IN, "arm.py": ARM, "program.py": PRELUDE + AUTOTUNED.replace('"cuda"', '"cpu"')}
+    files = {
+        "stand_in.py": STAND_IN,
+        "arm.py": ARM,
+        "program.py": PRELUDE + AUTOTUNED.replace('"cuda"', '"cpu"'),
+    }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     output = tmp_path / "l.jsonl"
@@ -858,6 +952,7 @@ def test_an_untested_torch_is_refused_with_a_remedy(tmp_path: Path) -> None:
 
     check("2.13.0+cpu")
     with pytest.raises(
-        UntestedTorch, match=r"tested with torch 2\.11\.x and 2\.13\.x, and this is torch 2\.1\.0.*--device real"
+        UntestedTorch,
+        match=r"tested with torch 2\.11\.x and 2\.13\.x, and this is torch 2\.1\.0.*--device real",
     ):
         check("2.1.0")

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from flacheck import cells, corpus, judge, planning, replay
-from flacheck.cells import Chosen, choose
+from flacheck.engine import judge
 from flacheck.errors import UsageError
-from flacheck.expand import Selection
+from flacheck.inputs import cells, corpus, planning, replay
+from flacheck.inputs.cells import Chosen, choose
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.planning import Plan
 from flacheck.model import Attempt, Cell, Kernel, Outcome, Record, digest
-from flacheck.planning import Plan
+from flacheck.packages import package as packages
+from flacheck.packages.package import Package
 from flacheck.store import Store
-from flacheck.toolchains import packages
-from flacheck.toolchains.packages import Package
 from tests.test_launches import HEADER, LAUNCH, launch, write
 from tests.test_launches import KERNEL as CUT
 
@@ -40,8 +41,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def some() -> list[Cell]:
-    """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not keep."""
-    found = planning.plan("quick", replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())).cells
+    """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not
+    keep.
+    """
+    found = planning.plan(
+        "quick", replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
+    ).cells
     return [replace(cell, configs=()) for cell in found]
 
 
@@ -53,7 +58,9 @@ def judged(cell: Cell, says: str | None = None) -> Record:
     return judge.judge(cell, Attempt(Outcome.DIED, stage="ttgir", signal="SIGABRT", log=log))
 
 
-def put(store: Store, cells: Sequence[Cell], says: Callable[[Cell], str | None] = lambda cell: None) -> list[Record]:
+def put(
+    store: Store, cells: Sequence[Cell], says: Callable[[Cell], str | None] = lambda cell: None
+) -> list[Record]:
     records = [judged(cell, says(cell)) for cell in cells]
     store.add_cells(cells)
     store.add_many(store.begin_run({}), records)
@@ -86,40 +93,61 @@ def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: li
     assert plan.cells[1].key == some[0].key
 
 
-def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(store: Store, some: list[Cell]) -> None:
+def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(
+    store: Store, some: list[Cell]
+) -> None:
     """At most a screenful of them, the failing ones first."""
     put(store, some, lambda cell: "it holds" if cell is some[5] else None)
     first, *rest = refused(store, "0" * 8)
     assert first.endswith("begins with 00000000; name one by its key:")
     assert some[5].key[:12] in rest[0] and "FC302" in rest[0] and "triton==3.2.0  sm90" in rest[0]
-    assert len(rest) == cells.SCREENFUL + 1 and rest[-1] == f"  and {len(some) - cells.SCREENFUL} more"
+    assert (
+        len(rest) == cells.SCREENFUL + 1 and rest[-1] == f"  and {len(some) - cells.SCREENFUL} more"
+    )
     assert "too short" in refused(store, some[0].key[:7])[0]
     assert "names no cell" in refused(store, "chunk_fwd_o")[0]
 
 
-def test_flags_name_the_first_of_failing_cells_of_one_signature(store: Store, some: list[Cell]) -> None:
+def test_flags_name_the_first_of_failing_cells_of_one_signature(
+    store: Store, some: list[Cell]
+) -> None:
     """First by key; the message's quantities are no part of a signature."""
     put(store, some, lambda cell: "it holds" if cell.options["num_warps"] == 8 else None)
     failing = sorted(cell.key for cell in some if cell.options["num_warps"] == 8)
     assert len(failing) > 1
-    for selection in (Selection(), Selection(num_warps=(8,), targets=("h100",), toolchains=("==3.2.0",))):
+    for selection in (
+        Selection(),
+        Selection(num_warps=(8,), targets=("h100",), toolchains=("==3.2.0",)),
+    ):
         assert choose(None, selection, store, never).cell.key == failing[0]
 
 
-def test_flags_name_the_only_slow_compile_where_nothing_fails(store: Store, some: list[Cell]) -> None:
+def test_flags_name_the_only_slow_compile_where_nothing_fails(
+    store: Store, some: list[Cell]
+) -> None:
     """It is slow beside what the store holds of the other releases."""
     newer = replace(some[0], toolchain="triton==3.4.0")
     put(store, [*some, newer])
     slow = judge.judge(newer, Attempt(Outcome.FINISHED, stage="cubin", seconds=60.0))
-    quick = [judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin", seconds=2.0)) for cell in some]
+    quick = [
+        judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin", seconds=2.0)) for cell in some
+    ]
     store.add_many(store.begin_run({}), [*quick, slow])
     assert choose(None, Selection(toolchains=("3.4.0",)), store, never).cell == newer
-    assert "no cell of the store that fails" in refused(store, None, Selection(toolchains=("3.2.0",)))[0]
+    assert (
+        "no cell of the store that fails"
+        in refused(store, None, Selection(toolchains=("3.2.0",)))[0]
+    )
 
 
 @pytest.mark.parametrize(("torch", "how"), [("/there", "import"), (None, "module")])
 def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
-    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, torch: str | None, how: str
+    store: Store,
+    some: list[Cell],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    torch: str | None,
+    how: str,
 ) -> None:
     """The same cell with the same key, whether torch is here or its stand-in."""
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
@@ -136,14 +164,18 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
     assert list(chosen.packages) == [package.identity]
 
 
-def test_flags_that_leave_several_signatures_or_none_are_refused(store: Store, some: list[Cell]) -> None:
+def test_flags_that_leave_several_signatures_or_none_are_refused(
+    store: Store, some: list[Cell]
+) -> None:
     """One example of each; or the cells that match and do not fail."""
     put(store, some, lambda cell: {2: "this holds", 8: "that holds"}.get(cell.options["num_warps"]))
     first, *rest = refused(store, None)
     assert "fail in 2 ways" in first and len(rest) == 2
     assert {line.split()[-2] for line in rest} == {"num_warps=2", "num_warps=8"}
     first, *rest = refused(store, None, Selection(num_warps=(4,)))
-    assert "no cell of the store that fails" in first and all(" compiles " in line for line in rest[:5])
+    assert "no cell of the store that fails" in first and all(
+        " compiles " in line for line in rest[:5]
+    )
     assert "nothing to choose from" in refused(store, None, Selection(num_warps=(64,)))[0]
 
 
@@ -162,10 +194,13 @@ def test_of_several_cells_of_a_matrix_the_verdicts_decide(store: Store) -> None:
 
 
 def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> None:
-    """With release and target, and nothing is compiled to choose it; a line that counts stands for what it counts."""
+    """With release and target, and nothing is compiled to choose it; a line that counts stands for
+    what it counts.
+    """
     plain = {**LAUNCH["launch"], "configs": []}
     first, second = (
-        launch(id=letter * 16, launch=plain, options={"num_warps": n}) for letter, n in (("a", 4), ("b", 2))
+        launch(id=letter * 16, launch=plain, options={"num_warps": n})
+        for letter, n in (("a", 4), ("b", 2))
     )
     file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
     selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
@@ -186,7 +221,9 @@ def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: l
     assert "is no longer what it was" in chosen.warnings[0]
 
 
-def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(store: Store, some: list[Cell]) -> None:
+def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
+    store: Store, some: list[Cell]
+) -> None:
     """As those of the first release's stores are; one that was cut out cannot be."""
     store.add_many(store.begin_run({}), [judged(some[0])])
     assert choose(some[0].key, Selection(), store, never).cell == some[0]
@@ -195,10 +232,15 @@ def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(store: Stor
     assert "stored by an older flacheck" in refused(store, cut.key)[0]
 
 
-def test_source_in_a_store_is_believed_no_more_than_in_a_file(store: Store, some: list[Cell]) -> None:
+def test_source_in_a_store_is_believed_no_more_than_in_a_file(
+    store: Store, some: list[Cell]
+) -> None:
     """A store may have been merged from anywhere."""
     kernel = Kernel("m:k", None, "1" * 32, {"source": "import os\nos.abort()\n", "qualname": "k"})
-    bad, good = replace(some[0], kernel=kernel), replace(some[0], kernel=replace(kernel, origin={"source": CUT}))
+    bad, good = (
+        replace(some[0], kernel=kernel),
+        replace(some[0], kernel=replace(kernel, origin={"source": CUT})),
+    )
     put(store, [bad])
     assert "import of os" in refused(store, bad.key)[0]
     good = replace(good, kernel=replace(good.kernel, digest="2" * 32))
@@ -206,7 +248,9 @@ def test_source_in_a_store_is_believed_no_more_than_in_a_file(store: Store, some
     assert choose(good.key, Selection(), store, never).cell == good
 
 
-def test_a_kernel_of_ours_that_is_gone_is_said(store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_of_ours_that_is_gone_is_said(
+    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing can be compiled of it."""
     put(store, some[:1])
     monkeypatch.setattr(corpus, "load", dict)
@@ -215,7 +259,9 @@ def test_a_kernel_of_ours_that_is_gone_is_said(store: Store, some: list[Cell], m
 
 def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "flacheck", "bisect", *args]
-    return subprocess.run(command, cwd=cwd, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=cwd, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,7 +275,9 @@ def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["missing.jsonl:3", "--triton", "3.2.0"], "missing.jsonl: cannot be read"),
     ],
 )
-def test_bad_input_of_bisect_is_one_message_and_2(tmp_path: Path, command: list[str], said: str) -> None:
+def test_bad_input_of_bisect_is_one_message_and_2(
+    tmp_path: Path, command: list[str], said: str
+) -> None:
     """No traceback, nothing on stdout."""
     found = bisect(*command, cwd=tmp_path)
     assert (found.returncode, found.stdout) == (2, "")
@@ -238,16 +286,32 @@ def test_bad_input_of_bisect_is_one_message_and_2(tmp_path: Path, command: list[
 
 @pytest.mark.network
 def test_the_gated_delta_rule_over_all_releases(tmp_path: Path) -> None:
-    """Ours, 8 warps: four failures of two kinds and their ends; a second time at once; and only what a search needs."""
-    which = ["-k", "gated_delta_rule.chunk_fwd_h", "--dtype", "bf16", "--target", "sm90", "--num-warps", "8"]
+    """Ours, 8 warps: four failures of two kinds and their ends; a second time at once; and only
+    what a search needs.
+    """
+    which = [
+        "-k",
+        "gated_delta_rule.chunk_fwd_h",
+        "--dtype",
+        "bf16",
+        "--target",
+        "sm90",
+        "--num-warps",
+        "8",
+    ]
     first = bisect("quick", *which, "--triton", "3.2.0", "--format", "json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
-    sides = [(change["before"][8:], change["after"][8:], change["kind"]) for change in found["changes"]]
+    sides = [
+        (change["before"][8:], change["after"][8:], change["kind"]) for change in found["changes"]
+    ]
     assert ("3.1.0", "3.2.0", "cause") in sides and ("3.3.1", "3.4.0", "pass") in sides
     (mended,) = (change for change in found["changes"] if change["after"] == "triton==3.4.0")
     assert (mended["torch_before"], mended["torch_after"]) == (["2.7.1"], ["2.8.0"])
     again = bisect(found["cell"]["key"][:8], cwd=tmp_path)
     assert again.returncode == 0 and f"{len(found['history'])} cached" in again.stderr
-    assert "3.3.1 fails FC302 (chooseStMatrixLayoutLeadingOffset) → 3.4.0 compiles; torch 2.7.1 | 2.8.*" in again.stdout
+    assert (
+        "3.3.1 fails FC302 (chooseStMatrixLayoutLeadingOffset) → 3.4.0 compiles; torch 2.7.1 | 2.8.*"
+        in again.stdout
+    )
     assert bisect(found["cell"]["key"], "--find", "fail", cwd=tmp_path).returncode == 3

@@ -32,11 +32,17 @@ def flacheck(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedP
 def stored(tmp_path: Path) -> Path:
     """A folder with a store that holds one run of a few records."""
     failing = record(
-        "fails", options={"num_warps": 8}, code="FC302", signature="FC302:llir:f:0", message="Assertion failed"
+        "fails",
+        options={"num_warps": 8},
+        code="FC302",
+        signature="FC302:llir:f:0",
+        message="Assertion failed",
     )
     made: list[Record] = [record(), failing]
     with Store.open(tmp_path / ".flacheck") as store:
-        store.add_many(store.begin_run({"flacheck": "0", "python": "3", "platform": "x"}, "made", {}), made)
+        store.add_many(
+            store.begin_run({"flacheck": "0", "python": "3", "platform": "x"}, "made", {}), made
+        )
     return tmp_path
 
 
@@ -62,7 +68,9 @@ def stored(tmp_path: Path) -> Path:
         (["frob"], 2, "frob"),
     ],
 )
-def test_bad_input_is_one_message_and_its_code(tmp_path: Path, command: list[str], code: int, said: str) -> None:
+def test_bad_input_is_one_message_and_its_code(
+    tmp_path: Path, command: list[str], code: int, said: str
+) -> None:
     """What, where, what to do; never a traceback, nothing on stdout."""
     found = flacheck(*command, cwd=tmp_path)
     assert (found.returncode, found.stdout) == (code, "")
@@ -74,7 +82,9 @@ def test_a_malformed_matrix_names_file_and_line(tmp_path: Path) -> None:
     """As compilers do."""
     (tmp_path / "mine.yaml").write_text("version: 1\naxes:\n  tarket: sm90\n")
     found = flacheck("scan", "mine.yaml", cwd=tmp_path)
-    assert found.returncode == 2 and found.stderr.startswith("flacheck: mine.yaml:3: unknown key 'tarket'; allowed are")
+    assert found.returncode == 2 and found.stderr.startswith(
+        "flacheck: mine.yaml:3: unknown key 'tarket'; allowed are"
+    )
 
 
 def test_explain_names_the_failure_in_a_log(tmp_path: Path) -> None:
@@ -109,23 +119,35 @@ def test_output_goes_to_a_file_whole_or_not_at_all(stored: Path) -> None:
 
 def test_a_closed_pipe_is_no_error(stored: Path) -> None:
     """`flacheck report | head -1`."""
-    command = f"{sys.executable} -m flacheck report --format json | head -1; echo ${{PIPESTATUS[0]}}"
+    command = (
+        f"{sys.executable} -m flacheck report --format json | head -1; echo ${{PIPESTATUS[0]}}"
+    )
     said = subprocess.run(["bash", "-c", command], cwd=stored, capture_output=True, text=True)
     assert said.stdout.splitlines()[-1] == "0" and said.stderr == ""
 
 
 def test_settings_come_from_flag_then_variable_then_file(stored: Path) -> None:
     """[tool.flacheck] is found from folders below, too."""
-    (stored / "pyproject.toml").write_text('[tool.flacheck]\nformat = "markdown"\nstore = ".flacheck"\n')
+    (stored / "pyproject.toml").write_text(
+        '[tool.flacheck]\nformat = "markdown"\nstore = ".flacheck"\n'
+    )
     assert flacheck("report", cwd=stored).stdout.startswith("#")
     assert flacheck("report", cwd=stored, FLACHECK_FORMAT="json").stdout.startswith("{")
-    assert flacheck("report", "--format", "jsonl", cwd=stored, FLACHECK_FORMAT="json").stdout.startswith('{"schema"')
+    assert flacheck(
+        "report", "--format", "jsonl", cwd=stored, FLACHECK_FORMAT="json"
+    ).stdout.startswith('{"schema"')
     (stored / "pyproject.toml").write_text("[tool.flacheck\n")
     found = flacheck("report", cwd=stored)
-    assert found.returncode == 2 and "not valid TOML" in found.stderr and "Traceback" not in found.stderr
+    assert (
+        found.returncode == 2
+        and "not valid TOML" in found.stderr
+        and "Traceback" not in found.stderr
+    )
 
 
-def test_merge_takes_over_another_stores_runs(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_merge_takes_over_another_stores_runs(
+    stored: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Shards of several machines become one report."""
     other = tmp_path_factory.mktemp("other")
     with Store.open(other) as store:
@@ -150,12 +172,18 @@ def test_lists(tmp_path: Path) -> None:
 def test_a_fault_of_our_own_exits_70(tmp_path: Path) -> None:
     """With what a report needs."""
     code = (
-        "import sys, flacheck.cli, flacheck.explanation as e\n"
+        "import sys, flacheck.cli, flacheck.rules.explanation as e\n"
         "e.of_code = lambda code: 1 / 0\n"
         "sys.argv = ['flacheck', 'explain', 'FC302']; flacheck.cli.main()"
     )
-    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert found.returncode == 70 and "a fault in flacheck" in found.stderr and "ZeroDivisionError" in found.stderr
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (
+        found.returncode == 70
+        and "a fault in flacheck" in found.stderr
+        and "ZeroDivisionError" in found.stderr
+    )
 
 
 @pytest.mark.network
@@ -177,7 +205,11 @@ def test_an_exact_release_that_does_not_exist_or_has_no_wheel(tmp_path: Path) ->
 def test_shards_are_disjoint_and_complete(tmp_path: Path) -> None:
     """Every cell is in exactly one."""
     whole, *parts = (
-        set(flacheck("scan", "--dry-run", "--triton", "3.5.1", *shard, cwd=tmp_path).stdout.splitlines())
+        set(
+            flacheck(
+                "scan", "--dry-run", "--triton", "3.5.1", *shard, cwd=tmp_path
+            ).stdout.splitlines()
+        )
         for shard in ([], ["--shard", "1/3"], ["--shard", "2/3"], ["--shard", "3/3"])
     )
     assert whole == set.union(*parts) and len(whole) == sum(map(len, parts)) > 100
@@ -186,19 +218,38 @@ def test_shards_are_disjoint_and_complete(tmp_path: Path) -> None:
 @pytest.mark.network
 def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
     """130, and no worker is left."""
-    command = [sys.executable, "-m", "flacheck", "scan", "-k", "chunk_fwd_h", "--triton", "3.5.1", "-j", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "flacheck",
+        "scan",
+        "-k",
+        "chunk_fwd_h",
+        "--triton",
+        "3.5.1",
+        "-j",
+        "1",
+    ]
     # Where tests run in the background SIGINT is ignored, and children inherit that.
     scanning = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     file = tmp_path / ".flacheck" / "flacheck.sqlite"
     end = time.monotonic() + 120
     while _count(file) < 3 and time.monotonic() < end:
         time.sleep(0.1)
     scanning.send_signal(signal.SIGINT)
     _, said = scanning.communicate(timeout=60)
-    assert scanning.returncode == 130 and "To go on: flacheck scan -k chunk_fwd_h" in said and "Traceback" not in said
+    assert (
+        scanning.returncode == 130
+        and "To go on: flacheck scan -k chunk_fwd_h" in said
+        and "Traceback" not in said
+    )
     assert _count(file) >= 3
 
 

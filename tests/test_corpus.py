@@ -1,4 +1,6 @@
-"""The corpus: read without an import, hashed by what a kernel uses, and refused with the line when malformed."""
+"""The corpus: read without an import, hashed by what a kernel uses, and refused with the line when
+malformed.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck import corpus
 from flacheck.errors import Exit, MatrixError
+from flacheck.inputs import corpus
 
 FAMILY = """
 import triton
@@ -77,7 +79,9 @@ def _changed(before: str, after: str, folder: Path) -> set[str]:
 
 
 def test_a_kernel_is_named_after_its_file_and_carries_its_declarations(tmp_path: Path) -> None:
-    """`family.kernel`, its origin, operator, form, launch template, configurations, keys and shapes."""
+    """`family.kernel`, its origin, operator, form, launch template, configurations, keys and
+    shapes.
+    """
     found = _load(tmp_path)
     assert list(found) == ["sums.add", "sums.zero"]
     add = found["sums.add"]
@@ -95,10 +99,16 @@ def test_our_families_are_read_without_importing_a_compiler() -> None:
         "import json, sys; from flacheck import corpus; found = corpus.load(); "
         "print(json.dumps([sorted(found), [m for m in ('triton', 'torch') if m in sys.modules]]))"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     names, imported = json.loads(run.stdout)
     assert imported == []
-    for name in ("retention.chunk_fwd_o", "gated_delta_rule.solve_tril", "gated_delta_rule.fused_recurrent_fwd"):
+    for name in (
+        "retention.chunk_fwd_o",
+        "gated_delta_rule.solve_tril",
+        "gated_delta_rule.fused_recurrent_fwd",
+    ):
         assert name in names
 
 
@@ -123,12 +133,25 @@ def test_our_autotuners_choose_and_their_keys_are_arguments_before_any_omitted_o
         ("return x * SCALE", "return SCALE * x", {"sums.add"}),
         ("constexpr = 2", "constexpr = 4", {"sums.add"}),
         ("tl.store(x, UNUSED * scale)", "tl.store(x, scale)", {"sums.zero"}),
-        ("import triton.language as tl", "from triton import language as tl", {"sums.add", "sums.zero"}),
+        (
+            "import triton.language as tl",
+            "from triton import language as tl",
+            {"sums.add", "sums.zero"},
+        ),
         ("UNUSED = 3", "UNUSED = 4", set()),
         ('"num_warps": 8', '"num_warps": 16', set()),
         ("\n\n\n@triton.jit\ndef zero", "\n\n\nelsewhere = 1\n\n\n@triton.jit\ndef zero", set()),
     ],
-    ids=["body", "callee", "constant", "other kernel", "import", "shadowed name", "configuration", "moved"],
+    ids=[
+        "body",
+        "callee",
+        "constant",
+        "other kernel",
+        "import",
+        "shadowed name",
+        "configuration",
+        "moved",
+    ],
 )
 def test_a_digest_changes_exactly_with_the_source_that_the_kernel_uses(
     before: str, after: str, changed: set[str], tmp_path: Path
@@ -139,15 +162,20 @@ def test_a_digest_changes_exactly_with_the_source_that_the_kernel_uses(
 
 def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path: Path) -> None:
     """A module-level statement that alters a constant's value counts as its source."""
-    assert _changed("\n\n\n@triton.jit\ndef doubled", "\nSCALE += 1\n\n\n@triton.jit\ndef doubled", tmp_path) == {
-        "sums.add"
-    }
+    assert _changed(
+        "\n\n\n@triton.jit\ndef doubled", "\nSCALE += 1\n\n\n@triton.jit\ndef doubled", tmp_path
+    ) == {"sums.add"}
 
 
 @pytest.mark.parametrize(
     ("before", "after", "line", "words"),
     [
-        ('"form": "chunk",', '"shape": "chunk",', 10, ["other fields", "form (str)", "keys (list)"]),
+        (
+            '"form": "chunk",',
+            '"shape": "chunk",',
+            10,
+            ["other fields", "form (str)", "keys (list)"],
+        ),
         ('    "zero": {', '    "nought": {', 22, ["no function 'nought'"]),
         ('{"int": "{T}"}', '{"int": "{S}"}', 13, ["int cannot be '{S}'", '"{T}"']),
         ('"dtype": "fp32"', '"dtype": "float"', 24, ["dtype cannot be 'float'", "bf16"]),
@@ -157,12 +185,22 @@ def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path:
         ('"g": None', '"h": None', 13, ["'h' is no open parameter", "x, g, T, B, BT"]),
         ('{"constexpr": "{B}"}', '{"int": "{B}"}', 13, ["disagrees with its annotation"]),
         ('"omitted": ["BT"]', '"omitted": ["T"]', 14, ["not the last parameters", "3.1.0"]),
-        ('{"kwargs": {"BT": 64}, "num_warps": 8}', '{"kwargs": {"BK": 64}}', 18, ["does not fit", "BT"]),
+        (
+            '{"kwargs": {"BT": 64}, "num_warps": 8}',
+            '{"kwargs": {"BK": 64}}',
+            18,
+            ["does not fit", "BT"],
+        ),
         ('"num_warps": 8', '"num_warps": "8"', 18, ["does not fit", "num_stages"]),
         ('"keys": ["B"]', '"keys": ["BT"]', 20, ["key 'BT'", "x, g, T, B"]),
         ('{"B": 2, "T": 128}', '{"T": 128}', 8, ["does not fit", "same names"]),
         ('OPERATOR = "addition"', "OPERATOR = 1", 7, ["OPERATOR is no string"]),
-        ('OPERATOR = "addition"', 'OPERATOR = str("addition")', 7, ["no literal", "calls are not allowed"]),
+        (
+            'OPERATOR = "addition"',
+            'OPERATOR = str("addition")',
+            7,
+            ["no literal", "calls are not allowed"],
+        ),
         ('OPERATOR = "addition"', "", None, ["OPERATOR is not set exactly once"]),
         ("UNUSED = 3", "SHAPES = []", 8, ["SHAPES is not set exactly once"]),
         ("UNUSED = 3", "UNUSED = = 3", 6, ["no Python"]),

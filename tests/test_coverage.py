@@ -1,4 +1,6 @@
-"""Which kernels of a package can be launched, and why a capture missed some, read from the source alone."""
+"""Which kernels of a package can be launched, and why a capture missed some, read from the source
+alone.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +59,30 @@ def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) 
         "pkg.ops.one:first": ("pkg.ops.one:host", "pkg.ops.two:Layer"),
         "pkg.ops.one:second": ("pkg.ops.one:host",),
     }
-    assert set(launchable(folder, "pkg")) == {"pkg.ops.one:first", "pkg.ops.one:second", "pkg.modules.four:norm"}
+    assert set(launchable(folder, "pkg")) == {
+        "pkg.ops.one:first",
+        "pkg.ops.one:second",
+        "pkg.modules.four:norm",
+    }
 
 
 def test_a_missed_kernel_has_a_reason(folder: Path) -> None:
     """What the driver's report says of it: not imported, raised before, or reached by nobody."""
     kernels = launchable(folder, "pkg.ops")
-    failed = {"kernels": ["pkg.ops.one:second"], "launches": 0, "failures": {"plain": "ValueError: no"}}
-    found = coverage(kernels, {"pkg.ops.one:first": 3}, {"modules": {}, "operators": {"pkg.ops.one:host": failed}})
+    failed = {
+        "kernels": ["pkg.ops.one:second"],
+        "launches": 0,
+        "failures": {"plain": "ValueError: no"},
+    }
+    found = coverage(
+        kernels,
+        {"pkg.ops.one:first": 3},
+        {"modules": {}, "operators": {"pkg.ops.one:host": failed}},
+    )
     assert (found.launchable, found.recorded) == (2, 1)
-    assert found.missed == (("pkg.ops.one:second", "pkg.ops.one:host raised before it: ValueError: no"),)
+    assert found.missed == (
+        ("pkg.ops.one:second", "pkg.ops.one:host raised before it: ValueError: no"),
+    )
     nobody = coverage(kernels, {}, {"modules": {}, "operators": {}})
     assert all("which no operator that was found calls" in reason for _, reason in nobody.missed)
     absent = coverage(kernels, {}, {"modules": {"pkg.ops.one": "ImportError: x"}, "operators": {}})

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from flacheck import doctor
-from flacheck.toolchains import index, wheels
+from flacheck.toolchains import doctor, index, wheels
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +39,9 @@ def test_a_missing_installer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (check.ok, check.optional, check.detail) == (False, False, "neither uv nor pip")
 
 
-def test_a_cache_that_cannot_be_written_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The remedy names the variable that moves it."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "file" / "cache"))

@@ -1,4 +1,6 @@
-"""Driving a whole package: its operators and layers are called with made-up arguments, on a card that is not there."""
+"""Driving a whole package: its operators and layers are called with made-up arguments, on a card
+that is not there.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 
 import flacheck
 from flacheck.capture import card
-from flacheck.launches import Launches, read
+from flacheck.inputs.launches import Launches, read
 
 GUEST = Path(flacheck.__file__).parent / "guest"
 BOOT = (
@@ -24,7 +26,8 @@ BOOT = (
     "from flacheck_guest.capture.drive import main; main()"
 )
 pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch", "triton"))), reason="needs torch and triton: pip install .[torch]"
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
 )
 Driven = tuple[Launches, dict[str, Any]]
 
@@ -116,13 +119,21 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None) -> Driven:
     output, report = folder / "l.jsonl", folder / "r.json"
     output.write_text("")
     config = {
-        "output": str(output), "report": str(report), "card": card("h100"), "modules": ["tiny"],
-        "package": "tiny==1.0", "packages": {str(folder): "tiny==1.0"}, "recipe": recipe or {},
-        "dtypes": ["bf16", "fp32"], "seconds": 40,
-    }  # fmt: skip
+        "output": str(output),
+        "report": str(report),
+        "card": card("h100"),
+        "modules": ["tiny"],
+        "package": "tiny==1.0",
+        "packages": {str(folder): "tiny==1.0"},
+        "recipe": recipe or {},
+        "dtypes": ["bf16", "fp32"],
+        "seconds": 40,
+    }
     command = [sys.executable, "-c", BOOT, str(GUEST), json.dumps(config)]
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths, "TORCHDYNAMO_DISABLE": "1"}, check=True)
+    subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": paths, "TORCHDYNAMO_DISABLE": "1"}, check=True
+    )
     return read(output), json.loads(report.read_text())
 
 
@@ -130,13 +141,20 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None) -> Driven:
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Driven:
     """The whole package, driven once."""
     folder = tmp_path_factory.mktemp("drive")
-    return driven(package(folder, kernels=KERNELS, ops=OPS, layers=LAYER, broken="import nothing_\n"))
+    return driven(
+        package(folder, kernels=KERNELS, ops=OPS, layers=LAYER, broken="import nothing_\n")
+    )
 
 
 def test_every_kernel_is_recorded(tiny: Driven) -> None:
     """Forward, backward, packed sequences, and the one behind a flag."""
     kernels = {one.kernel for one in tiny[0].launches}
-    assert kernels == {"tiny.kernels:scale", "tiny.kernels:scale_back", "tiny.kernels:packed", "tiny.kernels:rare"}
+    assert kernels == {
+        "tiny.kernels:scale",
+        "tiny.kernels:scale_back",
+        "tiny.kernels:packed",
+        "tiny.kernels:rare",
+    }
     assert {one.package for one in tiny[0].launches} == {"tiny==1.0"}
 
 
@@ -176,10 +194,17 @@ def test_a_module_that_cannot_be_imported_is_noted(tiny: Driven) -> None:
 
 def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     """With its own words and its whole traceback."""
-    folder = package(tmp_path, __init__="from tiny import other\n", other="raise ValueError('key contains names')\n")
+    folder = package(
+        tmp_path,
+        __init__="from tiny import other\n",
+        other="raise ValueError('key contains names')\n",
+    )
     launches, report = driven(folder)
     assert launches.launches == ()
-    assert report["import_error"]["text"] == "key contains names" and report["import_error"]["type"] == "ValueError"
+    assert (
+        report["import_error"]["text"] == "key contains names"
+        and report["import_error"]["type"] == "ValueError"
+    )
     assert "other.py" in report["import_error"]["traceback"]
 
 
@@ -201,7 +226,9 @@ def test_a_recipe_teaches_shapes_dtypes_and_values(tmp_path: Path) -> None:
         "dtypes": {"table": "i32"},
         "values": {"how": "so"},
     }
-    launches, report = driven(package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE), {"operators": {"*:odd": told}})
+    launches, report = driven(
+        package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE), {"operators": {"*:odd": told}}
+    )
     assert report["operators"]["tiny.ops:odd"]["failures"] == {}
     assert {one.launch.args["y"]["dtype"] for one in launches.launches} == {"i32"}
 
@@ -210,7 +237,10 @@ def test_a_recipe_skips_operators_with_a_reason(tmp_path: Path) -> None:
     """A skipped operator is named in the report."""
     folder = package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE)
     launches, report = driven(folder, {"operators": {"tiny.*": {"skip": "needs a second device"}}})
-    assert launches.launches == () and report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
+    assert (
+        launches.launches == ()
+        and report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
+    )
 
 
 HALF_WAY = """
@@ -230,7 +260,9 @@ def outer(x: torch.Tensor):
 
 
 def test_guesses_about_inner_functions_give_way(tmp_path: Path) -> None:
-    """Of a kernel that an offered operator launches, only that operator's launches stay; others are all there is."""
+    """Of a kernel that an offered operator launches, only that operator's launches stay; others are
+    all there is.
+    """
     launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=HALF_WAY))
     rare = [one for one in launches.launches if one.kernel == "tiny.kernels:rare"]
     assert {one.launch.args["y"]["dtype"] for one in rare} == {"fp32"}
@@ -283,7 +315,9 @@ def test_a_layer_knows_better_what_is_a_pointer(tmp_path: Path) -> None:
     """A number where a layer of the package passes a tensor was a wrong guess, and is dropped."""
     recipe = {"operators": {"*:loose": {"values": {"g": 64}}}}
     offered = "from tiny.ops import loose\n"
-    folder = package(tmp_path, __init__=offered, kernels=KERNELS, ops=DISAGREEING, layers=LOOSE_LAYER)
+    folder = package(
+        tmp_path, __init__=offered, kernels=KERNELS, ops=DISAGREEING, layers=LOOSE_LAYER
+    )
     launches, report = driven(folder, recipe)
     assert "plain" in report["operators"]["tiny.ops:loose"]["worked"]
     scaled = [one for one in launches.launches if one.kernel == "tiny.kernels:scale"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.executors import LocalPool, Task
+from flacheck.engine.executors import LocalPool, Task
 from flacheck.model import Attempt, Outcome
 from tests import fake
 
@@ -48,7 +48,11 @@ def test_a_finished_compile_says_what_it_needs() -> None:
     """Resources and the last stage come back."""
     kind = fake.kind({})
     attempt = attempts([fake.task("good", kind)])["good"]
-    assert (attempt.outcome, attempt.resources.shared, attempt.stage) == (Outcome.FINISHED, 1024, "lower")
+    assert (attempt.outcome, attempt.resources.shared, attempt.stage) == (
+        Outcome.FINISHED,
+        1024,
+        "lower",
+    )
     assert attempt.peak_mb is not None and attempt.peak_mb > 1
 
 
@@ -62,11 +66,17 @@ def test_a_finished_compile_says_what_it_needs() -> None:
         ("close", Outcome.DIED, "SIGABRT"),
     ],
 )
-def test_whatever_the_compiler_does_the_next_cell_compiles(behaviour: str, outcome: Outcome, signal_name: str) -> None:
+def test_whatever_the_compiler_does_the_next_cell_compiles(
+    behaviour: str, outcome: Outcome, signal_name: str
+) -> None:
     """A crash is one attempt's outcome, with the stage it happened in, and harms no other."""
     kind = fake.kind({"bad": behaviour})
     found = attempts([fake.task(name, kind) for name in ("first", "bad", "second", "third")])
-    assert (found["bad"].outcome, found["bad"].signal, found["bad"].stage) == (outcome, signal_name, "lower")
+    assert (found["bad"].outcome, found["bad"].signal, found["bad"].stage) == (
+        outcome,
+        signal_name,
+        "lower",
+    )
     assert {found[name].outcome for name in ("first", "second", "third")} == {Outcome.FINISHED}
 
 
@@ -80,7 +90,9 @@ def test_a_flood_on_stderr_is_cut_in_the_middle() -> None:
     """A runaway log neither blocks nor grows without bound; its end is kept."""
     kind = fake.kind({"bad": "flood 200"})
     attempt = attempts([fake.task("bad", kind)])["bad"]
-    assert len(attempt.log) < 200_000 and attempt.log.rstrip().endswith("RuntimeError: after the flood")
+    assert len(attempt.log) < 200_000 and attempt.log.rstrip().endswith(
+        "RuntimeError: after the flood"
+    )
 
 
 def test_an_endless_assembler_is_killed_with_its_worker() -> None:
@@ -176,7 +188,7 @@ def test_a_killed_parent_leaves_nothing_running(how: signal.Signals) -> None:
 
 def test_the_environment_of_a_worker_is_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's TRITON_PTXAS_PATH or LD_PRELOAD never reaches a compiler."""
-    from flacheck.sandbox import Worker
+    from flacheck.engine.sandbox import Worker
 
     monkeypatch.setenv("TRITON_PTXAS_PATH", "/tmp/other-ptxas")
     monkeypatch.setenv("LD_PRELOAD", "")

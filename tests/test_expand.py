@@ -9,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flacheck.errors import UsageError
-from flacheck.expand import Selection, Source, expand, named
-from flacheck.matrix import Block, Matrix
+from flacheck.inputs.expand import Selection, Source, expand, named
+from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import Cell, Kernel
 
 TEMPLATE = {
-    "args": {"q": {"dtype": "{dtype}", "align": 16}, "T": {"int": "{T}"}, "K": {"constexpr": "{K}"}},
+    "args": {
+        "q": {"dtype": "{dtype}", "align": 16},
+        "T": {"int": "{T}"},
+        "K": {"constexpr": "{K}"},
+    },
     "omitted": ["BK"],
     "configs": [
         {"kwargs": {"BK": 32}, "num_warps": 4, "num_stages": 2},
@@ -23,44 +27,70 @@ TEMPLATE = {
     "keys": ["K"],
 }
 SOURCE = Source(
-    Kernel("fam.kernel", None, "d", {"corpus": "fam"}), (TEMPLATE,), ({"T": 64, "K": 32}, {"T": 128, "K": 64})
+    Kernel("fam.kernel", None, "d", {"corpus": "fam"}),
+    (TEMPLATE,),
+    ({"T": 64, "K": 32}, {"T": 128, "K": 64}),
 )
 
 
-def cells(selection: Selection = Selection(), exclude: tuple[Any, ...] = (), **axes: Any) -> list[Cell]:
+def cells(
+    selection: Selection = Selection(), exclude: tuple[Any, ...] = (), **axes: Any
+) -> list[Cell]:
     block = Block({"target": ("sm90",), "dtype": ("bf16",), "triton": ("1",), **axes})
     matrix = Matrix("m", "m.yaml", (block,), exclude=exclude)
-    return list(expand(matrix, [SOURCE], selection, lambda spec: [f"triton=={v}" for v in spec.split("|")]))
+    return list(
+        expand(matrix, [SOURCE], selection, lambda spec: [f"triton=={v}" for v in spec.split("|")])
+    )
 
 
 def test_own_configurations_bring_their_constants() -> None:
     """Shapes × configurations, the tuned constants in the launch."""
     found = cells()
     assert len(found) == 4
-    assert {(c.launch.args["BK"]["constexpr"], c.options["num_warps"]) for c in found if c.launch} == {(32, 4), (64, 8)}
-    assert all(c.launch and not c.launch.omitted and not c.launch.configs and not c.widened for c in found)
+    assert {
+        (c.launch.args["BK"]["constexpr"], c.options["num_warps"]) for c in found if c.launch
+    } == {(32, 4), (64, 8)}
+    assert all(
+        c.launch and not c.launch.omitted and not c.launch.configs and not c.widened for c in found
+    )
 
 
 def test_one_configuration_is_the_first_or_the_usual_one() -> None:
     """Of equal warps the smallest tile; four warps before all."""
-    larger = [{"kwargs": {"BK": 16}, "num_warps": 2}, {"kwargs": {"BK": 128}, "num_warps": 4}, *TEMPLATE["configs"]]
+    larger = [
+        {"kwargs": {"BK": 16}, "num_warps": 2},
+        {"kwargs": {"BK": 128}, "num_warps": 4},
+        *TEMPLATE["configs"],
+    ]
     source = Source(SOURCE.kernel, ({**TEMPLATE, "configs": larger},), SOURCE.shapes[:1])
     for which, expected in (("first", (16, 2)), ("usual", (32, 4))):
-        matrix = Matrix("m", "m.yaml", (Block({"target": ("sm90",), "dtype": ("bf16",), "configs": (which,)}),))
+        matrix = Matrix(
+            "m", "m.yaml", (Block({"target": ("sm90",), "dtype": ("bf16",), "configs": (which,)}),)
+        )
         (cell,) = expand(matrix, [source], Selection(), lambda spec: [spec])
-        assert cell.launch and (cell.launch.args["BK"]["constexpr"], cell.options["num_warps"]) == expected
+        assert (
+            cell.launch
+            and (cell.launch.args["BK"]["constexpr"], cell.options["num_warps"]) == expected
+        )
 
 
 def test_names_substitute_with_their_type() -> None:
     """A shape's entry stays a number."""
     launch = cells()[0].launch
-    assert launch and launch.args["T"] == {"int": 64} and launch.args["q"] == {"dtype": "bf16", "align": 16}
+    assert (
+        launch
+        and launch.args["T"] == {"int": 64}
+        and launch.args["q"] == {"dtype": "bf16", "align": 16}
+    )
 
 
 def test_a_selection_widens_own_configurations_and_says_so() -> None:
     """num_warps 8 with the tiles of another configuration is not in the list."""
     found = cells(Selection(num_warps=(8,)))
-    assert {(c.launch.args["BK"]["constexpr"], c.widened) for c in found if c.launch} == {(32, True), (64, False)}
+    assert {(c.launch.args["BK"]["constexpr"], c.widened) for c in found if c.launch} == {
+        (32, True),
+        (64, False),
+    }
 
 
 def test_a_selection_replaces_the_matrix_axis() -> None:
@@ -72,9 +102,9 @@ def test_a_selection_replaces_the_matrix_axis() -> None:
 def test_an_autotuner_run_is_one_cell_with_configurations_and_keys() -> None:
     """Stage autotune, no options."""
     found = cells(stage=("autotune",))
-    assert [(c.stage, c.options, len(c.launch.configs), c.launch.keys) for c in found if c.launch] == [
-        ("autotune", {}, 2, ("K",))
-    ] * 2
+    assert [
+        (c.stage, c.options, len(c.launch.configs), c.launch.keys) for c in found if c.launch
+    ] == [("autotune", {}, 2, ("K",))] * 2
 
 
 def test_exclude_needs_every_entry_to_match() -> None:

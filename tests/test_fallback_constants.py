@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flacheck.expand import Selection, expand
 from flacheck.fallbacks.candidates import space_of
 from flacheck.fallbacks.constants import constants
+from flacheck.inputs.expand import Selection, expand
+from flacheck.inputs.packaged import form_of
 from flacheck.model import Cell, Kernel, Launch
-from flacheck.packaged import form_of
-from flacheck.toolchains.packages import Package
+from flacheck.packages.package import Package
 
 KERNEL = """
 import triton
@@ -48,7 +48,11 @@ SIZES = {"K": 128, "H": 4, "BT": 64, "BK": 64, "BC": 16, "NC": 4, "BD": 128}
 
 
 def _cell(sizes: dict[str, int] = SIZES, source: str | None = None, **more: Any) -> Cell:
-    args: dict[str, Any] = {"q": {"dtype": "bf16", "align": 16}, "o": {"dtype": "bf16", "align": 16}, "T": {"int": 512}}
+    args: dict[str, Any] = {
+        "q": {"dtype": "bf16", "align": 16},
+        "o": {"dtype": "bf16", "align": 16},
+        "T": {"int": 512},
+    }
     args |= {name: {"constexpr": size} for name, size in sizes.items()}
     origin = {"source": source or KERNEL, "qualname": "kernel"}
     kernel = Kernel("lib.kernels:kernel", "lib==1", "0", origin)
@@ -97,7 +101,10 @@ def test_what_the_autotuner_supplies_is_tunable(tmp_path: Path) -> None:
         ("BK = max(16, triton.next_power_of_2(K))", "unsafe"),
         ("BK = 64 if K > 64 else 32", "host constant"),
         ("BK = 64 if K > 64 else triton.next_power_of_2(K)", "unsafe"),
-        ("BK = min(128, triton.next_power_of_2(K)); NK = triton.cdiv(K, BK); assert NK == 1", "unsafe"),
+        (
+            "BK = min(128, triton.next_power_of_2(K)); NK = triton.cdiv(K, BK); assert NK == 1",
+            "unsafe",
+        ),
         ("BK = min(128, triton.next_power_of_2(K)); NK = triton.cdiv(K, BK)", "host constant"),
     ],
 )
@@ -116,7 +123,11 @@ def test_what_no_host_code_passes_stays(tmp_path: Path) -> None:
 
 def test_without_host_code_only_what_is_named_like_a_block_and_shapes_no_data() -> None:
     """And what a shape of the matrix names stays in any case."""
-    assert {name for name, mark in _marks(_cell(), {}).items() if mark != "unsafe"} == {"BT", "BK", "BC"}
+    assert {name for name, mark in _marks(_cell(), {}).items() if mark != "unsafe"} == {
+        "BT",
+        "BK",
+        "BC",
+    }
     assert _marks(_cell(shape={"BT": 64}), {})["BT"] == "unsafe"
     strided = KERNEL.replace("(H*K, 1)", "(H*BK, 1)")
     assert _marks(_cell(source=strided), {})["BK"] == "unsafe"
@@ -124,7 +135,10 @@ def test_without_host_code_only_what_is_named_like_a_block_and_shapes_no_data() 
 
 def test_a_block_that_follows_a_size_in_all_launches_is_no_choice() -> None:
     """Seen with more than one value; with one nothing is known."""
-    launches = [{"K": {"constexpr": size}, "BK": {"constexpr": block}} for size, block in ((60, 64), (100, 128))]
+    launches = [
+        {"K": {"constexpr": size}, "BK": {"constexpr": block}}
+        for size, block in ((60, 64), (100, 128))
+    ]
     followed = constants(_cell(), {}, launches).by_name["BK"]
     assert (followed.mark, followed.why) == ("unsafe", "it follows a size in every recorded launch")
     assert constants(_cell(), {}, launches[:1]).by_name["BK"].mark == "host constant"
@@ -154,7 +168,10 @@ def test_what_cannot_be_recomputed_rules_a_change_out(tmp_path: Path) -> None:
 def test_tiles_are_halved_within_the_rules_of_dots(tmp_path: Path) -> None:
     """No side of a dot is below 16, and what is no power of two is not halved."""
     space = space_of(_cell(), constants(_cell(), _package(tmp_path)), 32, 1024)
-    assert {name: axis for name, axis in space.axes.items() if name.startswith("B")} == {"BT": [32, 16], "BK": [32, 16]}
+    assert {name: axis for name, axis in space.axes.items() if name.startswith("B")} == {
+        "BT": [32, 16],
+        "BK": [32, 16],
+    }
     odd = _cell({**SIZES, "BK": 48})
     assert "BK" not in space_of(odd, constants(odd, {}), 32, 1024).axes
 
@@ -169,14 +186,18 @@ def test_more_threads_than_a_block_has_are_no_candidate(tmp_path: Path) -> None:
 
 def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
     """A configuration added to the list leaves the records of the others valid."""
-    from flacheck.expand import Source
-    from flacheck.matrix import Block, Matrix
+    from flacheck.inputs.expand import Source
+    from flacheck.inputs.matrix import Block, Matrix
 
     def cells(*warps: int) -> list[Cell]:
         configs = [{"kwargs": {"BK": 64}, "num_warps": each} for each in warps]
         launch = {"args": {"K": {"constexpr": 64}}, "omitted": ["BK"], "configs": configs}
-        matrix = Matrix("m", "m", (Block({"target": ("sm90",), "triton": ("x",), "configs": ("own",)}),))
-        return list(expand(matrix, [Source(_cell().kernel, (launch,))], Selection(), lambda spec: (spec,)))
+        matrix = Matrix(
+            "m", "m", (Block({"target": ("sm90",), "triton": ("x",), "configs": ("own",)}),)
+        )
+        return list(
+            expand(matrix, [Source(_cell().kernel, (launch,))], Selection(), lambda spec: (spec,))
+        )
 
     one, two = cells(4), cells(4, 8)
     assert [each["num_warps"] for each in two[0].configs] == [4, 8] and one[0].key == two[0].key
@@ -194,4 +215,6 @@ def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
 def test_a_packages_module_says_its_kernels_form(module: str, form: tuple[str, str] | None) -> None:
     """Kernels of the same operator in another form are fallbacks for each other."""
     name = f"{module}:kernel"
-    assert dict(form_of(Kernel(name, "lib==1", "0", {}))) == ({("lib==1", name): form} if form else {})
+    assert dict(form_of(Kernel(name, "lib==1", "0", {}))) == (
+        {("lib==1", name): form} if form else {}
+    )

@@ -19,24 +19,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flacheck
-from flacheck import fallbacks, scan
+from flacheck import fallbacks
 from flacheck.analysis import Context, summarise
-from flacheck.executors import LocalPool
+from flacheck.engine import loop as scan
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.loop import Question, Timeouts
 from flacheck.fallbacks import Fallback, kept, releases
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.fallbacks.constants import Constant, Constants
 from flacheck.fallbacks.exploration import BRIEF, Exploration, Patience, explore
 from flacheck.fallbacks.kernel_code import KernelCode
 from flacheck.fallbacks.others import other_dtypes
-from flacheck.matrix import Matrix
+from flacheck.inputs.matrix import Matrix
+from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Launch, Record, Verdict
-from flacheck.planning import Plan
-from flacheck.scan import Question, Timeouts
 from flacheck.store import Store
 from flacheck.toolchains.base import Choice
 from tests import fake
 
-ASSERTION = "abort f.cpp:1: int LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
+ASSERTION = (
+    "abort f.cpp:1: int LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
+)
 OTHER = "abort f.cpp:2: int LinearLayout::other(int) const: Assertion `size == other' failed."
 REMOVED = "raise Block pointers have been removed in favor of tensor descriptors"
 
@@ -65,7 +68,9 @@ class Table:
 
     def __call__(self, cells: Sequence[Cell]) -> dict[str, Record]:
         self.asked += len(cells)
-        return {cell.key: _record(cell, _settings(cell) in self.good, self.signature) for cell in cells}
+        return {
+            cell.key: _record(cell, _settings(cell) in self.good, self.signature) for cell in cells
+        }
 
 
 def _settings(cell: Cell) -> tuple[Any, ...]:
@@ -86,14 +91,20 @@ def _cell(name: str = "k", version: str = "1.0", target: str = "sm90", **options
     return replace(cell, launch=Launch({"x": {"dtype": "bf16", "align": 16}, **ARGS}))
 
 
-POINTS = st.sets(st.tuples(*(st.sampled_from([here, *AXES[name]]) for name, here in
-                             zip(AXES, (4, 3, 64, 64)))), max_size=12)  # fmt: skip
+POINTS = st.sets(
+    st.tuples(*(st.sampled_from([here, *AXES[name]]) for name, here in zip(AXES, (4, 3, 64, 64)))),
+    max_size=12,
+)
 
 
 @given(good=POINTS, axes=st.sets(st.sampled_from(sorted(AXES)), min_size=1))
 @settings(max_examples=150, deadline=None)
-def test_the_answer_is_the_nearest_that_brute_force_finds(good: set[tuple[int, ...]], axes: set[str]) -> None:
-    """Within the budget nothing nearer compiles, and nothing is missed, while failures differ from the cell's own."""
+def test_the_answer_is_the_nearest_that_brute_force_finds(
+    good: set[tuple[int, ...]], axes: set[str]
+) -> None:
+    """Within the budget nothing nearer compiles, and nothing is missed, while failures differ from
+    the cell's own.
+    """
     space = _space({name: AXES[name] for name in AXES if name in axes})
     order = list(space.nearest_first())
     assert len(order) == len(space) and order == sorted(order, key=space.rank)
@@ -105,7 +116,9 @@ def test_the_answer_is_the_nearest_that_brute_force_finds(good: set[tuple[int, .
 
 @given(good=POINTS, budget=st.integers(1, 60), width=st.integers(1, 9))
 @settings(max_examples=100, deadline=None)
-def test_a_budget_bounds_the_search_and_never_makes_it_lie(good: set[tuple[int, ...]], budget: int, width: int) -> None:
+def test_a_budget_bounds_the_search_and_never_makes_it_lie(
+    good: set[tuple[int, ...]], budget: int, width: int
+) -> None:
     """What is answered compiles, and no more is compiled than was allowed."""
     space, table = _space(AXES), Table(good)
     way = Exploration([_cell()], "FC302:other", space, budget)
@@ -130,7 +143,9 @@ def test_the_width_of_the_search_does_not_change_its_answer(good: set[tuple[int,
 
 
 @pytest.mark.parametrize(("patience", "asked"), [(Patience(), 13), (BRIEF, 3)])
-def test_a_failure_that_no_setting_changes_is_given_up_early(patience: Patience, asked: int) -> None:
+def test_a_failure_that_no_setting_changes_is_given_up_early(
+    patience: Patience, asked: int
+) -> None:
     """The nearest and the smallest settings all fail alike."""
     table = Table(set())
     way = Exploration([_cell()], table.signature, _space(AXES), 60, patience)
@@ -144,7 +159,12 @@ def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
     way = Exploration([_cell()], "FC302:x", _space(AXES), 30)
     explore([way], Table({corner}))
     assert not way.hopeless and way.asked == 30
-    assert way.answer and dict(way.answer.use) == {"BK": 16, "BV": 16, "num_stages": 1, "num_warps": 8}
+    assert way.answer and dict(way.answer.use) == {
+        "BK": 16,
+        "BV": 16,
+        "num_stages": 1,
+        "num_warps": 8,
+    }
 
 
 def test_what_is_no_lighter_than_a_time_out_is_not_tried() -> None:
@@ -154,7 +174,10 @@ def test_what_is_no_lighter_than_a_time_out_is_not_tried() -> None:
         seen.update(map(_settings, cells))
         found = {cell.key: _record(cell, False, "FC302:y") for cell in cells}
         slow = {"verdict": Verdict.UNKNOWN, "code": "FC901", "signature": None}
-        return {c.key: replace(found[c.key], **slow) if _settings(c)[0] <= 2 else found[c.key] for c in cells}
+        return {
+            c.key: replace(found[c.key], **slow) if _settings(c)[0] <= 2 else found[c.key]
+            for c in cells
+        }
 
     seen: set[tuple[Any, ...]] = set()
     space = _space({"num_warps": [1, 2, 8], "BK": [32, 128]})
@@ -174,7 +197,10 @@ def test_a_candidate_has_to_compile_everywhere() -> None:
 
     def oracle(cells: Sequence[Cell]) -> dict[str, Record]:
         asked.extend(cells)
-        return {c.key: _record(c, _settings(c) in good[c.toolchain.partition("==")[2]], "FC302:x") for c in cells}
+        return {
+            c.key: _record(c, _settings(c) in good[c.toolchain.partition("==")[2]], "FC302:x")
+            for c in cells
+        }
 
     asked: list[Cell] = []
     way = Exploration([first, second], "FC302:x", _space({"num_warps": [2, 8, 16]}))
@@ -187,12 +213,20 @@ def test_a_candidate_has_to_compile_everywhere() -> None:
 
 
 def test_the_estimate_knows_what_it_says() -> None:
-    """Half a side of a square tile costs half as much again; one stage alternates loads and arithmetic."""
-    assert fallbacks.estimate([32, 64], 4, 3) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(1.5)
-    assert fallbacks.estimate([64, 64], 4, 1) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(1.5)
+    """Half a side of a square tile costs half as much again; one stage alternates loads and
+    arithmetic.
+    """
+    assert fallbacks.estimate([32, 64], 4, 3) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(
+        1.5
+    )
+    assert fallbacks.estimate([64, 64], 4, 1) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(
+        1.5
+    )
     failing = {"num_warps": 4, "num_stages": 3, "BK": 64, "BV": 64}
     assert fallbacks.loss(failing, {"BK": 32}, TILES) == round(math.log2(1.5), 2)
-    assert fallbacks.loss(failing, {"num_warps": 16}, TILES) > fallbacks.loss(failing, {"num_warps": 8}, TILES)
+    assert fallbacks.loss(failing, {"num_warps": 16}, TILES) > fallbacks.loss(
+        failing, {"num_warps": 8}, TILES
+    )
 
 
 # Over the fake toolchain
@@ -204,9 +238,16 @@ class FakePlan(Plan):
 
     table: Mapping[str, Any] = ()  # type: ignore[assignment]
 
-    def question(self, memory_mb: int, fresh: bool, timeout: float | None, progress: Any) -> Question:
-        kinds = {version: fake.kind(dict(self.table), version, memory_mb=512) for version in ("1.0", "2.0", "3.0")}
-        return Question(self.cells, lambda cell: kinds[cell.toolchain.partition("==")[2]], lambda cell: None)
+    def question(
+        self, memory_mb: int, fresh: bool, timeout: float | None, progress: Any
+    ) -> Question:
+        kinds = {
+            version: fake.kind(dict(self.table), version, memory_mb=512)
+            for version in ("1.0", "2.0", "3.0")
+        }
+        return Question(
+            self.cells, lambda cell: kinds[cell.toolchain.partition("==")[2]], lambda cell: None
+        )
 
 
 @pytest.fixture
@@ -220,7 +261,9 @@ def _search(
 ) -> list[Fallback]:
     """Scan the cells, then search."""
     scanned, own = stores
-    choices = {f"fake=={v}": Choice("fake", v, f"fake=={v}", "cache") for v in ("1.0", "2.0", "3.0")}
+    choices = {
+        f"fake=={v}": Choice("fake", v, f"fake=={v}", "cache") for v in ("1.0", "2.0", "3.0")
+    }
     plan = FakePlan(Matrix("fake", "fake", ()), list(cells), choices, {}, {}, table=table)
     timeouts = Timeouts(30)
     pool = LocalPool(2, timeouts)
@@ -249,14 +292,20 @@ def test_a_fallback_compiles_on_every_release_that_was_asked(stores: tuple[Store
     assert found[0].steps == 2.0 and found[0].marks == {"num_warps": "option"}
 
 
-def test_where_nothing_helps_everywhere_each_release_has_its_own(stores: tuple[Store, Store]) -> None:
+def test_where_nothing_helps_everywhere_each_release_has_its_own(
+    stores: tuple[Store, Store],
+) -> None:
     """A release on which no setting compiles does not spoil the others."""
     table = {"warps": {"==2.0": ASSERTION, "else": WARPS}}
-    found = _search(stores, table, [fake.cell("warps", version, num_warps=8) for version in ("1.0", "2.0")])
+    found = _search(
+        stores, table, [fake.cell("warps", version, num_warps=8) for version in ("1.0", "2.0")]
+    )
     assert {each.toolchain: dict(each.use) for each in found} == {"fake==1.0": {"num_warps": 16}}
 
 
-def test_what_was_found_was_compiled_and_is_kept_beside_the_scan(stores: tuple[Store, Store]) -> None:
+def test_what_was_found_was_compiled_and_is_kept_beside_the_scan(
+    stores: tuple[Store, Store],
+) -> None:
     """Candidates are no cells of the scan: its store holds only what was asked."""
     scanned, own = stores
     cell = fake.cell("warps", num_warps=8)
@@ -274,8 +323,12 @@ def test_a_second_search_compiles_nothing_and_finds_the_same(stores: tuple[Store
     assert _search(stores, {"warps": OTHER}, cells) == first
 
 
-def test_what_a_few_kernels_show_to_be_lost_is_given_up_sooner_for_the_others(stores: tuple[Store, Store]) -> None:
-    """Three kernels of one signature are searched with patience, the fourth with little; another failure is its own."""
+def test_what_a_few_kernels_show_to_be_lost_is_given_up_sooner_for_the_others(
+    stores: tuple[Store, Store],
+) -> None:
+    """Three kernels of one signature are searched with patience, the fourth with little; another
+    failure is its own.
+    """
     lost = {f"lost{n}": ASSERTION for n in range(4)}
     table = {**lost, "other": {"by": "num_warps", "1": "compile", "else": OTHER}}
     found = _search(stores, table, [fake.cell(name, num_warps=8, num_stages=4) for name in table])
@@ -291,7 +344,11 @@ def test_a_removed_api_wants_another_release_and_no_other_setting(
     monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
     table = {"old": {"==3.0": REMOVED, "else": "compile"}}
     (found,) = _search(stores, table, [fake.cell("old", "3.0", num_warps=8)])
-    assert (dict(found.use), found.steps, found.places) == ({"fake": "2.0"}, 1.0, (("fake==2.0", "sm90"),))
+    assert (dict(found.use), found.steps, found.places) == (
+        {"fake": "2.0"},
+        1.0,
+        (("fake==2.0", "sm90"),),
+    )
     assert len(list(stores[1].latest())) == 1
 
 
@@ -300,7 +357,9 @@ def test_another_dtype_and_another_release_where_no_setting_helps(
 ) -> None:
     """The dtype first; both are said."""
     monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
-    table = {"bad": {"==1.0": {"by": "dtype", "fp32": "compile", "else": ASSERTION}, "else": "compile"}}
+    table = {
+        "bad": {"==1.0": {"by": "dtype", "fp32": "compile", "else": ASSERTION}, "else": "compile"}
+    }
     found = _search(stores, table, [fake.cell("bad", target="sm70", num_warps=8)])
     assert [dict(each.use) for each in found] == [{"dtype": "fp32"}, {"fake": "2.0"}]
 
@@ -325,12 +384,19 @@ def test_another_dtype_may_want_other_settings_too(stores: tuple[Store, Store]) 
 
 def test_dtypes_are_the_widest_that_the_gpu_has() -> None:
     """fp32 where bf16 is missing, bf16 otherwise; integers have no other dtype."""
-    assert other_dtypes("bf16", "sm70") == ["fp32", "fp16"] and other_dtypes("fp16", "sm70") == ["fp32"]
-    assert other_dtypes("fp16", "sm90") == ["bf16", "fp32"] and other_dtypes("bf16", "sm90") == ["fp32", "fp16"]
+    assert other_dtypes("bf16", "sm70") == ["fp32", "fp16"] and other_dtypes("fp16", "sm70") == [
+        "fp32"
+    ]
+    assert other_dtypes("fp16", "sm90") == ["bf16", "fp32"] and other_dtypes("bf16", "sm90") == [
+        "fp32",
+        "fp16",
+    ]
     assert other_dtypes(None, "sm90") == []
 
 
-def test_a_tolerated_failure_wants_none_while_its_launch_compiles(stores: tuple[Store, Store]) -> None:
+def test_a_tolerated_failure_wants_none_while_its_launch_compiles(
+    stores: tuple[Store, Store],
+) -> None:
     """The autotuner passes over it."""
     table = {"shared": {"by": "num_warps", "8": "shared 999999", "else": "compile"}}
     assert _search(stores, table, [fake.cell("shared", num_warps=n) for n in (4, 8)]) == []
@@ -356,18 +422,44 @@ def test_a_report_shows_again_what_was_found(stores: tuple[Store, Store]) -> Non
 @pytest.mark.network
 def test_scan_says_what_was_searched(tmp_path: Path) -> None:
     """The gated delta rule with 8 warps under 3.2.0 on H100: 4 warps compile there and on A100."""
-    command = ["scan", "-k", "gated_delta_rule.chunk_fwd_h", "--triton", "3.2.0", "--target", "sm80,sm90",
-               "--dtype", "bf16", "--num-warps", "8", "--num-stages", "2", "--fallbacks",
-               "--format", "json", "-o", "out.json"]  # fmt: skip
+    command = [
+        "scan",
+        "-k",
+        "gated_delta_rule.chunk_fwd_h",
+        "--triton",
+        "3.2.0",
+        "--target",
+        "sm80,sm90",
+        "--dtype",
+        "bf16",
+        "--num-warps",
+        "8",
+        "--num-stages",
+        "2",
+        "--fallbacks",
+        "--format",
+        "json",
+        "-o",
+        "out.json",
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "flacheck", *command], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True
+        [sys.executable, "-m", "flacheck", *command],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1, done.stderr
     document = json.loads((tmp_path / "out.json").read_text())
-    schema = json.loads((Path(flacheck.__file__).parent / "schemas" / "run-1.json").read_text())
+    schema = json.loads(
+        (Path(flacheck.__file__).parent / "tables" / "schemas" / "run-1.json").read_text()
+    )
     jsonschema.validate(document, schema)
     searched = [each for each in document["summary"]["fallbacks"] if each.get("places")]
     failing = [each for each in document["records"] if each["verdict"] == "fails"]
     assert len(searched) == len(failing) > 0
-    assert all(each["use"] == {"num_warps": 4} and each["marks"] == {"num_warps": "option"} for each in searched)
+    assert all(
+        each["use"] == {"num_warps": 4} and each["marks"] == {"num_warps": "option"}
+        for each in searched
+    )
     assert {place["target"] for each in searched for place in each["places"]} == {"sm80", "sm90"}

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
 from flacheck.gate import evidence, sources
 from flacheck.gate.admitted import Admission, Releases, admit
@@ -30,14 +31,21 @@ from flacheck.gate.states import State
 from flacheck.gate.suggest import Change, Wanted, suggest, with_changes
 from flacheck.model import Record
 from flacheck.store import Store
-from flacheck.waivers import Waiver
 from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
 
 RELEASES = Releases(
     ("3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.8.0"),
-    {"2.5.1": "==3.1.0", "2.6.0": "==3.2.0", "2.7.0": "==3.3.0", "2.7.1": "==3.3.1", "2.8.0": "==3.4.0",
-     "2.9.0": "==3.5.0", "2.14.0": "~=3.8.0", "2.14.1": "~=3.8.0"},
-)  # fmt: skip
+    {
+        "2.5.1": "==3.1.0",
+        "2.6.0": "==3.2.0",
+        "2.7.0": "==3.3.0",
+        "2.7.1": "==3.3.1",
+        "2.8.0": "==3.4.0",
+        "2.9.0": "==3.5.0",
+        "2.14.0": "~=3.8.0",
+        "2.14.1": "~=3.8.0",
+    },
+)
 TODAY = date(2026, 11, 21)
 GOLDEN = Path(__file__).parent / "golden" / "fix"
 
@@ -56,9 +64,14 @@ def admitted(*requirements: str) -> Admission:
     return admit(installation(*requirements), RELEASES)
 
 
-def gate(records: Sequence[Record], *requirements: str, history: Sequence[Record] = (), **changes: Any) -> Outcome:
+def gate(
+    records: Sequence[Record], *requirements: str, history: Sequence[Record] = (), **changes: Any
+) -> Outcome:
     judge = Gate(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
-    known = Evidence({place(r): r for r in records}, lambda signature: [r for r in history if r.signature == signature])
+    known = Evidence(
+        {place(r): r for r in records},
+        lambda signature: [r for r in history if r.signature == signature],
+    )
     return judge.outcome([installation(*requirements)], known)
 
 
@@ -98,7 +111,9 @@ def states(outcome: Outcome) -> dict[str, str]:
 def test_an_installation_admits_pairs(pins: list[str], pairs: list[tuple[str | None, str]]) -> None:
     """All pins hold, and torch's own; a build of torch without Triton says nothing of it."""
     pairs = [(torch and torch.partition("+")[0], triton) for torch, triton in pairs]
-    assert [(torch and torch.partition("+")[0], triton) for torch, triton in admitted(*pins).pairs] == pairs
+    assert [
+        (torch and torch.partition("+")[0], triton) for torch, triton in admitted(*pins).pairs
+    ] == pairs
     assert admitted(*pins).conflict is None
 
 
@@ -149,7 +164,9 @@ def test_what_nobody_knows_is_named(pins: list[str], unknown: tuple[str, ...]) -
         ),
     ],
 )
-def test_a_contradiction_names_the_pins_and_why(pins: list[str], lines: list[int], reason: str) -> None:
+def test_a_contradiction_names_the_pins_and_why(
+    pins: list[str], lines: list[int], reason: str
+) -> None:
     """Also where each pin is fine by itself."""
     conflict = admitted(*pins).conflict
     assert conflict is not None and conflict.reason.startswith(reason)
@@ -173,7 +190,9 @@ def test_a_contradiction_names_the_pins_and_why(pins: list[str], lines: list[int
     ],
 )
 def test_records_decide(pins: list[str], found: dict[str, str], code: Exit) -> None:
-    """A failing release that is admitted is a finding, one without a record is none while another has one."""
+    """A failing release that is admitted is a finding, one without a record is none while another
+    has one.
+    """
     outcome = gate(RECORDS, *pins)
     assert (states(outcome), outcome.exit_code()) == (found, code)
 
@@ -181,7 +200,13 @@ def test_records_decide(pins: list[str], found: dict[str, str], code: Exit) -> N
 def test_a_failing_release_names_codes_and_kernels() -> None:
     """And the torch releases that bring it."""
     (version,) = gate(RECORDS, "triton==3.2.0").to_json()["versions"]
-    assert version == {"triton": "3.2.0", "torch": ["2.6.0"], "state": "bad", "codes": ["FC302"], "kernels": [DELTA]}
+    assert version == {
+        "triton": "3.2.0",
+        "torch": ["2.6.0"],
+        "state": "bad",
+        "codes": ["FC302"],
+        "kernels": [DELTA],
+    }
 
 
 @pytest.mark.parametrize(
@@ -195,7 +220,10 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
         ([skipped(**on("3.4.0"))], "untested", "only skipped cells"),
         ([record(**on("3.4.0")), skipped(**on("3.4.0"), target="sm120")], "good", ""),
         (
-            [record(**on("3.4.0")), failure("FC501", tolerated=True, **on("3.4.0"), options={"num_warps": 8})],
+            [
+                record(**on("3.4.0")),
+                failure("FC501", tolerated=True, **on("3.4.0"), options={"num_warps": 8}),
+            ],
             "good",
             "",
         ),
@@ -204,8 +232,12 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
         ([record(**on("3.4.0+local.0123abcd"))], "untested", "no record"),
     ],
 )
-def test_a_release_is_good_as_the_contract_has_it(records: list[Record], state: str, why: str) -> None:
-    """An unknown cell leaves it untested, a skipped one does not count, a tolerated failure is served by another."""
+def test_a_release_is_good_as_the_contract_has_it(
+    records: list[Record], state: str, why: str
+) -> None:
+    """An unknown cell leaves it untested, a skipped one does not count, a tolerated failure is
+    served by another.
+    """
     (version,) = gate(records, "triton==3.4.0").versions
     assert (version.state.value, version.standing.why) == (state, why)
 
@@ -221,7 +253,9 @@ def test_an_advisory_makes_a_good_release_compile_but() -> None:
     """A finding only when strict; a failing release stays failing."""
 
     def advise(kernels: Any, triton: str, target: str) -> list[str]:
-        return [f"{triton} computes wrong gradients"] if DELTA in kernels and target == "sm90" else []
+        return (
+            [f"{triton} computes wrong gradients"] if DELTA in kernels and target == "sm90" else []
+        )
 
     outcome = gate(RECORDS, "triton>=3.4,<3.5", advise=advise)
     assert states(outcome) == {"3.4.0": "advised"}
@@ -261,7 +295,9 @@ def test_an_expired_waiver_is_a_finding_and_waives_nothing() -> None:
     waiver = Waiver("known", kernel="*", expires=date(2026, 11, 20))
     assert states(gate(RECORDS, "triton==3.2.0", waivers=(waiver,))) == {"3.2.0": "bad"}
     outcome = gate(COMPILES, "triton==3.4.0", waivers=(waiver,))
-    assert [found.use for found in outcome.waived] == [Use.EXPIRED] and outcome.exit_code() is Exit.FINDINGS
+    assert [found.use for found in outcome.waived] == [
+        Use.EXPIRED
+    ] and outcome.exit_code() is Exit.FINDINGS
 
 
 def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
@@ -271,14 +307,18 @@ def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
     once = Waiver("known", signature=BROKEN.signature)
     by_signature = gate(mended, "triton==3.4.0", waivers=(once,), history=[BROKEN])
     for outcome in (by_kernel, by_signature):
-        assert [found.use for found in outcome.waived] == [Use.MENDED] and outcome.exit_code() is Exit.FINDINGS
+        assert [found.use for found in outcome.waived] == [
+            Use.MENDED
+        ] and outcome.exit_code() is Exit.FINDINGS
 
 
 def test_a_waiver_of_something_that_was_not_tried_is_no_finding() -> None:
     """Another store may hold it."""
     unused = (Waiver("known", kernel="other"), Waiver("known", signature="FC302:other"))
     outcome = gate(COMPILES, "triton==3.4.0", waivers=unused)
-    assert {found.use for found in outcome.waived} == {Use.UNUSED} and outcome.exit_code() is Exit.OK
+    assert {found.use for found in outcome.waived} == {
+        Use.UNUSED
+    } and outcome.exit_code() is Exit.OK
 
 
 # Records
@@ -295,8 +335,17 @@ def test_only_the_records_that_are_asked_for_count(tmp_path: Path) -> None:
             return {found.kernel for found in of_store(store, Asked(**asked)).records}
 
         assert kernels() == {DELTA, other.kernel}
-        assert kernels(matrix="seeds") == kernels(package=PACKAGE) == kernels(targets=("sm90",)) == {DELTA}
-        assert kernels(matrix="matrices/mine.yaml") == kernels(kernels=("chunk_fwd_o",)) == {other.kernel}
+        assert (
+            kernels(matrix="seeds")
+            == kernels(package=PACKAGE)
+            == kernels(targets=("sm90",))
+            == {DELTA}
+        )
+        assert (
+            kernels(matrix="matrices/mine.yaml")
+            == kernels(kernels=("chunk_fwd_o",))
+            == {other.kernel}
+        )
         assert kernels(matrix="quick") == set()
         # A package comes before a matrix, as it does for a scan.
         assert kernels(matrix="mine", package=PACKAGE) == {DELTA}
@@ -305,7 +354,9 @@ def test_only_the_records_that_are_asked_for_count(tmp_path: Path) -> None:
 def test_the_newest_record_of_a_cell_counts_whatever_its_source_was(tmp_path: Path) -> None:
     """An edited kernel has other keys; a compile that was stopped on request proves nothing."""
     mended = record(**on("3.2.0"), options={"num_warps": 8}, key="edited")
-    stopped = failure(**on("3.3.0")).with_(key="stopped", verdict=mended.verdict, reason="up to ttgir", code=None)
+    stopped = failure(**on("3.3.0")).with_(
+        key="stopped", verdict=mended.verdict, reason="up to ttgir", code=None
+    )
     with Store.open(tmp_path) as store:
         run = store.begin_run({}, "seeds", {})
         store.add_many(run, [BROKEN, failure(**on("3.3.0"))])
@@ -315,7 +366,10 @@ def test_the_newest_record_of_a_cell_counts_whatever_its_source_was(tmp_path: Pa
             ("triton==3.2.0", "compiles"),
             ("triton==3.3.0", "fails"),
         ]
-        assert [r.key for r in found.failed_with(BROKEN.signature or "")] == [BROKEN.key, failure(**on("3.3.0")).key]
+        assert [r.key for r in found.failed_with(BROKEN.signature or "")] == [
+            BROKEN.key,
+            failure(**on("3.3.0")).key,
+        ]
 
 
 def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
@@ -330,7 +384,9 @@ NUMBERS = st.builds("{}.{}.{}".format, st.integers(2, 4), st.integers(0, 4), st.
 CLAUSES = st.one_of(
     st.builds("{}{}".format, st.sampled_from([">=", ">", "<=", "<", "!=", "~="]), NUMBERS),
     st.builds(
-        "{}{}.*".format, st.sampled_from(["==", "!="]), st.builds("{}.{}".format, st.integers(2, 4), st.integers(0, 4))
+        "{}{}.*".format,
+        st.sampled_from(["==", "!="]),
+        st.builds("{}.{}".format, st.integers(2, 4), st.integers(0, 4)),
     ),
 )
 SPECIFIERS = st.lists(CLAUSES, max_size=4).map(",".join)
@@ -348,7 +404,9 @@ UNIVERSE = [
 def test_a_narrowed_specifier_keeps_loses_and_is_contained(
     specifier: str, known: list[str], data: st.DataObject
 ) -> None:
-    """It admits all that is kept and nothing that is lost, and no version that the original did not admit."""
+    """It admits all that is kept and nothing that is lost, and no version that the original did not
+    admit.
+    """
     inside = [version for version in known if SpecifierSet(specifier).contains(version)]
     if not inside:
         return
@@ -358,7 +416,9 @@ def test_a_narrowed_specifier_keeps_loses_and_is_contained(
     assert all(map(found.contains, keep)) and not any(map(found.contains, lose))
     original = SpecifierSet(specifier)
     for version in UNIVERSE:
-        assert not found.contains(version, prereleases=True) or original.contains(version, prereleases=True)
+        assert not found.contains(version, prereleases=True) or original.contains(
+            version, prereleases=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -387,7 +447,10 @@ def test_alternatives_are_narrowed_each() -> None:
 
 def changes(records: Sequence[Record], *pins: str, **more: Any) -> dict[int | None, str]:
     """What to write in which line."""
-    return {change.pin.line: change.pin.name + change.to for change in gate(records, *pins, **more).suggest}
+    return {
+        change.pin.line: change.pin.name + change.to
+        for change in gate(records, *pins, **more).suggest
+    }
 
 
 @pytest.mark.parametrize(
@@ -407,15 +470,20 @@ def changes(records: Sequence[Record], *pins: str, **more: Any) -> dict[int | No
         (["triton==3.3.1"], {}),
     ],
 )
-def test_the_fewest_and_smallest_changes_are_suggested(pins: list[str], found: dict[int, str]) -> None:
-    """Narrow what is admitted where some of it passes, else move to the nearest pair; what passes stays."""
+def test_the_fewest_and_smallest_changes_are_suggested(
+    pins: list[str], found: dict[int, str]
+) -> None:
+    """Narrow what is admitted where some of it passes, else move to the nearest pair; what passes
+    stays.
+    """
     assert changes(RECORDS, *pins) == found
 
 
 def test_one_changed_pin_is_better_than_two_nearer_ones() -> None:
     """2.4 is three torch releases back; 2.6 with another Triton would be one each."""
     releases = Releases(
-        ("3.1.0", "3.2.0", "3.3.0"), {"2.4": "==3.1.0", "2.5": "==3.2.0", "2.6": "==3.2.0", "2.7": "==3.3.0"}
+        ("3.1.0", "3.2.0", "3.3.0"),
+        {"2.4": "==3.1.0", "2.5": "==3.2.0", "2.6": "==3.2.0", "2.7": "==3.3.0"},
     )
     good = [record(**on("3.1.0")), record(**on("3.2.0"))]
     assert changes(good, "torch==2.7", "triton==3.1.0", releases=releases) == {1: "torch==2.4"}
@@ -435,25 +503,35 @@ def test_where_nothing_is_good_nothing_is_suggested() -> None:
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[list[Installation], Mapping[str, State], bool]:
     """Pins of all kinds, and a state for each release."""
-    exact = st.sampled_from(["triton==" + v for v in RELEASES.triton] + ["torch==" + v for v in RELEASES.torch])
+    exact = st.sampled_from(
+        ["triton==" + v for v in RELEASES.triton] + ["torch==" + v for v in RELEASES.torch]
+    )
     ranges = st.builds("triton>={}".format, st.sampled_from(RELEASES.triton)) | st.builds(
         "torch>={},<3".format, st.sampled_from(list(RELEASES.torch))
     )
     pins = st.lists(exact | ranges, min_size=1, max_size=3).map(lambda texts: installation(*texts))
-    found = draw(st.fixed_dictionaries({triton: st.sampled_from(list(State)) for triton in RELEASES.triton}))
+    found = draw(
+        st.fixed_dictionaries({triton: st.sampled_from(list(State)) for triton in RELEASES.triton})
+    )
     return draw(st.lists(pins, min_size=1, max_size=2)), found, draw(st.booleans())
 
 
 @settings(deadline=None)
 @given(questions())
-def test_what_is_suggested_passes(asked: tuple[list[Installation], Mapping[str, State], bool]) -> None:
-    """Every installation that was not given up passes after the changes, and one that was fine is not touched."""
+def test_what_is_suggested_passes(
+    asked: tuple[list[Installation], Mapping[str, State], bool],
+) -> None:
+    """Every installation that was not given up passes after the changes, and one that was fine is
+    not touched.
+    """
     installations, found, strict = asked
     wanted = Wanted(RELEASES, lambda triton: found.get(triton, State.UNTESTED), strict)
     changed, helpless = suggest(installations, wanted)
     new = {change.pin: change.to for change in changed}
     if len(installations) == 1:
-        before, after = (admit(i, RELEASES) for i in (installations[0], with_changes(installations[0], new)))
+        before, after = (
+            admit(i, RELEASES) for i in (installations[0], with_changes(installations[0], new))
+        )
         assert bool(new) <= (not wanted.harmless(before))
         assert helpless or wanted.harmless(after)
         assert wanted.passes(after) or not new
@@ -474,7 +552,11 @@ def test_what_is_known_good_is_said_as_a_requirement() -> None:
 def test_a_release_that_was_scanned_is_known() -> None:
     """Though no index named it; a local build is none that a range admits."""
     new = [record(**on("3.9.0")), record(**on("3.9.1+local.0123abcd"))]
-    assert states(gate(new, "triton>=3.8")) == {"3.8.0": "untested", "3.9.0": "good", ">3.9.0": "untested"}
+    assert states(gate(new, "triton>=3.8")) == {
+        "3.8.0": "untested",
+        "3.9.0": "good",
+        ">3.9.0": "untested",
+    }
 
 
 # Writing
@@ -503,7 +585,9 @@ triton = "triton >= 3.2 , <3.9"
 """
 
 
-def test_a_fix_changes_the_specifier_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fix_changes_the_specifier_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Comments, layout, quotes, markers, line ends and a byte order mark stay."""
     monkeypatch.chdir(tmp_path)
     for text in (PYPROJECT, PYPROJECT.replace("\n", "\r\n")):
@@ -522,7 +606,9 @@ def test_a_fix_changes_the_specifier_and_nothing_else(tmp_path: Path, monkeypatc
 def test_a_fixed_project_file_is_as_before_but_for_its_pins(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Layouts as people make them: aligned, indented, commented, dotted, inline, tables told in pieces."""
+    """Layouts as people make them: aligned, indented, commented, dotted, inline, tables told in
+    pieces.
+    """
     monkeypatch.chdir(tmp_path)
     before, after = ((GOLDEN / f"{name}{kind}.toml").read_text() for kind in ("", ".fixed"))
     assert before != after
@@ -531,7 +617,9 @@ def test_a_fixed_project_file_is_as_before_but_for_its_pins(
     assert fixed("pyproject.toml", after) == after
 
 
-def test_a_file_of_powershell_is_fixed_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_powershell_is_fixed_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """UTF-16 with its mark."""
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_bytes("numpy\r\ntriton==3.3.0\r\n".encode("utf-16"))
@@ -540,7 +628,9 @@ def test_a_file_of_powershell_is_fixed_as_it_is_written(tmp_path: Path, monkeypa
     assert Path("r.txt").read_bytes() == "numpy\r\ntriton==3.4.0\r\n".encode("utf-16")
 
 
-def test_a_file_given_under_two_names_is_fixed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_given_under_two_names_is_fixed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A link is followed, and stays one."""
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_text("triton==3.3.0\n")
@@ -574,9 +664,12 @@ def test_a_kill_while_a_fix_is_written_leaves_a_whole_file(tmp_path: Path) -> No
     for number in range(12):
         file.write_text(f"triton==3.3.0\n{rest}")
         with subprocess.Popen(
-            [sys.executable, "-c", REWRITES], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [sys.executable, "-c", REWRITES],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-        ) as child:  # fmt: skip
+        ) as child:
             assert child.stdout and child.stdout.readline() == b"ready\n"
             time.sleep(0.02 + number * 0.007)
             child.kill()
@@ -587,16 +680,23 @@ def test_a_kill_while_a_fix_is_written_leaves_a_whole_file(tmp_path: Path) -> No
     assert len(seen) > 1, "no kill came while something was written"
 
 
-def test_an_included_file_is_fixed_where_the_pin_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_included_file_is_fixed_where_the_pin_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And keeps its mode."""
     monkeypatch.chdir(tmp_path)
     Path("limits.txt").write_text("triton==3.3.0\n")
     Path("limits.txt").chmod(0o640)
     assert fixed("r.txt", "-c limits.txt\ntorch\n") == "-c limits.txt\ntorch\n"
-    assert Path("limits.txt").read_text() == "triton==3.4.0\n" and Path("limits.txt").stat().st_mode & 0o777 == 0o640
+    assert (
+        Path("limits.txt").read_text() == "triton==3.4.0\n"
+        and Path("limits.txt").stat().st_mode & 0o777 == 0o640
+    )
 
 
-def test_what_cannot_be_written_is_left_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_left_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hashes are of one release, and a lock is its tool's."""
     monkeypatch.chdir(tmp_path)
     for name, text in {
@@ -609,7 +709,9 @@ def test_what_cannot_be_written_is_left_and_said(tmp_path: Path, monkeypatch: py
             sources.named([Path(name)], lambda text: None), Evidence({place(r): r for r in RECORDS})
         )
         written, left = fix(outcome.suggest)
-        assert written == [] and [change.to for change in left] == ["==3.4.0"] and left[0].pin.obstacle
+        assert (
+            written == [] and [change.to for change in left] == ["==3.4.0"] and left[0].pin.obstacle
+        )
 
 
 def test_a_file_that_changed_meanwhile_is_not_touched() -> None:

@@ -43,7 +43,11 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def project(tmp_path: Path) -> Path:
     """A folder with a store: 3.2.0 fails on sm90 with 8 warps, the releases of GOOD compile."""
     made = [failure(options={"num_warps": 8}), record()]
-    made += [record(toolchain=f"triton=={version}", target=target) for version in GOOD for target in ("sm80", "sm90")]
+    made += [
+        record(toolchain=f"triton=={version}", target=target)
+        for version in GOOD
+        for target in ("sm80", "sm90")
+    ]
     with Store.open(tmp_path / ".flacheck") as store:
         store.add_many(store.begin_run({}, "seeds", {}), made)
     return tmp_path
@@ -60,7 +64,9 @@ def gated(project: Path, text: str, *args: str, file: str = "r.txt") -> tuple[in
 def document(project: Path, text: str, *args: str, **more: Any) -> dict[str, Any]:
     """The JSON of a gate, which is as its schema says."""
     found: dict[str, Any] = json.loads(gated(project, text, *args, "--format", "json", **more)[1])
-    schema = json.loads((Path(package.__file__).parent / "schemas" / "gate-1.json").read_text())
+    schema = json.loads(
+        (Path(package.__file__).parent / "tables" / "schemas" / "gate-1.json").read_text()
+    )
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(found, schema, format_checker=jsonschema.FormatChecker())
     return found
@@ -71,7 +77,11 @@ def document(project: Path, text: str, *args: str, **more: Any) -> dict[str, Any
     [
         ("triton==3.2.0\n", 1, "FC302: chunk_gated_delta_rule_fwd_kernel_h"),
         ("triton>=3.4,<3.9\n", 0, "7 good"),
-        ("torch==2.7.1\ntriton==3.2.0\n", 1, "torch 2.7.1 requires triton==3.3.1, but r.txt:2 pins triton==3.2.0"),
+        (
+            "torch==2.7.1\ntriton==3.2.0\n",
+            1,
+            "torch 2.7.1 requires triton==3.3.1, but r.txt:2 pins triton==3.2.0",
+        ),
         ("torch==2.6.0\n", 1, "FC302"),
         ("triton==3.1.0\n", 3, "no record"),
         ("triton>=3.8\n", 0, "newer than every known release"),
@@ -95,7 +105,9 @@ def test_codes(project: Path, text: str, code: int, said: str) -> None:
         ("pyproject.toml", "[tool.flacheck]\nwaivers = 3\n", 2, "waivers are tables"),
     ],
 )
-def test_what_cannot_be_judged_is_one_message(project: Path, file: str, text: str, code: int, said: str) -> None:
+def test_what_cannot_be_judged_is_one_message(
+    project: Path, file: str, text: str, code: int, said: str
+) -> None:
     """With file and line, and nothing on stdout."""
     found, out, error = gated(project, text, file=file)
     assert (found, out) == (code, "") and said in error
@@ -122,22 +134,31 @@ def test_the_table(project: Path) -> None:
 def test_json_names_pins_versions_and_changes(project: Path) -> None:
     """As the contract has it."""
     found = document(project, "numpy\ntriton>=3.2,!=3.3.0,<3.5\n")
-    assert found["pins"] == [{"file": "r.txt", "line": 2, "name": "triton", "specifier": ">=3.2,!=3.3.0,<3.5"}]
+    assert found["pins"] == [
+        {"file": "r.txt", "line": 2, "name": "triton", "specifier": ">=3.2,!=3.3.0,<3.5"}
+    ]
     assert {version["triton"]: version["state"] for version in found["versions"]} == {
         "3.2.0": "bad",
         "3.3.1": "untested",
         "3.4.0": "good",
     }
     assert [change["to"] for change in found["suggest"]] == [">=3.3.1,<3.5"]
-    assert document(project, "torch==2.7.1\ntriton==3.2.0\n")["conflicts"][0]["pins"][1]["line"] == 2
+    assert (
+        document(project, "torch==2.7.1\ntriton==3.2.0\n")["conflicts"][0]["pins"][1]["line"] == 2
+    )
     code, out, _ = gated(project, "triton==3.2.0\n", "--format", "jsonl")
-    assert code == 1 and len(out.splitlines()) == 1 and json.loads(out)["schema"] == "flacheck.gate/1"
+    assert (
+        code == 1 and len(out.splitlines()) == 1 and json.loads(out)["schema"] == "flacheck.gate/1"
+    )
 
 
 def test_github_annotates_the_lines(project: Path) -> None:
     """An error at the pin that admits what fails, and at both pins of a contradiction."""
     failing = gated(project, "numpy\ntriton>=3.2,<3.3\n", "--format", "github")[1].splitlines()
-    assert failing[0].startswith("::error file=r.txt,line=2,title=FC302 ") and "Assertion `reshapeOuts'" in failing[0]
+    assert (
+        failing[0].startswith("::error file=r.txt,line=2,title=FC302 ")
+        and "Assertion `reshapeOuts'" in failing[0]
+    )
     both = gated(project, "torch==2.7.1\ntriton==3.2.0\n", "--format", "github")[1].splitlines()
     assert [line.partition("::torch")[0] for line in both[:2]] == [
         f"::error file=r.txt,line={line},title=pins contradict each other" for line in (1, 2)
@@ -160,7 +181,9 @@ def test_annotations_are_the_same_on_a_terminal(project: Path) -> None:
 
 
 def _available(terminal: int) -> bytes:
-    """What a terminal shows next; nothing when the other side is closed, which Linux reports as an error."""
+    """What a terminal shows next; nothing when the other side is closed, which Linux reports as an
+    error.
+    """
     try:
         return os.read(terminal, 65536)
     except OSError:
@@ -196,9 +219,22 @@ def test_the_toml_editor_is_loaded_for_a_fix_alone(project: Path) -> None:
     (project / "pyproject.toml").write_text('[project]\ndependencies = ["triton>=3.2,<3.9"]\n')
     loaded = []
     for args in ([], ["--fix"]):
-        command = [sys.executable, "-X", "importtime", "-m", "flacheck", "gate", "pyproject.toml", *args]
+        command = [
+            sys.executable,
+            "-X",
+            "importtime",
+            "-m",
+            "flacheck",
+            "gate",
+            "pyproject.toml",
+            *args,
+        ]
         found = subprocess.run(
-            command, cwd=project, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            command,
+            cwd=project,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         assert found.returncode == (0 if args else 1)
         loaded.append(" tomlkit" in found.stderr)
@@ -228,8 +264,13 @@ def test_a_waiver_holds_for_gate_and_report(project: Path) -> None:
     code, out, _ = gated(project, "triton==3.2.0\n")
     assert code == 0 and "kernel chunk_gated_* lets 1 failing cell pass (issue 7)" in out
     assert document(project, "triton==3.2.0\n")["waived"][0] | {"cells": 0} == {
-        "signature": None, "kernel": "chunk_gated_*", "reason": "issue 7", "expires": None, "use": "active", "cells": 0,
-    }  # fmt: skip
+        "signature": None,
+        "kernel": "chunk_gated_*",
+        "reason": "issue 7",
+        "expires": None,
+        "use": "active",
+        "cells": 0,
+    }
     assert "1 fail (1 waived)" in flacheck("report", cwd=project).stdout
     settings.write_text(WAIVER + "expires = 2026-01-31\n")
     assert gated(project, "triton==3.4.0\n")[0] == 1
@@ -238,7 +279,9 @@ def test_a_waiver_holds_for_gate_and_report(project: Path) -> None:
 
 def test_without_a_file_the_live_environment_is_judged(project: Path) -> None:
     """And that is said, for it may not be what was meant."""
-    found = flacheck("gate", "--store", str(project / ".flacheck"), cwd=project.parent / project.name)
+    found = flacheck(
+        "gate", "--store", str(project / ".flacheck"), cwd=project.parent / project.name
+    )
     assert "no file here pins torch or triton: looking at the live environment" in found.stderr
     assert found.returncode in (0, 3, 4)
 
@@ -249,7 +292,9 @@ def test_a_listed_new_release_is_seen(project: Path) -> None:
     assert ">3.9.0" in {v["triton"] for v in document(project, "triton>=3.8\n")["versions"]}
     cache.parent.mkdir(parents=True)
     cache.write_text(json.dumps({"x:here:wheels": {"time": 0, "versions": ["3.9.0", "3.10.0"]}}))
-    assert {"3.10.0", ">3.10.0"} <= {v["triton"] for v in document(project, "triton>=3.8\n")["versions"]}
+    assert {"3.10.0", ">3.10.0"} <= {
+        v["triton"] for v in document(project, "triton>=3.8\n")["versions"]
+    }
 
 
 def test_two_hundred_pins_take_less_than_a_second_of_cpu(project: Path) -> None:
@@ -263,24 +308,34 @@ def test_two_hundred_pins_take_less_than_a_second_of_cpu(project: Path) -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
-def test_the_gaps_are_the_admitted_releases_without_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gaps_are_the_admitted_releases_without_a_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A scan is asked for those alone, of the same matrix, kernels and targets, or of the package."""
     asked: list[Any] = []
-    monkeypatch.setattr(gaps.planning, "plan", lambda name, selection, progress: asked.append((name, selection)))
-    monkeypatch.setattr(gaps.packaged, "plan", lambda name, selection, progress: asked.append((name, selection)))
+    monkeypatch.setattr(
+        gaps.planning, "plan", lambda name, selection, progress: asked.append((name, selection))
+    )
+    monkeypatch.setattr(
+        gaps.packaged, "plan", lambda name, selection, progress: asked.append((name, selection))
+    )
     gaps.plan(Asked("mine.yaml", None, ("chunk_*",), ("sm90",)), ["3.3.1", "3.9.0"], print)
     gaps.plan(Asked("mine.yaml", PACKAGE), ["3.3.1"], print)
     gaps.plan(Asked(), ["3.3.1"], print)
     assert [name for name, _ in asked] == ["mine.yaml", PACKAGE, "quick"]
     first = asked[0][1]
     assert (first.toolchains, first.kernels, first.targets) == (
-        ("triton==3.3.1", "triton==3.9.0"), ("chunk_*",), ("sm90",),
-    )  # fmt: skip
+        ("triton==3.3.1", "triton==3.9.0"),
+        ("chunk_*",),
+        ("sm90",),
+    )
 
 
 @pytest.mark.network
 def test_scan_fills_the_gaps_and_no_more(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release without a record is compiled for, one with records is not, and a second time nothing is."""
+    """A release without a record is compiled for, one with records is not, and a second time
+    nothing is.
+    """
     monkeypatch.delenv("FLACHECK_CACHE_DIR")
     narrow = ("--scan", "--kernel", "solve_tril", "--target", "sm90", "-j", "2")
     code, out, _ = gated(project, "triton==3.5.1\n", *narrow)
@@ -300,14 +355,24 @@ def test_the_pre_commit_hook_runs_the_gate() -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert hook["entry"] == "flacheck gate" and hook["pass_filenames"] is False
     wanted = re.compile(hook["files"])
-    assert all(map(wanted.search, ("pyproject.toml", "a/uv.lock", "requirements-gpu.txt", "b/constraints.txt")))
-    assert not any(map(wanted.search, ("setup.py", "notes.txt", "requirements.md", "mypyproject.toml")))
+    assert all(
+        map(
+            wanted.search,
+            ("pyproject.toml", "a/uv.lock", "requirements-gpu.txt", "b/constraints.txt"),
+        )
+    )
+    assert not any(
+        map(wanted.search, ("setup.py", "notes.txt", "requirements.md", "mypyproject.toml"))
+    )
 
 
 @pytest.mark.parametrize(
-    ("args", "code"), [("--suggest", 1), ("--kernel chunk_* --strict", 1), ("--kernel $(touch${IFS}owned);x", 3)]
+    ("args", "code"),
+    [("--suggest", 1), ("--kernel chunk_* --strict", 1), ("--kernel $(touch${IFS}owned);x", 3)],
 )
-def test_the_action_gates_with_annotations_and_a_summary(project: Path, args: str, code: int) -> None:
+def test_the_action_gates_with_annotations_and_a_summary(
+    project: Path, args: str, code: int
+) -> None:
     """Its last step as a workflow runs it (the index is not asked); inputs never become script."""
     action = yaml.safe_load((ROOT / ".github/actions/flacheck-gate/action.yml").read_text())
     step = action["runs"]["steps"][-1]
@@ -316,7 +381,10 @@ def test_the_action_gates_with_annotations_and_a_summary(project: Path, args: st
     (project / "r.txt").write_text("triton==3.2.0\n")
     inputs = {"FILES": "r.txt", "ARGS": args, "FLACHECK_STORE": ".flacheck"}
     assert set(step["env"]) == set(inputs)
-    place = {"GITHUB_STEP_SUMMARY": str(project / "summary.md"), "PATH": f"{project}:{os.environ['PATH']}"}
+    place = {
+        "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
+        "PATH": f"{project}:{os.environ['PATH']}",
+    }
     found = subprocess.run(
         ["bash", "-e", "-c", step["run"].replace(" --refresh", "")],
         cwd=project,

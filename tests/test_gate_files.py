@@ -1,4 +1,6 @@
-"""Files as other tools write them and as people break them: pins, warnings, and errors with file and line."""
+"""Files as other tools write them and as people break them: pins, warnings, and errors with file
+and line.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,11 @@ All_The-Things = [{include-group = "GPU"}, {include-group = "base"}]
 
 READ = {
     "pip-compile": (R, PIP_COMPILE, ["11 torch==2.7.1+cu126", "16 triton==3.3.1"]),
-    "uv export": (R, "-e .\ntorch==2.8.0 ; platform_machine != 's390x' \\\n    --hash=sha256:aa\n", ["2 torch==2.8.0"]),
+    "uv export": (
+        R,
+        "-e .\ntorch==2.8.0 ; platform_machine != 's390x' \\\n    --hash=sha256:aa\n",
+        ["2 torch==2.8.0"],
+    ),
     "pip freeze": (R, PIP_FREEZE, ["1 torch"]),
     "conda-style comments": (
         R,
@@ -84,7 +90,11 @@ READ = {
         'torch[opt-einsum]==2.7.1\ntriton ; platform_system == "Linux"\ntriton==3.4.0;platform_system=="Linux"\n',
         ["1 torch==2.7.1", "2 triton", "3 triton==3.4.0"],
     ),
-    "other systems": (R, 'triton==3.2.0 ; platform_system == "Windows"\ntriton==3.1.0 ; extra == "gpu"\n', []),
+    "other systems": (
+        R,
+        'triton==3.2.0 ; platform_system == "Windows"\ntriton==3.1.0 ; extra == "gpu"\n',
+        [],
+    ),
     "other names": (R, "triton-windows==3.2.0\ntriton.x==3\ntorch_==1\ntorchvision==0.2\n", []),
     "operators": (
         R,
@@ -117,7 +127,11 @@ READ = {
         'triton==3.4.0 --config-settings="--build-option=a b"\n',
         ["5 triton==3.4.0"],
     ),
-    "mark and CRLF": (R, "\ufefftorch==2.7.1\r\ntriton==3.3.1\r\n", ["1 torch==2.7.1", "2 triton==3.3.1"]),
+    "mark and CRLF": (
+        R,
+        "\ufefftorch==2.7.1\r\ntriton==3.3.1\r\n",
+        ["1 torch==2.7.1", "2 triton==3.3.1"],
+    ),
     "PowerShell": (R, "torch==2.7.1\r\n".encode("utf-16"), ["1 torch==2.7.1"]),
     "backslash at the end": (R, "triton==3.4.0 \\", ["1 triton==3.4.0"]),
     "comment that is not continued": (R, "# a \\\ntriton==3.4.0\n", ["2 triton==3.4.0"]),
@@ -131,14 +145,22 @@ READ = {
     ),
     "extras of its own": (P, OWN_EXTRAS, ["5 triton==3.4.0", "6 torch==2.8.0"]),
     "groups that include": (P, PEP_735, ["2 torch==2.7.1", "3 triton==3.2.0"]),
-    "dotted, CRLF and mark": (P, '\ufeffproject.dependencies = [\r\n  "triton==3.2.0",\r\n]\r\n', ["2 triton==3.2.0"]),
+    "dotted, CRLF and mark": (
+        P,
+        '\ufeffproject.dependencies = [\r\n  "triton==3.2.0",\r\n]\r\n',
+        ["2 triton==3.2.0"],
+    ),
     "escapes": (P, '[project]\ndependencies=["triton\\u003e=3.2"]\n', ["2 triton>=3.2"]),
     "lock of a source tree": (
         L,
         '[[package]]\nname="triton"\nsource={git="https://x"}\n\n[[package]]\nname="torch"\nversion="2.8.0"\n',
         ["7 torch==2.8.0", "2 triton"],
     ),
-    "lock of another tool": ("Cargo.lock", 'version = 3\n[[package]]\nname = "serde"\nversion = "1"\n', []),
+    "lock of another tool": (
+        "Cargo.lock",
+        'version = 3\n[[package]]\nname = "serde"\nversion = "1"\n',
+        [],
+    ),
 }
 
 
@@ -149,7 +171,9 @@ def lay(folder: Path, name: str, content: str | bytes) -> Path:
 
 
 @pytest.mark.parametrize("name", READ)
-def test_pins_are_read_as_the_tools_read_them(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pins_are_read_as_the_tools_read_them(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each once, with its line, and nothing that is not a pin of torch or Triton on Linux."""
     monkeypatch.chdir(tmp_path)
     file, content, wanted = READ[name]
@@ -161,11 +185,23 @@ def test_pins_are_read_as_the_tools_read_them(name: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
-        (R, "numpy\npytorch-triton==3.4.0+git1\n", "r.txt:2: pytorch-triton is Triton between two releases"),
-        (R, "-e git+https://x/triton.git#egg=triton\n", "r.txt:1: the address of triton names no version"),
+        (
+            R,
+            "numpy\npytorch-triton==3.4.0+git1\n",
+            "r.txt:2: pytorch-triton is Triton between two releases",
+        ),
+        (
+            R,
+            "-e git+https://x/triton.git#egg=triton\n",
+            "r.txt:1: the address of triton names no version",
+        ),
         (R, f"./triton-{'9' * 5000}.tar.gz\n", "r.txt:1: the address of triton names no version"),
         (R, "-c https://x/c.txt\n", "r.txt:1: https://x/c.txt is not fetched"),
-        (P, '[tool.poetry.dependencies]\ntriton = {git = "https://x"}\n', "pyproject.toml:2: the address of triton"),
+        (
+            P,
+            '[tool.poetry.dependencies]\ntriton = {git = "https://x"}\n',
+            "pyproject.toml:2: the address of triton",
+        ),
         (L, '[[package]]\nname = "triton"\n', "uv.lock:2: triton is locked without a version"),
     ],
 )
@@ -185,36 +221,92 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        (R, "# conda list --export\n_libgcc_mutex=0.1=main\n", "r.txt:2: '_libgcc_mutex=0.1=main' is no requirement"),
+        (
+            R,
+            "# conda list --export\n_libgcc_mutex=0.1=main\n",
+            "r.txt:2: '_libgcc_mutex=0.1=main' is no requirement",
+        ),
         (R, "triton>=3.*\n", "r.txt:1: 'triton>=3.*' is no requirement"),
         (R, "triton\u00a0==3.4.0\n", "r.txt:1: 'triton\\xa0==3.4.0' is no requirement"),
-        (R, "torch==${NOT_SET_ANYWHERE}\n", "r.txt:1: 'torch==${NOT_SET_ANYWHERE}' is no requirement"),
+        (
+            R,
+            "torch==${NOT_SET_ANYWHERE}\n",
+            "r.txt:1: 'torch==${NOT_SET_ANYWHERE}' is no requirement",
+        ),
         (R, "numpy\n<<<<<<< HEAD\n", "r.txt:2: '<<<<<<< HEAD' is no requirement"),
         (R, '"triton==3.4.0"\n', "r.txt:1: '\"triton==3.4.0\"' is no requirement"),
         (R, "triton==3.4.0\0\n", "r.txt:1: 'triton==3.4.0\\x00' is no requirement"),
         (R, f"triton=={'9' * 5000}\n", "r.txt:1: ==999"),
         (R, f"triton>=3,!={'9' * 5000}\n", "r.txt:1: >=3,!=999"),
         (R, 'triton==3 ; foo == "x"\n', "r.txt:1: 'triton==3 ; foo == \"x\"' is no requirement"),
-        (R, 'a\ntriton==3 ; python_version ~= "abc"\n', "r.txt:2: the marker 'python_version ~= \"abc\"' cannot"),
+        (
+            R,
+            'a\ntriton==3 ; python_version ~= "abc"\n',
+            "r.txt:2: the marker 'python_version ~= \"abc\"' cannot",
+        ),
         (R, "numpy\n-r .\n", "r.txt:2: . is included and is not there"),
         (R, "# Grüße\ntriton\n".encode("latin-1"), "r.txt:1: is not UTF-8 text"),
         (R, b"\xff\xfet\0r\0i", "r.txt:1: is not UTF-8 text"),
         (P, POETRY_TRITON + "3.4\n", "pyproject.toml:2: version of triton must be a text"),
-        (P, POETRY_TRITON + "{version = 3}\n", "pyproject.toml:2: version of triton must be a text"),
-        (P, POETRY_TRITON + '{version = "3", markers = 3}\n', "pyproject.toml:2: markers of triton must be a text"),
-        (P, POETRY_TRITON + '{version = "3", python = 3}\n', "pyproject.toml:2: python of triton must be a text"),
-        (P, POETRY_TRITON + '{version = "3", markers = "foo == \'1\'"}\n', "pyproject.toml:2: \"foo == '1'\" is no"),
-        (P, POETRY_TRITON + '"^3.4 - 3.5"\n', "pyproject.toml:2: '^3.4 - 3.5' is no version constraint"),
-        (P, "[tool.poetry.group]\ndev = 3\n", "pyproject.toml:2: tool.poetry.group.dev must be a table"),
+        (
+            P,
+            POETRY_TRITON + "{version = 3}\n",
+            "pyproject.toml:2: version of triton must be a text",
+        ),
+        (
+            P,
+            POETRY_TRITON + '{version = "3", markers = 3}\n',
+            "pyproject.toml:2: markers of triton must be a text",
+        ),
+        (
+            P,
+            POETRY_TRITON + '{version = "3", python = 3}\n',
+            "pyproject.toml:2: python of triton must be a text",
+        ),
+        (
+            P,
+            POETRY_TRITON + '{version = "3", markers = "foo == \'1\'"}\n',
+            "pyproject.toml:2: \"foo == '1'\" is no",
+        ),
+        (
+            P,
+            POETRY_TRITON + '"^3.4 - 3.5"\n',
+            "pyproject.toml:2: '^3.4 - 3.5' is no version constraint",
+        ),
+        (
+            P,
+            "[tool.poetry.group]\ndev = 3\n",
+            "pyproject.toml:2: tool.poetry.group.dev must be a table",
+        ),
         (P, "project = 4\n", "pyproject.toml:1: project must be a table"),
         (P, "[dependency-groups]\na = [3]\n", "pyproject.toml:2: a requirement is a text"),
-        (P, '[dependency-groups]\na = [{set-phasers-to = "stun"}]\n', "pyproject.toml:2: there is no dependency group"),
-        (P, f"a = {'[' * 3000}{']' * 3000}\n", "pyproject.toml: not valid TOML: it is nested too deeply"),
+        (
+            P,
+            '[dependency-groups]\na = [{set-phasers-to = "stun"}]\n',
+            "pyproject.toml:2: there is no dependency group",
+        ),
+        (
+            P,
+            f"a = {'[' * 3000}{']' * 3000}\n",
+            "pyproject.toml: not valid TOML: it is nested too deeply",
+        ),
         (L, '[package]\nname = "triton"\n', "uv.lock: package is no array of tables"),
         (L, '[[package]]\nname = "triton"\nversion = 3\n', "uv.lock:2: version is no text"),
-        (L, '[[package]]\nname = "triton"\nversion = "abc"\n', "uv.lock:3: ==abc is no version specifier"),
-        (L, '[[package]]\nname = "torch"\nversion = "2"\nresolution-markers = "x"\n', "uv.lock:3: resolution-markers"),
-        (L, '[[package]]\nname = "torch"\nversion = "2"\nresolution-markers = [3]\n', "uv.lock:3: 3 is no environment"),
+        (
+            L,
+            '[[package]]\nname = "triton"\nversion = "abc"\n',
+            "uv.lock:3: ==abc is no version specifier",
+        ),
+        (
+            L,
+            '[[package]]\nname = "torch"\nversion = "2"\nresolution-markers = "x"\n',
+            "uv.lock:3: resolution-markers",
+        ),
+        (
+            L,
+            '[[package]]\nname = "torch"\nversion = "2"\nresolution-markers = [3]\n',
+            "uv.lock:3: 3 is no environment",
+        ),
     ],
 )
 def test_what_is_broken_is_one_error_with_its_place(
@@ -227,23 +319,29 @@ def test_what_is_broken_is_one_error_with_its_place(
     assert str(caught.value).startswith(said)
 
 
-def test_dependencies_of_another_kind_in_a_lock_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependencies_of_another_kind_in_a_lock_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where they decide which Triton goes with which torch."""
     monkeypatch.chdir(tmp_path)
-    text = (
-        '[[package]]\nname="triton"\nversion="3.4.0"\n[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
-    )
+    text = '[[package]]\nname="triton"\nversion="3.4.0"\n[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
     with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
         sources.named([lay(tmp_path, L, text)], lambda text: None)
 
 
 def test_a_real_lock_with_conflicting_extras() -> None:
-    """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own Triton."""
+    """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own
+    Triton.
+    """
     found = sources.named([GOLDEN / L], lambda text: None)
     assert [[pin.said for pin in installation.pins] for installation in found] == [
         ["torch==2.6.0", "triton==3.2.0"],
         ["torch==2.8.0", "triton==3.4.0"],
     ]
     rows = (GOLDEN / L).read_text().splitlines()
-    lines = [(pin.specifier[2:], rows[(pin.line or 0) - 1]) for installation in found for pin in installation.pins]
+    lines = [
+        (pin.specifier[2:], rows[(pin.line or 0) - 1])
+        for installation in found
+        for pin in installation.pins
+    ]
     assert all(row == f'version = "{version}"' for version, row in lines)

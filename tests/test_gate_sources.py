@@ -28,7 +28,9 @@ def write(name: str, text: str) -> Path:
 
 def said(installations: list[Installation]) -> dict[str, list[str]]:
     """What each installation is held to, `FILE:LINE REQUIREMENT`."""
-    return {found.name: [f"{pin.where} {pin.said}" for pin in found.pins] for found in installations}
+    return {
+        found.name: [f"{pin.where} {pin.said}" for pin in found.pins] for found in installations
+    }
 
 
 def no_warning(text: str) -> None:
@@ -58,7 +60,11 @@ triton!=3.3.0
 """
     crlf = text.replace("\n", "\r\n")
     assert read(write("crlf.txt", "\ufeff" + crlf)) == {
-        "crlf.txt": ["crlf.txt:7 torch>=2.6,<2.9", "crlf.txt:10 triton>=3.2", "crlf.txt:14 triton!=3.3.0"]
+        "crlf.txt": [
+            "crlf.txt:7 torch>=2.6,<2.9",
+            "crlf.txt:10 triton>=3.2",
+            "crlf.txt:14 triton!=3.3.0",
+        ]
     }
 
 
@@ -86,7 +92,9 @@ def test_a_wheel_is_an_exact_pin_and_another_address_any_release() -> None:
         "triton @ git+https://example.com/triton\n"
     )
     found = said(sources.named([write("r.txt", text)], warnings.append))
-    assert found == {"r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]}
+    assert found == {
+        "r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]
+    }
     assert warnings == [
         "r.txt:3: the address of triton names no version and flacheck does not fetch it: every release is assumed"
     ]
@@ -135,7 +143,11 @@ dev = [{include-group = "test-gpu"}, {include-group = "lint"}]
 
 def test_extras_and_groups_are_installations_of_their_own() -> None:
     """Beside the project's own pins; extras of the project itself and included groups are followed."""
-    base, torch, group = "pyproject.toml:9 triton>=3.2", "pyproject.toml:12 torch>=2.6", "pyproject.toml:18 triton<3.9"
+    base, torch, group = (
+        "pyproject.toml:9 triton>=3.2",
+        "pyproject.toml:12 torch>=2.6",
+        "pyproject.toml:18 triton<3.9",
+    )
     assert read(write("pyproject.toml", PROJECT)) == {
         "pyproject.toml": [base],
         "pyproject.toml (extra cu-12)": [base, torch],
@@ -149,20 +161,35 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
     ("text", "where"),
     [
         ("[project\n", "pyproject.toml:1: not valid TOML"),
-        ('[project]\ndependencies = "triton"\n', "pyproject.toml:2: project.dependencies must be a list"),
-        ('[project]\ndependencies = [\n"a",\n"triton>>3"]\n', "pyproject.toml:4: 'triton>>3' is no requirement"),
+        (
+            '[project]\ndependencies = "triton"\n',
+            "pyproject.toml:2: project.dependencies must be a list",
+        ),
+        (
+            '[project]\ndependencies = [\n"a",\n"triton>>3"]\n',
+            "pyproject.toml:4: 'triton>>3' is no requirement",
+        ),
         ("[project]\ndependencies = [\n3]\n", "pyproject.toml:2: a requirement is a text"),
-        ('[dependency-groups]\na = [{include-group = "b"}]\n', "pyproject.toml:2: there is no dependency group 'b'"),
+        (
+            '[dependency-groups]\na = [{include-group = "b"}]\n',
+            "pyproject.toml:2: there is no dependency group 'b'",
+        ),
         (
             '[dependency-groups]\na = [{include-group = "b"}]\nb = [{include-group = "a"}]\n',
             "pyproject.toml:3: dependency groups include each other: a → b → a",
         ),
-        ('[tool.poetry.dependencies]\ntriton = "^x"\n', "pyproject.toml:2: '^x' is no version constraint"),
+        (
+            '[tool.poetry.dependencies]\ntriton = "^x"\n',
+            "pyproject.toml:2: '^x' is no version constraint",
+        ),
         (
             '[tool.poetry.dependencies]\ntriton = {version = "3", markers = "no"}\n',
             "pyproject.toml:2: 'no' is no environ",
         ),
-        ('[tool.poetry]\ndependencies = "triton"\n', "pyproject.toml:2: tool.poetry.dependencies must be a table"),
+        (
+            '[tool.poetry]\ndependencies = "triton"\n',
+            "pyproject.toml:2: tool.poetry.dependencies must be a table",
+        ),
     ],
 )
 def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -> None:
@@ -261,7 +288,10 @@ version = "3.5.0"
 def test_a_lock_that_forks_is_several_installations() -> None:
     """Each torch with the Triton that it was locked with; forks for other machines are left out."""
     assert read(write("uv.lock", LOCK)) == {
-        "uv.lock (torch==2.7.1+cu126)": ["uv.lock:11 torch==2.7.1+cu126", "uv.lock:25 triton==3.3.1"],
+        "uv.lock (torch==2.7.1+cu126)": [
+            "uv.lock:11 torch==2.7.1+cu126",
+            "uv.lock:25 triton==3.3.1",
+        ],
         "uv.lock (torch==2.8.0)": ["uv.lock:18 torch==2.8.0", "uv.lock:29 triton==3.4.0"],
         "uv.lock (triton==3.5.0)": ["uv.lock:33 triton==3.5.0"],
     }
@@ -270,7 +300,9 @@ def test_a_lock_that_forks_is_several_installations() -> None:
 def test_a_plain_lock_is_one_installation() -> None:
     """One torch, one Triton."""
     text = '[[package]]\nname = "triton"\nversion = "3.4.0"\n\n[[package]]\nname = "torch"\nversion = "2.8.0"\n'
-    assert read(write("uv.lock", text)) == {"uv.lock": ["uv.lock:7 torch==2.8.0", "uv.lock:3 triton==3.4.0"]}
+    assert read(write("uv.lock", text)) == {
+        "uv.lock": ["uv.lock:7 torch==2.8.0", "uv.lock:3 triton==3.4.0"]
+    }
 
 
 def test_a_broken_lock_is_an_error_with_its_line() -> None:
@@ -281,7 +313,11 @@ def test_a_broken_lock_is_an_error_with_its_line() -> None:
 
 def test_files_named_together_are_one_installation_but_a_lock_is_its_own() -> None:
     """As `pip install -r A -c B`."""
-    files = [write("r.txt", "torch==2.7.1\n"), write("c.txt", "triton==3.2.0\n"), write("uv.lock", LOCK[-30:])]
+    files = [
+        write("r.txt", "torch==2.7.1\n"),
+        write("c.txt", "triton==3.2.0\n"),
+        write("uv.lock", LOCK[-30:]),
+    ]
     files[2].write_text('[[package]]\nname = "triton"\nversion = "3.5.0"\n')
     assert read(*files) == {
         "r.txt, c.txt": ["r.txt:1 torch==2.7.1", "c.txt:1 triton==3.2.0"],
@@ -303,7 +339,9 @@ def test_found_files_are_judged_each_by_itself(here: Path) -> None:
 
 def test_a_kind_of_file_that_is_not_read_is_said() -> None:
     """Better than to find no pin in it."""
-    with pytest.raises(UsageError, match=r"environment.yml: cannot be read by gate, which knows pyproject.toml"):
+    with pytest.raises(
+        UsageError, match=r"environment.yml: cannot be read by gate, which knows pyproject.toml"
+    ):
         sources.named([write("environment.yml", "dependencies: [triton]")], no_warning)
 
 

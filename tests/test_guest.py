@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from flacheck import targets, toolchains
-from flacheck.executors import LocalPool, Task
+from flacheck import toolchains
+from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Outcome
-from flacheck.sandbox import WorkerKind
+from flacheck.tables import targets
 
 RELEASES = ("3.1.0", "3.2.0", "3.5.1", "3.9.0")
 
@@ -63,9 +64,14 @@ def shifted(x, length, BN: tl.constexpr, FLAG: tl.constexpr, OTHER: tl.constexpr
     tl.store(x + offsets, offsets * FLAG * OTHER, mask=offsets < length)
 """
 ARGS: dict[str, Any] = {
-    "x": {"dtype": "bf16", "align": 16}, "y": {"dtype": "fp16", "align": 8}, "length": {"int": 1000},
-    "scale": {"float": 0.5}, "nothing": None, "N": {"constexpr": 64}, "DTYPE": {"constexpr": {"dtype": "fp16"}},
-}  # fmt: skip
+    "x": {"dtype": "bf16", "align": 16},
+    "y": {"dtype": "fp16", "align": 8},
+    "length": {"int": 1000},
+    "scale": {"float": 0.5},
+    "nothing": None,
+    "N": {"constexpr": 64},
+    "DTYPE": {"constexpr": {"dtype": "fp16"}},
+}
 DOTS = {"x": {"dtype": "fp16", "align": 16}, "y": {"dtype": "fp32", "align": 16}}
 
 pytestmark = pytest.mark.network
@@ -85,14 +91,23 @@ def asked(
 ) -> dict[str, Any]:
     card = dataclasses.asdict(targets.find(target))
     kernel = {"source": SOURCE, "qualname": function}
-    return {"op": op, "kernel": kernel, "card": card, "launch": {"args": args}, "options": {}, **more}
+    return {
+        "op": op,
+        "kernel": kernel,
+        "card": card,
+        "launch": {"args": args},
+        "options": {},
+        **more,
+    }
 
 
 def run(kind: WorkerKind, *requests: dict[str, Any]) -> list[Attempt]:
     pool = LocalPool(1, lambda task: 120)
     try:
         pool.submit(Task(index, kind, request) for index, request in enumerate(requests))
-        found = dict(entry for ended in pool.completed() for entry in ((t.name, a) for t, a in ended))
+        found = dict(
+            entry for ended in pool.completed() for entry in ((t.name, a) for t, a in ended)
+        )
         return [found[index] for index in range(len(requests))]
     finally:
         pool.close()
@@ -103,9 +118,13 @@ def version(kind: WorkerKind) -> tuple[int, ...]:
 
 
 def test_inline_source_compiles_for_every_target_without_torch(kind: WorkerKind) -> None:
-    """Pointers, integers, floats, None and constants of every kind; old targets and new ones in one worker."""
+    """Pointers, integers, floats, None and constants of every kind; old targets and new ones in one
+    worker.
+    """
     names = ("sm70", "sm80", "sm90", "sm70")
-    found = run(kind, *(asked("kernel", {**ARGS, "x": {"dtype": "fp32"}}, target=name) for name in names))
+    found = run(
+        kind, *(asked("kernel", {**ARGS, "x": {"dtype": "fp32"}}, target=name) for name in names)
+    )
     assert [attempt.outcome for attempt in found] == [Outcome.FINISHED] * 4, found[0].log
     assert all(attempt.resources.registers and attempt.resources.stack == 0 for attempt in found)
     assert found[0].resources.threads == 128
@@ -114,7 +133,9 @@ def test_inline_source_compiles_for_every_target_without_torch(kind: WorkerKind)
 def test_resources_are_those_of_cuobjdump(kind: WorkerKind) -> None:
     """What the assembler said while assembling is what is in the binary."""
     (usual,) = run(kind, asked("dots", DOTS, options={"num_warps": 4}))
-    assert usual.outcome is Outcome.FINISHED and usual.resources.shared and usual.resources.registers
+    assert (
+        usual.outcome is Outcome.FINISHED and usual.resources.shared and usual.resources.registers
+    )
     if version(kind) >= (3, 2):
         assert usual.resources.spills == 0
 
@@ -133,13 +154,21 @@ def test_a_real_crash_leaves_the_next_compile_alone(kind: WorkerKind) -> None:
 def test_until_ast_stops_before_the_first_stage_of_the_backend(kind: WorkerKind) -> None:
     """The front end has run, and nothing after it."""
     (found,) = run(kind, asked("kernel", ARGS, until="ast"))
-    assert found.outcome is Outcome.FINISHED and found.stage == "ast" and found.resources.shared is None
+    assert (
+        found.outcome is Outcome.FINISHED
+        and found.stage == "ast"
+        and found.resources.shared is None
+    )
 
 
 def test_until_stops_after_a_stage(kind: WorkerKind) -> None:
     """Nothing beyond it is run."""
     (found,) = run(kind, asked("kernel", ARGS, until="ttgir"))
-    assert (found.outcome, found.stage, found.resources.registers) == (Outcome.FINISHED, "ttgir", None)
+    assert (found.outcome, found.stage, found.resources.registers) == (
+        Outcome.FINISHED,
+        "ttgir",
+        None,
+    )
 
 
 def test_an_error_in_the_kernel_comes_back_with_its_traceback(kind: WorkerKind) -> None:
@@ -153,14 +182,24 @@ def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
     """3.1.0 reads past the end, or another argument; from 3.2.0 on keys go by name."""
     args = {"x": {"dtype": "i32"}, "length": {"int": 40}, "FLAG": {"constexpr": 2}}
     past, shift = run(
-        kind, asked("tuned", args, "autotune"), asked("shifted", {**args, "OTHER": {"constexpr": 3}}, "autotune")
+        kind,
+        asked("tuned", args, "autotune"),
+        asked("shifted", {**args, "OTHER": {"constexpr": 3}}, "autotune"),
     )
     faults = [[entry["fault"] for entry in attempt.facts["keys"]] for attempt in (past, shift)]
     if version(kind) < (3, 2):
         assert "IndexError" in past.exception and faults == [[None, "past-end"], [None, "shifted"]]
-        assert shift.facts["keys"][1] == {"key": "FLAG", "want": "FLAG", "got": "OTHER", "fault": "shifted"}
+        assert shift.facts["keys"][1] == {
+            "key": "FLAG",
+            "want": "FLAG",
+            "got": "OTHER",
+            "fault": "shifted",
+        }
     else:
-        assert past.outcome is shift.outcome is Outcome.FINISHED and faults == [[None, None], [None, None]]
+        assert past.outcome is shift.outcome is Outcome.FINISHED and faults == [
+            [None, None],
+            [None, None],
+        ]
 
 
 def test_a_warm_fork_answers_quickly(kind: WorkerKind) -> None:

@@ -24,8 +24,12 @@ def often() -> object:
     sys.setswitchinterval(before)
 
 
-def test_threads_write_whole_lines_in_an_order_that_can_be_read(tmp_path: Path, often: object) -> None:
-    """The header first, a source's text in the first line that names it, each launch once and all of them counted."""
+def test_threads_write_whole_lines_in_an_order_that_can_be_read(
+    tmp_path: Path, often: object
+) -> None:
+    """The header first, a source's text in the first line that names it, each launch once and all
+    of them counted.
+    """
     journal = Journal(SimpleNamespace(output=str(tmp_path / "l.jsonl"), card=None, package=None))
     append, together = journal._append, threading.Barrier(THREADS)
 
@@ -49,6 +53,8 @@ def test_threads_write_whole_lines_in_an_order_that_can_be_read(tmp_path: Path, 
     lines = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
     assert lines[0]["schema"] == SCHEMA and not any("schema" in line for line in lines[1:])
     launches = [line for line in lines if "kernel" in line]
-    assert len(launches) == LAUNCHES and ["text" in line for line in launches] == [n < 4 for n in range(LAUNCHES)]
+    assert len(launches) == LAUNCHES and ["text" in line for line in launches] == [
+        n < 4 for n in range(LAUNCHES)
+    ]
     assert sum(line["count"] for line in lines if "of" in line) == (THREADS - 1) * LAUNCHES
     assert sum(line["count"] for line in lines if "guessed" in line) == THREADS * LAUNCHES

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flacheck.judge import judge
+from flacheck.engine.judge import judge
 from flacheck.model import Attempt, Outcome, Verdict
 from tests import fake
 
-ODD = Attempt(Outcome.RAISED, stage="ast", log="TypeError: 'dtype' object is not callable\n", exception=("TypeError",))
+ODD = Attempt(
+    Outcome.RAISED,
+    stage="ast",
+    log="TypeError: 'dtype' object is not callable\n",
+    exception=("TypeError",),
+)
 REMOVED = "AttributeError: module 'triton.language' has no attribute 'make_block_ptr'\n"
 
 
 def made_up(guessed: bool):  # type: ignore[no-untyped-def]
     cell = fake.cell("k")
-    return replace(cell, kernel=replace(cell.kernel, origin={**cell.kernel.origin, "made_up": guessed}))
+    return replace(
+        cell, kernel=replace(cell.kernel, origin={**cell.kernel.origin, "made_up": guessed})
+    )
 
 
 def test_made_up_arguments_that_a_kernel_refuses_are_no_verdict() -> None:
     """Nobody knows whether a program ever passes them; the message is kept."""
     guess, known = judge(made_up(True), ODD), judge(made_up(False), ODD)
-    assert (guess.verdict, guess.code) == (Verdict.UNKNOWN, "FC000") and "made up" in (guess.reason or "")
+    assert (guess.verdict, guess.code) == (Verdict.UNKNOWN, "FC000") and "made up" in (
+        guess.reason or ""
+    )
     assert (known.verdict, known.code, known.message) == (Verdict.FAILS, "FC000", guess.message)
 
 
 def test_a_known_failure_of_a_made_up_call_is_one() -> None:
-    """No argument brings back what a release removed; nor does one explain a failure after the front end."""
+    """No argument brings back what a release removed; nor does one explain a failure after the
+    front end.
+    """
     removed = replace(ODD, log=REMOVED, exception=("AttributeError",))
     assert judge(made_up(True), removed).verdict is Verdict.FAILS
     assert judge(made_up(True), replace(ODD, stage="ttgir")).verdict is Verdict.FAILS
@@ -34,7 +45,12 @@ def test_a_known_failure_of_a_made_up_call_is_one() -> None:
 def test_a_name_that_triton_no_longer_has_is_the_releases_failure() -> None:
     """What a package lacks at import is unknown; what Triton lacks is a finding."""
     lost = Attempt(Outcome.RAISED, stage="import", exception=("ImportError",))
-    ours = replace(lost, log="ImportError: cannot import name 'Hub' from 'transformers.utils' (utils.py)\n")
-    theirs = replace(lost, log="ImportError: cannot import name 'libdevice' from 'triton.language' (language.py)\n")
+    ours = replace(
+        lost, log="ImportError: cannot import name 'Hub' from 'transformers.utils' (utils.py)\n"
+    )
+    theirs = replace(
+        lost,
+        log="ImportError: cannot import name 'libdevice' from 'triton.language' (language.py)\n",
+    )
     assert judge(fake.cell("k"), ours).verdict is Verdict.UNKNOWN
     assert judge(fake.cell("k"), theirs).verdict is Verdict.FAILS

@@ -1,4 +1,6 @@
-"""Launches files: every line is checked, sources are admitted or refused, and a file becomes what a scan expands."""
+"""Launches files: every line is checked, sources are admitted or refused, and a file becomes what a
+scan expands.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from typing import Any
 import pytest
 
 from flacheck.errors import MatrixError, UsageError
-from flacheck.expand import Selection, expand
-from flacheck.launches import Guess, admitted, read, sources, stream
-from flacheck.matrix import Block, Matrix
-from flacheck.planning import plan
+from flacheck.inputs.expand import Selection, expand
+from flacheck.inputs.launches import Guess, admitted, read, sources, stream
+from flacheck.inputs.matrix import Block, Matrix
+from flacheck.inputs.planning import plan
 
 HEAD = "import triton\nimport triton.language as tl\n"
 KERNEL = (
@@ -37,16 +39,29 @@ def scale(x, y, n, BLOCK: tl.constexpr=64, DTYPE: tl.constexpr=tl.float32):
         tl.store(y + i, (helper(v, 'exp') * SCALE).to(y.dtype.element_ty), mask=i < n)
 """
 )
-HEADER = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100", "triton": "3.7.1", "torch": "2.13"}
+HEADER = {
+    "schema": "flacheck.launches/1",
+    "package": None,
+    "device": "NVIDIA H100",
+    "triton": "3.7.1",
+    "torch": "2.13",
+}
 LAUNCH = {
     "id": "a" * 16,
     "kernel": "program:scale",
     "package": None,
     "qualname": "scale",
     "launch": {
-        "args": {"x": {"dtype": "bf16", "align": 16}, "y": {"dtype": "fp32", "align": 4}, "n": {"int": 256}},
+        "args": {
+            "x": {"dtype": "bf16", "align": 16},
+            "y": {"dtype": "fp32", "align": 4},
+            "n": {"int": 256},
+        },
         "omitted": ["BLOCK", "DTYPE"],
-        "configs": [{"kwargs": {"BLOCK": 64}, "num_warps": 2}, {"kwargs": {"BLOCK": 128}, "num_warps": 4}],
+        "configs": [
+            {"kwargs": {"BLOCK": 64}, "num_warps": 2},
+            {"kwargs": {"BLOCK": 128}, "num_warps": 4},
+        ],
         "keys": ["n"],
     },
     "heuristics": {"DTYPE": {"constexpr": {"dtype": "fp32"}}},
@@ -66,25 +81,33 @@ def launch(text: str = KERNEL, **changes: Any) -> dict[str, Any]:
 
 def write(path: Path, *lines: Any) -> Path:
     file = path / "l.jsonl"
-    file.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+    file.write_text(
+        "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    )
     return file
 
 
 def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
     """A count line and a repeated line of another process both add to the first."""
     again = {name: value for name, value in launch().items() if name != "text"}
-    file = write(tmp_path, HEADER, launch(), {"of": "a" * 16, "count": 4}, HEADER, again, {"end": True})
+    file = write(
+        tmp_path, HEADER, launch(), {"of": "a" * 16, "count": 4}, HEADER, again, {"end": True}
+    )
     found = read(file)
     assert [(one.kernel, one.count) for one in found.launches] == [("program:scale", 6)]
     assert found.end == {"end": True}
 
 
 def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
-    """They make no launch distinct: of equal ones the first one's count, and no cell has another key."""
+    """They make no launch distinct: of equal ones the first one's count, and no cell has another
+    key.
+    """
     sizes = {"storages": [8], "tensors": {"x": {**PLACED, "values": [1, -2]}}, "grids": [[4], None]}
     more = {**launch(**sizes), "storages": [16]}
     (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
-    assert one.count == 2 and one.memory and one.memory.storages == (8,) and one.grids == ((4,), None)
+    assert (
+        one.count == 2 and one.memory and one.memory.storages == (8,) and one.grids == ((4,), None)
+    )
     assert one.memory.to_json() == {"storages": [8], "tensors": sizes["tensors"]}
     (bare,) = read(write(tmp_path, HEADER, launch())).launches
     assert bare.memory is None and sources([bare]) == sources([one])
@@ -112,22 +135,34 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
 
 
 def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path) -> None:
-    """A program launches a kernel with hundreds of shapes; the first of each dtype, usually configured, may do."""
+    """A program launches a kernel with hundreds of shapes; the first of each dtype, usually
+    configured, may do.
+    """
     args = {**LAUNCH["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
     other = {"launch": {**LAUNCH["launch"], "args": args}, "id": "c" * 16}
     file = write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]), launch(**other))
     asked = Selection(targets=("sm90",), toolchains=("3.7.1",))
-    found = [(cell.dtype, cell.options["num_warps"]) for cell in plan(str(file), asked, configs="usual").cells]
+    found = [
+        (cell.dtype, cell.options["num_warps"])
+        for cell in plan(str(file), asked, configs="usual").cells
+    ]
     assert found == [("bf16", 4), ("fp16", 4)]
     assert len(plan(str(file), asked).cells) == 4
 
 
 def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path) -> None:
     """Only among those that the selection wants."""
-    file = write(tmp_path, HEADER, launch(guessed="program:7"), launch(id="b" * 16, kernel="program:other"))
+    file = write(
+        tmp_path, HEADER, launch(guessed="program:7"), launch(id="b" * 16, kernel="program:other")
+    )
     said = plan(str(file), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
-    assert any(text.startswith("1 of 2 launches may rest on values") and "program:7" in text for text in said)
-    other = plan(str(file), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))).warnings
+    assert any(
+        text.startswith("1 of 2 launches may rest on values") and "program:7" in text
+        for text in said
+    )
+    other = plan(
+        str(file), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))
+    ).warnings
     assert not any("may rest" in text for text in other)
 
 
@@ -149,7 +184,9 @@ def test_a_file_is_read_as_a_stream(tmp_path: Path) -> None:
 
 def test_a_file_becomes_sources_with_their_options_as_configurations(tmp_path: Path) -> None:
     """Heuristics are values of the cut-out kernel, and only tuned constants stay omitted."""
-    (source,) = sources(read(write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]))).launches)
+    (source,) = sources(
+        read(write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]))).launches
+    )
     assert source.kernel.origin == {"source": KERNEL, "qualname": "scale"}
     (template,) = source.launches
     assert template["args"]["DTYPE"] == {"constexpr": {"dtype": "fp32"}}
@@ -162,7 +199,9 @@ def test_a_scan_expands_a_file_without_what_it_recorded(tmp_path: Path) -> None:
     found = sources(read(write(tmp_path, HEADER, launch())).launches)
     matrix = Matrix("l", "l.jsonl", (Block({"target": ("sm90",)}),))
     cells = list(expand(matrix, found, Selection(), lambda spec: ["triton==3.7.1"]))
-    assert [(cell.options["num_warps"], cell.launch.args["BLOCK"]) for cell in cells if cell.launch] == [
+    assert [
+        (cell.options["num_warps"], cell.launch.args["BLOCK"]) for cell in cells if cell.launch
+    ] == [
         (2, {"constexpr": 64}),
         (4, {"constexpr": 128}),
     ]
@@ -197,10 +236,16 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
         ({"tensors": {}}, "storages: a list of numbers"),
         ({"tensors": [], "storages": []}, "tensors is a mapping"),
         ({"tensors": {"x": PLACED}, "storages": []}, "no storage 0"),
-        ({"tensors": {"x": {**PLACED, "shape": [2, -1]}}, "storages": [8]}, "shape of x: no number is below zero"),
+        (
+            {"tensors": {"x": {**PLACED, "shape": [2, -1]}}, "storages": [8]},
+            "shape of x: no number is below zero",
+        ),
         ({"tensors": {"x": {**PLACED, "strides": [1, 1, 1]}}, "storages": [8]}, "differ in length"),
         ({"tensors": {"x": {**PLACED, "values": [0.5]}}, "storages": [8]}, "values of x"),
-        ({"tensors": {"x": {**PLACED, "file": "/etc/passwd"}}, "storages": [8]}, "it has storage, shape"),
+        (
+            {"tensors": {"x": {**PLACED, "file": "/etc/passwd"}}, "storages": [8]},
+            "it has storage, shape",
+        ),
         ({"qualname": "a.b"}, "no name"),
         ({"count": 0}, "count"),
         ({"kernel": None}, "kernel is missing"),
@@ -208,7 +253,9 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
         ({"text": None}, "in no line before"),
     ],
 )
-def test_a_malformed_launch_is_named_with_its_line(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_a_malformed_launch_is_named_with_its_line(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
     """Nothing in a file is believed."""
     with pytest.raises(MatrixError, match=r"l\.jsonl:2: ") as error:
         read(write(tmp_path, HEADER, {**launch(), **change}))
@@ -386,5 +433,7 @@ def test_a_refusal_names_the_line() -> None:
 def test_a_refused_source_names_its_file_and_line(tmp_path: Path) -> None:
     """A file with hostile source is malformed, before anything of it runs."""
     hostile = HEAD + "import os\n"
-    with pytest.raises(MatrixError, match=r"l\.jsonl:2: source .* is refused: source line 3: import of os"):
+    with pytest.raises(
+        MatrixError, match=r"l\.jsonl:2: source .* is refused: source line 3: import of os"
+    ):
         read(write(tmp_path, HEADER, launch(hostile)))

@@ -34,13 +34,17 @@ def shop(tmp_path: Path) -> Path:
 
 
 def loaded(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", PROGRAM, str(folder), name], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), name], capture_output=True, text=True
+    )
 
 
 def test_a_name_is_found_without_running_the_init(shop: Path) -> None:
     """It is looked up where the `__init__` imports it from."""
     done = loaded(shop, "PLAIN")
-    assert done.stdout.splitlines() == ["7", "['shop.modules', 'shop.modules.new', 'shop.ops']"], done.stderr
+    assert done.stdout.splitlines() == ["7", "['shop.modules', 'shop.modules.new', 'shop.ops']"], (
+        done.stderr
+    )
 
 
 def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:

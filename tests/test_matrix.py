@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck import matrix
 from flacheck.errors import MatrixError, UsageError
+from flacheck.inputs import matrix
 
 GOOD = """\
 version: 1
@@ -48,12 +48,19 @@ def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
         ("target: sm90", "target: sm91", 8, "sm91"),
         ("num_warps: [4, 8]", "num_warps: [4, zero]", 10, "no positive whole number"),
         ("T: {int:", "T: {integer:", 5, "dtype, int, float"),
-        ("exclude:\n  - {dtype: fp16, ", "exclude:\n  - {dtypes: fp16, ", 12, "unknown key 'dtypes'"),
+        (
+            "exclude:\n  - {dtype: fp16, ",
+            "exclude:\n  - {dtypes: fp16, ",
+            12,
+            "unknown key 'dtypes'",
+        ),
         ("packages: [", "packages: [1, ", 2, "must be a string"),
         ("  dtype: [bf16, fp16]", "  dtype: [bf16, fp16", 8, "not valid YAML"),
     ],
 )
-def test_an_error_names_file_line_and_what_is_allowed(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
+def test_an_error_names_file_line_and_what_is_allowed(
+    tmp_path: Path, old: str, new: str, line: int, said: str
+) -> None:
     """Whatever is wrong, the message leads there."""
     assert old in GOOD
     with pytest.raises(MatrixError) as caught:

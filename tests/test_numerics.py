@@ -1,6 +1,8 @@
-"""The corpus computes what its papers say: checked on the CPU, in Triton's interpreter, against plain torch.
+"""The corpus computes what its papers say: checked on the CPU, in Triton's interpreter, against
+plain torch.
 
-The checks run in a process of their own (this file, started as a script), because Triton reads TRITON_INTERPRET once.
+The checks run in a process of their own (this file, started as a script), because Triton reads
+TRITON_INTERPRET once.
 """
 
 from __future__ import annotations
@@ -19,13 +21,14 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck import corpus
+from flacheck.inputs import corpus
 
-# ||ours - reference|| / ||reference||. The inputs are the same rounded ones for both, so this is the error of the
-# computation: about one rounding of each intermediate that is stored in the dtype.
+# ||ours - reference|| / ||reference||. The inputs are the same rounded ones for both, so this is
+# the error of the computation: about one rounding of each intermediate that is stored in the dtype.
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 
-# B, T, H, K, V: no T is a multiple of the chunk of 64 but one; K and V that fill no tile; a single token.
+# B, T, H, K, V: no T is a multiple of the chunk of 64 but one; K and V that fill no tile; a single
+# token.
 CHUNK = [
     (1, 64, 2, 64, 64),
     (2, 100, 1, 64, 64),
@@ -34,7 +37,13 @@ CHUNK = [
     (1, 65, 1, 96, 48),
     (2, 1, 1, 64, 64),
 ]
-RECURRENT = [(2, 20, 1, 64, 64), (1, 12, 2, 128, 64), (1, 9, 1, 256, 128), (1, 5, 1, 96, 48), (2, 1, 1, 64, 64)]
+RECURRENT = [
+    (2, 20, 1, 64, 64),
+    (1, 12, 2, 128, 64),
+    (1, 9, 1, 256, 128),
+    (1, 5, 1, 96, 48),
+    (2, 1, 1, 64, 64),
+]
 
 FORMS = sorted({(k.kernel.origin["corpus"], str(k.kernel.form)) for k in corpus.load().values()})
 FAMILIES = sorted({family for family, _ in FORMS})
@@ -72,9 +81,13 @@ def _too_far(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "form"), FORMS)
-def test_every_form_agrees_with_the_recurrence(measured: list[dict[str, Any]], family: str, form: str) -> None:
+def test_every_form_agrees_with_the_recurrence(
+    measured: list[dict[str, Any]], family: str, form: str
+) -> None:
     """Output and final state, for every shape and dtype, with and without an initial state."""
-    mine = [c for c in measured if (c["what"], c["family"], c.get("form")) == ("shape", family, form)]
+    mine = [
+        c for c in measured if (c["what"], c["family"], c.get("form")) == ("shape", family, form)
+    ]
     shapes = RECURRENT if form == "fused_recurrent" else CHUNK
     assert {(*c["shape"], c["dtype"]) for c in mine} == {(*s, d) for s in shapes for d in TOLERANCE}
     assert _too_far(mine) == []
@@ -90,7 +103,9 @@ def test_every_configuration_computes_the_same(measured: list[dict[str, Any]], f
 
 
 @pytest.mark.slow
-def test_keys_that_are_all_alike_do_not_break_the_triangular_inverse(measured: list[dict[str, Any]]) -> None:
+def test_keys_that_are_all_alike_do_not_break_the_triangular_inverse(
+    measured: list[dict[str, Any]],
+) -> None:
     """Equal keys, full strength and no decay make I + A as far from the identity as it gets."""
     mine = [c for c in measured if c["what"] == "alike"]
     assert len(mine) == 1
@@ -114,7 +129,9 @@ def _module(folder: Path, name: str) -> Any:
 
 
 def _multiply_bf16_values() -> None:
-    """The interpreter keeps bf16 as 16-bit patterns and `tl.dot` multiplies the patterns: give it the values."""
+    """The interpreter keeps bf16 as 16-bit patterns and `tl.dot` multiplies the patterns: give it
+    the values.
+    """
     import numpy as np
     import triton.language as tl
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
@@ -130,7 +147,9 @@ def _multiply_bf16_values() -> None:
 
 
 def _do_without_a_driver() -> None:
-    """Triton 3.3 asks the GPU's driver for a benchmark function as soon as an autotuned kernel is imported."""
+    """Triton 3.3 asks the GPU's driver for a benchmark function as soon as an autotuned kernel is
+    imported.
+    """
     from triton.runtime import driver
 
     driver.set_active(SimpleNamespace(get_benchmarker=lambda: None))
@@ -156,7 +175,14 @@ def _shapes(module: Any, name: str) -> Iterator[dict[str, Any]]:
                 if i % 2:
                     arguments["h0"] = None
                 errors = _errors(module, form, arguments)
-                yield {"family": name, "form": form, "what": "shape", "shape": shape, "dtype": dtype, "errors": errors}
+                yield {
+                    "family": name,
+                    "form": form,
+                    "what": "shape",
+                    "shape": shape,
+                    "dtype": dtype,
+                    "errors": errors,
+                }
 
 
 def _configurations(module: Any, name: str) -> Iterator[dict[str, Any]]:
@@ -170,7 +196,13 @@ def _configurations(module: Any, name: str) -> Iterator[dict[str, Any]]:
         for config in {str(c.kwargs): c for c in tuned.all}.values():
             tuned.configs = [config]
             errors = _errors(module, declared["form"], arguments)
-            yield {"family": name, "what": "configuration", "kernel": kernel, "dtype": "float32", "errors": errors}
+            yield {
+                "family": name,
+                "what": "configuration",
+                "kernel": kernel,
+                "dtype": "float32",
+                "errors": errors,
+            }
         tuned.configs = kept
 
 
@@ -180,7 +212,12 @@ def _alike(module: Any, name: str) -> Iterator[dict[str, Any]]:
     arguments = module.inputs(1, 100, 1, 64, 64, dtype=torch.float32, device="cpu")
     arguments["k"] = arguments["k"][:, :1].expand_as(arguments["k"]).contiguous()
     arguments |= {"beta": torch.ones_like(arguments["beta"]), "g": torch.zeros_like(arguments["g"])}
-    yield {"family": name, "what": "alike", "dtype": "float32", "errors": _errors(module, "chunk", arguments)}
+    yield {
+        "family": name,
+        "what": "alike",
+        "dtype": "float32",
+        "errors": _errors(module, "chunk", arguments),
+    }
 
 
 def _refused(module: Any, name: str) -> Iterator[dict[str, Any]]:
@@ -203,7 +240,8 @@ def _main(folder: Path) -> None:
     for name in FAMILIES:
         module = _module(folder, name)
         for kernel in module.KERNELS:
-            # Timing a choice needs a GPU; with one configuration there is none to time. The largest tile is quickest.
+            # Timing a choice needs a GPU; with one configuration there is none to time. The largest
+            # tile is quickest.
             tuned = getattr(module, kernel)
             tuned.all = tuned.configs
             tuned.configs = [max(tuned.all, key=lambda c: c.kwargs.get("BV", 0))]

@@ -13,23 +13,54 @@ import pytest
 pytestmark = [
     pytest.mark.network,
     pytest.mark.slow,
-    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="capturing a package needs torch"),
-    pytest.mark.skipif(sys.version_info < (3, 11), reason="Triton 3.9.0 has no wheel for CPython 3.10"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("torch") is None, reason="capturing a package needs torch"
+    ),
+    pytest.mark.skipif(
+        sys.version_info < (3, 11), reason="Triton 3.9.0 has no wheel for CPython 3.10"
+    ),
 ]
 
 
 def test_an_import_that_dies_is_said_as_such_and_the_rest_is_compiled(tmp_path: Path) -> None:
     """FLA 0.5.0 under 3.9.0: autotune keys that are no arguments end the import of its operators."""
-    command = ["scan", "--package", "flash-linear-attention==0.5.0", "--triton", "3.9.0", "--target", "sm90"]
-    globs = ["-k", "*:__init__,causal_conv1d_fwd_kernel", "--dtype", "bf16", "--format", "json", "-o", "out.json"]
-    assert subprocess.run([sys.executable, "-m", "flacheck", *command, *globs], cwd=tmp_path).returncode == 1
+    command = [
+        "scan",
+        "--package",
+        "flash-linear-attention==0.5.0",
+        "--triton",
+        "3.9.0",
+        "--target",
+        "sm90",
+    ]
+    globs = [
+        "-k",
+        "*:__init__,causal_conv1d_fwd_kernel",
+        "--dtype",
+        "bf16",
+        "--format",
+        "json",
+        "-o",
+        "out.json",
+    ]
+    assert (
+        subprocess.run(
+            [sys.executable, "-m", "flacheck", *command, *globs], cwd=tmp_path
+        ).returncode
+        == 1
+    )
     out = json.loads((tmp_path / "out.json").read_text())
     assert {r["how"] for r in out["records"]} == {"import"}
     imports = {r["kernel"]: r for r in out["records"] if r["stage"] == "import"}
-    assert imports["fla.ops:__init__"]["code"] == "FC603" and imports["fla.ops:__init__"]["stage"] == "import"
+    assert (
+        imports["fla.ops:__init__"]["code"] == "FC603"
+        and imports["fla.ops:__init__"]["stage"] == "import"
+    )
     assert "BT" in imports["fla.ops:__init__"]["findings"][0]["facts"]["names"]
     kernels = [r for r in out["records"] if r["stage"] != "import"]
-    assert kernels and {(r["verdict"], r["code"], r["dtype"]) for r in kernels} == {("fails", "FC101", "bf16")}
+    assert kernels and {(r["verdict"], r["code"], r["dtype"]) for r in kernels} == {
+        ("fails", "FC101", "bf16")
+    }
     (coverage,) = out["summary"]["coverage"]
     assert coverage["launchable"] == coverage["recorded"] + len(coverage["missed"]) > 100
     assert all(missed["reason"] for missed in coverage["missed"])

@@ -9,8 +9,8 @@ import pytest
 from packaging.version import Version
 
 from flacheck.errors import UsageError
+from flacheck.packages.package import parse, provide_package
 from flacheck.toolchains import index, wheels
-from flacheck.toolchains.packages import parse, provide_package
 from tests import fake_installer
 
 
@@ -20,7 +20,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", fake_installer.put_on_path(tmp_path / "bin"))
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("FAKE_INSTALLER_LOG", str(tmp_path / "log"))
-    monkeypatch.setattr(wheels, "installers", lambda: [wheels.Installer("uv", ("uv", "pip", "install"), ("uv",))])
+    monkeypatch.setattr(
+        wheels, "installers", lambda: [wheels.Installer("uv", ("uv", "pip", "install"), ("uv",))]
+    )
     return tmp_path
 
 
@@ -29,7 +31,9 @@ def test_a_package_is_named_as_the_index_names_it() -> None:
     assert parse("Flash_Linear.Attention == 0.2.2") == ("flash-linear-attention", "0.2.2")
 
 
-@pytest.mark.parametrize("spec", ["fla", "fla>=0.2", "fla==0.2.*", "fla==0.2,!=0.3", "==1", "not a name"])
+@pytest.mark.parametrize(
+    "spec", ["fla", "fla>=0.2", "fla==0.2.*", "fla==0.2,!=0.3", "==1", "not a name"]
+)
 def test_anything_but_an_exact_version_is_refused(spec: str) -> None:
     """The message shows the form."""
     with pytest.raises(UsageError, match="NAME==VERSION"):
@@ -45,17 +49,23 @@ def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
     assert provide_package("fake-package==1.3").digest != first.digest
 
 
-def test_a_version_that_does_not_exist_names_its_neighbours(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_does_not_exist_names_its_neighbours(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An unknown version or package is the user's slip, not the machine's."""
     monkeypatch.setenv("FAKE_INSTALLER", "not-found")
     monkeypatch.setattr(index, "available", lambda *_, **__: [Version("1.1"), Version("1.4")])
-    with pytest.raises(UsageError, match=r"there is no fake-package 1\.2; the nearest are 1\.1, 1\.4"):
+    with pytest.raises(
+        UsageError, match=r"there is no fake-package 1\.2; the nearest are 1\.1, 1\.4"
+    ):
         provide_package("fake-package==1.2")
 
 
 @pytest.mark.network
 @pytest.mark.slow
-def test_a_real_package_comes_without_torch_and_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_package_comes_without_torch_and_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """flash-linear-attention brings its dependencies, less the large ones, and no stand-in stays."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
     package = provide_package("flash-linear-attention==0.2.2")
@@ -107,7 +117,9 @@ def test_a_checkout_is_built_as_it_stands(checkout: Path, monkeypatch: pytest.Mo
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
     """A missing one, too."""
-    with pytest.raises(UsageError, match=r"neither pyproject\.toml nor setup\.py nor setup\.cfg is in it"):
+    with pytest.raises(
+        UsageError, match=r"neither pyproject\.toml nor setup\.py nor setup\.cfg is in it"
+    ):
         provide_package(str(tmp_path))
     with pytest.raises(UsageError, match="there is no such folder"):
         provide_package("./nowhere/at/all")

@@ -11,10 +11,23 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from flacheck import pins
 from flacheck.toolchains import index, wheels
+from flacheck.toolchains import torch_pins as pins
 
-KNOWN = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.5.1", "3.6.0", "3.7.0", "3.7.1", "3.8.0"]
+KNOWN = [
+    "3.0.0",
+    "3.1.0",
+    "3.2.0",
+    "3.3.0",
+    "3.3.1",
+    "3.4.0",
+    "3.5.0",
+    "3.5.1",
+    "3.6.0",
+    "3.7.0",
+    "3.7.1",
+    "3.8.0",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +77,9 @@ def test_a_specifier_reads_as_a_person_would_write_it(good: list[str], said: str
 def releases(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     """Good and known releases, with patch and post versions between."""
     part = st.integers(0, 4)
-    version = st.builds("{}.{}.{}{}".format, st.integers(2, 4), part, part, st.sampled_from(["", ".post1"]))
+    version = st.builds(
+        "{}.{}.{}{}".format, st.integers(2, 4), part, part, st.sampled_from(["", ".post1"])
+    )
     known = draw(st.lists(version, unique=True, min_size=1, max_size=12))
     return draw(st.lists(st.sampled_from(known), unique=True)), known
 
@@ -116,7 +131,9 @@ def test_a_refresh_offline_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pins.triton_for("2.15.0") == "~=3.9.0"
 
 
-def test_a_release_without_triton_in_its_metadata_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_without_triton_in_its_metadata_teaches_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A CPU build names no Triton, and must not hide the pin of the CUDA build."""
     monkeypatch.setattr(index, "available", lambda *_: [Version("2.99.0")])
     monkeypatch.setattr(wheels, "run", lambda *_: (0, _report(["filelock"])))

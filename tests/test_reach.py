@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.reach import Reach, first_length, reached
+from flacheck.source.reach import Reach, first_length, reached
 
 KERNEL = "tiny.ops.chunk:chunk_kernel"
 OPS = {
@@ -93,7 +93,9 @@ def package(folder: Path, files: dict[str, str]) -> Path:
 
 def layer(folder: Path, body: str) -> Path:
     """Write the tiny package with one layer whose `forward` has this body."""
-    return package(folder, {"tiny/layer.py": HEAD + textwrap.indent(textwrap.dedent(body), " " * 8)})
+    return package(
+        folder, {"tiny/layer.py": HEAD + textwrap.indent(textwrap.dedent(body), " " * 8)}
+    )
 
 
 def lengths(folder: Path, kernel: str = KERNEL) -> tuple[int | None, int | None]:
@@ -108,7 +110,9 @@ def switched(test: str) -> str:
 
 
 def test_a_switch_on_the_length_is_named_with_its_place(tmp_path: Path) -> None:
-    """A layer that takes another kernel up to 64 steps reaches this one from 65, through imports and autograd."""
+    """A layer that takes another kernel up to 64 steps reaches this one from 65, through imports
+    and autograd.
+    """
     assert reached(layer(tmp_path, switched("q_len <= 64")), KERNEL) == (
         Reach(
             layer="tiny.layer:Layer",
@@ -143,12 +147,16 @@ def test_a_switch_on_the_length_is_named_with_its_place(tmp_path: Path) -> None:
 def test_every_form_of_the_comparison_is_understood(
     tmp_path: Path, test: str, expected: tuple[int | None, int | None]
 ) -> None:
-    """Bounds, sides, negations and `self.training` count; what is no length or not known leaves both ways open."""
+    """Bounds, sides, negations and `self.training` count; what is no length or not known leaves
+    both ways open.
+    """
     assert lengths(layer(tmp_path, switched(test))) == expected
 
 
 def test_a_switch_that_is_only_in_inference_may_stand_in_a_branch(tmp_path: Path) -> None:
-    """`if self.training` around the switch leaves training on one kernel at every length and never on the other."""
+    """`if self.training` around the switch leaves training on one kernel at every length and never
+    on the other.
+    """
     body = f"""
         if self.training:
             mode = 'chunk'
@@ -174,7 +182,9 @@ def test_a_mode_may_choose_within_an_expression(tmp_path: Path) -> None:
 
 
 def test_a_failing_assertion_keeps_a_layer_from_every_kernel(tmp_path: Path) -> None:
-    """A layer that refuses short inputs in training reaches nothing there, not even what its other branch names."""
+    """A layer that refuses short inputs in training reaches nothing there, not even what its other
+    branch names.
+    """
     refuse = "if self.training:\n    assert mode == 'chunk', 'only chunk in training'\n"
     body = f"mode = 'step' if q_len <= 64 else self.mode\n{refuse}{BRANCHES}"
     layer(tmp_path, body)
@@ -197,10 +207,19 @@ def test_a_kernel_without_a_switch_before_it_is_always_reached(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "kernel",
-    ["tiny.ops.step:unused_kernel", "tiny.ops.chunk:inner", "tiny.ops.chunk:missing", "other.ops:kernel", "tiny", ""],
+    [
+        "tiny.ops.step:unused_kernel",
+        "tiny.ops.chunk:inner",
+        "tiny.ops.chunk:missing",
+        "other.ops:kernel",
+        "tiny",
+        "",
+    ],
 )
 def test_what_no_layer_launches_is_never_reached(tmp_path: Path, kernel: str) -> None:
-    """Unused and unknown kernels have no reach, nor has a device function that runs within a kernel."""
+    """Unused and unknown kernels have no reach, nor has a device function that runs within a
+    kernel.
+    """
     assert reached(layer(tmp_path, switched("q_len <= 64")), kernel) == ()
     assert first_length(()) is None
 
@@ -209,16 +228,28 @@ def test_a_layer_that_holds_another_has_its_lengths(tmp_path: Path) -> None:
     """A block reaches what its inner layer reaches, and points to the inner layer's switch."""
     block = "class Block(Module):\n    def __init__(self):\n        self.inner = Layer()\n"
     layer(tmp_path, switched("q_len <= 64"))
-    package(tmp_path, {"tiny/block.py": f"from tiny.layer import Layer\nfrom torch.nn import Module\n\n{block}"})
+    package(
+        tmp_path,
+        {"tiny/block.py": f"from tiny.layer import Layer\nfrom torch.nn import Module\n\n{block}"},
+    )
     outer, inner = reached(tmp_path, KERNEL)
-    assert (outer.layer, outer.file, outer.line, outer.training) == ("tiny.block:Block", "tiny/layer.py", 12, 65)
+    assert (outer.layer, outer.file, outer.line, outer.training) == (
+        "tiny.block:Block",
+        "tiny/layer.py",
+        12,
+        65,
+    )
     assert inner.layer == "tiny.layer:Layer"
 
 
 def test_constructor_defaults_tell_plain_layers_from_configured_ones(tmp_path: Path) -> None:
-    """A branch that only another configuration takes is not plain, and does not lower the first length."""
+    """A branch that only another configuration takes is not plain, and does not lower the first
+    length.
+    """
     layer(tmp_path, switched("q_len <= 64"))
-    gated = (HEAD + "        if self.gated:\n            chunk_op(x)\n").replace("class Layer", "class Gated")
+    gated = (HEAD + "        if self.gated:\n            chunk_op(x)\n").replace(
+        "class Layer", "class Gated"
+    )
     package(tmp_path, {"tiny/gated.py": gated})
     reaches = reached(tmp_path, KERNEL)
     assert [(each.layer, each.training, each.plain) for each in reaches] == [
@@ -252,13 +283,20 @@ def test_a_default_that_a_method_changes_is_not_relied_on(tmp_path: Path) -> Non
     ],
 )
 def test_a_value_that_may_have_changed_is_not_known(tmp_path: Path, body: str) -> None:
-    """Loops, handlers, branches and `with` leave a variable open, so the kernel behind it stays in reach."""
+    """Loops, handlers, branches and `with` leave a variable open, so the kernel behind it stays in
+    reach.
+    """
     assert lengths(layer(tmp_path, f"mode = self.mode\nready = False\n{body}")) == (1, 1)
 
 
 def test_a_test_of_a_known_value_closes_a_branch(tmp_path: Path) -> None:
     """A variable that the source sets decides: nothing behind the untaken branch is reached."""
-    assert reached(layer(tmp_path, "mode = 'step'\nready = False\nif ready:\n    chunk_op(x)\n"), KERNEL) == ()
+    assert (
+        reached(
+            layer(tmp_path, "mode = 'step'\nready = False\nif ready:\n    chunk_op(x)\n"), KERNEL
+        )
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,7 +313,9 @@ def test_a_test_of_a_known_value_closes_a_branch(tmp_path: Path) -> None:
     ],
 )
 def test_names_are_followed_through_every_kind_of_import(tmp_path: Path, imports: str) -> None:
-    """Modules, aliases, stars, relative and conditional imports and assigned names all lead to the kernel."""
+    """Modules, aliases, stars, relative and conditional imports and assigned names all lead to the
+    kernel.
+    """
     body = "class Layer(nn.Module):\n    def forward(self, x):\n        run(x)\n"
     package(tmp_path, {"tiny/layer.py": f"{imports}import torch.nn as nn\n\n{body}"})
     assert lengths(tmp_path) == (1, 1)
@@ -291,7 +331,12 @@ def test_naming_a_layer_as_a_type_does_not_reach_its_kernels(tmp_path: Path) -> 
 
 def test_only_modules_are_layers(tmp_path: Path) -> None:
     """A class with another base is no layer, though what it uses counts for the layers that use it."""
-    package(tmp_path, {"tiny/plain.py": "from tiny.ops import chunk_op\n\nclass Module(Base):\n    run = chunk_op\n"})
+    package(
+        tmp_path,
+        {
+            "tiny/plain.py": "from tiny.ops import chunk_op\n\nclass Module(Base):\n    run = chunk_op\n"
+        },
+    )
     assert reached(tmp_path, KERNEL) == ()
 
 

@@ -1,4 +1,6 @@
-"""What was recorded is compiled again by releases that the program never saw: a launch comes back as it was."""
+"""What was recorded is compiled again by releases that the program never saw: a launch comes back
+as it was.
+"""
 
 from __future__ import annotations
 
@@ -66,21 +68,35 @@ ARGS: dict[str, dict[str, Any]] = {
     },
     DESCRIBED: {"x": {"descriptor": DESCRIPTOR}, "y": POINTER, "ROWS": {"constexpr": 16}},
     TUPLES: {
-        "xs": {"tuple": [POINTER, {"dtype": "fp32", "align": 4}]}, "n": {"int": 2**40}, "scale": {"float": 0.5},
-        "flag": {"bool": True}, "EPS": {"constexpr": 1e-6}, "BLOCK": {"constexpr": 32},
-        "DTYPE": {"constexpr": {"dtype": "fp16"}}, "SHAPE": {"constexpr": {"tuple": [32]}}, "NONE": {"constexpr": None},
+        "xs": {"tuple": [POINTER, {"dtype": "fp32", "align": 4}]},
+        "n": {"int": 2**40},
+        "scale": {"float": 0.5},
+        "flag": {"bool": True},
+        "EPS": {"constexpr": 1e-6},
+        "BLOCK": {"constexpr": 32},
+        "DTYPE": {"constexpr": {"dtype": "fp16"}},
+        "SHAPE": {"constexpr": {"tuple": [32]}},
+        "NONE": {"constexpr": None},
     },
-}  # fmt: skip
+}
 
 
 def replayed(tmp_path: Path, releases: str, text: str, **args: Any) -> dict[str, dict[str, Any]]:
     """The record of each release for one launch of a source, compiled up to its TTIR."""
-    recorded = {**launch(text), "qualname": "kernel", "launch": {"args": {**ARGS[text], **args}}, "heuristics": {}}
+    recorded = {
+        **launch(text),
+        "qualname": "kernel",
+        "launch": {"args": {**ARGS[text], **args}},
+        "heuristics": {},
+    }
     file, out = write(tmp_path, HEADER, {**recorded, "options": {}}), tmp_path / "out.json"
     what = ["scan", file, "--triton", releases, "--target", "sm90", "--until", "ttir", "--fresh"]
     where = ["--store", tmp_path, "--format", "json", "-o", out]
     subprocess.run([sys.executable, "-m", "flacheck", *map(str, (*what, *where))])
-    return {record["toolchain"].removeprefix("triton=="): record for record in json.loads(out.read_text())["records"]}
+    return {
+        record["toolchain"].removeprefix("triton=="): record
+        for record in json.loads(out.read_text())["records"]
+    }
 
 
 def test_functions_and_tuples_of_functions_are_handed_over(tmp_path: Path) -> None:
@@ -97,7 +113,9 @@ def test_functions_and_tuples_of_functions_are_handed_over(tmp_path: Path) -> No
 def test_tuples_numbers_and_constants_come_back(tmp_path: Path) -> None:
     """A tuple of pointers, a 64-bit integer, a truth value, a dtype, a tuple and None as constants."""
     found = replayed(tmp_path, "3.3.0,3.6.0,3.9.0", TUPLES)
-    assert {release: record["verdict"] for release, record in found.items()} == dict.fromkeys(found, "compiles")
+    assert {release: record["verdict"] for release, record in found.items()} == dict.fromkeys(
+        found, "compiles"
+    )
 
 
 def test_a_descriptor_is_made_again_where_there_are_any(tmp_path: Path) -> None:
@@ -105,7 +123,9 @@ def test_a_descriptor_is_made_again_where_there_are_any(tmp_path: Path) -> None:
     found = replayed(tmp_path, "3.3.0,3.4.0,3.9.0", DESCRIBED)
     assert [record["verdict"] for record in found.values()] == ["unknown", "compiles", "compiles"]
     assert "no tensor descriptors made by the host" in found["3.3.0"]["reason"]
-    padded = replayed(tmp_path, "3.4.0,3.9.0", DESCRIBED, x={"descriptor": {**DESCRIPTOR, "padding": "nan"}})
+    padded = replayed(
+        tmp_path, "3.4.0,3.9.0", DESCRIBED, x={"descriptor": {**DESCRIPTOR, "padding": "nan"}}
+    )
     assert [record["verdict"] for record in padded.values()] == ["unknown", "compiles"]
     assert "have no padding" in padded["3.4.0"]["reason"]
 

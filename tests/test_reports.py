@@ -16,11 +16,12 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck import explanation, reports
+from flacheck import reports
 from flacheck.analysis import Context, mark_slow, summarise
 from flacheck.errors import UsageError
 from flacheck.model import Json, Record
 from flacheck.reports import Page, RunView
+from flacheck.rules import explanation
 from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -34,7 +35,10 @@ RUN = {
 }
 RESHAPE = "LinearLayout.cpp:565: reshapeOuts: Assertion `getTotalOutDimSize() == 64' failed."
 TORCH = {"3.1.0": ["2.5.0", "2.5.1"], "3.2.0": ["2.6.0"], "3.4.0": ["2.8.0"]}
-FORMS = {(PACKAGE, DELTA): ("delta", "chunk"), (PACKAGE, "fla.ops:recurrent_fwd"): ("delta", "fused_recurrent")}
+FORMS = {
+    (PACKAGE, DELTA): ("delta", "chunk"),
+    (PACKAGE, "fla.ops:recurrent_fwd"): ("delta", "fused_recurrent"),
+}
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,19 @@ def _cells(releases: Sequence[str] = ("3.1.0", "3.2.0", "3.4.0")) -> list[Record
     for release, warps in itertools.product(releases, (2, 4, 8)):
         where: dict[str, Any] = {"toolchain": f"triton=={release}", "options": {"num_warps": warps}}
         out.append(record(kernel="fla.ops:recurrent_fwd", **where))
-        out.append(failure(line=RESHAPE, **where) if (release, warps) == ("3.2.0", 8) else record(**where))
+        out.append(
+            failure(line=RESHAPE, **where) if (release, warps) == ("3.2.0", 8) else record(**where)
+        )
     line = "out of resource: shared memory, Required: 245760, Hardware limit: 232448"
-    out.append(failure("FC501", line, tolerated=True, toolchain="triton==3.2.0", options={"num_warps": 16}))
+    out.append(
+        failure("FC501", line, tolerated=True, toolchain="triton==3.2.0", options={"num_warps": 16})
+    )
     out.append(record(toolchain="triton==3.1.0", target="sm80", seconds=6.0))
     out.append(record(toolchain="triton==3.4.0", target="sm80", seconds=90.0))
     out.append(unknown(toolchain="triton==3.2.0", target="sm80"))
-    out.append(skipped("Triton 3.1.0 does not know sm120", toolchain="triton==3.1.0", target="sm120"))
+    out.append(
+        skipped("Triton 3.1.0 does not know sm120", toolchain="triton==3.1.0", target="sm120")
+    )
     return out
 
 
@@ -78,7 +88,9 @@ def _text(name: str, view: RunView, page: Page | None = None) -> str:
 
 
 def _schema(name: str) -> Json:
-    found: Json = json.loads((Path(flacheck.__file__).parent / "schemas" / name).read_text())
+    found: Json = json.loads(
+        (Path(flacheck.__file__).parent / "tables" / "schemas" / name).read_text()
+    )
     jsonschema.Draft202012Validator.check_schema(found)
     return found
 
@@ -92,7 +104,9 @@ def test_json_is_valid_against_its_schema() -> None:
     jsonschema.validate(document, _schema("run-1.json"))
     assert document["run"] == RUN
     assert len(document["records"]) == len(_cells())
-    assert {name: document["summary"][name] for name in ("compiles", "fails", "unknown", "skipped")} == {
+    assert {
+        name: document["summary"][name] for name in ("compiles", "fails", "unknown", "skipped")
+    } == {
         "compiles": 19,
         "fails": 2,
         "unknown": 1,
@@ -120,7 +134,9 @@ def test_an_empty_run_is_valid_json_too() -> None:
         (("run", "id"), None),
     ],
 )
-def test_the_schema_refuses_what_the_contract_does_not_say(where: Sequence[Any], value: Any) -> None:
+def test_the_schema_refuses_what_the_contract_does_not_say(
+    where: Sequence[Any], value: Any
+) -> None:
     """A schema that admits everything would test nothing."""
     document = json.loads(_text("json", _view(_cells())))
     inner = document
@@ -175,17 +191,24 @@ def test_explain_is_valid_against_its_schema() -> None:
 
 
 def test_the_table_says_everything_at_a_glance() -> None:
-    """Counts, the matrix, each failure with cause and remedy, fallbacks, known-good pairs and what to type next."""
-    assert _text("table", _view(_cells()), Page(width=76)) == (GOLDEN / "report-table.txt").read_text()
+    """Counts, the matrix, each failure with cause and remedy, fallbacks, known-good pairs and what
+    to type next.
+    """
+    assert (
+        _text("table", _view(_cells()), Page(width=76)) == (GOLDEN / "report-table.txt").read_text()
+    )
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_keeps_to_the_page(width: int) -> None:
-    """Fifty kernels with long names on thirteen releases: no line is wider than the page, no release missing."""
+    """Fifty kernels with long names on thirteen releases: no line is wider than the page, no
+    release missing.
+    """
     releases = [f"3.{minor}.{micro}" for minor in range(7) for micro in range(2)]
     cells = [
         (failure if n % 3 == 0 and release > "3.4" else record)(
-            kernel=f"fla.ops.x:chunk_rwkv_kernel_{n}_with_a_rather_long_name_bwd_dqkwg", toolchain=f"triton=={release}"
+            kernel=f"fla.ops.x:chunk_rwkv_kernel_{n}_with_a_rather_long_name_bwd_dqkwg",
+            toolchain=f"triton=={release}",
         )
         for n in range(50)
         for release in releases
@@ -231,7 +254,9 @@ def test_next_commands_may_be_given() -> None:
 
 
 def test_fallbacks_that_are_alike_share_a_row() -> None:
-    """The same remedy for several settings is said once; one that only adds to a nearer one is not said."""
+    """The same remedy for several settings is said once; one that only adds to a nearer one is not
+    said.
+    """
     wide = [failure(options={"num_warps": n, "num_stages": 3}) for n in (8, 16)]
     good = [record(options={"num_warps": 4, "num_stages": s}) for s in (2, 3)]
     text = _text("table", _view([*wide, *good]))
@@ -243,9 +268,15 @@ def test_fallbacks_that_are_alike_share_a_row() -> None:
 
 
 def test_markdown_is_fit_for_an_issue() -> None:
-    """Tables keep their columns whatever a message holds, and a large run stays below what GitHub takes."""
+    """Tables keep their columns whatever a message holds, and a large run stays below what GitHub
+    takes.
+    """
     cells = [
-        failure(line=f"pipe | tick ` and\nmore {n}", kernel=f"m:kernel_{n}", toolchain=f"triton==3.{n % 13}.0")
+        failure(
+            line=f"pipe | tick ` and\nmore {n}",
+            kernel=f"m:kernel_{n}",
+            toolchain=f"triton==3.{n % 13}.0",
+        )
         for n in range(500)
     ]
     text = _text("markdown", _view(cells))
@@ -260,7 +291,10 @@ def test_markdown_names_what_matters() -> None:
     assert text.startswith("## flacheck: seeds\n\n23 cells: ")
     assert "| 3.4.0 | 2.8.0 | sm80, sm90 | 7 |" in text
     assert f"  {RESHAPE}\n" in text
-    assert "<summary>cause and remedy</summary>\n\nEight warps overflow the layout.\n\nUse 4 warps." in text
+    assert (
+        "<summary>cause and remedy</summary>\n\nEight warps overflow the layout.\n\nUse 4 warps."
+        in text
+    )
     assert "| num_warps=8 | 3.2.0 | sm90 | `num_warps=4`<br>`form=fused_recurrent` |" in text
     assert "Run `20261120-191224-3f2a1b`" in text
 
@@ -271,8 +305,13 @@ def test_github_annotations_are_escaped_and_few() -> None:
     lines = _text("github", _view([*cells, *_cells()])).splitlines()
     errors = [line for line in lines if line.startswith("::error")]
     assert len(errors) == 10
-    assert "::error title=FC302 LinearLayout assertion::50%25 of: a, b%0A1 × 3.2.0 · sm90 · k" in "\n".join(errors)
-    assert all(line.startswith(("::error title=", "::warning title=", "::notice title=")) for line in lines)
+    assert (
+        "::error title=FC302 LinearLayout assertion::50%25 of: a, b%0A1 × 3.2.0 · sm90 · k"
+        in "\n".join(errors)
+    )
+    assert all(
+        line.startswith(("::error title=", "::warning title=", "::notice title=")) for line in lines
+    )
     tolerated = [line for line in _text("github", _view(_cells())).splitlines() if "FC501" in line]
     assert [line.partition(" ")[0] for line in tolerated] == ["::notice"]
 
@@ -282,7 +321,9 @@ def test_github_annotations_are_escaped_and_few() -> None:
 
 def test_an_unknown_format_is_a_usage_error() -> None:
     """The message names what is allowed."""
-    with pytest.raises(UsageError, match="'html': allowed are table, json, jsonl, markdown, github"):
+    with pytest.raises(
+        UsageError, match="'html': allowed are table, json, jsonl, markdown, github"
+    ):
         reports.check("html")
     with pytest.raises(UsageError):
         reports.render("html", _view([]))
@@ -291,7 +332,9 @@ def test_an_unknown_format_is_a_usage_error() -> None:
 @pytest.mark.parametrize("name", reports.FORMATS)
 def test_every_format_renders_every_kind_of_run(name: str) -> None:
     """Nothing at all, only failures, only unknowns, records without launch or package."""
-    bare = failure(package=None, launch=None, dtype=None, shape={}, options={}, signature=None, message="")
+    bare = failure(
+        package=None, launch=None, dtype=None, shape={}, options={}, signature=None, message=""
+    )
     for cells in ([], [failure()], [unknown(reason=None)], [skipped()], [bare], _cells()):
         assert _text(name, _view(cells)) or name == "github"
 
@@ -299,7 +342,11 @@ def test_every_format_renders_every_kind_of_run(name: str) -> None:
 def test_no_report_reads_the_store() -> None:
     """Reports get values: none of their modules imports the store or the database."""
     for file in Path(reports.__file__).parent.glob("*.py"):
-        imports = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
+        imports = [
+            node
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.ImportFrom)
+        ]
         assert not {"flacheck.store", "flacheck.database"} & {node.module for node in imports}, file
 
 

@@ -15,48 +15,60 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flacheck.model import Record, Verdict
-from flacheck.repro import message, versions
-from flacheck.repro.aliases import single_assignment
-from flacheck.repro.dataflow import values
+from flacheck.packages.package import Package
+from flacheck.repro import versions
 from flacheck.repro.decoration import refused
-from flacheck.repro.deletion import Deletion, closure
-from flacheck.repro.dimensions import Dimensions
-from flacheck.repro.editing import edited
-from flacheck.repro.evaluation import evaluated
-from flacheck.repro.expressions import Expressions
-from flacheck.repro.folding import folded
-from flacheck.repro.inference import inferred, walked
-from flacheck.repro.issue import issue, nameless
-from flacheck.repro.loops import ControlFlow
+from flacheck.repro.kernel.dataflow import values
+from flacheck.repro.kernel.editing import edited
+from flacheck.repro.kernel.folding import folded
+from flacheck.repro.kernel.inference import inferred, walked
+from flacheck.repro.kernel.order import cost
+from flacheck.repro.kernel.reading import Reading
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax import called, without_dead
+from flacheck.repro.kernel.types import Tensor
+from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.oracle import Budget, Oracle, SameSignature
-from flacheck.repro.order import cost
+from flacheck.repro.output import message
+from flacheck.repro.output.issue import issue, nameless
+from flacheck.repro.output.result import Result, Tally
+from flacheck.repro.output.script import Symptom, render
 from flacheck.repro.passes import FIRST, PASSES
-from flacheck.repro.pipelines import Loop
-from flacheck.repro.pointers import Pointers
-from flacheck.repro.reading import Reading
+from flacheck.repro.passes.aliases import single_assignment
+from flacheck.repro.passes.deletion import Deletion, closure
+from flacheck.repro.passes.dimensions import Dimensions
+from flacheck.repro.passes.evaluation import evaluated
+from flacheck.repro.passes.expressions import Expressions
+from flacheck.repro.passes.loops import ControlFlow
+from flacheck.repro.passes.pipelines import Loop
+from flacheck.repro.passes.pointers import Pointers
+from flacheck.repro.passes.slices import TOGETHER, Slices, built, distinct
+from flacheck.repro.passes.tuning import (
+    SHIFTED,
+    TUNING,
+    TUNING_FIRST,
+    decorator_of,
+    key_check,
+    tuned,
+)
 from flacheck.repro.reducer import Pass, polished, reduce
-from flacheck.repro.result import Result, Tally
-from flacheck.repro.script import Symptom, render
-from flacheck.repro.slices import TOGETHER, Slices, built, distinct
 from flacheck.repro.slow import SlowOracle, as_slow, quick
-from flacheck.repro.specimen import Specimen
-from flacheck.repro.syntax import called, without_dead
 from flacheck.repro.ttir import without_locations
-from flacheck.repro.tuning import SHIFTED, TUNING, TUNING_FIRST, decorator_of, key_check, tuned
-from flacheck.repro.types import Tensor
-from flacheck.repro.validity import is_valid
 from flacheck.repro.verification import Runs
 from flacheck.repro.versions import Outcome
-from flacheck.toolchains.packages import Package
 from tests.made_records import record
 
 HEAD = "import triton\nimport triton.language as tl\n\n\n"
 POINTER = {"dtype": "fp16", "align": 16}
-SCHEMA = json.loads((Path(__file__).parent.parent / "flacheck/schemas/repro-1.json").read_text())
+SCHEMA = json.loads(
+    (Path(__file__).parent.parent / "flacheck/tables/schemas/repro-1.json").read_text()
+)
 FAILS, SIGNATURE = "triton==3.2.0", "FC302:llir:reshapeOuts:03af4665"
 
 
-def specimen(body: str, prelude: str = "", options: dict[str, Any] | None = None, **args: Any) -> Specimen:
+def specimen(
+    body: str, prelude: str = "", options: dict[str, Any] | None = None, **args: Any
+) -> Specimen:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     parameters = ", ".join(
         f"{name}: tl.constexpr" if isinstance(spec, dict) and "constexpr" in spec else name
@@ -94,7 +106,9 @@ def chain() -> Specimen:
 class FakeCompilers:
     """Fails where a predicate says so; `elsewhere` are the releases on which another failure shows."""
 
-    def __init__(self, fails: Callable[[Specimen], bool], slips: Callable[[Specimen], bool] = lambda s: False) -> None:
+    def __init__(
+        self, fails: Callable[[Specimen], bool], slips: Callable[[Specimen], bool] = lambda s: False
+    ) -> None:
         self._fails, self._slips = fails, slips
         self.asked: list[tuple[str, str | None]] = []
 
@@ -152,7 +166,11 @@ def test_arithmetic_on_literals_is_done(text: str, expected: str) -> None:
     assert ast.unparse(folded(ast.parse(text, mode="eval"))) == expected
 
 
-@given(st.integers(-50, 50), st.integers(-50, 50), st.sampled_from(["+", "-", "*", "//", "%", "<", "=="]))
+@given(
+    st.integers(-50, 50),
+    st.integers(-50, 50),
+    st.sampled_from(["+", "-", "*", "//", "%", "<", "=="]),
+)
 def test_folding_agrees_with_python(left: int, right: int, operator: str) -> None:
     """A folded expression has the value that Python gives it."""
     text = f"({left}) {operator} ({right})"
@@ -176,7 +194,9 @@ def test_constants_go_into_the_kernel() -> None:
 def test_helpers_are_inlined_where_they_return_once() -> None:
     """A helper's variables do not clash with the kernel's."""
     helper = "@triton.jit\ndef scaled(a, by):\n    b = a * by\n    return b + 1\n\n\n"
-    after = evaluated(specimen("b = tl.load(x)\nc = scaled(b, 2)\ntl.store(x, b + c)", helper, x=POINTER))
+    after = evaluated(
+        specimen("b = tl.load(x)\nc = scaled(b, 2)\ntl.store(x, b + c)", helper, x=POINTER)
+    )
     assert "def scaled" not in after.source
     assert "b_2 = b * 2" in after.source
 
@@ -230,7 +250,10 @@ def test_equal_extents_are_one_group_only_where_blocks_meet() -> None:
 def test_dead_code_goes_and_effects_stay() -> None:
     """Assignments that nothing reads are dropped, however long the chain."""
     body = ast.parse("a = 1\nb = a\nc = b\ntl.store(x, 1)\nd = tl.atomic_add(x, 1)").body
-    assert [ast.unparse(s) for s in without_dead(body)] == ["tl.store(x, 1)", "d = tl.atomic_add(x, 1)"]
+    assert [ast.unparse(s) for s in without_dead(body)] == [
+        "tl.store(x, 1)",
+        "d = tl.atomic_add(x, 1)",
+    ]
 
 
 def test_deleting_a_value_deletes_what_needs_it() -> None:
@@ -241,12 +264,19 @@ def test_deleting_a_value_deletes_what_needs_it() -> None:
 
 def test_names_are_bound_once_in_a_straight_kernel() -> None:
     """A variable that is bound again gets a name of its own, and plain copies disappear."""
-    after = single_assignment(specimen("a = tl.load(x)\na = a + 1\nb = a\ntl.store(x, b)", x=POINTER))
-    assert [ast.unparse(s) for s in after.function.body] == ["a = tl.load(x)", "a_2 = a + 1", "tl.store(x, a_2)"]
+    after = single_assignment(
+        specimen("a = tl.load(x)\na = a + 1\nb = a\ntl.store(x, b)", x=POINTER)
+    )
+    assert [ast.unparse(s) for s in after.function.body] == [
+        "a = tl.load(x)",
+        "a_2 = a + 1",
+        "tl.store(x, a_2)",
+    ]
 
 
 BODIES = st.lists(
-    st.sampled_from(CHAIN.splitlines()[:1] + ["a = tl.load(x)", "b = a + 1", "tl.store(x, a)"]), max_size=6
+    st.sampled_from(CHAIN.splitlines()[:1] + ["a = tl.load(x)", "b = a + 1", "tl.store(x, a)"]),
+    max_size=6,
 )
 
 
@@ -292,7 +322,10 @@ def test_slices_are_built_from_small_to_large() -> None:
     """The first slice of a dot loads its operands and stores its result."""
     start = evaluated(chain())
     first = built(start, [next(distinct(start))])
-    assert [called(getattr(s, "value", s)) for s in first.function.body][-2:] == ["tl.dot", "tl.store"]
+    assert [called(getattr(s, "value", s)) for s in first.function.body][-2:] == [
+        "tl.dot",
+        "tl.store",
+    ]
     assert calls(first, "tl.exp") == 0
     assert is_valid(first)
 
@@ -301,7 +334,9 @@ def test_block_pointers_become_plain() -> None:
     """Loads through block pointers become loads of `pointer + arange`."""
     after = reduced(evaluated(chain()), lambda s: calls(s, "tl.load") == 1, Pointers())
     assert "make_block_ptr" not in after.source
-    assert "tl.load(x + tl.arange(0, 64)[:, None] * 128 + tl.arange(0, 128)[None, :])" in after.source
+    assert (
+        "tl.load(x + tl.arange(0, 64)[:, None] * 128 + tl.arange(0, 128)[None, :])" in after.source
+    )
 
 
 def test_a_loop_becomes_one_turn_of_it() -> None:
@@ -342,11 +377,19 @@ def two_dots(found: Specimen) -> bool:
 
 
 def oracle(compilers: FakeCompilers, compiles: int | None = None) -> Oracle:
-    return Oracle(compilers, FAILS, SameSignature(SIGNATURE), ["triton==3.1.0", "triton==3.4.0"], Budget(compiles))
+    return Oracle(
+        compilers,
+        FAILS,
+        SameSignature(SIGNATURE),
+        ["triton==3.1.0", "triton==3.4.0"],
+        Budget(compiles),
+    )
 
 
 def test_a_kernel_is_reduced_to_what_fails() -> None:
-    """From a loop over block pointers to loads, the operation and a store; options as small as they may be."""
+    """From a loop over block pointers to loads, the operation and a store; options as small as they
+    may be.
+    """
     holds = oracle(FakeCompilers(two_dots))
     best = chain()
     for step in reduce(best, FIRST, PASSES, holds):
@@ -364,10 +407,15 @@ def test_the_failing_release_is_asked_first_and_no_further_than_it_fails() -> No
 
 
 def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
-    """One compile passes over a dozen; a failing slice among them is found by halves, and only it is proposed."""
+    """One compile passes over a dozen; a failing slice among them is found by halves, and only it
+    is proposed.
+    """
     start = evaluated(chain())
     plans = list(distinct(start))
-    nothing, exp = (oracle(FakeCompilers(fails)) for fails in (lambda _: False, lambda s: calls(s, "tl.exp") == 1))
+    nothing, exp = (
+        oracle(FakeCompilers(fails))
+        for fails in (lambda _: False, lambda s: calls(s, "tl.exp") == 1)
+    )
     assert not list(reduce(start, (Slices(),), (), nothing))
     assert nothing.asked == -(-len(plans) // TOGETHER) < len(plans)
     [step] = reduce(start, (Slices(),), (), exp)
@@ -390,7 +438,10 @@ def test_an_improvement_that_slips_elsewhere_is_undone() -> None:
     start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(6)), x=POINTER)
     needed = FakeCompilers(lambda s: "x + 5," in s.source, slips=lambda s: "x + 3," not in s.source)
     best = [step.best for step in reduce(start, (), (Singly(),), oracle(needed))][-1]
-    assert [ast.unparse(s) for s in best.function.body] == ["tl.store(x + 3, 3)", "tl.store(x + 5, 5)"]
+    assert [ast.unparse(s) for s in best.function.body] == [
+        "tl.store(x + 3, 3)",
+        "tl.store(x + 5, 5)",
+    ]
 
 
 class Singly:
@@ -469,7 +520,8 @@ def test_a_spent_budget_leaves_the_best_so_far() -> None:
 def test_the_same_input_gives_the_same_output() -> None:
     """Two reductions take the same steps."""
     first, second = (
-        [step.best.key for step in reduce(chain(), FIRST, PASSES, oracle(FakeCompilers(two_dots)))] for _ in range(2)
+        [step.best.key for step in reduce(chain(), FIRST, PASSES, oracle(FakeCompilers(two_dots)))]
+        for _ in range(2)
     )
     assert first == second
 
@@ -480,22 +532,36 @@ def test_the_same_input_gives_the_same_output() -> None:
 def test_contrasts_are_the_nearest_that_compile() -> None:
     """One older and one newer release, those that fail in between passed over."""
     good, bad = Outcome(Verdict.COMPILES), Outcome(Verdict.FAILS, SIGNATURE)
-    found = {"triton==3.0.0": good, "triton==3.1.0": good, FAILS: bad, "triton==3.3.0": bad, "triton==3.4.0": good}
+    found = {
+        "triton==3.0.0": good,
+        "triton==3.1.0": good,
+        FAILS: bad,
+        "triton==3.3.0": bad,
+        "triton==3.4.0": good,
+    }
     assert versions.contrasts(found, FAILS) == ["triton==3.1.0", "triton==3.4.0"]
 
 
 @pytest.mark.parametrize(
     ("said", "signal", "words"),
     [
-        ("ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher", None,
-         "error   : Feature '.bf16' requires .target sm_80 or higher"),
+        (
+            "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
+            None,
+            "error   : Feature '.bf16' requires .target sm_80 or higher",
+        ),
         ("python: /project/x.cpp:5: int f(): Assertion `a == b' failed.", "SIGABRT", "a == b"),
         ("SIGSEGV in stage llir, nothing on stderr", "SIGSEGV", "SIGSEGV"),
-        ("out of resource: shared memory, Required: 245760, Hardware limit: 232448.", None,
-         "out of resource: shared memory, Required"),
+        (
+            "out of resource: shared memory, Required: 245760, Hardware limit: 232448.",
+            None,
+            "out of resource: shared memory, Required",
+        ),
     ],
-)  # fmt: skip
-def test_a_script_looks_for_words_that_every_machine_prints(said: str, signal: str | None, words: str) -> None:
+)
+def test_a_script_looks_for_words_that_every_machine_prints(
+    said: str, signal: str | None, words: str
+) -> None:
     """No path, line or quantity is among them."""
     found = message.words(record("fails", message=said, signal=signal))
     assert found == words
@@ -510,18 +576,30 @@ def test_no_folder_of_the_machine_is_named() -> None:
 def test_scripts_are_python_that_imports_only_triton() -> None:
     """In each form: types alone, a launch, an autotuner's run, and a signal's name to look for."""
     plain = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1})
-    tuner = tuned(specimen("pass", x=POINTER, K={"constexpr": 32}), [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
+    tuner = tuned(
+        specimen("pass", x=POINTER, K={"constexpr": 32}),
+        [{"kwargs": {}, "num_warps": 2}] * 2,
+        ["K"],
+    )
     for one in (plain, chain(), tuner):
         for words in ("a 'quoted' \"thing\"", "SIGSEGV"):
             tree = ast.parse(render(one, Symptom(words, "triton 3.2.0 fails")))
-            imports = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+            imports = {
+                a.name.split(".")[0]
+                for n in ast.walk(tree)
+                if isinstance(n, ast.Import)
+                for a in n.names
+            }
             assert imports <= {"os", "signal", "subprocess", "sys", "triton", "types"}
 
 
 def test_an_autotuner_is_written_and_read_back() -> None:
     """Configurations and keys survive the decorator's text."""
     configs = [{"kwargs": {"B": 32}}, {"kwargs": {"B": 64}, "num_warps": 8}]
-    assert decorator_of(tuned(specimen("pass", B={"constexpr": 1}), configs, ["B"])) == (configs, ["B"])
+    assert decorator_of(tuned(specimen("pass", B={"constexpr": 1}), configs, ["B"])) == (
+        configs,
+        ["B"],
+    )
 
 
 def result(tmp_path: Path) -> Result:
@@ -547,10 +625,16 @@ def result(tmp_path: Path) -> Result:
 
 def test_what_is_written_follows_the_schema_and_names_no_machine(tmp_path: Path) -> None:
     """Every file is there, the JSON as the schema has it, and no folder of the machine in any."""
-    from flacheck.repro import files
+    from flacheck.repro.output import files
 
     written = files.write(result(tmp_path), tmp_path / "out")
-    assert {f.name for f in written} == {"repro.py", "original.py", "issue.md", "log.txt", "repro.json"}
+    assert {f.name for f in written} == {
+        "repro.py",
+        "original.py",
+        "issue.md",
+        "log.txt",
+        "repro.json",
+    }
     jsonschema.validate(json.loads((tmp_path / "out/repro.json").read_text()), SCHEMA)
     assert not [f for f in written if "/home/" in f.read_text() or "/project/" in f.read_text()]
 
@@ -560,7 +644,9 @@ def test_an_issue_says_where_a_reduction_does_not_show_the_failure(tmp_path: Pat
     from dataclasses import replace
 
     found = replace(result(tmp_path), exits={FAILS: 1, "triton==3.4.0": 1})
-    assert "Not shown by the reproducer, though the original fails so there: 3.2.0." in list(issue(found))
+    assert "Not shown by the reproducer, though the original fails so there: 3.2.0." in list(
+        issue(found)
+    )
 
 
 # Slow compiles and autotuners
@@ -568,7 +654,10 @@ def test_an_issue_says_where_a_reduction_does_not_show_the_failure(tmp_path: Pat
 
 def test_slow_is_told_from_other_releases() -> None:
     """Ten seconds, and five times the median of the others; the contrasts are those that are quick."""
-    good = {f"triton==3.{n}.0": Outcome(Verdict.COMPILES, None, seconds) for n, seconds in enumerate((2, 2, 21, 19, 3))}
+    good = {
+        f"triton==3.{n}.0": Outcome(Verdict.COMPILES, None, seconds)
+        for n, seconds in enumerate((2, 2, 21, 19, 3))
+    }
     slow = as_slow(record("compiles", toolchain="triton==3.2.0", seconds=21.0), good)
     assert slow is not None and (slow.code, slow.verdict) == ("FC921", Verdict.FAILS)
     assert quick(good, "triton==3.2.0") == ["triton==3.1.0", "triton==3.4.0"]
@@ -585,19 +674,33 @@ class FakeSeconds:
         return record("compiles", seconds=self._here if release == FAILS else self._there)
 
 
-@pytest.mark.parametrize(("here", "there", "holds"), [(10.0, 1.0, True), (1.0, 0.01, False), (10.0, 4.0, False)])
-def test_a_slow_compile_stays_slow_and_its_contrast_quick(here: float, there: float, holds: bool) -> None:
+@pytest.mark.parametrize(
+    ("here", "there", "holds"), [(10.0, 1.0, True), (1.0, 0.01, False), (10.0, 4.0, False)]
+)
+def test_a_slow_compile_stays_slow_and_its_contrast_quick(
+    here: float, there: float, holds: bool
+) -> None:
     """What is no longer slow, or slow everywhere, is refused."""
-    assert SlowOracle(FakeSeconds(here, there), FAILS, ["triton==3.1.0"], Budget())(chain()) is holds
+    assert (
+        SlowOracle(FakeSeconds(here, there), FAILS, ["triton==3.1.0"], Budget())(chain()) is holds
+    )
 
 
 def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
     """The body goes, and every key and parameter that the fault does not need."""
     configs = [{"kwargs": {"B": b}, "num_warps": w} for b in (32, 64, 128) for w in (2, 4)]
     bare = specimen(
-        CHAIN, x=POINTER, y=POINTER, T={"int": 8}, M={"constexpr": 64}, N={"constexpr": 128}, B={"constexpr": 1}
+        CHAIN,
+        x=POINTER,
+        y=POINTER,
+        T={"int": 8},
+        M={"constexpr": 64},
+        N={"constexpr": 128},
+        B={"constexpr": 1},
     )
-    start = tuned(bare.with_(args={n: s for n, s in bare.args.items() if n != "B"}), configs, ["M", "N", "T"])
+    start = tuned(
+        bare.with_(args={n: s for n, s in bare.args.items() if n != "B"}), configs, ["M", "N", "T"]
+    )
 
     def holds(candidate: Specimen) -> bool:
         found, keys = decorator_of(candidate)
@@ -616,7 +719,10 @@ def test_a_scripts_check_compares_the_key_with_what_it_names() -> None:
     for key, said in (((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED])):
         printed: list[str] = []
         kernel = type("kernel", (), {"cache": {key: None}})
-        exec(key_check(one), {"kernel": kernel, "print": lambda text, *_, to=printed: to.append(text.strip(":"))})
+        exec(
+            key_check(one),
+            {"kernel": kernel, "print": lambda text, *_, to=printed: to.append(text.strip(":"))},
+        )
         assert printed == said
 
 

@@ -14,18 +14,49 @@ import jsonschema
 import pytest
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
-SCHEMA = json.loads((Path(__file__).parent.parent / "flacheck/schemas/repro-1.json").read_text())
+SCHEMA = json.loads(
+    (Path(__file__).parent.parent / "flacheck/tables/schemas/repro-1.json").read_text()
+)
 REPRO = [sys.executable, "-m", "flacheck", "repro"]
-DELTA = ["seeds", "--kernel", "*chunk_gated_delta_rule_fwd_kernel_h", "--triton", "3.2.0", "--target", "sm90"]
+DELTA = [
+    "seeds",
+    "--kernel",
+    "*chunk_gated_delta_rule_fwd_kernel_h",
+    "--triton",
+    "3.2.0",
+    "--target",
+    "sm90",
+]
 DELTA += ["--num-warps", "8", "--num-stages", "2"]
-RETENTION = ["seeds", "--kernel", "*chunk_fwd_kernel_o", "--triton", "3.3.0", "--target", "sm70", "--dtype", "fp16"]
+RETENTION = [
+    "seeds",
+    "--kernel",
+    "*chunk_fwd_kernel_o",
+    "--triton",
+    "3.3.0",
+    "--target",
+    "sm70",
+    "--dtype",
+    "fp16",
+]
 RETENTION += ["--num-warps", "4"]
 KEY = ["seeds", "--kernel", "*chunk_scaled_dot_kkt_fwd_kernel", "--triton", "3.1.0"]
 
 
 def reproduced(folder: Path, words: Sequence[str], releases: str) -> dict[str, Any]:
     """What `flacheck repro` says as JSON; the files are in `out`."""
-    command = [*REPRO, *words, "--releases", releases, "--format", "json", "-o", "out", "--runs", "2"]
+    command = [
+        *REPRO,
+        *words,
+        "--releases",
+        releases,
+        "--format",
+        "json",
+        "-o",
+        "out",
+        "--runs",
+        "2",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -45,7 +76,9 @@ def test_the_gated_delta_rule_on_hopper(tmp_path: Path) -> None:
     assert found["ran"] <= 300
     assert found["runs"] == {"reproduced": 2, "of": 2}
     assert exits(found) == {"3.1.0": 1, "3.2.0": 0, "3.4.0": 1}
-    assert [entry["original"] for entry in found["versions"]] == [entry["reduced"] for entry in found["versions"]]
+    assert [entry["original"] for entry in found["versions"]] == [
+        entry["reduced"] for entry in found["versions"]
+    ]
     assert "repro.ttir" in found["files"]
     assert not [file for file in (tmp_path / "out").iterdir() if str(tmp_path) in file.read_text()]
 
@@ -69,7 +102,9 @@ def test_a_key_past_the_end_of_the_arguments(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_the_best_so_far(tmp_path: Path) -> None:
     """Ctrl-C in mid-search: exit 130, and a verified script is there."""
     command = [*REPRO, *DELTA, "--releases", "3.2.0", "-o", "out"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as child:
         assert child.stderr
         while "partial evaluation" not in child.stderr.readline():
             assert child.poll() is None
@@ -82,5 +117,7 @@ def test_an_interrupt_leaves_the_best_so_far(tmp_path: Path) -> None:
 
 def test_a_budget_of_nothing_is_refused(tmp_path: Path) -> None:
     """Before anything is compiled, with what is wanted."""
-    none = subprocess.run([*REPRO, *DELTA, "--budget", "0"], cwd=tmp_path, capture_output=True, text=True)
+    none = subprocess.run(
+        [*REPRO, *DELTA, "--budget", "0"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert (none.returncode, "a number of compiles" in none.stderr) == (2, True)

@@ -1,4 +1,6 @@
-"""A whole reproduction, from a cell to its result, over a compiler that fails by a table in real worker processes."""
+"""A whole reproduction, from a cell to its result, over a compiler that fails by a table in real
+worker processes.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,19 @@ class FakeToolchain(Toolchain):
     table: Any = None
 
     def worker_config(self) -> dict[str, Any]:
-        return {"path": [], "identity": self.identity, "worker_file": fake.WORKER, "table": {"*": self.table}}
+        return {
+            "path": [],
+            "identity": self.identity,
+            "worker_file": fake.WORKER,
+            "table": {"*": self.table},
+        }
 
 
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compilers]]:
-    """Three releases that behave by a table; scripts are run by nobody, and show the failure on 2.0."""
+    """Three releases that behave by a table; scripts are run by nobody, and show the failure on
+    2.0.
+    """
 
     def status(self: Verifier, text: str, toolchain: Toolchain) -> int:
         return SHOWS if toolchain.version == "2.0" else DOES_NOT
@@ -49,7 +58,10 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compi
     opened: list[Compilers] = []
 
     def started(table: Any) -> Compilers:
-        names = {f"fake=={v}": FakeToolchain("fake", v, f"fake=={v}", "path", (), "", table=table) for v in VERSIONS}
+        names = {
+            f"fake=={v}": FakeToolchain("fake", v, f"fake=={v}", "path", (), "", table=table)
+            for v in VERSIONS
+        }
         opened.append(Compilers(names, 512))
         return opened[-1]
 
@@ -87,7 +99,9 @@ def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[[Any], Co
         list(Reproduction(cell("1.0"), None, compilers(TABLE), Budget()).steps())
 
 
-def test_an_end_before_the_search_has_begun_has_nothing_to_show(compilers: Callable[[Any], Compilers]) -> None:
+def test_an_end_before_the_search_has_begun_has_nothing_to_show(
+    compilers: Callable[[Any], Compilers],
+) -> None:
     """Nothing is written then."""
     sought = Reproduction(cell(), None, compilers(TABLE), Budget())
     assert sought.draft() == {}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from flacheck.model import MESSAGE_LIMIT, Attempt, Finding, Outcome, Resources
 from flacheck.rules import RULES, classify, decisive, normalise, over_limits, read, signature, slow
 from flacheck.rules.signature import bare_name
-from flacheck.targets import TARGETS
+from flacheck.tables.targets import TARGETS
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -48,7 +48,9 @@ def test_every_rule_has_a_golden_log_and_a_near_miss() -> None:
 
 @pytest.mark.parametrize("name", _logs("golden"))
 def test_a_golden_log_reads_as_its_code_first(name: str) -> None:
-    """The decisive finding of a golden log has the code of its folder, a place in the log and a message."""
+    """The decisive finding of a golden log has the code of its folder, a place in the log and a
+    message.
+    """
     first = read(_log(name))[0]
     assert first.code == name.partition("/")[0]
     assert first.line is not None
@@ -104,7 +106,10 @@ def test_facts_are_read_from_the_message(name: str, facts: dict[str, Any]) -> No
 
 def test_one_assertion_is_one_signature_however_the_process_died() -> None:
     """3.2.0 aborts on this assertion; 3.3.0 survives it as `PassManager::run failed`."""
-    died, survived = "FC000/golden-scan-assertion-3.2.0.log", "FC000/golden-scan-assertion-3.3.0.log"
+    died, survived = (
+        "FC000/golden-scan-assertion-3.2.0.log",
+        "FC000/golden-scan-assertion-3.3.0.log",
+    )
     assert "PassManager::run failed" not in _log(died)
     assert "PassManager::run failed" in _log(survived)
     assert _signature(died) == _signature(survived)
@@ -113,9 +118,13 @@ def test_one_assertion_is_one_signature_however_the_process_died() -> None:
 
 def test_signatures_of_one_failure_agree_over_releases() -> None:
     """The same message on another release is the same failure."""
-    assert _signature("FC302/golden-st-matrix-3.3.0.log") == _signature("FC302/golden-st-matrix-3.3.1.log")
+    assert _signature("FC302/golden-st-matrix-3.3.0.log") == _signature(
+        "FC302/golden-st-matrix-3.3.1.log"
+    )
     assert _signature("FC303/golden-tf32-3.0.0.log") == _signature("FC303/golden-tf32-3.2.0.log")
-    assert _signature("FC401/golden-bf16-add-3.2.0.log") == _signature("FC401/golden-bf16-dot-3.1.0.log")
+    assert _signature("FC401/golden-bf16-add-3.2.0.log") == _signature(
+        "FC401/golden-bf16-dot-3.1.0.log"
+    )
     assert _signature("FC501/golden-sm90-3.2.0.log") == _signature("FC501/golden-sm86-3.9.0.log")
 
 
@@ -135,9 +144,12 @@ def test_signatures_of_different_failures_differ() -> None:
 def test_a_signature_has_the_form_of_the_contract() -> None:
     """Code, stage, bare function name, eight hex digits; a dash for what is not known."""
     assert re.fullmatch(
-        r"FC302:ttgir:reshapeOuts:[0-9a-f]{8}", _signature("FC302/golden-reshape-outs-3.2.0.log", "ttgir")
+        r"FC302:ttgir:reshapeOuts:[0-9a-f]{8}",
+        _signature("FC302/golden-reshape-outs-3.2.0.log", "ttgir"),
     )
-    assert re.fullmatch(r"FC000:-:-:[0-9a-f]{8}", signature(Finding("FC000", "", "error: no"), None))
+    assert re.fullmatch(
+        r"FC000:-:-:[0-9a-f]{8}", signature(Finding("FC000", "", "error: no"), None)
+    )
 
 
 def test_the_cause_stands_before_its_wrapper() -> None:
@@ -149,14 +161,16 @@ def test_the_cause_stands_before_its_wrapper() -> None:
 
 def test_a_wrapper_alone_is_better_than_nothing() -> None:
     """Where only the wrapper was kept it is the decisive line."""
-    assert read("Traceback (most recent call last):\nRuntimeError: PassManager::run failed\n")[0].message == (
-        "RuntimeError: PassManager::run failed"
-    )
+    assert read("Traceback (most recent call last):\nRuntimeError: PassManager::run failed\n")[
+        0
+    ].message == ("RuntimeError: PassManager::run failed")
 
 
 def test_a_message_is_cut_at_the_limit() -> None:
     """Many different complaints stay within the contract's 2,000 characters, whole lines only."""
-    log = "".join(f"LLVM ERROR: complaint {chr(97 + i // 26)}{chr(97 + i % 26)}\n" for i in range(300))
+    log = "".join(
+        f"LLVM ERROR: complaint {chr(97 + i // 26)}{chr(97 + i % 26)}\n" for i in range(300)
+    )
     assert len(decisive(log)) <= MESSAGE_LIMIT
     assert set(decisive(log).splitlines()) <= set(log.splitlines())
     assert len(decisive("LLVM ERROR: " + "x" * 5_000)) == MESSAGE_LIMIT
@@ -171,7 +185,9 @@ def test_prefixes_of_launchers_do_not_hide_a_failure() -> None:
 
 def test_a_time_out_is_fc901_whatever_the_log_says() -> None:
     """What a killed compiler had printed so far is no cause."""
-    attempt = Attempt(Outcome.TIMED_OUT, stage="cubin", log=_log("FC401/golden-bf16-add-3.2.0.log"), seconds=300.2)
+    attempt = Attempt(
+        Outcome.TIMED_OUT, stage="cubin", log=_log("FC401/golden-bf16-add-3.2.0.log"), seconds=300.2
+    )
     (finding,) = classify(attempt)
     assert (finding.code, finding.facts) == ("FC901", {"seconds": 300.2})
     assert RULES["FC901"].effect == "unknown"
@@ -188,7 +204,9 @@ def test_memory_is_fc902_even_when_it_comes_as_an_abort(name: str) -> None:
 def test_a_kill_without_a_word_is_memory() -> None:
     """The kernel's out-of-memory killer leaves no message."""
     assert classify(Attempt(Outcome.DIED, stage="cubin", signal="SIGKILL"))[0].code == "FC902"
-    assert classify(Attempt(Outcome.OUT_OF_MEMORY, stage="cubin", peak_mb=4_096.0))[0].facts == {"peak_mb": 4_096.0}
+    assert classify(Attempt(Outcome.OUT_OF_MEMORY, stage="cubin", peak_mb=4_096.0))[0].facts == {
+        "peak_mb": 4_096.0
+    }
 
 
 def test_a_killed_process_with_a_named_failure_keeps_its_name() -> None:
@@ -241,8 +259,13 @@ def test_a_key_past_the_end_completes_the_exception() -> None:
 
 def test_a_slow_compile_is_a_finding_that_changes_no_verdict() -> None:
     """Ten seconds and five times the median over releases."""
-    slowest, quick = _json("FC921/golden-fp16-sm70-3.4.0.json"), _json("FC921/near-bf16-sm70-3.6.0.json")
-    assert [f.code for f in slow(slowest["seconds"], statistics.median(slowest["others"].values()))] == ["FC921"]
+    slowest, quick = (
+        _json("FC921/golden-fp16-sm70-3.4.0.json"),
+        _json("FC921/near-bf16-sm70-3.6.0.json"),
+    )
+    assert [
+        f.code for f in slow(slowest["seconds"], statistics.median(slowest["others"].values()))
+    ] == ["FC921"]
     assert slow(quick["seconds"], statistics.median(quick["others"].values())) == []
     assert slow(9.9, 0.1) == []
     assert slow(40.0, 8.1) == []
@@ -260,7 +283,12 @@ def test_resources_over_the_limits_of_a_target() -> None:
 def test_every_limit_has_its_code() -> None:
     """Shared memory, tensor memory, threads and registers, in the order in which Triton looks."""
     asked = Resources(shared=300_000, registers=255, threads=2_048, tensor_memory=768)
-    assert [finding.code for finding in over_limits(asked, TARGETS["sm100"])] == ["FC501", "FC504", "FC502", "FC503"]
+    assert [finding.code for finding in over_limits(asked, TARGETS["sm100"])] == [
+        "FC501",
+        "FC504",
+        "FC502",
+        "FC503",
+    ]
     assert over_limits(Resources(), TARGETS["sm70"]) == []
 
 
@@ -273,35 +301,50 @@ def test_a_limit_has_one_signature_at_compile_time_and_at_run_time() -> None:
 @pytest.mark.parametrize(
     ("declaration", "name"),
     [
-        ("mlir::triton::LinearLayout::reshapeOuts(llvm::ArrayRef<std::pair<X, int> >) const", "reshapeOuts"),
-        ("LinearLayout mlir::triton::gpu::(anonymous namespace)::choose(MLIRContext *, int)", "choose"),
-        ("virtual LogicalResult {anonymous}::ReduceOpConversion::matchAndRewrite(A, B&) const", "matchAndRewrite"),
+        (
+            "mlir::triton::LinearLayout::reshapeOuts(llvm::ArrayRef<std::pair<X, int> >) const",
+            "reshapeOuts",
+        ),
+        (
+            "LinearLayout mlir::triton::gpu::(anonymous namespace)::choose(MLIRContext *, int)",
+            "choose",
+        ),
+        (
+            "virtual LogicalResult {anonymous}::ReduceOpConversion::matchAndRewrite(A, B&) const",
+            "matchAndRewrite",
+        ),
         ("main", "main"),
     ],
-)  # fmt: skip
+)
 def test_the_bare_name_of_a_function(declaration: str, name: str) -> None:
     """Namespaces, templates and arguments go; both compilers' spelling of no name goes too."""
     assert bare_name(declaration) == name
 
 
 PATHS = st.lists(
-    st.text(string.ascii_lowercase + string.digits + "._-", min_size=1, max_size=8), min_size=1, max_size=5
+    st.text(string.ascii_lowercase + string.digits + "._-", min_size=1, max_size=8),
+    min_size=1,
+    max_size=5,
 )
 LINES = st.integers(1, 99_999)
 
 
 @given(path=PATHS, line=LINES, program=st.sampled_from(["python3.11", "python", "triton-opt"]))
-def test_an_assertion_keeps_its_signature_wherever_it_was_built(path: list[str], line: int, program: str) -> None:
+def test_an_assertion_keeps_its_signature_wherever_it_was_built(
+    path: list[str], line: int, program: str
+) -> None:
     """Neither the file's folder nor the line nor the program's name is part of the identity."""
     log = _log("FC302/golden-reshape-outs-3.2.0.log")
-    moved = log.replace("python3.11: /project/lib/Tools/", f"{program}: /{'/'.join(path)}/").replace(
-        ":562:", f":{line}:"
-    )
+    moved = log.replace(
+        "python3.11: /project/lib/Tools/", f"{program}: /{'/'.join(path)}/"
+    ).replace(":562:", f":{line}:")
     assert moved != log or (line == 562 and path == ["project", "lib", "Tools"])
     assert signature(read(moved)[0], "ttgir") == signature(read(log)[0], "ttgir")
 
 
-@given(path=PATHS, line=LINES, column=LINES, ssa=st.integers(0, 9_999), address=st.integers(0, 2**63))
+@given(
+    path=PATHS, line=LINES, column=LINES, ssa=st.integers(0, 9_999), address=st.integers(0, 2**63)
+)
 def test_a_diagnostic_keeps_its_signature_over_places_and_temporaries(
     path: list[str], line: int, column: int, ssa: int, address: int
 ) -> None:
@@ -311,11 +354,15 @@ def test_a_diagnostic_keeps_its_signature_over_places_and_temporaries(
     assert signature(read(moved)[0], "ttgir") == signature(read(plain)[0], "ttgir")
 
 
-@given(name=st.text(string.ascii_lowercase + string.digits + "_", min_size=8, max_size=8), line=LINES)
+@given(
+    name=st.text(string.ascii_lowercase + string.digits + "_", min_size=8, max_size=8), line=LINES
+)
 def test_an_assembler_error_keeps_its_signature_over_temporary_files(name: str, line: int) -> None:
     """Every run of ptxas reads another temporary file."""
     moved = f"ptxas /tmp/tmp{name}.ptx, line {line}; error   : Feature '.bf16' requires .target sm_80 or higher"
-    assert signature(read(moved)[0], "cubin") == _signature("FC401/golden-bf16-add-3.2.0.log", "cubin")
+    assert signature(read(moved)[0], "cubin") == _signature(
+        "FC401/golden-bf16-add-3.2.0.log", "cubin"
+    )
 
 
 @given(required=st.integers(1, 10**9), limit=st.integers(1, 10**9))

@@ -15,15 +15,13 @@ from typing import Any
 
 import pytest
 
-from flacheck.executors import LocalPool
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.loop import Question, Timeouts, Untried, scan
 from flacheck.model import Cell, Record, Verdict
-from flacheck.scan import Question, Timeouts, Untried, scan
 from flacheck.store import Store
 from tests import fake
 
-ASSERTION = (
-    "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
-)
+ASSERTION = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
 TABLE: dict[str, Any] = {
     "bad": {"==1.0": ASSERTION, "else": "compile"},
     "warps": {"by": "num_warps", "8": ASSERTION},
@@ -35,7 +33,9 @@ TABLE: dict[str, Any] = {
 }
 
 
-def run(store: Store, cells: Sequence[Cell], table: dict[str, Any] = TABLE, **changes: Any) -> list[Record]:
+def run(
+    store: Store, cells: Sequence[Cell], table: dict[str, Any] = TABLE, **changes: Any
+) -> list[Record]:
     kinds = {version: fake.kind(table, version, memory_mb=512) for version in ("1.0", "2.0")}
     pool_jobs = changes.pop("jobs", 2)
     question = Question(
@@ -69,25 +69,33 @@ def test_verdicts_come_with_code_stage_and_signature(store: Store) -> None:
         "fake.bomb": ("unknown", "FC902", "lower"),
         "fake.silent": ("fails", "FC000", "lower"),
     }
-    assert found["fake.bad"].signal == "SIGABRT" and "reshapeOuts" in (found["fake.bad"].signature or "")
+    assert found["fake.bad"].signal == "SIGABRT" and "reshapeOuts" in (
+        found["fake.bad"].signature or ""
+    )
     assert found["fake.shared"].tolerated and found["fake.shared"].resources["shared"] == 245760
 
 
 def test_a_time_out_is_unknown_and_asked_again_only_with_more_time(store: Store) -> None:
     """The same limit would end the same way."""
     cells = [fake.cell("endless")]
-    assert [(r.verdict, r.code) for r in run(store, cells, retry_after=1.0)] == [(Verdict.UNKNOWN, "FC901")]
+    assert [(r.verdict, r.code) for r in run(store, cells, retry_after=1.0)] == [
+        (Verdict.UNKNOWN, "FC901")
+    ]
     assert run(store, cells, retry_after=1.0)[0].cached
     assert not run(store, cells, retry_after=3.0)[0].cached
 
 
 def test_a_second_scan_compiles_nothing(store: Store) -> None:
     """Every record comes from the store, and belongs to the second run too."""
-    cells = [fake.cell(name, num_warps=warps) for name in ("good", "bad", "warps") for warps in (4, 8)]
+    cells = [
+        fake.cell(name, num_warps=warps) for name in ("good", "bad", "warps") for warps in (4, 8)
+    ]
     first = run(store, cells)
     second = run(store, cells)
     assert not any(record.cached for record in first) and all(record.cached for record in second)
-    assert {r.key: (r.verdict, r.signature) for r in first} == {r.key: (r.verdict, r.signature) for r in second}
+    assert {r.key: (r.verdict, r.signature) for r in first} == {
+        r.key: (r.verdict, r.signature) for r in second
+    }
     assert len(list(store.records(store.run("last").id))) == len(cells)
 
 
@@ -111,12 +119,15 @@ def test_a_failure_is_confirmed_in_a_fresh_worker(store: Store) -> None:
 
 def test_each_signature_is_confirmed_once(store: Store) -> None:
     """Twenty crashes of one signature are twenty-one attempts."""
-    from flacheck import judge
+    from flacheck.engine import judge
 
     cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 21)]
     judged: list[Any] = []
     original = judge.judge
-    judge.judge = lambda cell, attempt, *rest: (judged.append(cell.key), original(cell, attempt, *rest))[1]
+    judge.judge = lambda cell, attempt, *rest: (
+        judged.append(cell.key),
+        original(cell, attempt, *rest),
+    )[1]
     try:
         found = run(store, cells)
     finally:
@@ -127,7 +138,12 @@ def test_each_signature_is_confirmed_once(store: Store) -> None:
 
 def test_a_target_the_release_does_not_know_is_skipped(store: Store) -> None:
     """With the reason, and without a worker."""
-    found = run(store, [fake.cell("good")], refuses=lambda cell: "1.0 knows no sm90", kind_of=lambda cell: 1 / 0)
+    found = run(
+        store,
+        [fake.cell("good")],
+        refuses=lambda cell: "1.0 knows no sm90",
+        kind_of=lambda cell: 1 / 0,
+    )
     assert [(r.verdict, r.reason) for r in found] == [(Verdict.SKIPPED, "1.0 knows no sm90")]
 
 
@@ -136,7 +152,9 @@ def test_a_toolchain_that_cannot_be_had_is_unknown_and_asked_again(store: Store)
     absent = Untried(Verdict.UNKNOWN, "no wheel for CPython 3.14", "FC903")
     cells = [fake.cell("good")]
     found = run(store, cells, kind_of=lambda cell: absent)
-    assert [(r.verdict, r.code, r.reason) for r in found] == [(Verdict.UNKNOWN, "FC903", "no wheel for CPython 3.14")]
+    assert [(r.verdict, r.code, r.reason) for r in found] == [
+        (Verdict.UNKNOWN, "FC903", "no wheel for CPython 3.14")
+    ]
     assert run(store, cells)[0].verdict is Verdict.COMPILES
 
 
@@ -167,7 +185,10 @@ def test_kill_9_in_mid_scan_loses_nothing(tmp_path: Path) -> None:
     subprocess.run(command, cwd=root, check=True)
     with sqlite3.connect(file) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert db.execute("SELECT count(*), count(DISTINCT key) FROM records").fetchone() == (2000, 2000)
+        assert db.execute("SELECT count(*), count(DISTINCT key) FROM records").fetchone() == (
+            2000,
+            2000,
+        )
 
 
 def _count(file: Path) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.search import Answer, Boundary, boundary, changes
+from flacheck.bisect.search import Answer, Boundary, boundary, changes
 
 ANSWERS = st.sampled_from(list(Answer))
 KNOWN = st.sampled_from([Answer.YES, Answer.NO])
@@ -49,7 +49,13 @@ def test_a_boundary_is_one_of_those_that_exist(row: list[Answer]) -> None:
     assert len(asked) == len(set(asked)) and set(asked) <= set(range(len(row)))
 
 
-@given(KNOWN, st.integers(1, 200), st.integers(1, 200), st.randoms(use_true_random=False), st.floats(0, 0.9))
+@given(
+    KNOWN,
+    st.integers(1, 200),
+    st.integers(1, 200),
+    st.randoms(use_true_random=False),
+    st.floats(0, 0.9),
+)
 def test_a_row_that_turns_once_has_its_one_boundary_found(
     start: Answer, before: int, after: int, random: object, holes: float
 ) -> None:
@@ -85,11 +91,15 @@ def test_an_unknown_start_decides_nothing() -> None:
 
 
 @given(st.lists(st.sampled_from(["compiles", "FC302", "FC101", None]), max_size=30))
-def test_changes_are_all_pairs_of_unlike_neighbours_when_unknowns_are_left_out(states: list[str | None]) -> None:
+def test_changes_are_all_pairs_of_unlike_neighbours_when_unknowns_are_left_out(
+    states: list[str | None],
+) -> None:
     """By trying all pairs."""
     assert changes(states) == [
         (a, b)
         for a in range(len(states))
         for b in range(a + 1, len(states))
-        if None not in (states[a], states[b]) and states[a] != states[b] and not any(states[a + 1 : b])
+        if None not in (states[a], states[b])
+        and states[a] != states[b]
+        and not any(states[a + 1 : b])
     ]

@@ -1,4 +1,6 @@
-"""The failures that flacheck was started for show live, on the real kernels of flash-linear-attention's releases."""
+"""The failures that flacheck was started for show live, on the real kernels of
+flash-linear-attention's releases.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,17 @@ def out(folder: Path) -> dict[str, Any]:
 
 
 def scan(folder: Path) -> int:
-    command = [sys.executable, "-m", "flacheck", "scan", "seeds", "--format", "json", "-o", "out.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "flacheck",
+        "scan",
+        "seeds",
+        "--format",
+        "json",
+        "-o",
+        "out.json",
+    ]
     return subprocess.run(command, cwd=folder, env={**os.environ, "COLUMNS": "80"}).returncode
 
 
@@ -49,7 +61,9 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def some(out: dict[str, Any], **wanted: Any) -> Records:
-    return [r for r in out["records"] if all(_get(r, name) == value for name, value in wanted.items())]
+    return [
+        r for r in out["records"] if all(_get(r, name) == value for name, value in wanted.items())
+    ]
 
 
 def _get(record: dict[str, Any], name: str) -> Any:
@@ -75,14 +89,22 @@ def shown(records: Iterable[dict[str, Any]]) -> set[tuple[str, str | None]]:
     ],
 )
 def test_delta_rule_on_hopper(
-    out: dict[str, Any], triton: str, warps: tuple[int, ...], expected: tuple[str, str | None], word: str
+    out: dict[str, Any],
+    triton: str,
+    warps: tuple[int, ...],
+    expected: tuple[str, str | None],
+    word: str,
 ) -> None:
     """Eight and sixteen warps meet a layout assertion; 3.1.0 compiles all."""
     for num_warps in warps:
         found = some(
-            out, kernel=DELTA, toolchain=f"triton=={triton}", num_warps=num_warps, num_stages=2,
+            out,
+            kernel=DELTA,
+            toolchain=f"triton=={triton}",
+            num_warps=num_warps,
+            num_stages=2,
             constants={"BC": 64, "BV": 64},
-        )  # fmt: skip
+        )
         assert len(found) == 1 and shown(found) == {expected}
         assert word in found[0]["message"] and word in (found[0]["signature"] or "")
 
@@ -90,14 +112,19 @@ def test_delta_rule_on_hopper(
 def test_more_stages_than_shared_memory(out: dict[str, Any]) -> None:
     """245,760 of 232,448 bytes: an autotuner would skip it."""
     (found,) = some(out, kernel=DELTA, toolchain="triton==3.2.0", num_warps=2, num_stages=3)
-    assert shown([found]) == {("fails", "FC501")} and found["tolerated"] and found["stage"] == "load"
+    assert (
+        shown([found]) == {("fails", "FC501")} and found["tolerated"] and found["stage"] == "load"
+    )
     assert (found["resources"]["shared"], found["resources"]["shared_limit"]) == (245_760, 232_448)
 
 
 def test_fallbacks_of_the_delta_rule(out: dict[str, Any]) -> None:
     """Four warps, or eight with a smaller block."""
-    uses = [f["use"] | {"was": f["failing"]["num_warps"]} for f in out["summary"]["fallbacks"]
-            if f["kernel"] == DELTA and f["toolchain"] == "triton==3.2.0"]  # fmt: skip
+    uses = [
+        f["use"] | {"was": f["failing"]["num_warps"]}
+        for f in out["summary"]["fallbacks"]
+        if f["kernel"] == DELTA and f["toolchain"] == "triton==3.2.0"
+    ]
     assert {"num_warps": 4, "was": 8} in uses
     assert {"BC": 32, "was": 8} in uses and {"num_warps": 8, "BC": 32, "was": 16} in uses
 
@@ -116,7 +143,9 @@ def test_retention_on_v100(out: dict[str, Any], triton: str, dtype: str) -> None
     for kernel in FUSED:
         assert shown(some(out, last=kernel, dtype=dtype, **at)) == {("compiles", None)}
     uses = [
-        f["use"] for f in out["summary"]["fallbacks"] if f["toolchain"] == f"triton=={triton}" and f["target"] == "sm70"
+        f["use"]
+        for f in out["summary"]["fallbacks"]
+        if f["toolchain"] == f"triton=={triton}" and f["target"] == "sm70"
     ]
     assert {"dtype": "fp32"} in uses and {"form": "fused_recurrent"} in uses
 
@@ -129,13 +158,22 @@ def test_retention_under_the_neighbours(out: dict[str, Any]) -> None:
     assert shown(some(out, last="chunk_fwd_kernel_h", dtype="fp16", **at)) == {("compiles", None)}
     assert shown(some(out, target="sm70", toolchain="triton==3.4.0")) == {("compiles", None)}
     slow = [r for r in out["records"] for f in r["findings"] if f["code"] == "FC921"]
-    assert all(r["toolchain"] == "triton==3.4.0" and r["verdict"] == "compiles" and r["seconds"] >= 10 for r in slow)
+    assert all(
+        r["toolchain"] == "triton==3.4.0" and r["verdict"] == "compiles" and r["seconds"] >= 10
+        for r in slow
+    )
 
 
 def test_autotuner_keys_of_3_1_0(out: dict[str, Any]) -> None:
     """Three kernels raise, twelve read other arguments; nothing of it under 3.2.0."""
-    raising = {r["kernel"].rpartition(":")[2] for r in some(out, toolchain="triton==3.1.0", code="FC601")}
-    assert raising == {"chunk_scaled_dot_kkt_fwd_kernel", "chunk_dplr_bwd_kernel_dv", "layer_norm_fwd_kernel"}
+    raising = {
+        r["kernel"].rpartition(":")[2] for r in some(out, toolchain="triton==3.1.0", code="FC601")
+    }
+    assert raising == {
+        "chunk_scaled_dot_kkt_fwd_kernel",
+        "chunk_dplr_bwd_kernel_dv",
+        "layer_norm_fwd_kernel",
+    }
     shifted = some(out, toolchain="triton==3.1.0", code="FC602")
     assert len(shifted) == 12
     for record in shifted:
@@ -150,7 +188,10 @@ def test_the_first_sequence_length_is_said(out: dict[str, Any]) -> None:
     (kkt,) = some(out, last="chunk_scaled_dot_kkt_fwd_kernel", code="FC601")
     facts = kkt["findings"][0]["facts"]
     assert facts["first_length"] == 65
-    assert facts["reached_by"][0]["file"] == "fla/layers/delta_net.py" and facts["reached_by"][0]["line"]
+    assert (
+        facts["reached_by"][0]["file"] == "fla/layers/delta_net.py"
+        and facts["reached_by"][0]["line"]
+    )
 
 
 def test_the_same_command_again_compiles_nothing(out: dict[str, Any], folder: Path) -> None:
@@ -166,7 +207,7 @@ def test_the_same_command_again_compiles_nothing(out: dict[str, Any], folder: Pa
 def test_the_output_is_what_the_schema_says(out: dict[str, Any]) -> None:
     """flacheck.run/1."""
     jsonschema = pytest.importorskip("jsonschema")
-    schema = Path(__file__).parent.parent / "flacheck" / "schemas" / "run-1.json"
+    schema = Path(__file__).parent.parent / "flacheck" / "tables" / "schemas" / "run-1.json"
     jsonschema.validate(out, json.loads(schema.read_text()))
 
 

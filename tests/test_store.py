@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from flacheck import database, judge
+from flacheck.engine import judge
 from flacheck.errors import Exit, StoreError, UsageError
 from flacheck.model import Attempt, Cell, Kernel, Launch, Outcome, Record, Verdict
-from flacheck.store import Store
+from flacheck.store import Store, database
 from tests.made_records import failure, record
 
 ENVIRONMENT = {"flacheck": "0.1", "python": "3.11.9", "platform": "linux-x86_64"}
@@ -33,8 +33,16 @@ def _adder(script: str, *arguments: object, **more: Any) -> subprocess.Popen[str
     """A Python process with the store at hand, as another scan would be."""
     opening = "import sys; from flacheck.store import Store; from tests.test_store import _cell, ENVIRONMENT\n"
     path = {"PYTHONPATH": str(TESTS.parent)}
-    command = [*more.pop("before", ()), sys.executable, "-c", opening + script, *map(str, arguments)]
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, env={**os.environ, **path}, **more)
+    command = [
+        *more.pop("before", ()),
+        sys.executable,
+        "-c",
+        opening + script,
+        *map(str, arguments),
+    ]
+    return subprocess.Popen(
+        command, text=True, stdout=subprocess.PIPE, env={**os.environ, **path}, **more
+    )
 
 
 def _keys(store: Store) -> set[str]:
@@ -55,7 +63,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_a_record_comes_back_as_it_went_in(store: Store) -> None:
     """Every field of a record survives the way to the disk and back."""
     run = store.begin_run(ENVIRONMENT, "quick", {"forms": []})
-    put = failure(findings=({"code": "FC302", "title": "t", "facts": {"bytes": 3}},), message="→ line\nline")
+    put = failure(
+        findings=({"code": "FC302", "title": "t", "facts": {"bytes": 3}},), message="→ line\nline"
+    )
     store.add(run, put)
     assert list(store.records(run)) == [put]
     assert list(store.latest()) == [put]
@@ -72,7 +82,9 @@ def test_a_run_tells_its_environment(store: Store) -> None:
 
 
 def test_runs_resolve_like_git_prefixes(store: Store) -> None:
-    """A run is found by `last`, by its id and by a unique prefix; otherwise the candidates are named."""
+    """A run is found by `last`, by its id and by a unique prefix; otherwise the candidates are
+    named.
+    """
     first, second = store.begin_run(ENVIRONMENT), store.begin_run(ENVIRONMENT)
     assert [run.id for run in store.runs()] == [first, second]
     assert store.run("last").id == second
@@ -116,7 +128,8 @@ def test_a_cached_record_belongs_to_later_runs_too(store: Store) -> None:
 def test_a_cell_is_found_by_eight_characters(store: Store) -> None:
     """A prefix finds every cell it fits; a shorter one is refused."""
     store.add_many(
-        store.begin_run(ENVIRONMENT), [record(key="abcdef0123"), record(key="abcdef0145"), record(key="b" * 10)]
+        store.begin_run(ENVIRONMENT),
+        [record(key="abcdef0123"), record(key="abcdef0145"), record(key="b" * 10)],
     )
     assert [found.key for found in store.find("abcdef01")] == ["abcdef0123", "abcdef0145"]
     assert [found.key for found in store.find("abcdef012")] == ["abcdef0123"]
@@ -126,7 +139,9 @@ def test_a_cell_is_found_by_eight_characters(store: Store) -> None:
 
 
 def test_merging_is_idempotent_and_keeps_the_latest(store: Store, tmp_path: Path) -> None:
-    """Shards come together with their runs; a second merge adds nothing; the newest record wins, wherever it was."""
+    """Shards come together with their runs; a second merge adds nothing; the newest record wins,
+    wherever it was.
+    """
     with Store.open(tmp_path / "other") as other:
         theirs = other.begin_run(ENVIRONMENT, "shard")
         other.add_many(theirs, [_cell(1, seconds=1.0), _cell(2)])
@@ -142,7 +157,10 @@ def test_merging_is_idempotent_and_keeps_the_latest(store: Store, tmp_path: Path
 def test_records_are_immutable(store: Store) -> None:
     """Not even SQL changes a stored record."""
     store.add(store.begin_run(ENVIRONMENT), _cell(1))
-    with sqlite3.connect(store.path) as db, pytest.raises(sqlite3.IntegrityError, match="immutable"):
+    with (
+        sqlite3.connect(store.path) as db,
+        pytest.raises(sqlite3.IntegrityError, match="immutable"),
+    ):
         db.execute("UPDATE records SET body = '{}'")
 
 
@@ -160,7 +178,9 @@ def test_a_batch_is_stored_whole_or_not_at_all(store: Store) -> None:
 
 
 def test_twenty_thousand_cells_are_quick(store: Store) -> None:
-    """Adding in batches of 50 keeps over 2,000 a second; asking for 20,000 keys takes seconds at most."""
+    """Adding in batches of 50 keeps over 2,000 a second; asking for 20,000 keys takes seconds at
+    most.
+    """
     run = store.begin_run(ENVIRONMENT)
     cells = [_cell(n) for n in range(20_000)]
     start = time.process_time()
@@ -168,7 +188,11 @@ def test_twenty_thousand_cells_are_quick(store: Store) -> None:
         store.add_many(run, cells[n : n + 50])
     assert len(cells) / (time.process_time() - start) > 2_000
     start = time.process_time()
-    assert len(store.known(cell.key for cell in cells)) == len(store.done(cell.key for cell in cells)) == 20_000
+    assert (
+        len(store.known(cell.key for cell in cells))
+        == len(store.done(cell.key for cell in cells))
+        == 20_000
+    )
     assert store.add_cached(store.begin_run(ENVIRONMENT), cells) == 20_000
     assert time.process_time() - start < 5
 
@@ -186,7 +210,9 @@ def test_two_scans_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_killed_scan_loses_nothing_it_had_acknowledged(tmp_path: Path) -> None:
-    """Killed again and again, the store stays sound and holds every record that was ever acknowledged."""
+    """Killed again and again, the store stays sound and holds every record that was ever
+    acknowledged.
+    """
     script = (
         "with Store.open(sys.argv[1]) as s:\n    run = s.begin_run(ENVIRONMENT); n = int(sys.argv[2])\n"
         "    while True:\n        s.add(run, _cell(n)); print(n, flush=True); n += 1\n"
@@ -199,7 +225,11 @@ def test_a_killed_scan_loses_nothing_it_had_acknowledged(tmp_path: Path) -> None
         time.sleep(0.05 + 0.037 * turn)
         scan.send_signal(signal.SIGKILL)
         # The last line may be cut where the process died.
-        acknowledged |= {_cell(int(line)).key for line in scan.communicate()[0].splitlines(True) if line.endswith("\n")}
+        acknowledged |= {
+            _cell(int(line)).key
+            for line in scan.communicate()[0].splitlines(True)
+            if line.endswith("\n")
+        }
         assert _sound(tmp_path / "s")
     with Store.open(tmp_path / "s", create=False) as store:
         assert acknowledged <= _keys(store)
@@ -217,9 +247,21 @@ FILL = (
 
 
 def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
-    """On a file system of 1 MB the scan ends with "no space"; all that was acknowledged can still be read there."""
-    mounted = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=1m none "$0" && exec "$@"', str(tmp_path)]
-    if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True).returncode:
+    """On a file system of 1 MB the scan ends with "no space"; all that was acknowledged can still
+    be read there.
+    """
+    mounted = [
+        "unshare",
+        "-rm",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size=1m none "$0" && exec "$@"',
+        str(tmp_path),
+    ]
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*mounted, "true"], capture_output=True).returncode
+    ):
         pytest.skip("this machine lets nobody mount a small file system")
     said = _adder(FILL, tmp_path / "s", before=mounted).communicate(timeout=60)[0].splitlines()
     assert "no space" in said[1]
@@ -239,10 +281,21 @@ def test_a_limit_on_file_sizes_is_said_and_nothing_stored_is_lost(tmp_path: Path
 def _judged(**more: Any) -> tuple[Cell, Record]:
     """A cell that was cut out of a program, and its record."""
     launch = Launch(
-        {"x": {"dtype": "bf16", "align": 16}, "s": {"float": 0.1}, "n": None}, ("BK",), ({"BK": 32},), ("x",)
+        {"x": {"dtype": "bf16", "align": 16}, "s": {"float": 0.1}, "n": None},
+        ("BK",),
+        ({"BK": 32},),
+        ("x",),
     )
-    kernel = Kernel("m:k", "p==1", "d" * 32, {"source": "import triton\n", "qualname": "k"}, "copy", "chunk")
-    made: dict[str, Any] = {"options": {"num_warps": 4}, "dtype": "bf16", "shape": {"T": 64}, "widened": True, **more}
+    kernel = Kernel(
+        "m:k", "p==1", "d" * 32, {"source": "import triton\n", "qualname": "k"}, "copy", "chunk"
+    )
+    made: dict[str, Any] = {
+        "options": {"num_warps": 4},
+        "dtype": "bf16",
+        "shape": {"T": 64},
+        "widened": True,
+        **more,
+    }
     cell = Cell(kernel, "triton==3.2.0", "sm90", launch, **made)
     return cell, judge.judge(cell, Attempt(Outcome.FINISHED))
 
@@ -275,7 +328,10 @@ def test_a_source_is_kept_once_for_all_its_cells(store: Store) -> None:
     """However many cells are compiled from it."""
     store.add_cells(_judged(options={"num_warps": warps})[0] for warps in range(1, 20))
     with sqlite3.connect(store.path) as db:
-        counts = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("kernels", "cells")]
+        counts = [
+            db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("kernels", "cells")
+        ]
     assert counts == [1, 19]
 
 
@@ -394,8 +450,18 @@ def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
         "print(len(list(Store.open(sys.argv[1], create=False).latest())))\n"
         "try:\n    Store.open(sys.argv[1]).begin_run(ENVIRONMENT)\nexcept StoreError as error:\n    print(error)\n"
     )
-    mounted = ["unshare", "-rm", "sh", "-c", 'mount --bind -o ro "$0" "$0" && exec "$@"', str(tmp_path)]
-    if not shutil.which("unshare") or subprocess.run([*mounted, "true"], capture_output=True).returncode:
+    mounted = [
+        "unshare",
+        "-rm",
+        "sh",
+        "-c",
+        'mount --bind -o ro "$0" "$0" && exec "$@"',
+        str(tmp_path),
+    ]
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*mounted, "true"], capture_output=True).returncode
+    ):
         pytest.skip("this machine lets nobody mount a folder read-only")
     said = _adder(script, tmp_path / "s", before=mounted).communicate(timeout=60)[0].splitlines()
     assert said[0] == "1"

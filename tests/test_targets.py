@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flacheck.errors import Exit, UsageError
-from flacheck.targets import TARGETS, find
+from flacheck.tables.targets import TARGETS, find
 
 
 def test_the_table_holds_the_targets_of_the_contract() -> None:
@@ -37,7 +37,9 @@ def test_shared_memory_limits_are_the_documented_ones() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_row_is_consistent(name: str) -> None:
-    """Name, architecture, capability and card belong together, and each row says where its figures come from."""
+    """Name, architecture, capability and card belong together, and each row says where its figures
+    come from.
+    """
     row = TARGETS[name]
     assert row.name == name
     assert row.source

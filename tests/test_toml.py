@@ -1,4 +1,6 @@
-"""TOML: every string has its line, strings are replaced and nothing else, and errors name their line."""
+"""TOML: every string has its line, strings are replaced and nothing else, and errors name their
+line.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck import toml
+from flacheck.config import toml
 from flacheck.errors import UsageError
 
 TRICKY = '''# [not."a table"]
@@ -43,13 +45,17 @@ name = "first of second"
 '''
 
 
-@pytest.mark.parametrize("text", [TRICKY, (Path(__file__).parent.parent / "pyproject.toml").read_text(), ""])
+@pytest.mark.parametrize(
+    "text", [TRICKY, (Path(__file__).parent.parent / "pyproject.toml").read_text(), ""]
+)
 def test_every_string_has_its_line(text: str) -> None:
     """And only what is a string; there the line holds what is between the quotes, but for escapes."""
     lines, rows = toml.lines(text), text.split("\n")
     there = toml.strings(text, "x.toml")
     assert lines.keys() == there.keys()
-    plain = {path: value for path, value in there.items() if "\\" not in value and "\n" not in value}
+    plain = {
+        path: value for path, value in there.items() if "\\" not in value and "\n" not in value
+    }
     assert [path for path, value in plain.items() if value not in rows[lines[path] - 1]] == []
 
 
@@ -58,7 +64,10 @@ def test_lines_count_whatever_ends_them() -> None:
     lines = toml.lines(TRICKY.replace("\n", "\r\n"))
     assert lines["table", "sub.table", "list", 1] == 17
     assert lines["many", 1, "inner", 0, "name"] == 31
-    assert toml.lines('"a.b"."c" = "x"\n["d"]\n"e" = { "f" = "y" }\n') == {("a.b", "c"): 1, ("d", "e", "f"): 3}
+    assert toml.lines('"a.b"."c" = "x"\n["d"]\n"e" = { "f" = "y" }\n') == {
+        ("a.b", "c"): 1,
+        ("d", "e", "f"): 3,
+    }
 
 
 def test_an_array_that_looks_like_a_header_has_no_lines() -> None:
@@ -83,15 +92,27 @@ e = "last"
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_strings_are_replaced_and_nothing_else(ends: str) -> None:
-    """Quotes, comments, blanks and line ends stay, in tables, inline tables, arrays, and tables told in two pieces."""
+    """Quotes, comments, blanks and line ends stay, in tables, inline tables, arrays, and tables
+    told in two pieces.
+    """
     text = REPLACED.replace("\n", ends)
     changed: dict[toml.Path, str] = {
-        ("a", "x"): 'new "x"', ("a", "y", "z"): "1", ("a", "y", "q.q", 1): "2", ("a", "long"): "three",
-        ("a", "c", "esc"): "B", ("d", 1, "e"): "ü\\",
-    }  # fmt: skip
+        ("a", "x"): 'new "x"',
+        ("a", "y", "z"): "1",
+        ("a", "y", "q.q", 1): "2",
+        ("a", "long"): "three",
+        ("a", "c", "esc"): "B",
+        ("d", 1, "e"): "ü\\",
+    }
     wanted = text
-    for old, new in (("lit \"eral\"", 'new "x"'), ('z = "one"', 'z = "1"'), ("'two'", "'2'"), ('"""one', '"""three'),
-                     ("\\u0041 tab\\t", "B"), ('"last"', '"ü\\\\"')):  # fmt: skip
+    for old, new in (
+        ('lit "eral"', 'new "x"'),
+        ('z = "one"', 'z = "1"'),
+        ("'two'", "'2'"),
+        ('"""one', '"""three'),
+        ("\\u0041 tab\\t", "B"),
+        ('"last"', '"ü\\\\"'),
+    ):
         wanted = wanted.replace(old, new, 1)
     assert toml.replaced(text, changed, "x.toml") == wanted
 
@@ -120,7 +141,8 @@ def test_what_is_nested_without_end_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"), [("a = 1\n[b\n", 2), ("a = [\n'x',\n", 3), ("\n\na = 1\na = 2\n", 4), ('a = "x\ny"', 1)]
+    ("text", "line"),
+    [("a = 1\n[b\n", 2), ("a = [\n'x',\n", 3), ("\n\na = 1\na = 2\n", 4), ('a = "x\ny"', 1)],
 )
 def test_what_is_no_toml_is_an_error_with_its_line(text: str, line: int) -> None:
     """As compilers write it."""

@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from flacheck import toolchains
 from flacheck.errors import Exit, ToolchainError, UsageError
-from flacheck.targets import TARGETS
+from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import cache, filling, identity, index, lld, triton_releases, wheels
 from tests import fake_installer
 
@@ -33,7 +33,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("FAKE_INSTALLER_LOG", str(log))
-    monkeypatch.setattr(wheels, "installers", lambda: [wheels.Installer("uv", ("uv", "pip", "install"), ("uv",))])
+    monkeypatch.setattr(
+        wheels, "installers", lambda: [wheels.Installer("uv", ("uv", "pip", "install"), ("uv",))]
+    )
     monkeypatch.setattr(index, "available", lambda name, *_, **__: [Version(v) for v in ALL])
     return log
 
@@ -71,7 +73,9 @@ def test_an_exact_version_has_one_spelling(fake: Path, spec: str) -> None:
         ("triton>=3.2,<3.4", ["triton>=3.2,<3.4"]),
     ],
 )
-def test_commas_part_versions_but_not_the_bounds_of_one_specifier(text: str, parts: list[str]) -> None:
+def test_commas_part_versions_but_not_the_bounds_of_one_specifier(
+    text: str, parts: list[str]
+) -> None:
     """A comma-separated flag and a PEP 440 specifier can be told apart."""
     assert toolchains.split_specs(text) == parts
 
@@ -82,7 +86,9 @@ def test_a_specifier_names_what_it_leaves_out(fake: Path, monkeypatch: pytest.Mo
     on_python(monkeypatch, 13)
     found = toolchains.resolve([">=3.1,<3.3.1"])
     assert [c.version for c in found.choices] == ["3.2.0", "3.3.0"]
-    assert found.warnings == ("triton 3.1.0 is left out: no wheel for CPython 3.13 (only 3.8 to 3.12)",)
+    assert found.warnings == (
+        "triton 3.1.0 is left out: no wheel for CPython 3.13 (only 3.8 to 3.12)",
+    )
 
 
 def test_an_exact_release_without_a_wheel_is_a_choice_with_a_reason(
@@ -135,11 +141,16 @@ def test_old_releases_refuse_new_targets() -> None:
     assert set(triton_releases.refusals(Version("3.1.0"))) == {"sm100", "sm120", "gfx950"}
     assert set(triton_releases.refusals(Version("3.2.0"))) == {"sm100", "sm120"}
     assert triton_releases.refusals(Version("3.3.0")) == {}
-    assert triton_releases.refusals(Version("3.2.0"))["sm100"] == "Triton 3.2.0 does not know sm100 (from 3.3.0 on)"
+    assert (
+        triton_releases.refusals(Version("3.2.0"))["sm100"]
+        == "Triton 3.2.0 does not know sm100 (from 3.3.0 on)"
+    )
 
 
 def test_a_release_is_installed_once_and_found_again(fake: Path) -> None:
-    """The second call starts no installer; the manifest says what is there; progress tells time and size."""
+    """The second call starts no installer; the manifest says what is there; progress tells time and
+    size.
+    """
     said: list[str] = []
     choice = toolchains.resolve(["3.4.0"]).choices[0]
     first = toolchains.provide(choice, said.append)
@@ -189,7 +200,9 @@ def test_no_installer_at_all_is_said(fake: Path, monkeypatch: pytest.MonkeyPatch
     assert "neither uv nor pip" in failure()
 
 
-def test_a_cache_that_cannot_be_written_is_one_message(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_one_message(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file where the cache folder should be (root may write anywhere else)."""
     blocked = fake.parent / "blocked"
     blocked.write_text("")
@@ -222,7 +235,9 @@ def _wait_for(condition: Path, seconds: float = 20.0) -> None:
     assert condition.read_text()
 
 
-def test_kill_9_in_mid_install_leaves_nothing_that_looks_complete(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_9_in_mid_install_leaves_nothing_that_looks_complete(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next start sweeps the remains and installs afresh."""
     monkeypatch.setenv("FAKE_INSTALLER", "stuck")
     process = _start()
@@ -257,7 +272,9 @@ def test_two_processes_install_once_and_the_second_says_that_it_waits(
 def test_a_file_edited_in_the_installers_cache_is_not_taken_for_the_release(
     fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linked installs share files with other environments, so the content is compared with its RECORD."""
+    """Linked installs share files with other environments, so the content is compared with its
+    RECORD.
+    """
     install = wheels.install
 
     def edited(wanted: list[str], into: Path, **rest: object) -> dict[str, object]:
@@ -279,8 +296,12 @@ def test_remove_takes_a_release_and_names_what_is_there(fake: Path) -> None:
     assert [s.manifest["version"] for s in toolchains.installed_toolchains()] == ["3.5.0"]
 
 
-def test_a_folder_and_a_wheel_with_the_same_content_are_the_same_toolchain(fake: Path, tmp_path: Path) -> None:
-    """The identity is a digest of the files that decide, wherever they lie; one byte more changes it."""
+def test_a_folder_and_a_wheel_with_the_same_content_are_the_same_toolchain(
+    fake: Path, tmp_path: Path
+) -> None:
+    """The identity is a digest of the files that decide, wherever they lie; one byte more changes
+    it.
+    """
     build = tmp_path / "src" / "python"
     fake_installer.distribution(build, "triton", "3.6.0")
     wheel = tmp_path / "triton-3.6.0-py3-none-any.whl"
@@ -319,7 +340,9 @@ def test_installed_is_a_release_only_when_its_files_are(
     site = tmp_path / "site"
     fake_installer.distribution(site, "triton", "3.6.0")
     monkeypatch.syspath_prepend(str(site))
-    monkeypatch.delitem(sys.modules, "triton", raising=False)  # another test may have imported the real one
+    monkeypatch.delitem(
+        sys.modules, "triton", raising=False
+    )  # another test may have imported the real one
     assert identities("installed") == ["triton==3.6.0"]
     url = site / "triton-3.6.0.dist-info" / "direct_url.json"
     url.write_text("{}")
@@ -329,7 +352,9 @@ def test_installed_is_a_release_only_when_its_files_are(
     assert identities("installed")[0].startswith("triton==3.6.0+local.")
 
 
-def test_no_installed_triton_is_incomplete_not_wrong(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_installed_triton_is_incomplete_not_wrong(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The message says how to get one."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ToolchainError, match="pip install triton"):
@@ -353,7 +378,9 @@ def test_only_files_that_change_code_count(name: str, decides: bool) -> None:
     assert identity.decides(name) is decides
 
 
-def test_the_linker_is_wanted_by_old_releases_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_linker_is_wanted_by_old_releases_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """3.3 and 3.4 refuse linker 14; from 3.5.0 on none is needed."""
     linker = tmp_path / "ld.lld"
     linker.write_text("#!/bin/sh\necho 'Debian LLD 14.0.6 (compatible with GNU linkers)'\n")
@@ -381,11 +408,15 @@ def test_versions_are_listed_once_a_day(tmp_path: Path, monkeypatch: pytest.Monk
     assert runs == ["triton"]
 
 
-def test_what_was_read_once_serves_while_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_read_once_serves_while_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Older than a day it is asked again, and kept when nobody answers."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(wheels, "installers", lambda: [wheels.Installer("pip", (), ("pip",))])
-    monkeypatch.setattr(wheels, "run", lambda *_: (1, "WARNING: Retrying (Retry(total=0)) after connection broken"))
+    monkeypatch.setattr(
+        wheels, "run", lambda *_: (1, "WARNING: Retrying (Retry(total=0)) after connection broken")
+    )
     with pytest.raises(wheels.Offline, match="cannot look up triton"):
         index.available("triton")
     old = {f"{cache.python_tag()}:here:wheels": {"time": 0, "versions": ["3.9.0"]}}
@@ -405,7 +436,9 @@ def test_a_full_disk_while_writing_the_manifest_is_explained(tmp_path: Path) -> 
 
 @pytest.mark.network
 @pytest.mark.slow
-def test_a_real_release_installs_and_imports_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_release_installs_and_imports_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """3.1.0 with what it wants beside it, in an interpreter that sees nothing else."""
     if not 8 <= sys.version_info.minor <= 12:
         pytest.skip("3.1.0 has no wheel for this Python")

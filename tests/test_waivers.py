@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from flacheck import session, waivers
 from flacheck.analysis import Context, exit_code, summarise
+from flacheck.config import waivers
+from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
+from flacheck.scan import session
 from flacheck.store import Store
-from flacheck.waivers import Waiver
 from tests.made_records import failure, record
 
 BROKEN = failure(options={"num_warps": 8})
@@ -45,7 +46,9 @@ def test_the_last_part_of_a_corpus_kernel_is_after_the_point() -> None:
 @pytest.mark.parametrize("expires", [date(2027, 3, 31), datetime(2027, 3, 31, 12), "2027-03-31"])
 def test_its_last_day_is_included(expires: Any) -> None:
     """A TOML date, a date-time and a text say the same."""
-    (waiver,) = waivers.read([{"kernel": "*", "reason": "known", "expires": expires}], "pyproject.toml")
+    (waiver,) = waivers.read(
+        [{"kernel": "*", "reason": "known", "expires": expires}], "pyproject.toml"
+    )
     assert not waiver.expired(date(2027, 3, 31)) and waiver.expired(date(2027, 4, 1))
     assert not Waiver("without an end", kernel="*").expired(date.max)
 
@@ -58,7 +61,10 @@ def test_its_last_day_is_included(expires: Any) -> None:
         ([{"kernel": "*"}], "waiver 1: a reason is wanted"),
         ([{"kernel": "*", "reason": " "}], "reason must be a text that is not empty"),
         ([{"kernel": "*", "reason": "x"}, {"reason": "x"}], "waiver 2: name what is waived"),
-        ([{"kernel": "*", "reason": "x", "until": "2027"}], "unknown key 'until'; allowed are signature, kernel"),
+        (
+            [{"kernel": "*", "reason": "x", "until": "2027"}],
+            "unknown key 'until'; allowed are signature, kernel",
+        ),
         ([{"kernel": "*", "reason": "x", "expires": "soon"}], "expires = 'soon' is no date"),
     ],
 )
@@ -81,8 +87,13 @@ def test_a_stored_run_is_judged_with_the_waivers(tmp_path: Path) -> None:
     """Those whose day is not over, as `flacheck scan` ends."""
     with Store.open(tmp_path) as store:
         store.add_many(store.begin_run({}, "mine", {}), [record(), BROKEN])
-        valid, over = (Waiver("known", BROKEN.signature, expires=day) for day in (date.max, date(2026, 1, 1)))
-        codes = [exit_code(session.view(store, ["last"], waived).summary.tally) for waived in ((), (valid,), (over,))]
+        valid, over = (
+            Waiver("known", BROKEN.signature, expires=day) for day in (date.max, date(2026, 1, 1))
+        )
+        codes = [
+            exit_code(session.view(store, ["last"], waived).summary.tally)
+            for waived in ((), (valid,), (over,))
+        ]
     assert codes == [Exit.FINDINGS, Exit.OK, Exit.FINDINGS]
 
 

@@ -17,7 +17,17 @@ pytestmark = pytest.mark.network
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        str(folder),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     return next(folder.glob("*.whl"))
 
@@ -29,8 +39,8 @@ def test_nothing_but_flacheck_is_top_level(wheel: Path) -> None:
     files = (
         "kernels/retention.py",
         "matrices/seeds.yaml",
-        "schemas/run-1.json",
-        "data/torch_pins.yaml",
+        "tables/schemas/run-1.json",
+        "tables/torch_pins.yaml",
         "guest/server.py",
     )
     assert {f"flacheck/{file}" for file in files} <= set(names)
@@ -43,9 +53,23 @@ def test_a_scan_works_from_an_installed_wheel(wheel: Path, tmp_path: Path) -> No
     empty = tmp_path / "empty"
     empty.mkdir()
     code = f"import sys; sys.path.insert(0, {str(site)!r}); from flacheck import cli; cli.main()"
-    arguments = ["scan", "-k", "chunk_local_cumsum", "--triton", "3.5.1", "--target", "sm90", "--format", "jsonl"]
-    found = subprocess.run([sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", code, *arguments],
-                           cwd=empty, capture_output=True, text=True)  # fmt: skip
+    arguments = [
+        "scan",
+        "-k",
+        "chunk_local_cumsum",
+        "--triton",
+        "3.5.1",
+        "--target",
+        "sm90",
+        "--format",
+        "jsonl",
+    ]
+    found = subprocess.run(
+        [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", code, *arguments],
+        cwd=empty,
+        capture_output=True,
+        text=True,
+    )
     assert found.returncode == 0, found.stderr
     assert '"verdict": "compiles"' in found.stdout or '"verdict":"compiles"' in found.stdout
     assert sorted(path.name for path in empty.iterdir()) == [".flacheck"]

@@ -1,4 +1,6 @@
-"""Other dtypes of a kernel, and other forms of its operator, of which everything that was asked compiles."""
+"""Other dtypes of a kernel, and other forms of its operator, of which everything that was asked
+compiles.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,18 @@ DTYPES = ("fp32", "bf16", "fp16")
 
 
 class Alternatives:
-    """What works on the release and target of a failing cell, and in its shape as far as both name one."""
+    """What works on the release and target of a failing cell, and in its shape as far as both name
+    one.
+    """
 
     def __init__(self, cells: Iterable[Observed], forms: FormsOf) -> None:
         self._form_of = forms
-        self._kernels = grouped(((package, *form), kernel) for (package, kernel), form in forms.items())
-        self._cells = grouped(((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells)
+        self._kernels = grouped(
+            ((package, *form), kernel) for (package, kernel), form in forms.items()
+        )
+        self._cells = grouped(
+            ((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells
+        )
         self._known: dict[tuple[Any, ...], bool] = {}
 
     def dtypes(self, cell: Observed) -> list[str]:
@@ -28,7 +36,9 @@ class Alternatives:
         return [dtype for dtype in others if self._works(cell, cell.kernel, dtype)]
 
     def forms(self, cell: Observed) -> list[str]:
-        """The other forms of this cell's operator of which every kernel is good in this cell's dtype."""
+        """The other forms of this cell's operator of which every kernel is good in this cell's
+        dtype.
+        """
         operator, own = self._form_of.get((cell.package, cell.kernel), (None, None))
         return [
             form
@@ -42,7 +52,9 @@ class Alternatives:
         asked = (cell.package, kernel, cell.place, dtype)
         known = (*asked, cell.size)
         if known not in self._known:
-            same = [other for other in self._cells.get(asked, ()) if _agree(cell.shape, other.shape)]
+            same = [
+                other for other in self._cells.get(asked, ()) if _agree(cell.shape, other.shape)
+            ]
             self._known[known] = is_good(same)
         return self._known[known]
 

@@ -19,22 +19,30 @@ def no_torch(triton: str) -> Sequence[str]:
 
 
 def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
-    """A requirement from the first to the last good release, less the known ones between that are not good."""
+    """A requirement from the first to the last good release, less the known ones between that are
+    not good.
+    """
     if len(good) < 2:
         return f"{name}=={good[0]}" if good else None
     order = sorted(good, key=by_version)
     first, last = by_version(order[0]), by_version(order[-1])
-    bad = [f"!={version}" for version in known if version not in good and first < by_version(version) < last]
+    bad = [
+        f"!={version}"
+        for version in known
+        if version not in good and first < by_version(version) < last
+    ]
     return name + ",".join([f">={order[0]}", *bad, f"<={order[-1]}"])
 
 
 @dataclass(frozen=True)
 class Context:
-    """`forms` maps (package, kernel) to (operator, form). `torch_for` gives the torch releases that pin a
-    Triton release; `specifier(name, good, known)` the narrowest requirement that admits exactly the good of
-    the known releases. `known_triton` and `known_torch` are all releases there are; empty, only those asked
-    count, and the requirement may admit releases that nobody tried. `advisories(triton, target)` names known
-    miscompiles; `waives(cell)` says whether a project lets a failing cell pass."""
+    """`forms` maps (package, kernel) to (operator, form). `torch_for` gives the torch releases that
+    pin a Triton release; `specifier(name, good, known)` the narrowest requirement that admits
+    exactly the good of the known releases. `known_triton` and `known_torch` are all releases there
+    are; empty, only those asked count, and the requirement may admit releases that nobody tried.
+    `advisories(triton, target)` names known miscompiles; `waives(cell)` says whether a project lets
+    a failing cell pass.
+    """
 
     forms: FormsOf = field(default_factory=dict)
     torch_for: Callable[[str], Sequence[str]] = no_torch
@@ -53,4 +61,7 @@ def forms_to_json(forms: FormsOf) -> Json:
 
 def forms_from_json(context: Mapping[str, Any]) -> FormsOf:
     """The forms of a stored run's `context`; none when it has none."""
-    return {(package, kernel): (operator, form) for package, kernel, operator, form in context.get("forms", ())}
+    return {
+        (package, kernel): (operator, form)
+        for package, kernel, operator, form in context.get("forms", ())
+    }

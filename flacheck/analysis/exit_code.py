@@ -17,8 +17,10 @@ PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE
 
 @dataclass(frozen=True)
 class Tally:
-    """How many cells ended how. `blocking` are the failures that no other configuration makes up for and no waiver
-    lets pass, `waived` those that one does, `missing` the cells whose exact toolchain could not be had."""
+    """How many cells ended how. `blocking` are the failures that no other configuration makes up
+    for and no waiver lets pass, `waived` those that one does, `missing` the cells whose exact
+    toolchain could not be had.
+    """
 
     compiles: int = 0
     fails: int = 0
@@ -33,8 +35,12 @@ class Tally:
         return self.compiles + self.fails + self.unknown + self.skipped
 
 
-def tally(cells: Sequence[Observed], waives: Callable[[Observed], bool] = lambda cell: False) -> Tally:
-    """Count the cells; a tolerated failure blocks only where no configuration of its launch compiles."""
+def tally(
+    cells: Sequence[Observed], waives: Callable[[Observed], bool] = lambda cell: False
+) -> Tally:
+    """Count the cells; a tolerated failure blocks only where no configuration of its launch
+    compiles.
+    """
     failing = unserved(cells)
     waived = sum(map(waives, failing))
     verdicts = Counter(cell.verdict for cell in cells)
@@ -60,4 +66,6 @@ def _of_cells(counts: Tally, strict: bool) -> Exit:
     if counts.blocking:
         return Exit.FINDINGS
     undecided = not (counts.compiles or counts.fails)
-    return Exit.INCOMPLETE if undecided or counts.missing or (strict and counts.unknown) else Exit.OK
+    return (
+        Exit.INCOMPLETE if undecided or counts.missing or (strict and counts.unknown) else Exit.OK
+    )

@@ -1,4 +1,6 @@
-"""What to use instead: for each failing cell, the nearest cells that compile on the same release and target."""
+"""What to use instead: for each failing cell, the nearest cells that compile on the same release
+and target.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,15 @@ KEPT = 5
 
 @dataclass(frozen=True)
 class Fallback:
-    """Use `use` (only what changes) in place of `failing` (what tells this cell from its kernel's others).
+    """Use `use` (only what changes) in place of `failing` (what tells this cell from its kernel's
+    others).
 
     The cost is a distance, not a time: `changes`, how many settings change, and `steps`, how many
-    doublings or halvings that takes; another dtype or form counts as one step, another release as many as lie between.
-    One that was searched for (`flacheck.fallbacks`) also has an estimated `loss`, log2 of a ratio of times, None for
-    what no estimate knows; `marks`, who has to change each setting; what `follows` in the host code; and `places`,
-    every (toolchain, target) on which it was seen to compile.
+    doublings or halvings that takes; another dtype or form counts as one step, another release as
+    many as lie between. One that was searched for (`flacheck.fallbacks`) also has an estimated
+    `loss`, log2 of a ratio of times, None for what no estimate knows; `marks`, who has to change
+    each setting; what `follows` in the host code; and `places`, every (toolchain, target) on which
+    it was seen to compile.
     """
 
     kernel: str
@@ -61,15 +65,18 @@ class Fallback:
         names = ("kernel", "toolchain", "target", "failing", "use", "marks", "follows")
         places = tuple((place["toolchain"], place["target"]) for place in value["places"])
         cost = {name: value["cost"][name] for name in ("steps", "loss")}
-        return Fallback(package=package, places=places, **cost, **{name: value[name] for name in names})
+        return Fallback(
+            package=package, places=places, **cost, **{name: value[name] for name in names}
+        )
 
 
 def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
     """Up to 5 fallbacks a failing cell, nearest first; another dtype and another form come last.
 
-    A tolerated failure needs none while another configuration of its launch compiles. Another shape or
-    another release is never a fallback. Every other setting in `use` was seen to compile with the rest of the
-    failing cell's; of another dtype or form alone, that cell or everything that was asked compiles.
+    A tolerated failure needs none while another configuration of its launch compiles. Another shape
+    or another release is never a fallback. Every other setting in `use` was seen to compile with
+    the rest of the failing cell's; of another dtype or form alone, that cell or everything that was
+    asked compiles.
     """
     failing_of = Telling(cells)
     search = Search(cells, forms)
@@ -77,7 +84,9 @@ def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
     for cell in sorted(unserved(cells), key=order):
         failing = failing_of(cell)
         for use in search.uses(cell):
-            found = Fallback(cell.kernel, cell.package, *cell.place, failing, use, steps(cell.settings, use))
+            found = Fallback(
+                cell.kernel, cell.package, *cell.place, failing, use, steps(cell.settings, use)
+            )
             out.setdefault(canonical([cell.package, found.to_json()]), found)
     return list(out.values())
 
@@ -88,13 +97,17 @@ class Search:
     def __init__(self, cells: Sequence[Observed], forms: FormsOf) -> None:
         compiling = [cell for cell in cells if cell.compiles]
         self._own = _points((_own(cell), cell.settings) for cell in compiling)
-        self._in_dtype = _points(((_neighbourhood(cell), cell.dtype), cell.settings) for cell in compiling)
+        self._in_dtype = _points(
+            ((_neighbourhood(cell), cell.dtype), cell.settings) for cell in compiling
+        )
         self._dtypes = grouped((_neighbourhood(cell), cell.dtype) for cell in compiling)
         self._dtypes = {place: sorted(set(found), key=str) for place, found in self._dtypes.items()}
         self._alternatives = Alternatives(cells, forms)
 
     def uses(self, cell: Observed) -> list[Use]:
-        """What may be changed instead, nearest first: settings, then the best dtype, then another form."""
+        """What may be changed instead, nearest first: settings, then the best dtype, then another
+        form.
+        """
         near = self._own[_own(cell)].nearest(cell.settings) if _own(cell) in self._own else []
         forms = self._alternatives.forms(cell)
         far = [*self._dtype(cell), *({"form": form} for form in forms[:1])]
@@ -103,16 +116,26 @@ class Search:
     def _dtype(self, cell: Observed) -> list[Use]:
         """The widest dtype that needs no other change; else the one that needs the fewest."""
         where = _neighbourhood(cell)
-        here = {dtype: self._in_dtype[where, dtype] for dtype in self._dtypes.get(where, ()) if dtype != cell.dtype}
-        alone = {dtype for dtype, points in here.items() if {**cell.settings, "dtype": dtype} in points}
+        here = {
+            dtype: self._in_dtype[where, dtype]
+            for dtype in self._dtypes.get(where, ())
+            if dtype != cell.dtype
+        }
+        alone = {
+            dtype for dtype, points in here.items() if {**cell.settings, "dtype": dtype} in points
+        }
         alone.update(self._alternatives.dtypes(cell))
         if alone:
             return [{"dtype": min(alone, key=_width)}]
         uses = [use for points in here.values() for use in points.nearest(cell.settings)]
-        return sorted(uses, key=lambda use: (len(use), _width(use["dtype"]), cost(cell.settings, use)))[:1]
+        return sorted(
+            uses, key=lambda use: (len(use), _width(use["dtype"]), cost(cell.settings, use))
+        )[:1]
 
 
-def _points(named: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> dict[tuple[Any, ...], Points]:
+def _points(
+    named: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]],
+) -> dict[tuple[Any, ...], Points]:
     return {key: Points(settings) for key, settings in grouped(named).items()}
 
 
@@ -130,17 +153,23 @@ def _width(dtype: str | None) -> tuple[int, str]:
 
 
 class Telling:
-    """What tells a cell from the others of its kernel: its settings and sizes that differ between them."""
+    """What tells a cell from the others of its kernel: its settings and sizes that differ between
+    them.
+    """
 
     def __init__(self, cells: Iterable[Observed]) -> None:
         seen: defaultdict[tuple[str | None, str], dict[str, Any]] = defaultdict(dict)
         self._varied: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
         # Releases and targets repeat the same calls, which one cell each can stand for.
-        for cell in {(cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells}.values():
+        for cell in {
+            (cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells
+        }.values():
             kernel = cell.package, cell.kernel
             known, named = seen[kernel], _named_values(cell)
             absent = known.keys() ^ named.keys() if known else set()
-            apart = {name for name, value in named.items() if known.setdefault(name, value) != value}
+            apart = {
+                name for name, value in named.items() if known.setdefault(name, value) != value
+            }
             self._varied[kernel] |= absent | apart
 
     def __call__(self, cell: Observed) -> dict[str, Any]:
@@ -156,4 +185,10 @@ def _named_values(cell: Observed) -> dict[str, Any]:
 def order(cell: Observed) -> tuple[Any, ...]:
     """The order in which failing cells are advised: release, target, kernel, settings."""
     values = [(name, str(value).zfill(8)) for name, value in _named_values(cell).items()]
-    return by_version(cell.toolchain), by_target(cell.target), cell.kernel, cell.package or "", values
+    return (
+        by_version(cell.toolchain),
+        by_target(cell.target),
+        cell.kernel,
+        cell.package or "",
+        values,
+    )

@@ -16,8 +16,9 @@ KernelOf = tuple[str | None, str]
 
 @dataclass
 class Square:
-    """All cells of one kernel on one release and target; `codes` counts the failures, `tolerated` those
-    that an autotuner passes over."""
+    """All cells of one kernel on one release and target; `codes` counts the failures, `tolerated`
+    those that an autotuner passes over.
+    """
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
@@ -60,7 +61,9 @@ Row = Mapping[str, Square]
 
 @dataclass(frozen=True)
 class Grid:
-    """`targets` maps a target to its kernels' rows, a row a toolchain to its square; toolchains oldest first."""
+    """`targets` maps a target to its kernels' rows, a row a toolchain to its square; toolchains
+    oldest first.
+    """
 
     toolchains: tuple[str, ...]
     targets: Mapping[str, Mapping[KernelOf, Row]]
@@ -68,7 +71,9 @@ class Grid:
     def asked_on(self, target: str) -> tuple[str, ...]:
         """The toolchains that have a record on this target."""
         rows = self.targets[target].values()
-        return tuple(toolchain for toolchain in self.toolchains if any(toolchain in row for row in rows))
+        return tuple(
+            toolchain for toolchain in self.toolchains if any(toolchain in row for row in rows)
+        )
 
 
 def grid(records: Iterable[Record]) -> Grid:
@@ -84,4 +89,7 @@ def grid(records: Iterable[Record]) -> Grid:
 
 
 def _ordered(kernels: Mapping[KernelOf, Row]) -> Mapping[KernelOf, Row]:
-    return {kernel: kernels[kernel] for kernel in sorted(kernels, key=lambda kernel: (kernel[0] or "", kernel[1]))}
+    return {
+        kernel: kernels[kernel]
+        for kernel in sorted(kernels, key=lambda kernel: (kernel[0] or "", kernel[1]))
+    }

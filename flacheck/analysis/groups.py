@@ -15,8 +15,10 @@ UNCLASSIFIED = "FC000"
 
 @dataclass(frozen=True)
 class SignatureGroup:
-    """One failure wherever it shows. `line` is its decisive line, `tolerated` how many of its cells an
-    autotuner would pass over, `example` the key of one cell (an untolerated one if there is any)."""
+    """One failure wherever it shows. `line` is its decisive line, `tolerated` how many of its cells
+    an autotuner would pass over, `example` the key of one cell (an untolerated one if there is
+    any).
+    """
 
     signature: str
     code: str
@@ -37,9 +39,13 @@ class SignatureGroup:
 
 def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
     """The failing cells by signature: those that stop a run first, then the most frequent."""
-    groups = grouped((cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails)
+    groups = grouped(
+        (cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails
+    )
     made = [_group(signature, found) for signature, found in groups.items()]
-    return sorted(made, key=lambda group: (group.tolerated == group.count, -group.count, group.signature))
+    return sorted(
+        made, key=lambda group: (group.tolerated == group.count, -group.count, group.signature)
+    )
 
 
 def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:

@@ -28,12 +28,19 @@ class KnownGood:
 
     def to_json(self) -> Json:
         lists = {"torch": list(self.torch), "targets": list(self.targets)}
-        return {"triton": self.triton, **lists, "cells": self.cells, "advisories": list(self.advisories)}
+        return {
+            "triton": self.triton,
+            **lists,
+            "cells": self.cells,
+            "advisories": list(self.advisories),
+        }
 
 
 @dataclass(frozen=True)
 class Specifier:
-    """What to pin for a target: requirements such as `triton>=3.4.0,<3.9`; `torch` is None where none fits."""
+    """What to pin for a target: requirements such as `triton>=3.4.0,<3.9`; `torch` is None where
+    none fits.
+    """
 
     target: str
     triton: str
@@ -44,18 +51,28 @@ class Specifier:
 
 
 def is_good(cells: Sequence[Observed]) -> bool:
-    """The contract's "known good", of cells of one toolchain and target; a skipped cell was not asked, and one
-    that was stopped before its last stage is not known to compile."""
-    if any(cell.partial or cell.verdict is Verdict.UNKNOWN or (cell.fails and not cell.tolerated) for cell in cells):
+    """The contract's "known good", of cells of one toolchain and target; a skipped cell was not
+    asked, and one that was stopped before its last stage is not known to compile.
+    """
+    if any(
+        cell.partial or cell.verdict is Verdict.UNKNOWN or (cell.fails and not cell.tolerated)
+        for cell in cells
+    ):
         return False
     launches = grouped((cell.launch, cell) for cell in cells)
-    return _asked(cells) > 0 and all(any(cell.compiles for cell in configs) for configs in launches.values())
+    return _asked(cells) > 0 and all(
+        any(cell.compiles for cell in configs) for configs in launches.values()
+    )
 
 
 def unserved(cells: Sequence[Observed]) -> list[Observed]:
     """The failures that matter: untolerated, or of a launch that no configuration compiles there."""
     served = {(cell.place, cell.launch) for cell in cells if cell.compiles}
-    return [cell for cell in cells if cell.fails and not (cell.tolerated and (cell.place, cell.launch) in served)]
+    return [
+        cell
+        for cell in cells
+        if cell.fails and not (cell.tolerated and (cell.place, cell.launch) in served)
+    ]
 
 
 def known_good(cells: Sequence[Observed], context: Context) -> list[KnownGood]:
@@ -68,19 +85,25 @@ def known_good(cells: Sequence[Observed], context: Context) -> list[KnownGood]:
             torch=_torch_for(version, context),
             targets=tuple(sorted(targets[version], key=by_target)),
             cells=sum(_asked(places[version, target]) for target in targets[version]),
-            advisories=tuple(said for target in targets[version] for said in context.advisories(version, target)),
+            advisories=tuple(
+                said for target in targets[version] for said in context.advisories(version, target)
+            ),
         )
         for version in sorted(targets, key=by_version)
     ]
 
 
-def specifiers(cells: Sequence[Observed], good: Sequence[KnownGood], context: Context) -> list[Specifier]:
+def specifiers(
+    cells: Sequence[Observed], good: Sequence[KnownGood], context: Context
+) -> list[Specifier]:
     """What to pin, for each target that has a known-good release from an index."""
     asked = sorted({version for version, _ in _triton_places(cells)}, key=by_version)
     known = [version for version in (context.known_triton or asked) if "+" not in version]
     targets = sorted({target for release in good for target in release.targets}, key=by_target)
     found = (
-        _specifier(target, [release for release in good if target in release.targets], known, context)
+        _specifier(
+            target, [release for release in good if target in release.targets], known, context
+        )
         for target in targets
     )
     return [specifier for specifier in found if specifier is not None]
@@ -96,7 +119,9 @@ def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
 
 def _triton_places(cells: Iterable[Observed]) -> Mapping[Place, list[Observed]]:
     named = ((split(cell.toolchain), cell) for cell in cells)
-    return grouped(((version, cell.target), cell) for (name, version), cell in named if name == "triton")
+    return grouped(
+        ((version, cell.target), cell) for (name, version), cell in named if name == "triton"
+    )
 
 
 def _asked(cells: Iterable[Observed]) -> int:
@@ -108,7 +133,9 @@ def _torch_for(version: str, context: Context) -> tuple[str, ...]:
     return () if "+" in version else tuple(sorted(context.torch_for(version), key=by_version))
 
 
-def _specifier(target: str, good: Sequence[KnownGood], known: Sequence[str], context: Context) -> Specifier | None:
+def _specifier(
+    target: str, good: Sequence[KnownGood], known: Sequence[str], context: Context
+) -> Specifier | None:
     triton = [release.triton for release in good if "+" not in release.triton]
     torch = sorted({torch for release in good for torch in release.torch}, key=by_version)
     known_torch = context.known_torch or sorted(
@@ -116,5 +143,7 @@ def _specifier(target: str, good: Sequence[KnownGood], known: Sequence[str], con
     )
     pinned = context.specifier("triton", triton, known) if triton else None
     return (
-        Specifier(target, pinned, context.specifier("torch", torch, known_torch) if torch else None) if pinned else None
+        Specifier(target, pinned, context.specifier("torch", torch, known_torch) if torch else None)
+        if pinned
+        else None
     )

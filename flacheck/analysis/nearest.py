@@ -10,7 +10,8 @@ from typing import Any
 from flacheck.model import canonical
 
 FIRST = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-# Up to so many points each is looked at; beyond, only the nearest values of an axis and a few changes at once.
+# Up to so many points each is looked at; beyond, only the nearest values of an axis and a few
+# changes at once.
 FEW = 64
 VALUES = 8
 CHANGES = 3
@@ -29,19 +30,29 @@ class Points:
         self._near: dict[Any, list[tuple[Any, ...]]] = {}
 
     def nearest(self, failing: Mapping[str, Any]) -> list[Use]:
-        """What may be changed, for each set of names the change with the fewest doublings, nearest first.
+        """What may be changed, for each set of names the change with the fewest doublings, nearest
+        first.
 
         Empty also when the failing settings themselves compile and nothing else does.
         """
-        names = [*self._names, *sorted((name for name in failing if name not in self._names), key=position)]
+        names = [
+            *self._names,
+            *sorted((name for name in failing if name not in self._names), key=position),
+        ]
         here = tuple(failing.get(name) for name in self._names)
         lost: Use = dict.fromkeys(names[len(self._names) :])
-        found = self._all(here) if len(self._points) <= FEW else self._some(here, 0 if lost else 1) or self._all(here)
+        found = (
+            self._all(here)
+            if len(self._points) <= FEW
+            else self._some(here, 0 if lost else 1) or self._all(here)
+        )
         uses = ({**self._use(here, there), **lost} for there in found)
         return sorted((use for use in uses if use), key=lambda use: cost(failing, use))
 
     def __contains__(self, settings: Mapping[str, Any]) -> bool:
-        return tuple(settings.get(name) for name in self._names) in self._points and settings.keys() <= {*self._names}
+        return tuple(
+            settings.get(name) for name in self._names
+        ) in self._points and settings.keys() <= {*self._names}
 
     def _use(self, here: tuple[Any, ...], there: tuple[Any, ...]) -> Use:
         pairs = zip(self._names, here, there, strict=True)
@@ -57,11 +68,15 @@ class Points:
         return best.values()
 
     def _some(self, here: tuple[Any, ...], fewest: int) -> list[tuple[Any, ...]]:
-        """From so few changes on: none at all is a point too where the failing settings have one too many."""
+        """From so few changes on: none at all is a point too where the failing settings have one
+        too many.
+        """
         found: list[tuple[Any, ...]] = []
         for size in range(fewest, min(CHANGES, len(here)) + 1):
             sets = combinations(range(len(here)), size)
-            found += [there for changed in sets if (there := self._first(here, changed)) is not None]
+            found += [
+                there for changed in sets if (there := self._first(here, changed)) is not None
+            ]
             if len(found) >= ENOUGH:
                 break
         return found
@@ -78,11 +93,17 @@ class Points:
 
     def _around(self, changed: tuple[int, ...], here: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         if (changed, here) not in self._near:
-            axes = [[value for value in self._axes[i] if value != own] for i, own in zip(changed, here, strict=True)]
-            near = [
-                sorted(axis, key=lambda v: _rank((own,), (v,)))[:VALUES] for axis, own in zip(axes, here, strict=True)
+            axes = [
+                [value for value in self._axes[i] if value != own]
+                for i, own in zip(changed, here, strict=True)
             ]
-            self._near[changed, here] = sorted(product(*near), key=lambda values: _rank(here, values))
+            near = [
+                sorted(axis, key=lambda v: _rank((own,), (v,)))[:VALUES]
+                for axis, own in zip(axes, here, strict=True)
+            ]
+            self._near[changed, here] = sorted(
+                product(*near), key=lambda values: _rank(here, values)
+            )
         return self._near[changed, here]
 
 
@@ -92,7 +113,9 @@ def steps(failing: Mapping[str, Any], use: Mapping[str, Any]) -> float:
 
 
 def cost(failing: Mapping[str, Any], use: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Sort key of a fallback: fewest changes, then fewest steps, then options before blocks and smaller first."""
+    """Sort key of a fallback: fewest changes, then fewest steps, then options before blocks and
+    smaller first.
+    """
     values = [(position(name), _value(value)) for name, value in use.items()]
     return len(use), steps(failing, use), values, canonical(use)
 
@@ -105,7 +128,11 @@ def position(name: str) -> tuple[int, str]:
 
 
 def _rank(here: tuple[Any, ...], there: tuple[Any, ...]) -> tuple[Any, ...]:
-    moved = sum(_distance(before, after) for before, after in zip(here, there, strict=True) if before != after)
+    moved = sum(
+        _distance(before, after)
+        for before, after in zip(here, there, strict=True)
+        if before != after
+    )
     return round(moved, 2), [_value(value) for value in there], [str(value) for value in there]
 
 

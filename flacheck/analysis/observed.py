@@ -1,4 +1,6 @@
-"""Records, cut down to what an analysis compares: a few hundred bytes a cell, whatever the messages weigh."""
+"""Records, cut down to what an analysis compares: a few hundred bytes a cell, whatever the messages
+weigh.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ BLOCK = re.compile(r"B[A-Z]\d*|(?:\w+_)?BLOCK\w*")
 class LaunchParts:
     """A launch, taken apart.
 
-    `identity` is the launch without what an autotuner or a caller may tune: two cells with one identity
-    are configurations of the same launch. `skeleton` has the tensors' dtypes erased as well. `tuned` are
-    the integer constexprs left out, which a fallback may change.
+    `identity` is the launch without what an autotuner or a caller may tune: two cells with one
+    identity are configurations of the same launch. `skeleton` has the tensors' dtypes erased as
+    well. `tuned` are the integer constexprs left out, which a fallback may change.
     """
 
     identity: str
@@ -31,8 +33,8 @@ class LaunchParts:
 class Observed:
     """One cell's outcome; strings and mappings are shared between the cells of one `observe`.
 
-    `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks a compile
-    that was stopped on request before its last stage.
+    `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
+    a compile that was stopped on request before its last stage.
     """
 
     key: str
@@ -93,7 +95,11 @@ def take_apart(launch: Mapping[str, Any] | None, shape: Mapping[str, int]) -> La
     if launch is None:
         return LaunchParts("", "", {})
     omitted = launch.get("omitted", ())
-    tuned = {name: arg["constexpr"] for name, arg in launch["args"].items() if _is_tuned(name, arg, shape, omitted)}
+    tuned = {
+        name: arg["constexpr"]
+        for name, arg in launch["args"].items()
+        if _is_tuned(name, arg, shape, omitted)
+    }
     fixed = {name: arg for name, arg in launch["args"].items() if name not in tuned}
     rest = {name: launch[name] for name in ("configs", "keys") if launch.get(name)}
     bare = {name: _without_dtype(arg) for name, arg in fixed.items()}
@@ -107,7 +113,11 @@ def _is_tuned(name: str, arg: Any, shape: Mapping[str, int], omitted: Iterable[s
 
 
 def _without_dtype(arg: Any) -> Any:
-    return {name: value for name, value in arg.items() if name != "dtype"} if isinstance(arg, Mapping) else arg
+    return (
+        {name: value for name, value in arg.items() if name != "dtype"}
+        if isinstance(arg, Mapping)
+        else arg
+    )
 
 
 def _observed(record: Record, shared: dict[Any, Any]) -> Observed:

@@ -27,13 +27,23 @@ class SlowCompile:
 
 
 def slow_compiles(cells: Sequence[Observed]) -> dict[str, SlowCompile]:
-    """Cells, by key, that took at least 10 s and 5 times the median of the other releases that compile them.
+    """Cells, by key, that took at least 10 s and 5 times the median of the other releases that
+    compile them.
 
-    A cell that compiles on one release alone has nothing to be compared with. Its own time is left out of the
-    median: with it, no cell of two releases could ever reach five times.
+    A cell that compiles on one release alone has nothing to be compared with. Its own time is left
+    out of the median: with it, no cell of two releases could ever reach five times.
     """
-    same = grouped(((cell.package, cell.kernel, cell.target, cell.call), cell) for cell in cells if cell.compiles)
-    found = ((cell, _others(cell, group)) for group in same.values() for cell in group if cell.seconds >= SECONDS)
+    same = grouped(
+        ((cell.package, cell.kernel, cell.target, cell.call), cell)
+        for cell in cells
+        if cell.compiles
+    )
+    found = (
+        (cell, _others(cell, group))
+        for group in same.values()
+        for cell in group
+        if cell.seconds >= SECONDS
+    )
     return {
         cell.key: SlowCompile(cell.seconds, median(others))
         for cell, others in found

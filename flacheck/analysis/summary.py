@@ -18,7 +18,9 @@ from flacheck.model import Json, Record, canonical
 
 @dataclass(frozen=True)
 class Summary:
-    """The contract's SUMMARY; `tally` carries what the exit code needs, `slow` the FC921 findings by key."""
+    """The contract's SUMMARY; `tally` carries what the exit code needs, `slow` the FC921 findings
+    by key.
+    """
 
     tally: Tally
     known_good: tuple[KnownGood, ...] = ()
@@ -29,7 +31,9 @@ class Summary:
     coverage: tuple[Json, ...] = ()
 
     def with_searched(self, found: Sequence[Fallback]) -> Summary:
-        """With what a search found; what the records alone show is left for the cells that it found nothing for."""
+        """With what a search found; what the records alone show is left for the cells that it found
+        nothing for.
+        """
         known = {_identity(each) for each in found}
         others = (each for each in self.fallbacks if _identity(each) not in known)
         return replace(self, fallbacks=(*found, *others)) if found else self
@@ -49,7 +53,9 @@ def _identity(found: Fallback) -> tuple[Any, ...]:
 
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:
-    """One pass over the records; what is kept of each is small and shared, so 20,000 fit in tens of megabytes."""
+    """One pass over the records; what is kept of each is small and shared, so 20,000 fit in tens of
+    megabytes.
+    """
     cells = observe(records)
     good = known_good(cells, context)
     return Summary(

@@ -1,1 +1,3 @@
-"""What a release's autotuner makes of a kernel: its configurations, their cost, and the faults of its keys."""
+"""What a release's autotuner makes of a kernel: its configurations, their cost, and the faults of
+its keys.
+"""

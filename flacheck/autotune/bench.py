@@ -1,8 +1,8 @@
 """`--bench`: every compiling configuration timed on the card that is here.
 
-Our own kernels are timed as their host functions launch them, a package's or a program's as they were recorded: on
-tensors like theirs, with other numbers in them. A worker of its own does it, for a kernel that faults on the card or
-never ends must not take flacheck along.
+Our own kernels are timed as their host functions launch them, a package's or a program's as they
+were recorded: on tensors like theirs, with other numbers in them. A worker of its own does it, for
+a kernel that faults on the card or never ends must not take flacheck along.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flacheck import corpus, replay, targets, toolchains
+from flacheck import toolchains
 from flacheck.autotune import timeable
 from flacheck.autotune.emit.choice import configuration
 from flacheck.autotune.examined import Examined, Fate, Price, Result, Timing, Tuned
 from flacheck.autotune.ranks import spearman
+from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
-from flacheck.executors import LocalPool, Task
+from flacheck.inputs import corpus, replay
 from flacheck.model import Attempt, Json, Outcome, canonical
-from flacheck.sandbox import WorkerKind
-from flacheck.toolchains.packages import Package
+from flacheck.packages.package import Package
+from flacheck.tables import targets
 
 _SECONDS = 300.0
 # A worker that starts anew has forgotten what the first configuration computed.
@@ -48,8 +50,9 @@ class Card:
 
 
 class Bench:
-    """A worker on the card, from `with` to its end. Raises UsageError where there is no card, or no torch to use it
-    with; `seconds` is the longest that a configuration may take with its compile."""
+    """A worker on the card, from `with` to its end. Raises UsageError where there is no card, or no
+    torch to use it with; `seconds` is the longest that a configuration may take with its compile.
+    """
 
     def __init__(self, device: str = "cuda", seconds: float = _SECONDS) -> None:
         torch = replay.torch_folder()
@@ -57,7 +60,12 @@ class Bench:
             raise UsageError("--bench needs torch with CUDA beside flacheck, and a GPU")
         (choice,) = toolchains.resolve(["installed"]).choices
         self._config = toolchains.provide(choice).worker_config()
-        self._config |= {"worker": "bench_worker", "corpus": str(corpus.folder()), "torch": torch, "device": device}
+        self._config |= {
+            "worker": "bench_worker",
+            "corpus": str(corpus.folder()),
+            "torch": torch,
+            "device": device,
+        }
         self._config["recycle_mb"] = _RESIDENT_MB
         self._choice, self._seconds = choice.identity, seconds
         with self:
@@ -81,7 +89,9 @@ class Bench:
         return Card(facts["name"], known, facts["triton"], facts["torch"])
 
     def timed(self, result: Result, tuned: Tuned, packages: Packages) -> Result:
-        """The result with times of its configurations and of its fallbacks, or with why there are none."""
+        """The result with times of its configurations and of its fallbacks, or with why there are
+        none.
+        """
         runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
         instead = list(_instead(result))
         why = self._elsewhere(result) or timeable.untimeable(tuned)
@@ -98,9 +108,13 @@ class Bench:
         """Why this card and the Triton here have nothing to say of a result."""
         if result.toolchain == self._choice and self.card.target in (None, result.target):
             return None
-        return f"{self._choice} on {self.card.target or self.card.name} is what is here to time with"
+        return (
+            f"{self._choice} on {self.card.target or self.card.name} is what is here to time with"
+        )
 
-    def _times(self, tuned: Tuned, configs: Sequence[_Config], packages: Packages) -> dict[str, Timing] | str:
+    def _times(
+        self, tuned: Tuned, configs: Sequence[_Config], packages: Packages
+    ) -> dict[str, Timing] | str:
         """The timing of each configuration, or why the launch cannot even be made."""
         kind = self._kind(packages.get(tuned.cell.kernel.package or ""))
         request = timeable.request(tuned)
@@ -141,7 +155,9 @@ def _timing(attempt: Attempt) -> Timing:
     if attempt.outcome is not Outcome.FINISHED:
         return _failed(_said(attempt))
     facts = attempt.facts
-    median, low, high, warm_up = (round(facts[name], 5) for name in ("median_ms", "low_ms", "high_ms", "warm_up_s"))
+    median, low, high, warm_up = (
+        round(facts[name], 5) for name in ("median_ms", "low_ms", "high_ms", "warm_up_s")
+    )
     return Timing(median, low, high, warm_up, facts["error"])
 
 
@@ -150,12 +166,17 @@ def _failed(why: str) -> Timing:
 
 
 def _said(attempt: Attempt) -> str:
-    """What an attempt failed with, in a line: a traceback's message may go on for more, without a word on the error."""
+    """What an attempt failed with, in a line: a traceback's message may go on for more, without a
+    word on the error.
+    """
     if attempt.outcome is Outcome.TIMED_OUT:
         return f"it had not ended after {attempt.seconds:.0f} s"
     lines = attempt.log.strip().splitlines()
     named = [line for line in lines if _ERROR.fullmatch(line)]
-    return next(iter([*named[-1:], *lines[-1:]]), f"it took its worker along ({attempt.signal or attempt.exit_code})")
+    return next(
+        iter([*named[-1:], *lines[-1:]]),
+        f"it took its worker along ({attempt.signal or attempt.exit_code})",
+    )
 
 
 def _instead(result: Result) -> Iterator[tuple[_Config, _Config]]:
@@ -168,12 +189,18 @@ def _instead(result: Result) -> Iterator[tuple[_Config, _Config]]:
 
 def _price(timing: Timing, configs: Sequence[Examined]) -> tuple[float | None, float | None]:
     """What a fallback takes, and that as a multiple of the best configuration."""
-    best = min((each.timing.median for each in configs if each.timing and each.timing.median), default=None)
+    best = min(
+        (each.timing.median for each in configs if each.timing and each.timing.median), default=None
+    )
     ratio = round(timing.median / best, 3) if timing.median and best else None
     return timing.median, ratio
 
 
 def _rank(configs: Sequence[Examined]) -> float | None:
     """How well the estimate's order agrees with the measured one."""
-    pairs = [(each.estimate, each.timing.median) for each in configs if each.timing and each.timing.median is not None]
+    pairs = [
+        (each.estimate, each.timing.median)
+        for each in configs
+        if each.timing and each.timing.median is not None
+    ]
     return spearman([estimate for estimate, _ in pairs], [median for _, median in pairs])

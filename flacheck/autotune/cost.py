@@ -1,11 +1,13 @@
-"""What a user waits for before the first result: each key that is met anew compiles every configuration.
+"""What a user waits for before the first result: each key that is met anew compiles every
+configuration.
 
     first run = Σ compile seconds over the configurations · distinct keys
 
-Seconds are this machine's, of cold compiles, without the time that the configurations then run to be timed. `warmed` is
-the same with as many compilers at once as processors here, before the run; `pruned` the same without configurations
-that are not worth a compile: those that fail, those that ask for just what another one asks for (same tiles, warps,
-registers, shared memory and stack), and those that spill where the same tiles on as many blocks do not.
+Seconds are this machine's, of cold compiles, without the time that the configurations then run to
+be timed. `warmed` is the same with as many compilers at once as processors here, before the run;
+`pruned` the same without configurations that are not worth a compile: those that fail, those that
+ask for just what another one asks for (same tiles, warps, registers, shared memory and stack), and
+those that spill where the same tiles on as many blocks do not.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ class Timed(Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds; `keys` distinct keys of the recorded launches; `droppable` configurations, by their place in the list,
-    with why."""
+    """Seconds; `keys` distinct keys of the recorded launches; `droppable` configurations, by their
+    place in the list, with why.
+    """
 
     configs: int
     keys: int
@@ -46,7 +49,10 @@ class Cost:
     droppable: Mapping[int, str]
 
     def to_json(self) -> Json:
-        return {**asdict(self), "droppable": {str(place): why for place, why in self.droppable.items()}}
+        return {
+            **asdict(self),
+            "droppable": {str(place): why for place, why in self.droppable.items()},
+        }
 
 
 def cost(configs: Sequence[Timed], keys: int, workers: int) -> Cost:
@@ -86,12 +92,22 @@ def droppable(configs: Sequence[Timed]) -> list[tuple[int, str]]:
 def _binary(config: Timed) -> tuple[Any, ...]:
     held = config.record.resources
     used = tuple(held.get(name) for name in ("shared", "registers", "stack", "spills"))
-    return repr(sorted(config.config.get("kwargs", {}).items())), config.config.get("num_warps"), used
+    return (
+        repr(sorted(config.config.get("kwargs", {}).items())),
+        config.config.get("num_warps"),
+        used,
+    )
 
 
 def _dominates(other: Timed, config: Timed) -> bool:
-    if other.record.verdict is not Verdict.COMPILES or other.config.get("kwargs") != config.config.get("kwargs"):
+    if other.record.verdict is not Verdict.COMPILES or other.config.get(
+        "kwargs"
+    ) != config.config.get("kwargs"):
         return False
     if not config.record.resources.get("spills") or other.record.resources.get("spills") != 0:
         return False
-    return bool(other.occupancy and config.occupancy and other.occupancy.fraction >= config.occupancy.fraction)
+    return bool(
+        other.occupancy
+        and config.occupancy
+        and other.occupancy.fraction >= config.occupancy.fraction
+    )

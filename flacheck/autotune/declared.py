@@ -1,4 +1,6 @@
-"""An autotuned kernel as its source declares it: arguments, keys and where they stand, read with `ast`."""
+"""An autotuned kernel as its source declares it: arguments, keys and where they stand, read with
+`ast`.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from flacheck.errors import MatrixError
-from flacheck.kernel_source import KernelSource
+from flacheck.source.kernel_source import KernelSource
 
 _TUNERS = ("autotune", "fla_cache_autotune")
 
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a source file, lines from 1, with what stands before and after it on its first and last line."""
+    """A part of a source file, lines from 1, with what stands before and after it on its first and
+    last line.
+    """
 
     line: int
     end_line: int
@@ -31,12 +35,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Declared:
-    """`keys` with the line of each; `key_list` is the list itself where it is written out; `signature` the parameters
-    between the parentheses of `def`, `parameters` each with its text and line; `jit_line` where `@triton.jit` stands.
+    """`keys` with the line of each; `key_list` is the list itself where it is written out;
+    `signature` the parameters between the parentheses of `def`, `parameters` each with its text and
+    line; `jit_line` where `@triton.jit` stands.
 
-    `heuristics` are names that @triton.heuristics supplies before the autotuner sees the arguments; `unspecialized`
-    are those that the compiler is told not to look at. `file` is None for a source that lies in no file, whose lines
-    then mean nothing.
+    `heuristics` are names that @triton.heuristics supplies before the autotuner sees the arguments;
+    `unspecialized` are those that the compiler is told not to look at. `file` is None for a source
+    that lies in no file, whose lines then mean nothing.
     """
 
     file: str | None
@@ -63,14 +68,20 @@ class Declared:
         return self.key_list.rewritten(written) if self.key_list else f"key={written},"
 
     def moved_last(self, names: Sequence[str]) -> str:
-        """The lines of the signature with these parameters behind all others but those with a default."""
-        ordered = sorted(self.parameters, key=lambda parameter: ("=" in parameter[1], parameter[0] in names))
+        """The lines of the signature with these parameters behind all others but those with a
+        default.
+        """
+        ordered = sorted(
+            self.parameters, key=lambda parameter: ("=" in parameter[1], parameter[0] in names)
+        )
         body = "".join(f"    {text},\n" for _, text, _ in ordered)
         return self.signature.rewritten(f"\n{body}")
 
 
 def of_module(root: Path, kernel: str) -> Declared | None:
-    """The kernel `module:qualname` below a folder for imports; None for one that is not at a module's top level."""
+    """The kernel `module:qualname` below a folder for imports; None for one that is not at a
+    module's top level.
+    """
     module, _, qualname = kernel.partition(":")
     base = root.joinpath(*module.split("."))
     for file in (base.with_suffix(".py"), base / "__init__.py"):
@@ -117,24 +128,37 @@ def _declared(source: KernelSource, function: ast.FunctionDef, shown: str | None
     tuner, lines = _tuner(function), source.text.splitlines()
     listed = _resolved(source, _argument(tuner, "key", 1)) if tuner else None
     parameters = [*function.args.posonlyargs, *function.args.args]
-    keys = [(str(e.value), e.lineno) for e in listed.elts if isinstance(e, ast.Constant)] if listed else []
+    keys = (
+        [(str(e.value), e.lineno) for e in listed.elts if isinstance(e, ast.Constant)]
+        if listed
+        else []
+    )
     return Declared(
         file=shown,
         line=function.lineno,
         arguments=tuple(p.arg for p in parameters),
-        constexprs=tuple(p.arg for p in parameters if p.annotation and "constexpr" in ast.unparse(p.annotation)),
+        constexprs=tuple(
+            p.arg for p in parameters if p.annotation and "constexpr" in ast.unparse(p.annotation)
+        ),
         keys=tuple(keys),
         key_list=_span(lines, listed) if listed else None,
         signature=_signature(lines, function),
-        parameters=tuple(zip([p.arg for p in parameters], _written(function), [p.lineno for p in parameters])),
-        jit_line=next((d.lineno for d in function.decorator_list if _name(d) == "jit"), function.lineno),
+        parameters=tuple(
+            zip([p.arg for p in parameters], _written(function), [p.lineno for p in parameters])
+        ),
+        jit_line=next(
+            (d.lineno for d in function.decorator_list if _name(d) == "jit"), function.lineno
+        ),
         heuristics=tuple(_heuristics(source, function)),
         unspecialized=tuple(_unspecialized(function)),
     )
 
 
 def _tuner(function: ast.FunctionDef) -> ast.Call | None:
-    return next((d for d in function.decorator_list if isinstance(d, ast.Call) and _called(d) in _TUNERS), None)
+    return next(
+        (d for d in function.decorator_list if isinstance(d, ast.Call) and _called(d) in _TUNERS),
+        None,
+    )
 
 
 def _called(call: ast.Call) -> str:
@@ -142,7 +166,11 @@ def _called(call: ast.Call) -> str:
 
 
 def _name(decorator: ast.expr) -> str:
-    return _called(decorator) if isinstance(decorator, ast.Call) else ast.unparse(decorator).rpartition(".")[2]
+    return (
+        _called(decorator)
+        if isinstance(decorator, ast.Call)
+        else ast.unparse(decorator).rpartition(".")[2]
+    )
 
 
 def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
@@ -160,10 +188,19 @@ def _resolved(source: KernelSource, node: ast.expr | None) -> ast.List | ast.Tup
 
 def _span(lines: Sequence[str], node: ast.expr) -> Span:
     """`ast` counts columns in bytes of UTF-8."""
-    first, last = lines[node.lineno - 1].encode(), lines[(node.end_lineno or node.lineno) - 1].encode()
+    first, last = (
+        lines[node.lineno - 1].encode(),
+        lines[(node.end_lineno or node.lineno) - 1].encode(),
+    )
     start, end = node.col_offset, node.end_col_offset or 0
     inside = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-    return Span(node.lineno, node.end_lineno or node.lineno, inside, first[:start].decode(), last[end:].decode())
+    return Span(
+        node.lineno,
+        node.end_lineno or node.lineno,
+        inside,
+        first[:start].decode(),
+        last[end:].decode(),
+    )
 
 
 def _signature(lines: Sequence[str], function: ast.FunctionDef) -> Span:
@@ -178,7 +215,9 @@ def _signature(lines: Sequence[str], function: ast.FunctionDef) -> Span:
 def _written(function: ast.FunctionDef) -> list[str]:
     """Each parameter with its annotation and default."""
     parameters = [*function.args.posonlyargs, *function.args.args]
-    defaults = [None] * (len(parameters) - len(function.args.defaults)) + list(function.args.defaults)
+    defaults = [None] * (len(parameters) - len(function.args.defaults)) + list(
+        function.args.defaults
+    )
     return [
         ast.unparse(parameter) + (f" = {ast.unparse(default)}" if default else "")
         for parameter, default in zip(parameters, defaults)

@@ -16,11 +16,11 @@ from flacheck.autotune.pruning import pruned
 from flacheck.autotune.sources import Gathered
 from flacheck.autotune.substitutes import Substitutes
 from flacheck.autotune.trials import Trials, ruled_out, trials
-from flacheck.matrix import Matrix
+from flacheck.inputs.matrix import Matrix
+from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
-from flacheck.planning import Plan
 from flacheck.reports.wording import some
-from flacheck.session import Session
+from flacheck.scan.session import Session
 from flacheck.store import Store
 
 # Trials lie beside the scan's records: they are asked differently, and would count as its cells.
@@ -30,7 +30,9 @@ NAMED = 4
 
 @dataclass
 class Examination:
-    """What was gathered, on its way to results. `records` compiles and yields each record; `results` is for then."""
+    """What was gathered, on its way to results. `records` compiles and yields each record;
+    `results` is for then.
+    """
 
     name: str
     gathered: Gathered
@@ -64,32 +66,46 @@ class Examination:
     def records(self, store: Path, progress: Callable[[str], None]) -> Iterator[Record]:
         """Each cell's record as it is settled."""
         with Store.open(store / FOLDER) as opened:
-            session = Session(self.plan, opened, self.timeout, self.jobs, self.memory_mb, self.fresh, None)
+            session = Session(
+                self.plan, opened, self.timeout, self.jobs, self.memory_mb, self.fresh, None
+            )
             for record in session.records(progress):
                 self._records[record.key] = record
                 yield record
 
-    def timed(self, results: Sequence[Result], bench: Bench, progress: Callable[[str], None]) -> list[Result]:
+    def timed(
+        self, results: Sequence[Result], bench: Bench, progress: Callable[[str], None]
+    ) -> list[Result]:
         """The results with what the card that is here makes of their configurations."""
         places = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
         timed = []
         with bench:
             for number, each in enumerate(results, 1):
-                progress(f"timing {number} of {len(results)}: {each.kernel}, {len(each.configs)} configurations")
+                progress(
+                    f"timing {number} of {len(results)}: {each.kernel}, {len(each.configs)} configurations"
+                )
                 tuned = places[each.kernel, each.package, each.toolchain, each.target]
                 timed.append(bench.timed(each, tuned, self.plan.packages))
         return timed
 
     def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
-        """Every launch's result, in the order in which the source named them, with fallbacks out of at most `budget`
-        candidates for each failure (none with 0). Kernels of which there is nothing to say are only named."""
-        left_out = pruned(self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress)
+        """Every launch's result, in the order in which the source named them, with fallbacks out of
+        at most `budget` candidates for each failure (none with 0). Kernels of which there is
+        nothing to say are only named.
+        """
+        left_out = pruned(
+            self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress
+        )
         workers = len(os.sched_getaffinity(0))
         judged = [
             (
                 asked,
                 judging.judge(
-                    asked, self._records, estimates(asked, self.plan.packages), left_out[asked.tuned.cell.key], workers
+                    asked,
+                    self._records,
+                    estimates(asked, self.plan.packages),
+                    left_out[asked.tuned.cell.key],
+                    workers,
                 ),
             )
             for asked in self.trials
@@ -97,7 +113,9 @@ class Examination:
         silent = sorted({result.kernel for _, result in judged if result.is_silent})
         if silent:
             names = ", ".join(some(silent, NAMED))
-            progress(f"{len(silent)} kernels were not launched, and nothing can be said of them: {names}")
+            progress(
+                f"{len(silent)} kernels were not launched, and nothing can be said of them: {names}"
+            )
         said = [(asked, result) for asked, result in judged if not result.is_silent]
         if not budget:
             return [result for _, result in said]

@@ -1,4 +1,6 @@
-"""The nouns of an examination: a tuned kernel, what its autotuner makes of each configuration, faults of its keys."""
+"""The nouns of an examination: a tuned kernel, what its autotuner makes of each configuration,
+faults of its keys.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from flacheck.autotune.declared import Declared
 from flacheck.autotune.occupancy import Occupancy
 from flacheck.fallbacks.host_code import HostLaunch
 from flacheck.fallbacks.kernel_code import KernelCode
-from flacheck.launches import RecordedLaunch
+from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict
 
 Args = Mapping[str, Any]
@@ -31,11 +33,12 @@ class Fate(str, Enum):
 class Tuned:
     """A launch of an autotuned kernel under one toolchain on one target.
 
-    `cell` is the whole autotuner run (stage `autotune`, all configurations in its launch); `seen` the arguments of
-    every recorded launch of the kernel there, heuristics resolved, those whose sizes a `driver` chose or not;
-    `declared` the source, where it is at hand; `by_matrix` says that a matrix wrote the launch down; `code` is what the
-    kernel does with its parameters, `hosts` the places in the package that launch it; `recorded` is the launch as a
-    program made it, where one did.
+    `cell` is the whole autotuner run (stage `autotune`, all configurations in its launch); `seen`
+    the arguments of every recorded launch of the kernel there, heuristics resolved, those whose
+    sizes a `driver` chose or not; `declared` the source, where it is at hand; `by_matrix` says that
+    a matrix wrote the launch down; `code` is what the kernel does with its parameters, `hosts` the
+    places in the package that launch it; `recorded` is the launch as a program made it, where one
+    did.
     """
 
     cell: Cell
@@ -55,17 +58,21 @@ class Tuned:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys as the source spells them: a release may have dropped those that are no arguments."""
+        """The keys as the source spells them: a release may have dropped those that are no
+        arguments.
+        """
         written = tuple(name for name, _ in self.declared.keys) if self.declared else ()
         return written or self.launch.keys
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Measured on a card: `median` milliseconds of a launch, a fifth of the launches below `low` and above `high`;
-    `warm_up` seconds of the first one with its compile; the largest relative `error` of what it wrote against the
-    launch's first configuration (after one that took its worker along, the first since), None where made-up inputs led
-    to no number. All None where it could not be timed, with `failed`, why."""
+    """Measured on a card: `median` milliseconds of a launch, a fifth of the launches below `low`
+    and above `high`; `warm_up` seconds of the first one with its compile; the largest relative
+    `error` of what it wrote against the launch's first configuration (after one that took its
+    worker along, the first since), None where made-up inputs led to no number. All None where it
+    could not be timed, with `failed`, why.
+    """
 
     median: float | None
     low: float | None
@@ -75,7 +82,12 @@ class Timing:
     failed: str | None = None
 
     def to_json(self) -> Json:
-        names = {"median_ms": self.median, "low_ms": self.low, "high_ms": self.high, "warm_up_s": self.warm_up}
+        names = {
+            "median_ms": self.median,
+            "low_ms": self.low,
+            "high_ms": self.high,
+            "warm_up_s": self.warm_up,
+        }
         return {**names, "error": self.error, "failed": self.failed}
 
 
@@ -93,8 +105,9 @@ class Price:
 
 @dataclass(frozen=True)
 class Examined:
-    """A configuration with what became of it; `fate` is None where nothing is known of it. `estimate` ranks it among
-    those of its launch, the least first."""
+    """A configuration with what became of it; `fate` is None where nothing is known of it.
+    `estimate` ranks it among those of its launch, the least first.
+    """
 
     config: Mapping[str, Any]
     record: Record
@@ -128,8 +141,9 @@ class Examined:
 
 @dataclass(frozen=True)
 class KeyFault:
-    """`want` is what should stand in the key, `got` what does (None for nothing); `fix` the lines to write in place
-    of `line` to `end_line` of `file`; `why` one sentence."""
+    """`want` is what should stand in the key, `got` what does (None for nothing); `fix` the lines
+    to write in place of `line` to `end_line` of `file`; `why` one sentence.
+    """
 
     key: str
     fault: str
@@ -147,11 +161,13 @@ class KeyFault:
 
 @dataclass(frozen=True)
 class Result:
-    """What the autotuner of a kernel does under one toolchain on one target. `ends` says why the whole run ends,
-    None when it does not; `pruned` are configurations that the kernel itself leaves out; `unkeyed` constexprs that
-    no key covers, in which no harm is seen; `tuning_keys` the distinct keys that calls of this dtype had, as
-    values and tensors' dtypes. With a card `prices` are those of the fallbacks, and `rank` is Spearman's correlation of
-    the estimates with the times; `not_timed` says why a card that was asked timed nothing."""
+    """What the autotuner of a kernel does under one toolchain on one target. `ends` says why the
+    whole run ends, None when it does not; `pruned` are configurations that the kernel itself leaves
+    out; `unkeyed` constexprs that no key covers, in which no harm is seen; `tuning_keys` the
+    distinct keys that calls of this dtype had, as values and tensors' dtypes. With a card `prices`
+    are those of the fallbacks, and `rank` is Spearman's correlation of the estimates with the
+    times; `not_timed` says why a card that was asked timed nothing.
+    """
 
     kernel: str
     package: str | None
@@ -174,7 +190,9 @@ class Result:
     @property
     def is_finding(self) -> bool:
         """Whether it makes the command exit 1: something ends a run, or a key is at fault."""
-        return bool(self.ends or self.keys or any(config.fate is Fate.ENDS_RUN for config in self.configs))
+        return bool(
+            self.ends or self.keys or any(config.fate is Fate.ENDS_RUN for config in self.configs)
+        )
 
     @property
     def is_silent(self) -> bool:

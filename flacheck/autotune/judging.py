@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flacheck import targets
 from flacheck.autotune.cost import cost
 from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
 from flacheck.autotune.faults import Case, faults, unkeyed
 from flacheck.autotune.occupancy import occupancy
 from flacheck.autotune.trials import Trials, version
-from flacheck.expand import main_dtype
+from flacheck.inputs.expand import main_dtype
 from flacheck.model import Record, Verdict
+from flacheck.tables import targets
 
 _WARPS = 4
 # Faults of a key with which nothing is ever tried.
@@ -27,12 +27,15 @@ def judge(
     pruned: Sequence[Mapping[str, Any]] = (),
     workers: int | None = None,
 ) -> Result:
-    """The result of a launch from the records of its cells, by key; so many `workers` could warm it up."""
+    """The result of a launch from the records of its cells, by key; so many `workers` could warm it
+    up.
+    """
     tuned = asked.tuned
     case = Case(tuned, version(tuned.cell), _audit(asked, records))
     keys = faults(case)
     configs = [
-        _examined(asked, place, records[cell.key], keys, estimates[place]) for place, cell in enumerate(asked.configs)
+        _examined(asked, place, records[cell.key], keys, estimates[place])
+        for place, cell in enumerate(asked.configs)
     ]
     distinct = max(len(case.by_key), 1)
     return Result(
@@ -67,7 +70,9 @@ def _audit(asked: Trials, records: Mapping[str, Record]) -> list[Mapping[str, An
     return list({key["key"]: key for key in found}.values())
 
 
-def _examined(asked: Trials, place: int, record: Record, keys: Sequence[KeyFault], estimate: float) -> Examined:
+def _examined(
+    asked: Trials, place: int, record: Record, keys: Sequence[KeyFault], estimate: float
+) -> Examined:
     config = asked.tuned.launch.configs[place]
     held, target = record.resources, targets.find(record.target)
     warps = config.get("num_warps", _WARPS)
@@ -87,7 +92,10 @@ def _fate(record: Record, keys: Sequence[KeyFault]) -> Fate | None:
 
 
 def _ends(
-    asked: Trials, records: Mapping[str, Record], configs: Sequence[Examined], keys: Sequence[KeyFault]
+    asked: Trials,
+    records: Mapping[str, Record],
+    configs: Sequence[Examined],
+    keys: Sequence[KeyFault],
 ) -> str | None:
     """Why no run of this autotuner comes to its end, the first reason it meets."""
     if asked.imports is not None:

@@ -6,32 +6,37 @@
                     ⌊4 · ⌊(registers / 4) / (⌈R · 32⌉ to 256)⌋ / W⌋)
     occupancy = blocks · W / most warps
 
-with W the warps of a block and R its registers a thread: a multiprocessor has four partitions with a quarter of the
-registers each, and a warp's registers are handed out in units of 256. Formula and units are those of
-`cuda_occupancy.h` in the CUDA toolkit, whose values a test compares; the limits are those of the CUDA C++ Programming
-Guide's table of compute capabilities (`targets.Multiprocessor`). Clusters, tensor memory and the carve-out between L1
-cache and shared memory (taken to be as large as it gets) are left out. Of AMD's cards nothing is said.
+with W the warps of a block and R its registers a thread: a multiprocessor has four partitions with
+a quarter of the registers each, and a warp's registers are handed out in units of 256. Formula and
+units are those of `cuda_occupancy.h` in the CUDA toolkit, whose values a test compares; the limits
+are those of the CUDA C++ Programming Guide's table of compute capabilities
+(`targets.Multiprocessor`). Clusters, tensor memory and the carve-out between L1 cache and shared
+memory (taken to be as large as it gets) are left out. Of AMD's cards nothing is said.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flacheck.targets import Multiprocessor, Target
+from flacheck.tables.targets import Multiprocessor, Target
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`fraction` of the warps a multiprocessor can hold, by `blocks` of one launch; what keeps it from holding more is
-    `limit`: "blocks", "warps", "shared memory" or "registers"."""
+    """`fraction` of the warps a multiprocessor can hold, by `blocks` of one launch; what keeps it
+    from holding more is `limit`: "blocks", "warps", "shared memory" or "registers".
+    """
 
     fraction: float
     blocks: int
     limit: str
 
 
-def occupancy(target: Target, num_warps: int, registers: int | None, shared: int | None) -> Occupancy | None:
-    """The occupancy of a launch with so many warps a block, registers a thread and bytes of shared memory a block.
+def occupancy(
+    target: Target, num_warps: int, registers: int | None, shared: int | None
+) -> Occupancy | None:
+    """The occupancy of a launch with so many warps a block, registers a thread and bytes of shared
+    memory a block.
 
     None where registers or shared memory are not known, and on a target without a table.
     """
@@ -49,7 +54,9 @@ def occupancy(target: Target, num_warps: int, registers: int | None, shared: int
 
 
 def thread_registers(target: Target, num_warps: int) -> int:
-    """The most registers that a thread of so many warps can have, for a block must fit into the register file."""
+    """The most registers that a thread of so many warps can have, for a block must fit into the
+    register file.
+    """
     share = target.registers // (num_warps * target.warp_size)
     return min(target.thread_registers, share // _THREAD_UNIT * _THREAD_UNIT)
 

@@ -1,8 +1,9 @@
-"""Configurations that a kernel leaves out itself: what its decorator lists, less what reached the autotuner's trials.
+"""Configurations that a kernel leaves out itself: what its decorator lists, less what reached the
+autotuner's trials.
 
-What is left was recorded when the kernel was launched, after `prune_configs_by` had seen the tensors; the list is read
-off the loaded kernel. A kernel that was cut out of its file has lost its list, and one that a matrix launches was never
-pruned: of these nothing is said.
+What is left was recorded when the kernel was launched, after `prune_configs_by` had seen the
+tensors; the list is read off the loaded kernel. A kernel that was cut out of its file has lost its
+list, and one that a matrix launches was never pruned: of these nothing is said.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flacheck import scan
 from flacheck.autotune.examined import Tuned
-from flacheck.executors import LocalPool, Task
+from flacheck.engine import loop as scan
+from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.sandbox import WorkerKind
+from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Outcome, canonical
-from flacheck.planning import Plan
-from flacheck.sandbox import WorkerKind
 
 _SECONDS = 120.0
 _OPTIONS = ("num_warps", "num_stages")
@@ -28,9 +29,11 @@ def pruned(
     """The configurations left out of each launch, by its cell's key."""
     out: dict[str, list[Mapping[str, Any]]] = {each.cell.key: [] for each in tuned}
     question = plan.question(memory_mb, False, _SECONDS, progress)
-    tasks = [Task(each.cell, kind, scan.request(replace(each.cell, stage="inspect")))
-             for each in tuned
-             if _loadable(each) and isinstance(kind := question.kind_of(each.cell), WorkerKind)]  # fmt: skip
+    tasks = [
+        Task(each.cell, kind, scan.request(replace(each.cell, stage="inspect")))
+        for each in tuned
+        if _loadable(each) and isinstance(kind := question.kind_of(each.cell), WorkerKind)
+    ]
     pool = LocalPool(1, lambda task: _SECONDS)
     try:
         pool.submit(tasks)
@@ -45,7 +48,11 @@ def pruned(
 
 def _loadable(tuned: Tuned) -> bool:
     origin = tuned.cell.kernel.origin
-    return tuned.cell.stage == "autotune" and ("import" in origin or "module" in origin) and not tuned.by_matrix
+    return (
+        tuned.cell.stage == "autotune"
+        and ("import" in origin or "module" in origin)
+        and not tuned.by_matrix
+    )
 
 
 def _left_out(listed: Sequence[Mapping[str, Any]], cell: Cell) -> list[Mapping[str, Any]]:
@@ -55,5 +62,7 @@ def _left_out(listed: Sequence[Mapping[str, Any]], cell: Cell) -> list[Mapping[s
 
 def _is(listed: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
     """Heuristics below the autotuner add to a kept configuration's constants."""
-    constants = all(canonical(kept["kwargs"].get(name)) == canonical(v) for name, v in listed["kwargs"].items())
+    constants = all(
+        canonical(kept["kwargs"].get(name)) == canonical(v) for name, v in listed["kwargs"].items()
+    )
     return constants and all(kept.get(name, listed[name]) == listed[name] for name in _OPTIONS)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Spearman's rank correlation, −1 to 1, ties sharing their mean rank; None for fewer than three pairs, or where
-    all of one side are equal."""
+    """Spearman's rank correlation, −1 to 1, ties sharing their mean rank; None for fewer than three
+    pairs, or where all of one side are equal.
+    """
     one, two = ranks(first), ranks(second)
     if len(one) < 3:
         return None

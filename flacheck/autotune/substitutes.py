@@ -1,6 +1,8 @@
-"""What to use in place of configurations that end a run: searched by `fallbacks`, over all releases and targets asked.
+"""What to use in place of configurations that end a run: searched by `fallbacks`, over all releases
+and targets asked.
 
-A search speaks of compiles. What a trial compiled counts as one, so that no configuration is compiled twice.
+A search speaks of compiles. What a trial compiled counts as one, so that no configuration is
+compiled twice.
 """
 
 from __future__ import annotations
@@ -10,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flacheck import fallbacks, scan
+from flacheck import fallbacks
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.autotune.estimates import compiled
 from flacheck.autotune.examined import Fate, Result
 from flacheck.autotune.trials import Trials
-from flacheck.executors import LocalPool
+from flacheck.engine import loop as scan
+from flacheck.engine.executors import LocalPool
+from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
-from flacheck.planning import Plan
-from flacheck.session import CANDIDATE_SECONDS, environment
+from flacheck.scan.session import CANDIDATE_SECONDS, environment
 from flacheck.store import Store
 
 
@@ -33,10 +36,14 @@ class Substitutes:
     budget: int = fallbacks.BUDGET
     _tried: dict[str, Record] = field(default_factory=dict)
 
-    def add(self, examined: Sequence[tuple[Trials, Result]], progress: Callable[[str], None]) -> list[Result]:
+    def add(
+        self, examined: Sequence[tuple[Trials, Result]], progress: Callable[[str], None]
+    ) -> list[Result]:
         """The results, each with what its failing configurations can be replaced by."""
         wanted = {_identity(result) for _, result in examined if _wants(result)}
-        launches = [pair for pair in examined if any(_identity(pair[1])[:2] == each[:2] for each in wanted)]
+        launches = [
+            pair for pair in examined if any(_identity(pair[1])[:2] == each[:2] for each in wanted)
+        ]
         if not wanted:
             return [result for _, result in examined]
         cells = [cell for asked, result in launches for cell in self._compiles(asked, result)]
@@ -90,5 +97,7 @@ def _wants(result: Result) -> bool:
 
 def _of(result: Result, found: Iterable[Fallback]) -> tuple[Fallback, ...]:
     return tuple(
-        each for each in found if (each.kernel, each.package, each.toolchain, each.target) == _identity(result)
+        each
+        for each in found
+        if (each.kernel, each.package, each.toolchain, each.target) == _identity(result)
     )

@@ -1,6 +1,7 @@
 """What it takes to time a launch on a card, and why one cannot be timed.
 
-Our own kernels bring inputs and a host function; of others the launches file says what their tensors were like.
+Our own kernels bring inputs and a host function; of others the launches file says what their
+tensors were like.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flacheck.autotune.examined import Tuned
-from flacheck.launches import Memory, RecordedLaunch
+from flacheck.inputs.launches import Memory, RecordedLaunch
 from flacheck.model import Json, canonical, digest
 
 _FLOATS = ("fp", "bf")
@@ -44,13 +45,19 @@ def request(tuned: Tuned) -> Json:
 
 
 def own_grid(tuned: Tuned, config: Mapping[str, Any]) -> Json | None:
-    """What a request says of the grid of a configuration: that of a recorded one with the same constants, on which
-    alone grids depend. Nothing for our own kernels, whose host functions compute it; None where nobody knows it."""
+    """What a request says of the grid of a configuration: that of a recorded one with the same
+    constants, on which alone grids depend. Nothing for our own kernels, whose host functions
+    compute it; None where nobody knows it.
+    """
     recorded = tuned.recorded
     if recorded is None:
         return {}
     pairs = list(zip(recorded.launch.configs, recorded.grids or ()))
-    same = [grid for known, grid in pairs if all(config.get(name) == value for name, value in known.items())]
+    same = [
+        grid
+        for known, grid in pairs
+        if all(config.get(name) == value for name, value in known.items())
+    ]
     alike = [grid for known, grid in pairs if known.get("kwargs") == config.get("kwargs")]
     found = next(iter([*same, *alike]), None)
     return None if found is None else {"grid": list(found)}

@@ -1,7 +1,8 @@
-"""The cells of an examination: a trial for each configuration, and what the release puts into its key.
+"""The cells of an examination: a trial for each configuration, and what the release puts into its
+key.
 
-A trial's launch holds the configuration first and, where the autotuner has others, one of them: an autotuner with a
-single configuration launches it without a trial, and forgives nothing.
+A trial's launch holds the configuration first and, where the autotuner has others, one of them: an
+autotuner with a single configuration launches it without a trial, and forgives nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 
 from packaging.version import Version
 
-from flacheck import targets
 from flacheck.analysis.order import split
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.occupancy import thread_registers
 from flacheck.model import Cell
+from flacheck.tables import targets
 
 BY_NAME_FROM = Version("3.2.0")
 _DEFAULT_WARPS = 4
@@ -24,8 +25,10 @@ _DEFAULT_WARPS = 4
 
 @dataclass(frozen=True)
 class Trials:
-    """The cells for one launch: `configs` in the autotuner's order, `keys` where the release looks keys up by
-    position, `imports` where no launch of the kernel is known: then only its module can be asked for."""
+    """The cells for one launch: `configs` in the autotuner's order, `keys` where the release looks
+    keys up by position, `imports` where no launch of the kernel is known: then only its module can
+    be asked for.
+    """
 
     tuned: Tuned
     configs: tuple[Cell, ...]
@@ -56,13 +59,18 @@ def _trial(tuned: Tuned, place: int) -> Cell:
     configs = tuned.launch.configs
     tried = configs[place]
     other = [configs[1 if place == 0 else 0]] if len(configs) > 1 else []
-    options = {**tuned.options, **{name: value for name, value in tried.items() if name != "kwargs"}}
+    options = {
+        **tuned.options,
+        **{name: value for name, value in tried.items() if name != "kwargs"},
+    }
     launch = replace(tuned.launch, configs=(tried, *other), keys=())
     return replace(tuned.cell, stage="trial", launch=launch, options=options)
 
 
 def ruled_out(tuned: Tuned, config: Mapping[str, Any]) -> str | None:
-    """Why a configuration cannot run on its target, known before a compile; None when nothing speaks against it."""
+    """Why a configuration cannot run on its target, known before a compile; None when nothing
+    speaks against it.
+    """
     target = targets.find(tuned.cell.target)
     warps = config.get("num_warps", _DEFAULT_WARPS)
     threads = warps * target.warp_size

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from flacheck import search
 from flacheck.analysis.order import split
 from flacheck.analysis.slow import SECONDS, TIMES
+from flacheck.bisect import search
 from flacheck.model import Cell, Json, Record, Verdict
 
 TorchFor = Callable[[str], Sequence[str]]
@@ -24,7 +24,9 @@ class Find(str, Enum):
 
 
 class Kind(str, Enum):
-    """What a change is: it fails now, compiles now, fails otherwise, or compiles many times slower or faster."""
+    """What a change is: it fails now, compiles now, fails otherwise, or compiles many times slower
+    or faster.
+    """
 
     FAIL = "fail"
     PASS = "pass"
@@ -35,8 +37,9 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One release's answer. `line` is the decisive line of a failure; `slow` how many times the seconds of the fastest
-    release it took, where a compile took long enough to be called slow."""
+    """One release's answer. `line` is the decisive line of a failure; `slow` how many times the
+    seconds of the fastest release it took, where a compile took long enough to be called slow.
+    """
 
     toolchain: str
     verdict: Verdict
@@ -67,8 +70,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Change:
-    """Two releases with unlike outcomes and no verdict between them (`between` gave none), and the torch releases
-    that require each."""
+    """Two releases with unlike outcomes and no verdict between them (`between` gave none), and the
+    torch releases that require each.
+    """
 
     before: Entry
     after: Entry
@@ -78,15 +82,24 @@ class Change:
     between: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
-        ends: Json = {"before": self.before.toolchain, "after": self.after.toolchain, "kind": self.kind.value}
-        lists = {"torch_before": self.torch_before, "torch_after": self.torch_after, "between": self.between}
+        ends: Json = {
+            "before": self.before.toolchain,
+            "after": self.after.toolchain,
+            "kind": self.kind.value,
+        }
+        lists = {
+            "torch_before": self.torch_before,
+            "torch_after": self.torch_after,
+            "between": self.between,
+        }
         return {**ends, **{name: list(values) for name, values in lists.items()}}
 
 
 @dataclass(frozen=True)
 class Bisection:
-    """What came of it: the releases that were asked, oldest first, and the changes that were looked for. `of` is how
-    many releases there were to ask."""
+    """What came of it: the releases that were asked, oldest first, and the changes that were looked
+    for. `of` is how many releases there were to ask.
+    """
 
     cell: Cell
     find: Find
@@ -114,7 +127,9 @@ def _described(cell: Cell) -> Json:
 
 def entries(records: Sequence[Record]) -> list[Entry]:
     """One entry a record, in their order."""
-    fastest = min((record.seconds for record in records if record.verdict is Verdict.COMPILES), default=0.0)
+    fastest = min(
+        (record.seconds for record in records if record.verdict is Verdict.COMPILES), default=0.0
+    )
     return [_entry(record, fastest) for record in records]
 
 
@@ -135,7 +150,10 @@ def _entry(record: Record, fastest: float) -> Entry:
 
 def changes(history: Sequence[Entry], torch_for: TorchFor) -> list[Change]:
     """Every change in a whole history."""
-    return [change(history, before, after, torch_for) for before, after in search.changes([e.state for e in history])]
+    return [
+        change(history, before, after, torch_for)
+        for before, after in search.changes([e.state for e in history])
+    ]
 
 
 def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFor) -> Change:

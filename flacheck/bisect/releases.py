@@ -12,19 +12,27 @@ from flacheck.toolchains.base import Choice, Resolution
 
 
 def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolution:
-    """Those asked for, or all of the cell's compiler with a wheel for this Python; with the cell's own, oldest first.
+    """Those asked for, or all of the cell's compiler with a wheel for this Python; with the cell's
+    own, oldest first.
 
-    `chose`: the specifications took part in choosing the cell, so a single release among them is the cell's own and
-    says nothing of where to look. Raises UsageError when there are not two to compare.
+    `chose`: the specifications took part in choosing the cell, so a single release among them is
+    the cell's own and says nothing of where to look. Raises UsageError when there are not two to
+    compare.
     """
     found = toolchains.resolve(specs) if specs else None
     if found is None or (chose and len(found.choices) == 1):
         found = toolchains.FAMILIES[split(cell.toolchain)[0]].versions()
-    own = [] if any(choice.identity == cell.toolchain for choice in found.choices) else _own(cell.toolchain)
+    own = (
+        []
+        if any(choice.identity == cell.toolchain for choice in found.choices)
+        else _own(cell.toolchain)
+    )
     choices = sorted([*found.choices, *own], key=lambda choice: by_version(choice.identity))
     if len(choices) < 2:
         names = ", ".join(choice.identity for choice in choices) or "no release"
-        raise UsageError(f"only {names} is to be looked at: --triton must leave two releases or more")
+        raise UsageError(
+            f"only {names} is to be looked at: --triton must leave two releases or more"
+        )
     return Resolution(tuple(choices), found.warnings)
 
 

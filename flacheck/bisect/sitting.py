@@ -1,19 +1,21 @@
-"""A bisection as one sitting: the cell under each release that is asked, through the scan's own engine and store."""
+"""A bisection as one sitting: the cell under each release that is asked, through the scan's own
+engine and store.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from flacheck import pins
 from flacheck.bisect import history
 from flacheck.bisect.history import Bisection, Find
-from flacheck.cells import Chosen
+from flacheck.bisect.search import Answer, boundary
 from flacheck.errors import UsageError
+from flacheck.inputs.cells import Chosen
 from flacheck.model import Record, Verdict
-from flacheck.search import Answer, boundary
-from flacheck.session import Compile, Session
+from flacheck.scan.session import Compile, Session
 from flacheck.store import Store
+from flacheck.toolchains import torch_pins as pins
 from flacheck.toolchains.base import Choice
 
 _ANSWERS = {Verdict.FAILS: Answer.YES, Verdict.COMPILES: Answer.NO}
@@ -24,8 +26,8 @@ _COMPILED = ("compile", "autotune")
 class Bisecting:
     """One bisection; `records` compiles what it needs, `found` says what came of it.
 
-    `choices` are the releases to look at, oldest first. Records are stored like a scan's, so the next bisection, or
-    scan, of the same cell finds them.
+    `choices` are the releases to look at, oldest first. Records are stored like a scan's, so the
+    next bisection, or scan, of the same cell finds them.
     """
 
     chosen: Chosen
@@ -56,7 +58,9 @@ class Bisecting:
     def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
         """The cell's record under each release that is asked, as it is settled."""
         plan = self.chosen.plan(self.choices, f"bisect {self.chosen.cell.key[:8]}")
-        session = Session(plan, self.store, self.timeout, self.jobs, self.memory_mb, self.fresh, purpose="bisect")
+        session = Session(
+            plan, self.store, self.timeout, self.jobs, self.memory_mb, self.fresh, purpose="bisect"
+        )
         with session.workers(progress) as compile_:
             yield from self._all(compile_) if self.find is Find.CHANGE else self._search(compile_)
         session.finish()
@@ -68,8 +72,14 @@ class Bisecting:
             yield record
 
     def _search(self, compile_: Compile) -> Iterator[Record]:
-        """From the cell's own release towards where the change must be, asking as few as the search can."""
-        own = next(place for place, cell in self._cells.items() if cell.toolchain == self.chosen.cell.toolchain)
+        """From the cell's own release towards where the change must be, asking as few as the search
+        can.
+        """
+        own = next(
+            place
+            for place, cell in self._cells.items()
+            if cell.toolchain == self.chosen.cell.toolchain
+        )
         yield self._ask(own, compile_)
         path = self._path(own)
         asking = boundary(len(path))
@@ -88,7 +98,9 @@ class Bisecting:
         return self._asked[place]
 
     def _path(self, own: int) -> list[int]:
-        """What broke a failing cell lies before it, what mended it after; for one that compiles it is the reverse."""
+        """What broke a failing cell lies before it, what mended it after; for one that compiles it
+        is the reverse.
+        """
         fails = self._asked[own].verdict is Verdict.FAILS
         older = fails == (self.find is Find.FAIL)
         return list(range(own, -1, -1)) if older else list(range(own, len(self.choices)))
@@ -101,5 +113,9 @@ class Bisecting:
             changes = history.changes(told, pins.torch_for)
         else:
             ends = [[places.index(place) for place in self._turn]] if self._turn else []
-            changes = [history.change(told, before, after, pins.torch_for) for before, after in ends]
-        return Bisection(self.chosen.cell, self.find, tuple(told), tuple(changes), len(self.choices))
+            changes = [
+                history.change(told, before, after, pins.torch_for) for before, after in ends
+            ]
+        return Bisection(
+            self.chosen.cell, self.find, tuple(told), tuple(changes), len(self.choices)
+        )

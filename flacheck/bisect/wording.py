@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from flacheck.analysis.order import short
 from flacheck.bisect.history import Bisection, Change, Entry, Find
-from flacheck.cells import settings
+from flacheck.inputs.cells import settings
 from flacheck.model import Cell
 from flacheck.rules import RULES
 
@@ -17,7 +17,9 @@ _LINE = 100
 
 
 def lines(found: Bisection, torches: Sequence[str]) -> Iterator[str]:
-    """The cell, each release that was asked, and last the changes; `torches` are all torch releases there are."""
+    """The cell, each release that was asked, and last the changes; `torches` are all torch releases
+    there are.
+    """
     yield from (f"{line}\n" for line in _cell(found.cell))
     yield "\n"
     width = max(len(short(entry.toolchain)) for entry in found.history)
@@ -48,7 +50,9 @@ def _outcome(entry: Entry) -> str:
 
 
 def _cause(entry: Entry) -> str:
-    """The decisive line; of a failed assertion the function and what it asserts, without the rest of a declaration."""
+    """The decisive line; of a failed assertion the function and what it asserts, without the rest
+    of a declaration.
+    """
     function, _, asserted = _function(entry), *entry.line.partition("Assertion")[1:]
     return f"{function}: Assertion{asserted}" if function and asserted else entry.line
 
@@ -59,7 +63,9 @@ def _function(entry: Entry) -> str:
 
 
 def _seconds(entry: Entry) -> str:
-    return f"{entry.seconds:.1f} s" + (f", {entry.slow:.0f} times the fastest" if entry.slow else "")
+    return f"{entry.seconds:.1f} s" + (
+        f", {entry.slow:.0f} times the fastest" if entry.slow else ""
+    )
 
 
 def _cut(text: str) -> str:
@@ -67,7 +73,9 @@ def _cut(text: str) -> str:
 
 
 def _change(change: Change, torches: Sequence[str]) -> Iterator[str]:
-    before, after = (f"{short(entry.toolchain)} {_said(entry)}" for entry in (change.before, change.after))
+    before, after = (
+        f"{short(entry.toolchain)} {_said(entry)}" for entry in (change.before, change.after)
+    )
     sides = [_torch(side, torches) for side in (change.torch_before, change.torch_after)]
     yield f"{before} → {after}; torch {' | '.join(sides)}"
     if change.between:
@@ -94,7 +102,10 @@ def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
 
 def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
     ordered = sorted(torches, key=Version)
-    return {minor: list(some) for minor, some in groupby(ordered, lambda t: ".".join(map(str, Version(t).release[:2])))}
+    return {
+        minor: list(some)
+        for minor, some in groupby(ordered, lambda t: ".".join(map(str, Version(t).release[:2])))
+    }
 
 
 def nothing(found: Bisection) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from flacheck import targets
 from flacheck.errors import UsageError
 from flacheck.model import Json
+from flacheck.tables import targets
 
-# name → (what its driver calls it, multiprocessors, GiB of memory), where it differs from its target's own card;
-# from the vendors' data sheets.
+# name → (what its driver calls it, multiprocessors, GiB of memory), where it differs from its
+# target's own card; from the vendors' data sheets.
 CARDS = {
     "h200": ("NVIDIA H200", 132, 140),
     "h800": ("NVIDIA H800", 132, 80),
@@ -27,13 +27,16 @@ CARDS = {
 
 
 def card(name: str) -> Json:
-    """The card as the guest takes it: a row of the target table, by the card's or the target's name.
+    """The card as the guest takes it: a row of the target table, by the card's or the target's
+    name.
 
     Raises UsageError for an unknown one, and for AMD's, whose torch is another.
     """
     target = targets.find(name)
     if target.backend != "cuda":
-        raise UsageError(f"--device {name}: only NVIDIA cards can be faked; capture on the card with --device real")
+        raise UsageError(
+            f"--device {name}: only NVIDIA cards can be faked; capture on the card with --device real"
+        )
     row: Json = asdict(target)
     if name.lower() in CARDS:
         row["gpu"], row["multiprocessors"], row["memory_gb"] = CARDS[name.lower()]

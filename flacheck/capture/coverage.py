@@ -1,7 +1,9 @@
-"""How much of a package a capture saw: its launchable kernels, those recorded, and why the others were not.
+"""How much of a package a capture saw: its launchable kernels, those recorded, and why the others
+were not.
 
-Read from the source with `ast`: a kernel is a function decorated with `triton.jit`; it is launchable when some
-function of the package calls it as `name[grid](…)`. Files for other vendors' devices are left out.
+Read from the source with `ast`: a kernel is a function decorated with `triton.jit`; it is
+launchable when some function of the package calls it as `name[grid](…)`. Files for other vendors'
+devices are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.model import Json
-from flacheck.reach.source import Import, content, read
+from flacheck.source.source import Import, content, read
 
 OTHER_VENDORS = ("ascend", "npu")
 _CHAIN = 8
@@ -35,7 +37,8 @@ class Coverage:
 
 @cache
 def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
-    """The launchable kernels below a module prefix (`fla.ops`), each with the functions that launch it.
+    """The launchable kernels below a module prefix (`fla.ops`), each with the functions that launch
+    it.
 
     A folder is read once: what is installed in the cache stays as it is.
     """
@@ -70,20 +73,26 @@ def _kernel(root: Path, module: str, name: str) -> str | None:
     """`module:qualname` of the jit function that a name leads to, through imports."""
     for _ in range(_CHAIN):
         bound = read(root, module).names.get(name, ())
-        imported = next((target for target in bound if isinstance(target, Import) and target.name), None)
+        imported = next(
+            (target for target in bound if isinstance(target, Import) and target.name), None
+        )
         if imported is None:
             return f"{module}:{name}" if name in _jitted(root, module) else None
         module, name = imported.module, imported.name
     return None
 
 
-def _jitted(root: Path, module: str, _known: dict[tuple[Path, str], frozenset[str]] = {}) -> frozenset[str]:  # noqa: B006
+def _jitted(
+    root: Path, module: str, _known: dict[tuple[Path, str], frozenset[str]] = {}
+) -> frozenset[str]:  # noqa: B006
     """The jit functions that a module defines."""
     if (root, module) not in _known:
         file = read(root, module).file
         tree = ast.parse(content(root / file)) if file else ast.Module([], [])
         functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-        _known[root, module] = frozenset(function.name for function in functions if _is_jitted(function))
+        _known[root, module] = frozenset(
+            function.name for function in functions if _is_jitted(function)
+        )
     return _known[root, module]
 
 
@@ -95,7 +104,11 @@ def coverage(
     kernels: Mapping[str, tuple[str, ...]], recorded: Mapping[str, int], report: Mapping[str, Any]
 ) -> Coverage:
     """What of the launchable kernels was recorded; for the rest, what the driver's report knows."""
-    missed = [(kernel, _reason(kernel, by, report)) for kernel, by in kernels.items() if kernel not in recorded]
+    missed = [
+        (kernel, _reason(kernel, by, report))
+        for kernel, by in kernels.items()
+        if kernel not in recorded
+    ]
     return Coverage(len(kernels), len(kernels) - len(missed), tuple(missed))
 
 
@@ -103,7 +116,11 @@ def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) 
     for module, said in report.get("modules", {}).items():
         if any(launcher.startswith(module + ":") for launcher in launchers):
             return f"{module} cannot be imported: {said}"
-    using = {name: entry for name, entry in report.get("operators", {}).items() if kernel in entry["kernels"]}
+    using = {
+        name: entry
+        for name, entry in report.get("operators", {}).items()
+        if kernel in entry["kernels"]
+    }
     if not using:
         return f"launched only by {', '.join(launchers)}, which no operator that was found calls"
     for name, entry in using.items():

@@ -1,4 +1,5 @@
-"""Drives a whole package on a card that is not there, beside one compiler, and keeps what it launched.
+"""Drives a whole package on a card that is not there, beside one compiler, and keeps what it
+launched.
 
 A capture is kept in the cache: the same package, compiler, card and driver launch the same.
 """
@@ -22,14 +23,14 @@ import yaml
 
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.model import Json, digest
+from flacheck.packages.package import Package
 from flacheck.toolchains import cache
 from flacheck.toolchains.base import Progress, Toolchain, silent
-from flacheck.toolchains.packages import Package
 
 SECONDS = 55
 _PATIENCE = 6
 _GUEST = Path(__file__).parent.parent / "guest"
-_RECIPES = Path(__file__).parent.parent / "recipes"
+_RECIPES = Path(__file__).parent.parent / "packages" / "recipes"
 _BOOT = (
     "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
     "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
@@ -59,15 +60,24 @@ class Driven:
             return Counter(line["kernel"] for line in lines if "kernel" in line)
 
 
-def drive(package: Package, toolchain: Toolchain, card: Json, progress: Progress = silent) -> Driven:
-    """Call all of a package's operators, layers and modules once more, or find that this was done before.
+def drive(
+    package: Package, toolchain: Toolchain, card: Json, progress: Progress = silent
+) -> Driven:
+    """Call all of a package's operators, layers and modules once more, or find that this was done
+    before.
 
     Raises IncompleteError without torch, or when the driver itself is killed or hangs.
     """
     if importlib.util.find_spec("torch") is None:
-        raise IncompleteError("capturing a package needs torch beside flacheck: pip install 'flacheck[torch]'")
+        raise IncompleteError(
+            "capturing a package needs torch beside flacheck: pip install 'flacheck[torch]'"
+        )
     recipe = recipe_of(package.name)
-    folder = cache.root() / "captures" / f"{package.name}-{package.version}-{_key(package, toolchain, card, recipe)}"
+    folder = (
+        cache.root()
+        / "captures"
+        / f"{package.name}-{package.version}-{_key(package, toolchain, card, recipe)}"
+    )
     launches, report = folder / "launches.jsonl", folder / "report.json"
     if not report.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,11 +103,16 @@ def recipe_of(package: str) -> Json:
 
 def _key(package: Package, toolchain: Toolchain, card: Json, recipe: Json) -> str:
     """All that can change what is launched, the driver's own source included."""
-    driver = {str(path.relative_to(_GUEST)): path.read_text() for path in sorted((_GUEST / "capture").rglob("*.py"))}
+    driver = {
+        str(path.relative_to(_GUEST)): path.read_text()
+        for path in sorted((_GUEST / "capture").rglob("*.py"))
+    }
     return digest([package.digest, toolchain.identity, card, recipe, driver], 16)
 
 
-def _run(package: Package, toolchain: Toolchain, card: Json, recipe: Json, launches: Path, report: Path) -> None:
+def _run(
+    package: Package, toolchain: Toolchain, card: Json, recipe: Json, launches: Path, report: Path
+) -> None:
     config = {
         "output": str(launches),
         "report": str(report),
@@ -122,11 +137,16 @@ def _run(package: Package, toolchain: Toolchain, card: Json, recipe: Json, launc
         _wait(process)
     if not report.exists():
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        raise IncompleteError(f"capturing {package.identity} ended without a report; its log is {log}: {''.join(last)}")
+        raise IncompleteError(
+            f"capturing {package.identity} ended without a report; its log is {log}: {''.join(last)}"
+        )
 
 
 def _environment(package: Package, toolchain: Toolchain) -> dict[str, str]:
-    return {"PYTHONPATH": os.pathsep.join([*toolchain.paths, package.path]), "TORCHDYNAMO_DISABLE": "1"}
+    return {
+        "PYTHONPATH": os.pathsep.join([*toolchain.paths, package.path]),
+        "TORCHDYNAMO_DISABLE": "1",
+    }
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,6 @@
-"""Runs a command with the recorder in every Python that it starts, and closes the launches file behind it."""
+"""Runs a command with the recorder in every Python that it starts, and closes the launches file
+behind it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pathlib import Path
 
 from flacheck.capture.cards import card
 from flacheck.errors import UsageError
-from flacheck.launches import SCHEMA
+from flacheck.inputs.launches import SCHEMA
 from flacheck.model import Json
 
 NOT_STARTED = 125
@@ -29,15 +31,21 @@ def capture(
     packages: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """The command's own exit code (128 + N when signal N ended it), or 125 when it could not be started.
+    """The command's own exit code (128 + N when signal N ended it), or 125 when it could not be
+    started.
 
-    `device` is a card's or target's name, or `real`; `packages` maps folders to the `name==version` in them.
-    Launches are in `output` as they happen, those of child processes too; its end line is written last.
+    `device` is a card's or target's name, or `real`; `packages` maps folders to the `name==version`
+    in them. Launches are in `output` as they happen, those of child processes too; its end line is
+    written last.
     """
     if not command:
         raise UsageError("nothing to capture: flacheck capture -- CMD…")
     row = None if device == "real" else card(device)
-    settings: Json = {"output": str(output.absolute()), "card": row, "packages": dict(packages or {})}
+    settings: Json = {
+        "output": str(output.absolute()),
+        "card": row,
+        "packages": dict(packages or {}),
+    }
     settings["package"] = _only(packages)
     _empty(output)
     code = _run(command, {**os.environ, **(environment or {})}, settings)
@@ -59,7 +67,9 @@ def _empty(output: Path) -> None:
 def _run(command: Sequence[str], environment: Mapping[str, str], settings: Json) -> int:
     path = os.pathsep.join([str(_START), *filter(None, [environment.get("PYTHONPATH")])])
     try:
-        process = subprocess.Popen(command, env={**environment, _VARIABLE: json.dumps(settings), "PYTHONPATH": path})
+        process = subprocess.Popen(
+            command, env={**environment, _VARIABLE: json.dumps(settings), "PYTHONPATH": path}
+        )
     except OSError:
         return NOT_STARTED
     code = _wait(process)
@@ -80,7 +90,12 @@ def _close(output: Path, settings: Json, code: int) -> None:
     with output.open("a", encoding="utf-8") as file:
         if not output.stat().st_size:
             device = settings["card"]["gpu"] if settings["card"] else "real"
-            about = {"package": settings["package"], "device": device, "triton": None, "torch": None}
+            about = {
+                "package": settings["package"],
+                "device": device,
+                "triton": None,
+                "torch": None,
+            }
             header = {"schema": SCHEMA, **about}
             file.write(json.dumps(header) + "\n")
             file.flush()
@@ -88,8 +103,10 @@ def _close(output: Path, settings: Json, code: int) -> None:
 
 
 def statistics(output: Path) -> Json:
-    """How much was recorded: launches by kernel, why a kernel has no source of its own, and which values the fake
-    device made up for the program, with how many distinct launches may follow from them."""
+    """How much was recorded: launches by kernel, why a kernel has no source of its own, and which
+    values the fake device made up for the program, with how many distinct launches may follow from
+    them.
+    """
     kernels: dict[str, str] = {}
     launches: Counter[str] = Counter()
     uncut: dict[str, str] = {}
@@ -106,8 +123,16 @@ def statistics(output: Path) -> Json:
         of = line.get("of", line.get("id"))
         if of in kernels:
             launches[kernels[of]] += line.get("count", 1)
-    coverage = {"kernels": dict(launches), "launches": sum(launches.values()), "distinct": len(kernels)}
-    made_up = {"total": sum(guesses.values()), "launches": guessed, "at": dict(guesses.most_common())}
+    coverage = {
+        "kernels": dict(launches),
+        "launches": sum(launches.values()),
+        "distinct": len(kernels),
+    }
+    made_up = {
+        "total": sum(guesses.values()),
+        "launches": guessed,
+        "at": dict(guesses.most_common()),
+    }
     return {"coverage": coverage, "uncut": uncut, "guesses": made_up}
 
 
@@ -118,9 +143,7 @@ def summary(output: Path) -> str:
     said = f"{found['coverage']['launches']} launches are in {output}"
     if guesses["launches"]:
         first = next(iter(guesses["at"]))
-        said += (
-            f"; {guesses['launches']} may rest on values made up for the program ({guesses['total']}, most at {first})"
-        )
+        said += f"; {guesses['launches']} may rest on values made up for the program ({guesses['total']}, most at {first})"
     return said
 
 

@@ -10,7 +10,19 @@ from types import TracebackType
 import typer
 
 from flacheck import __version__
-from flacheck.cli import autotune, bisect, capture, doctor, explain, gate, lists, report, repro, scan, toolchain
+from flacheck.cli import (
+    autotune,
+    bisect,
+    capture,
+    doctor,
+    explain,
+    gate,
+    lists,
+    report,
+    repro,
+    scan,
+    toolchain,
+)
 from flacheck.cli.settings import defaults
 from flacheck.errors import Exit
 
@@ -46,7 +58,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", "-V", callback=_print_version, is_eager=True, help="Show it."),
+    version: bool = typer.Option(
+        False, "--version", "-V", callback=_print_version, is_eager=True, help="Show it."
+    ),
 ) -> None:
     pass
 
@@ -55,7 +69,10 @@ def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType
     """An exception that nobody expected is flacheck's own fault: say so, with what a report needs."""
     sys.stdout.flush()
     traceback.print_exception(kind, error, trace)
-    print(f"flacheck: a fault in flacheck {__version__} itself; please report it with the lines above", file=sys.stderr)
+    print(
+        f"flacheck: a fault in flacheck {__version__} itself; please report it with the lines above",
+        file=sys.stderr,
+    )
     sys.stderr.flush()
     # sys.exit does nothing here: the interpreter ends with 1 after an excepthook.
     os._exit(Exit.FAULT)

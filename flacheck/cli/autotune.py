@@ -24,11 +24,21 @@ _LINE = re.compile(r"(?P<file>.+\.jsonl)(?::(?P<line>\d+))?")
 
 _Jobs = Annotated[
     int,
-    typer.Option("--jobs", "-j", min=0, metavar="N", show_default=False, help="Workers at once.",
-                 envvar="FLACHECK_JOBS"),
-]  # fmt: skip
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=0,
+        metavar="N",
+        show_default=False,
+        help="Workers at once.",
+        envvar="FLACHECK_JOBS",
+    ),
+]
 _Budget = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Settings to try for each failure; 0 looks for no fallbacks.")
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Settings to try for each failure; 0 looks for no fallbacks."
+    ),
 ]
 _Emit = Annotated[
     str | None,
@@ -51,16 +61,23 @@ _Bench = Annotated[
 def autotune(
     kernel: Annotated[
         str,
-        typer.Argument(metavar="KERNEL", help="A glob over kernels' names, or a launches file, FILE.jsonl[:LINE]."),
+        typer.Argument(
+            metavar="KERNEL",
+            help="A glob over kernels' names, or a launches file, FILE.jsonl[:LINE].",
+        ),
     ],
     package: Annotated[
-        str | None, typer.Option(metavar="NAME==VERSION", help="Kernels of a package, captured under each release.")
+        str | None,
+        typer.Option(
+            metavar="NAME==VERSION", help="Kernels of a package, captured under each release."
+        ),
     ] = None,
     launches: Annotated[
         Path | None, typer.Option(metavar="FILE.jsonl", help="Kernels of a launches file.")
     ] = None,
     matrix: Annotated[
-        str | None, typer.Option(metavar="MATRIX", help="Kernels of a matrix; without any, our own.")
+        str | None,
+        typer.Option(metavar="MATRIX", help="Kernels of a matrix; without any, our own."),
     ] = None,
     target: common.Target = [],
     dtype: common.Dtype = [],
@@ -68,19 +85,27 @@ def autotune(
     triton: common.Triton = [],
     jobs: _Jobs = 0,
     fallback_budget: _Budget = 48,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compile again what is already in the store.")
+    ] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
+        bool,
+        typer.Option("--trust", help="Install and import packages that a launches file names."),
     ] = False,
     emit: _Emit = None,
     bench: _Bench = False,
     store: common.StoreDir = Path(".flacheck"),
     format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="table, json or markdown.", envvar="FLACHECK_FORMAT")
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="table, json or markdown.", envvar="FLACHECK_FORMAT"
+        ),
     ] = "table",
     output: common.Output = None,
-) -> int:  # fmt: skip
-    """List each configuration of KERNEL's autotuner with what becomes of it, and the faults of its keys."""
+) -> int:
+    """List each configuration of KERNEL's autotuner with what becomes of it, and the faults of its
+    keys.
+    """
     from flacheck.autotune import formats
     from flacheck.autotune.examination import Examination
     from flacheck.autotune.sources import gather
@@ -115,14 +140,18 @@ def _bench() -> Bench:
     from flacheck.autotune.bench import Bench
 
     found = Bench()
-    common.say(f"timing on {found.card.name} with Triton {found.card.triton} and torch {found.card.torch}")
+    common.say(
+        f"timing on {found.card.name} with Triton {found.card.triton} and torch {found.card.torch}"
+    )
     return found
 
 
-def _asked(kernel: str, package: str | None, launches: Path | None, matrix: str | None, trust: bool) -> Asked:
+def _asked(
+    kernel: str, package: str | None, launches: Path | None, matrix: str | None, trust: bool
+) -> Asked:
     """The one source that was named."""
     from flacheck.autotune.sources import Asked
-    from flacheck.expand import Selection
+    from flacheck.inputs.expand import Selection
 
     named = _LINE.fullmatch(kernel)
     given = {"--package": package, "--launches": launches, "--matrix": matrix, kernel: named}
@@ -131,16 +160,18 @@ def _asked(kernel: str, package: str | None, launches: Path | None, matrix: str 
         raise UsageError(f"{' and '.join(sources)} were given: kernels come from one of them")
     if named:
         line = int(named["line"]) if named["line"] else None
-        return Asked("*", Selection(), file=Path(named["file"]), line=line, trust=trust, progress=common.say)
+        return Asked(
+            "*", Selection(), file=Path(named["file"]), line=line, trust=trust, progress=common.say
+        )
     return Asked(kernel, Selection(), package, launches, None, matrix, trust, common.say)
 
 
 def _selected(asked: Asked, target: list[str], dtype: list[str], toolchain: list[str]) -> Asked:
     from dataclasses import replace
 
-    from flacheck import targets
-    from flacheck.expand import Selection
-    from flacheck.matrix import DTYPES
+    from flacheck.inputs.expand import Selection
+    from flacheck.inputs.matrix import DTYPES
+    from flacheck.tables import targets
 
     names = tuple(targets.find(name).name for name in common.split(target))
     for each in common.split(dtype):
@@ -179,15 +210,23 @@ def _emit_fla(results: Sequence[Result], folder: Path) -> None:
 
     written = list(fla.files(results))
     if not written:
-        raise UsageError("no configuration runs under everything that was asked: there is nothing to emit")
+        raise UsageError(
+            "no configuration runs under everything that was asked: there is nothing to emit"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be made ({error.strerror}); name another folder with -o") from None
+        raise UsageError(
+            f"{folder}: cannot be made ({error.strerror}); name another folder with -o"
+        ) from None
     for name, text in written:
         common.write([text], folder / name)
-    common.say(f"{len(written)} configuration files for flash-linear-attention 0.6 or newer in {folder}")
-    common.write([f"export FLA_CONFIG_DIR={shlex.quote(str(folder.resolve()))} FLA_CACHE_MODE=full\n"], None)
+    common.say(
+        f"{len(written)} configuration files for flash-linear-attention 0.6 or newer in {folder}"
+    )
+    common.write(
+        [f"export FLA_CONFIG_DIR={shlex.quote(str(folder.resolve()))} FLA_CACHE_MODE=full\n"], None
+    )
 
 
 def _emit_python(results: Sequence[Result], output: Path | None) -> None:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def bisect(
     cell: common.Cell = None,
     find: Annotated[
-        str, typer.Option(metavar="fail|pass|change", help="What broke it, what mended it, or the whole history.")
+        str,
+        typer.Option(
+            metavar="fail|pass|change", help="What broke it, what mended it, or the whole history."
+        ),
     ] = "change",
     kernel: common.Kernel = [],
     target: common.Target = [],
@@ -28,7 +31,10 @@ def bisect(
     num_stages: common.NumStages = [],
     triton: Annotated[
         list[str],
-        typer.Option(help="The releases to look at. A single one beside flags or a file is the cell's.", metavar="X"),
+        typer.Option(
+            help="The releases to look at. A single one beside flags or a file is the cell's.",
+            metavar="X",
+        ),
     ] = [],
     jobs: common.Jobs = 0,
     timeout: common.Timeout = "auto",
@@ -36,13 +42,15 @@ def bisect(
     fresh: common.Fresh = False,
     trust: common.Trust = False,
     store: common.StoreDir = Path(".flacheck"),
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="table or json.")] = "table",
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="table or json.")
+    ] = "table",
     output: common.Output = None,
 ) -> int:
     """Find the releases between which CELL's verdict or signature changes."""
     from flacheck import bisect as bisection
-    from flacheck import cells
-    from flacheck.session import Session
+    from flacheck.inputs import cells
+    from flacheck.scan.session import Session
     from flacheck.store import Store
 
     if format not in ("table", "json"):
@@ -54,14 +62,18 @@ def bisect(
             cell,
             selection,
             opened,
-            lambda plan: Session(plan, opened, seconds, jobs, memory, False, purpose="bisect").records(common.say),
+            lambda plan: Session(
+                plan, opened, seconds, jobs, memory, False, purpose="bisect"
+            ).records(common.say),
             common.say,
             trust,
         )
         there = bisection.releases(chosen.cell, triton, chose=not cells.is_key(cell))
         for warning in (*chosen.warnings, *there.warnings):
             common.say(warning)
-        sitting = bisection.Bisecting(chosen, there.choices, wanted, opened, seconds, jobs, memory, fresh)
+        sitting = bisection.Bisecting(
+            chosen, there.choices, wanted, opened, seconds, jobs, memory, fresh
+        )
         try:
             _watch(sitting)
         except KeyboardInterrupt:
@@ -88,8 +100,8 @@ def _find(word: str) -> Find:
 
 
 def _write(found: Bisection, format: str, output: Path | None) -> None:
-    from flacheck import pins
     from flacheck.bisect import lines
+    from flacheck.toolchains import torch_pins as pins
 
     if format == "json":
         common.write([json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"], output)

@@ -12,12 +12,18 @@ from flacheck.cli import common
 
 @common.command
 def capture(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD…", help="The program and its arguments.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The launches file.")] = Path(
-        "launches.jsonl"
-    ),
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- CMD…", help="The program and its arguments.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The launches file.")
+    ] = Path("launches.jsonl"),
     device: Annotated[
-        str, typer.Option(metavar="CARD", help="h100, h200, a100, v100, b200 …: a card that is not there; or real.")
+        str,
+        typer.Option(
+            metavar="CARD",
+            help="h100, h200, a100, v100, b200 …: a card that is not there; or real.",
+        ),
     ] = "h100",
 ) -> int:
     """Record the launches of CMD into a launches file; `flacheck scan FILE` compiles them anywhere.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from flacheck.expand import Selection
+    from flacheck.inputs.expand import Selection
     from flacheck.reports import RunView
 
 from flacheck.errors import Exit, FlacheckError, UsageError
@@ -29,21 +29,37 @@ Cell = Annotated[
 ]
 Kernel = Annotated[
     list[str],
-    typer.Option("--kernel", "-k", help="Only kernels whose name, or its last part, matches GLOB.", metavar="GLOB"),
+    typer.Option(
+        "--kernel",
+        "-k",
+        help="Only kernels whose name, or its last part, matches GLOB.",
+        metavar="GLOB",
+    ),
 ]
 Target = Annotated[
-    list[str], typer.Option("--target", "-t", metavar="GPU", help="sm90, h100, gfx942 …", envvar="FLACHECK_TARGET")
+    list[str],
+    typer.Option(
+        "--target", "-t", metavar="GPU", help="sm90, h100, gfx942 …", envvar="FLACHECK_TARGET"
+    ),
 ]
 Dtype = Annotated[list[str], typer.Option("--dtype", metavar="DTYPE", help="bf16, fp16, fp32 …")]
-NumWarps = Annotated[list[str], typer.Option("--num-warps", metavar="N", help="Try these instead of the kernel's own.")]
+NumWarps = Annotated[
+    list[str],
+    typer.Option("--num-warps", metavar="N", help="Try these instead of the kernel's own."),
+]
 NumStages = Annotated[
-    list[str], typer.Option("--num-stages", metavar="N", help="Try these instead of the kernel's own.")
+    list[str],
+    typer.Option("--num-stages", metavar="N", help="Try these instead of the kernel's own."),
 ]
 Toolchain = Annotated[
-    list[str], typer.Option("--toolchain", help="installed, triton==X, a specifier, or a path.", metavar="SPEC")
+    list[str],
+    typer.Option(
+        "--toolchain", help="installed, triton==X, a specifier, or a path.", metavar="SPEC"
+    ),
 ]
 Triton = Annotated[
-    list[str], typer.Option("--triton", help="Short for --toolchain triton==X, or a specifier.", metavar="X")
+    list[str],
+    typer.Option("--triton", help="Short for --toolchain triton==X, or a specifier.", metavar="X"),
 ]
 Jobs = Annotated[
     int,
@@ -65,20 +81,29 @@ Timeout = Annotated[
         envvar="FLACHECK_TIMEOUT",
     ),
 ]
-Memory = Annotated[int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")]
+Memory = Annotated[
+    int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Install and import packages that a launches file names.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
+]
 StoreDir = Annotated[
-    Path, typer.Option("--store", metavar="DIR", help="Where records are kept.", envvar="FLACHECK_STORE")
+    Path,
+    typer.Option("--store", metavar="DIR", help="Where records are kept.", envvar="FLACHECK_STORE"),
 ]
 Format = Annotated[
     str,
     typer.Option(
-        "--format", metavar="FORMAT", help="table, json, jsonl, markdown or github.", envvar="FLACHECK_FORMAT"
+        "--format",
+        metavar="FORMAT",
+        help="table, json, jsonl, markdown or github.",
+        envvar="FLACHECK_FORMAT",
     ),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout."),
 ]
 
 
@@ -124,11 +149,16 @@ def numbers(option: str, values: Iterable[str]) -> tuple[int, ...]:
 
 
 def selection(
-    kernel: list[str], target: list[str], dtype: list[str], warps: list[str], stages: list[str], toolchain: list[str]
+    kernel: list[str],
+    target: list[str],
+    dtype: list[str],
+    warps: list[str],
+    stages: list[str],
+    toolchain: list[str],
 ) -> Selection:
     """The selection flags that all commands share; UsageError for what is no dtype or number."""
-    from flacheck.expand import Selection
-    from flacheck.matrix import DTYPES
+    from flacheck.inputs.expand import Selection
+    from flacheck.inputs.matrix import DTYPES
 
     dtypes = split(dtype)
     for name in dtypes:
@@ -149,7 +179,9 @@ def check_stage(until: str | None) -> None:
     from flacheck.toolchains.triton import STAGES
 
     if until is not None and until not in STAGES:
-        raise UsageError(f"--until {until}: there is no such stage; allowed are {', '.join(STAGES)}")
+        raise UsageError(
+            f"--until {until}: there is no such stage; allowed are {', '.join(STAGES)}"
+        )
 
 
 def seconds(timeout: str) -> float | None:
@@ -193,4 +225,6 @@ def _write_file(text: Iterable[str], file: Path) -> None:
         partial.replace(file)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise UsageError(f"{file}: cannot be written ({error.strerror}); name another file with -o") from None
+        raise UsageError(
+            f"{file}: cannot be written ({error.strerror}); name another file with -o"
+        ) from None

@@ -9,7 +9,7 @@ from flacheck.errors import Exit
 @common.command
 def doctor() -> int:
     """Check what flacheck needs of this machine, and say what to do about the rest."""
-    from flacheck import doctor as checks
+    from flacheck.toolchains import doctor as checks
 
     failed = False
     for check in checks.checks():

@@ -15,7 +15,7 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.explanation import Explanation
+    from flacheck.rules.explanation import Explanation
 
 _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 
@@ -23,19 +23,28 @@ _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 @common.command
 def explain(
     what: Annotated[
-        str, typer.Argument(metavar="CODE|FILE|-", help="A code such as FC302, a log file, or - for stdin.")
+        str,
+        typer.Argument(
+            metavar="CODE|FILE|-", help="A code such as FC302, a log file, or - for stdin."
+        ),
     ],
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     output: common.Output = None,
 ) -> int:
     """Name the failure in a compiler's output: cause, versions, remedy, links."""
-    from flacheck import explanation
+    from flacheck.rules import explanation
 
     if format not in ("table", "json"):
         raise UsageError(f"unknown format {format!r}: explain knows table and json")
-    found = explanation.of_code(what.upper()) if _CODE.fullmatch(what) else explanation.of_log(_text(what))
+    found = (
+        explanation.of_code(what.upper())
+        if _CODE.fullmatch(what)
+        else explanation.of_log(_text(what))
+    )
     if format == "json":
-        common.write([json.dumps(explanation.to_json(found), indent=2, ensure_ascii=False) + "\n"], output)
+        common.write(
+            [json.dumps(explanation.to_json(found), indent=2, ensure_ascii=False) + "\n"], output
+        )
     else:
         common.write(_lines(found), output)
     return Exit.OK if found and found[0].code != explanation.UNCLASSIFIED else Exit.FINDINGS
@@ -47,7 +56,9 @@ def _text(what: str) -> str:
     try:
         return Path(what).read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        raise UsageError(f"{what}: cannot be read ({error.strerror}); give a code (FC302), a log file, or -") from None
+        raise UsageError(
+            f"{what}: cannot be read ({error.strerror}); give a code (FC302), a log file, or -"
+        ) from None
 
 
 def _lines(found: Sequence[Explanation]) -> Iterator[str]:

@@ -32,46 +32,73 @@ def gate(
             "without any each that is found here, else the live environment.",
         ),
     ] = None,
-    installed: Annotated[bool, typer.Option("--installed", help="The live environment instead of files.")] = False,
-    suggest: Annotated[bool, typer.Option("--suggest", help="Show the narrowest change that passes.")] = False,
+    installed: Annotated[
+        bool, typer.Option("--installed", help="The live environment instead of files.")
+    ] = False,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Show the narrowest change that passes.")
+    ] = False,
     fix: Annotated[bool, typer.Option("--fix", help="Write that change into the files.")] = False,
-    scan: Annotated[bool, typer.Option("--scan", help="Compile for the admitted releases without a record.")] = False,
+    scan: Annotated[
+        bool, typer.Option("--scan", help="Compile for the admitted releases without a record.")
+    ] = False,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask the package index for new releases first (--scan does).")
+        bool,
+        typer.Option(
+            "--refresh", help="Ask the package index for new releases first (--scan does)."
+        ),
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="An advisory exits 1, an untested release 3.")
     ] = False,
     matrix: Annotated[
-        str | None, typer.Option(metavar="MATRIX", help="Only records of this matrix; --scan compiles it.")
+        str | None,
+        typer.Option(metavar="MATRIX", help="Only records of this matrix; --scan compiles it."),
     ] = None,
     package: Annotated[
-        str | None, typer.Option(metavar="NAME==VERSION", help="Only records of this package; --scan captures it.")
+        str | None,
+        typer.Option(
+            metavar="NAME==VERSION", help="Only records of this package; --scan captures it."
+        ),
     ] = None,
     kernel: common.Kernel = [],
     target: common.Target = [],
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=0, metavar="N", show_default=False, help="Workers of --scan at once.",
-                          envvar="FLACHECK_JOBS"),
+        int,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=0,
+            metavar="N",
+            show_default=False,
+            help="Workers of --scan at once.",
+            envvar="FLACHECK_JOBS",
+        ),
     ] = 0,
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
     output: common.Output = None,
-) -> int:  # fmt: skip
-    """Judge the Triton releases that the pins of torch and triton admit, by what was compiled before."""
+) -> int:
+    """Judge the Triton releases that the pins of torch and triton admit, by what was compiled
+    before.
+    """
     from flacheck import reports
     from flacheck.gate.evidence import Asked
 
     reports.check(format)
     if installed and (files or fix):
-        raise UsageError("--installed looks at the live environment: it takes no files and there is nothing to --fix")
+        raise UsageError(
+            "--installed looks at the live environment: it takes no files and there is nothing to --fix"
+        )
     asked = Asked(matrix, package, common.split(kernel), _targets(target))
     judge = _gate(asked, strict, refresh or scan)
 
     warn = cache(common.say)  # once each, though the files are read again after a scan or a fix
 
     def judged() -> Outcome:
-        return judge.outcome(_read(files or [], installed, warn), _evidence(store, asked), asked.about)
+        return judge.outcome(
+            _read(files or [], installed, warn), _evidence(store, asked), asked.about
+        )
 
     outcome = judged()
     try:
@@ -85,15 +112,16 @@ def gate(
 
 
 def _targets(names: list[str]) -> tuple[str, ...]:
-    from flacheck import targets
+    from flacheck.tables import targets
 
     return tuple(targets.find(name).name for name in common.split(names))
 
 
 def _gate(asked: Asked, strict: bool, refresh: bool) -> Gate:
-    from flacheck import advisories, pins
     from flacheck.gate.admitted import Releases
     from flacheck.gate.judging import Gate
+    from flacheck.tables import advisories
+    from flacheck.toolchains import torch_pins as pins
     from flacheck.toolchains import triton_releases
 
     if refresh:
@@ -117,7 +145,9 @@ def _read(files: list[Path], installed: bool, warn: Callable[[str], None]) -> li
             found = sources.installed()
     if not found:
         where = ", ".join(map(str, files)) or "the live environment"
-        raise EmptySelection(f"{where}: neither torch nor triton is pinned there; name a file that does")
+        raise EmptySelection(
+            f"{where}: neither torch nor triton is pinned there; name a file that does"
+        )
     return found
 
 
@@ -132,10 +162,12 @@ def _evidence(store: Path, asked: Asked) -> Evidence:
 
 
 def _fill(outcome: Outcome, asked: Asked, store: Path, jobs: int) -> bool:
-    """Compile what was asked under the admitted releases that have no verdict; whether there were any."""
-    from flacheck import session
+    """Compile what was asked under the admitted releases that have no verdict; whether there were
+    any.
+    """
     from flacheck.cli.progress import watch
     from flacheck.gate import gaps
+    from flacheck.scan import session
     from flacheck.store import Store
 
     missing = gaps.missing(outcome)
@@ -145,7 +177,9 @@ def _fill(outcome: Outcome, asked: Asked, store: Path, jobs: int) -> bool:
     for warning in plan.warnings:
         common.say(warning)
     with Store.open(store) as opened:
-        running = session.Session(plan, opened, None, jobs, MEMORY_MB, fresh=False, max_failures=None)
+        running = session.Session(
+            plan, opened, None, jobs, MEMORY_MB, fresh=False, max_failures=None
+        )
         with watch(len(plan.cells)) as seen:
             for record in running.records(seen.say):
                 seen(record)
@@ -160,7 +194,9 @@ def _fix(outcome: Outcome) -> bool:
     for change in written:
         common.say(f"{change.pin.where}: {change.pin.said} is now {change.pin.name}{change.to}")
     for change in left:
-        common.say(f"{change.pin.where}: {change.pin.said} was left as it is ({change.pin.obstacle})")
+        common.say(
+            f"{change.pin.where}: {change.pin.said} was left as it is ({change.pin.obstacle})"
+        )
     return bool(written)
 
 

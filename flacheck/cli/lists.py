@@ -30,25 +30,37 @@ def show(
 
 
 def _kernels() -> Rows:
-    from flacheck import corpus
+    from flacheck.inputs import corpus
 
     return [
-        {"kernel": name, "operator": entry.kernel.operator, "form": entry.kernel.form, "configs": len(entry.configs)}
+        {
+            "kernel": name,
+            "operator": entry.kernel.operator,
+            "form": entry.kernel.form,
+            "configs": len(entry.configs),
+        }
         for name, entry in corpus.load().items()
     ]
 
 
 def _matrices() -> Rows:
-    from flacheck import matrix
+    from flacheck.inputs import matrix
 
-    return [{"matrix": name, "description": matrix.find(name).description} for name in matrix.names()]
+    return [
+        {"matrix": name, "description": matrix.find(name).description} for name in matrix.names()
+    ]
 
 
 def _targets() -> Rows:
-    from flacheck.targets import TARGETS
+    from flacheck.tables.targets import TARGETS
 
     return [
-        {"target": name, "gpu": row.gpu, "shared": row.shared_limit, "note": "experimental" if row.experimental else ""}
+        {
+            "target": name,
+            "gpu": row.gpu,
+            "shared": row.shared_limit,
+            "note": "experimental" if row.experimental else "",
+        }
         for name, row in TARGETS.items()
     ]
 

@@ -1,4 +1,6 @@
-"""Progress on stderr: a bar with rate and time left on a terminal, a plain line now and then elsewhere."""
+"""Progress on stderr: a bar with rate and time left on a terminal, a plain line now and then
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from flacheck.model import Record, Verdict
 
 if TYPE_CHECKING:
-    from flacheck.repro.result import Progress
+    from flacheck.repro.output.result import Progress
 
 _EVERY = 15.0
 
@@ -56,7 +58,9 @@ class _Lines:
         self._last = time.monotonic()
         done = self._counts.total()
         rate = (done - self._cached) / max(self._last - self._started, 1e-3)
-        self.say(f"{done}/{self._total} cells ({_words(self._counts, self._cached)}), {rate:.1f} a second")
+        self.say(
+            f"{done}/{self._total} cells ({_words(self._counts, self._cached)}), {rate:.1f} a second"
+        )
 
 
 def _words(counts: Counter[Verdict], cached: int) -> str:
@@ -67,10 +71,23 @@ def _words(counts: Counter[Verdict], cached: int) -> str:
 @contextmanager
 def _bar(total: int) -> Iterator[Watcher]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
+    with Progress(
+        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    ) as progress:
         yield _Bar(progress, progress.add_task("compiling", total=total, rate=""))
 
 
@@ -84,7 +101,9 @@ class _Bar:
         self._cached += record.cached
         compiled = self._counts.total() - self._cached
         rate = compiled / max(time.monotonic() - self._started, 1e-3)
-        description = f"{self._counts[Verdict.FAILS]} failed" if self._counts[Verdict.FAILS] else "compiling"
+        description = (
+            f"{self._counts[Verdict.FAILS]} failed" if self._counts[Verdict.FAILS] else "compiling"
+        )
         self._progress.update(self._task, advance=1, description=description, rate=f"{rate:.1f}/s")
 
     def say(self, message: str) -> None:
@@ -93,15 +112,21 @@ class _Bar:
 
 @contextmanager
 def steps() -> Iterator[Callable[[Progress], None]]:
-    """Told of each step of a reduction: one line that is written over on a terminal, a line a step elsewhere."""
+    """Told of each step of a reduction: one line that is written over on a terminal, a line a step
+    elsewhere.
+    """
     terminal = sys.stderr.isatty()
 
     def told(step: Progress) -> None:
         tally = step.tally
         rate = tally.ran / max(tally.seconds, 1e-3)
         text = f"{step.lines} lines, {step.nodes} nodes after {tally.ran} compiles, {rate:.1f} a second ({step.by})"
-        print(f"\r\x1b[Kflacheck: {text}" if terminal else f"flacheck: {text}", end="" if terminal else "\n",
-              file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"\r\x1b[Kflacheck: {text}" if terminal else f"flacheck: {text}",
+            end="" if terminal else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
     try:
         yield told

@@ -14,18 +14,21 @@ from flacheck.errors import Exit
 @common.command
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN…]", help="Ids or unique prefixes; the last run without one.")
+        list[str] | None,
+        typer.Argument(metavar="[RUN…]", help="Ids or unique prefixes; the last run without one."),
     ] = None,
     store: common.StoreDir = Path(".flacheck"),
     merge: Annotated[
-        list[Path], typer.Option(help="Take over another store's runs and records first.", metavar="DIR")
+        list[Path],
+        typer.Option(help="Take over another store's runs and records first.", metavar="DIR"),
     ] = [],
     list_: Annotated[bool, typer.Option("--list", help="List the stored runs instead.")] = False,
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
     """Render stored runs; several become one report."""
-    from flacheck import reports, session
+    from flacheck import reports
+    from flacheck.scan import session
     from flacheck.store import Store
 
     reports.check(format)
@@ -34,7 +37,10 @@ def report(
             with Store.open(other, create=False) as theirs:
                 common.say(f"{opened.merge(theirs)} new records from {other}")
         if list_:
-            common.write((f"{run.id}  {run.started[:19]}  {run.matrix or '-'}\n" for run in opened.runs()), output)
+            common.write(
+                (f"{run.id}  {run.started[:19]}  {run.matrix or '-'}\n" for run in opened.runs()),
+                output,
+            )
             return Exit.OK
         common.report(format, session.view(opened, runs or ["last"], settings.waivers()), output)
     return Exit.OK

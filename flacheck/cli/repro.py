@@ -16,11 +16,11 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.cells import Chosen
-    from flacheck.expand import Selection
+    from flacheck.inputs.cells import Chosen
+    from flacheck.inputs.expand import Selection
     from flacheck.repro.oracle import Budget
+    from flacheck.repro.output.result import Result
     from flacheck.repro.reproduction import Reproduction
-    from flacheck.repro.result import Result
 
 _BUDGET = re.compile(r"(\d+)(s?)")
 _DEFAULT_BUDGET = "1000"
@@ -34,24 +34,36 @@ def repro(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
-    triton: Annotated[list[str], typer.Option(help="The release on which the cell fails.", metavar="X")] = [],
+    triton: Annotated[
+        list[str], typer.Option(help="The release on which the cell fails.", metavar="X")
+    ] = [],
     releases: Annotated[
-        list[str], typer.Option("--releases", help="Verify on these alone; all without it.", metavar="SPEC")
+        list[str],
+        typer.Option("--releases", help="Verify on these alone; all without it.", metavar="SPEC"),
     ] = [],
     budget: Annotated[
         str, typer.Option(metavar="N|Ns", help="Compiles, or seconds, the reduction may take.")
     ] = _DEFAULT_BUDGET,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of the script on the failing release.")] = 3,
+    runs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs of the script on the failing release.")
+    ] = 3,
     memory: common.Memory = 8192,
     trust: common.Trust = False,
     store: common.StoreDir = Path(".flacheck"),
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="table or json.")] = "table",
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="table or json.")
+    ] = "table",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Where the files go; repro-KEY8 without it.",
-                     show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Where the files go; repro-KEY8 without it.",
+            show_default=False,
+        ),
     ] = None,
-) -> int:  # fmt: skip
+) -> int:
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
     from flacheck.repro import at_hand
     from flacheck.repro.compilers import Compilers
@@ -74,7 +86,7 @@ def repro(
 
 def _verified(reproduction: Reproduction, folder: Path, complete: bool) -> Result | None:
     """None when interrupted once more; what was found is in the folder all the same."""
-    from flacheck.repro import files
+    from flacheck.repro.output import files
 
     drafts = files.save(reproduction.draft(), folder)
     try:
@@ -91,14 +103,18 @@ def _budget(text: str) -> Budget:
 
     found = _BUDGET.fullmatch(text)
     if not found or int(found[1]) == 0:
-        raise UsageError(f"--budget {text}: a number of compiles (600) or of seconds (120s) is wanted")
+        raise UsageError(
+            f"--budget {text}: a number of compiles (600) or of seconds (120s) is wanted"
+        )
     number = int(found[1])
     return Budget(seconds=number) if found[2] else Budget(compiles=number)
 
 
-def _chosen(cell: str | None, selection: Selection, store: Path, memory: int, trust: bool) -> Chosen:
-    from flacheck import cells
-    from flacheck.session import Session
+def _chosen(
+    cell: str | None, selection: Selection, store: Path, memory: int, trust: bool
+) -> Chosen:
+    from flacheck.inputs import cells
+    from flacheck.scan.session import Session
     from flacheck.store import Store
 
     with Store.open(store, create=not cells.needs_store(cell)) as opened:
@@ -106,7 +122,9 @@ def _chosen(cell: str | None, selection: Selection, store: Path, memory: int, tr
             cell,
             selection,
             opened,
-            lambda plan: Session(plan, opened, None, 0, memory, False, purpose="repro").records(common.say),
+            lambda plan: Session(plan, opened, None, 0, memory, False, purpose="repro").records(
+                common.say
+            ),
             common.say,
             trust,
         )
@@ -145,12 +163,17 @@ def _searched(reproduction: Reproduction) -> bool:
 
 
 def _told(result: Result, folder: Path, format: str, interrupted: bool) -> int:
-    from flacheck.repro import files
+    from flacheck.repro.output import files
     from flacheck.repro.wording import summary
 
     written = files.write(result, folder)
     if format == "json":
-        text = json.dumps(result.to_json([file.name for file in written]), indent=2, ensure_ascii=False) + "\n"
+        text = (
+            json.dumps(
+                result.to_json([file.name for file in written]), indent=2, ensure_ascii=False
+            )
+            + "\n"
+        )
         common.write([text], None)
     else:
         common.write((f"{line}\n" for line in summary(result, folder)), None)

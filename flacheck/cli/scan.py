@@ -12,8 +12,8 @@ from flacheck.cli import common, settings
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.expand import Selection
-    from flacheck.planning import Plan
+    from flacheck.inputs.expand import Selection
+    from flacheck.inputs.planning import Plan
 
 
 @common.command
@@ -21,12 +21,15 @@ def scan(
     context: typer.Context,
     matrix: Annotated[
         str | None,
-        typer.Argument(metavar="[MATRIX]", help="A matrix by name, a YAML file, or a launches file (.jsonl)."),
+        typer.Argument(
+            metavar="[MATRIX]", help="A matrix by name, a YAML file, or a launches file (.jsonl)."
+        ),
     ] = None,
     package: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME==VERSION|DIR", help="All that a package, or its checkout, launches, instead of a matrix."
+            metavar="NAME==VERSION|DIR",
+            help="All that a package, or its checkout, launches, instead of a matrix.",
         ),
     ] = None,
     configs: Annotated[
@@ -44,35 +47,50 @@ def scan(
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
     jobs: common.Jobs = 0,
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")
+    ] = None,
     timeout: common.Timeout = "auto",
     memory: common.Memory = 8192,
     until: Annotated[
         str | None, typer.Option(metavar="STAGE", help="Stop after this compiler stage, ttgir say.")
     ] = None,
     fresh: common.Fresh = False,
-    max_failures: Annotated[int | None, typer.Option(metavar="N", min=1, help="Stop after N failures.")] = None,
+    max_failures: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Stop after N failures.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
     ] = False,
     trust: common.Trust = False,
     fallbacks: Annotated[
-        bool, typer.Option("--fallbacks", help="Search what to fall back to for each failure, and compile it.")
+        bool,
+        typer.Option(
+            "--fallbacks", help="Search what to fall back to for each failure, and compile it."
+        ),
     ] = False,
     fallback_budget: Annotated[
-        int, typer.Option(metavar="N", min=1, help="With --fallbacks: settings to try for each failure.")
+        int,
+        typer.Option(
+            metavar="N", min=1, help="With --fallbacks: settings to try for each failure."
+        ),
     ] = 48,
     strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
-    """Compile the cells of MATRIX; say what compiles, what fails and why, which pairs are known good."""
-    from flacheck import planning, reports
+    """Compile the cells of MATRIX; say what compiles, what fails and why, which pairs are known
+    good.
+    """
+    from flacheck import reports
+    from flacheck.inputs import planning
 
     reports.check(format)
     common.check_stage(until)
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton])
+    selection = common.selection(
+        kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton]
+    )
     if package is not None:
         source = context.get_parameter_source("matrix")
         if source is not None and source.name == "COMMANDLINE":
@@ -87,7 +105,19 @@ def scan(
         common.write(_listed(plan), output)
         return Exit.OK
     budget = fallback_budget if fallbacks else 0
-    return _run(plan, common.seconds(timeout), jobs, memory, fresh, max_failures, strict, store, format, output, budget)
+    return _run(
+        plan,
+        common.seconds(timeout),
+        jobs,
+        memory,
+        fresh,
+        max_failures,
+        strict,
+        store,
+        format,
+        output,
+        budget,
+    )
 
 
 def _configs(asked: str | None, default: str) -> str:
@@ -96,8 +126,10 @@ def _configs(asked: str | None, default: str) -> str:
     return asked or default
 
 
-def _package(package: str, configs: str, selection: Selection, until: str | None, shard: str | None) -> Plan:
-    from flacheck import packaged
+def _package(
+    package: str, configs: str, selection: Selection, until: str | None, shard: str | None
+) -> Plan:
+    from flacheck.inputs import packaged
 
     return packaged.plan(package, selection, until, shard, common.say, configs)
 
@@ -122,11 +154,20 @@ def _listed(plan: Plan) -> Iterator[str]:
 
 
 def _run(
-    plan: Plan, timeout: float | None, jobs: int, memory: int, fresh: bool, max_failures: int | None, strict: bool,
-    store: Path, format: str, output: Path | None, budget: int,
-) -> int:  # fmt: skip
-    from flacheck import session
+    plan: Plan,
+    timeout: float | None,
+    jobs: int,
+    memory: int,
+    fresh: bool,
+    max_failures: int | None,
+    strict: bool,
+    store: Path,
+    format: str,
+    output: Path | None,
+    budget: int,
+) -> int:
     from flacheck.cli.progress import watch
+    from flacheck.scan import session
     from flacheck.store import Store
 
     waived = settings.waivers()

@@ -1,4 +1,6 @@
-"""Where a setting comes from: the flag, then FLACHECK_*, then the nearest [tool.flacheck], then the default."""
+"""Where a setting comes from: the flag, then FLACHECK_*, then the nearest [tool.flacheck], then the
+default.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,24 @@ import typer
 from flacheck.errors import UsageError
 
 if TYPE_CHECKING:
-    from flacheck.waivers import Waiver
+    from flacheck.config.waivers import Waiver
 
 _REPEATABLE = ("kernel", "target", "dtype", "num_warps", "num_stages", "toolchain", "triton")
 
 
 def defaults(app: typer.Typer) -> dict[str, Any]:
-    """The nearest pyproject's [tool.flacheck] as defaults of every command; wrong ones end the program here."""
+    """The nearest pyproject's [tool.flacheck] as defaults of every command; wrong ones end the
+    program here.
+    """
     try:
         table = nearest(Path.cwd())
     except UsageError as error:
         print(f"flacheck: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    own = {key: _listed(key, value) for key, value in ((key.replace("-", "_"), table[key]) for key in table)}
+    own = {
+        key: _listed(key, value)
+        for key, value in ((key.replace("-", "_"), table[key]) for key in table)
+    }
     return {str(command.name): own for command in app.registered_commands} if own else {}
 
 
@@ -34,7 +41,7 @@ def _listed(name: str, value: Any) -> Any:
 
 def waivers() -> tuple[Waiver, ...]:
     """The waivers of the nearest [tool.flacheck]; a UsageError for a malformed one."""
-    from flacheck.waivers import read
+    from flacheck.config.waivers import read
 
     file = _file(Path.cwd())
     return read(_table(file).get("waivers", []), str(file)) if file else ()
@@ -54,7 +61,7 @@ def _table(file: Path) -> dict[str, Any]:
     text = file.read_text(encoding="utf-8", errors="replace")
     if "flacheck" not in text:
         return {}
-    from flacheck import toml
+    from flacheck.config import toml
 
     table = toml.loads(text, str(file)).get("tool", {}).get("flacheck", {})
     if not isinstance(table, dict):

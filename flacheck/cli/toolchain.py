@@ -20,7 +20,8 @@ def list_() -> int:
 
     rows = [shelf.manifest for shelf in toolchains.installed_toolchains()]
     lines = [
-        f"{row.get('identity', '?'):24} {row.get('size_mb', 0):8.0f} MB  {row.get('installer', '')}\n" for row in rows
+        f"{row.get('identity', '?'):24} {row.get('size_mb', 0):8.0f} MB  {row.get('installer', '')}\n"
+        for row in rows
     ]
     common.write(lines or ["nothing is installed yet; a scan installs what it needs\n"], None)
     return Exit.OK
@@ -28,7 +29,11 @@ def list_() -> int:
 
 @app.command("install")
 @common.command
-def install(specs: Annotated[list[str], typer.Argument(metavar="SPEC…", help="3.2.0, a specifier, or a path.")]) -> int:
+def install(
+    specs: Annotated[
+        list[str], typer.Argument(metavar="SPEC…", help="3.2.0, a specifier, or a path.")
+    ],
+) -> int:
     """Install compilers now instead of on first use."""
     from flacheck import toolchains
 
@@ -45,7 +50,9 @@ def install(specs: Annotated[list[str], typer.Argument(metavar="SPEC…", help="
 
 @app.command("remove")
 @common.command
-def remove(names: Annotated[list[str], typer.Argument(metavar="NAME…", help="triton==3.2.0 or 3.2.0.")]) -> int:
+def remove(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="triton==3.2.0 or 3.2.0.")],
+) -> int:
     """Remove compilers from the cache."""
     from flacheck import toolchains
 

@@ -1,4 +1,5 @@
-"""Fallbacks: what compiles in place of what fails, searched nearest first and compiled before it is said.
+"""Fallbacks: what compiles in place of what fails, searched nearest first and compiled before it is
+said.
 
 `search(plan, records, oracle)` yields them; `ScanOracle` asks the engine's warm workers.
 """

@@ -27,7 +27,12 @@ def cdiv(number: int, by: int) -> int:
     return -(-number // by)
 
 
-_CALLS: dict[str, Callable[..., int]] = {"next_power_of_2": next_power_of_2, "cdiv": cdiv, "min": min, "max": max}
+_CALLS: dict[str, Callable[..., int]] = {
+    "next_power_of_2": next_power_of_2,
+    "cdiv": cdiv,
+    "min": min,
+    "max": max,
+}
 
 
 def value(node: ast.expr, known: Mapping[str, Any]) -> Any:
@@ -39,7 +44,9 @@ def value(node: ast.expr, known: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _applied(_OPERATORS[type(node.op)], [node.left, node.right], known)
     if isinstance(node, ast.Call) and not node.keywords:
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        called = (
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        )
         return _applied(_CALLS[called], node.args, known) if called in _CALLS else UNKNOWN
     return UNKNOWN
 

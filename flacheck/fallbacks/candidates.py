@@ -1,9 +1,10 @@
 """What may be tried instead of a failing cell, nearest first. Pure: nothing is compiled here.
 
-Nearest is: the fewest settings that change; then the fewest steps, a step being a doubling or a halving (another dtype
-counts as one); then options before tile sizes, for they leave the grid and the host code as they are; then the least
-estimated loss (`cost`); then the smaller value. What host code passes differently as a consequence, such as
-`NC = cdiv(BT, BC)`, goes along and is no change of its own.
+Nearest is: the fewest settings that change; then the fewest steps, a step being a doubling or a
+halving (another dtype counts as one); then options before tile sizes, for they leave the grid and
+the host code as they are; then the least estimated loss (`cost`); then the smaller value. What host
+code passes differently as a consequence, such as `NC = cdiv(BT, BC)`, goes along and is no change
+of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Use = dict[str, Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings to try: what changes (`use`), what `follows` from it in the host code, the estimated loss."""
+    """Settings to try: what changes (`use`), what `follows` from it in the host code, the estimated
+    loss.
+    """
 
     use: Mapping[str, Any]
     follows: Mapping[str, Any] = field(default_factory=dict)
@@ -42,10 +45,14 @@ class Candidate:
             return cell
         args = dict(_in_dtype(launch.args, cell.dtype, changed.get(DTYPE)))
         args |= {name: _like(args[name], value) for name, value in changed.items() if name in args}
-        options = {name: value for name, value in changed.items() if name not in args and name != DTYPE}
+        options = {
+            name: value for name, value in changed.items() if name not in args and name != DTYPE
+        }
         dtype = changed.get(DTYPE, cell.dtype)
         filled = replace(launch, args=args)
-        return replace(cell, launch=filled, options={**cell.options, **options}, dtype=dtype, widened=True)
+        return replace(
+            cell, launch=filled, options={**cell.options, **options}, dtype=dtype, widened=True
+        )
 
 
 @dataclass(frozen=True)
@@ -68,18 +75,30 @@ class Space:
         """Every candidate once, in the order of the module's docstring."""
         most = len(self.axes) if len(self) <= LARGE else min(CHANGES, len(self.axes))
         for count in range(1, most + 1):
-            uses = (dict(zip(names, values)) for names in combinations(self.axes, count)
-                    for values in product(*(self.axes[name] for name in names)))  # fmt: skip
+            uses = (
+                dict(zip(names, values))
+                for names in combinations(self.axes, count)
+                for values in product(*(self.axes[name] for name in names))
+            )
             yield from sorted(filter(None, map(self.candidate, uses)), key=self.rank)
 
     def corners(self) -> list[Candidate]:
         """All tiles at their smallest and the fewest stages, with each num_warps; nearest first."""
-        tiles = {name: min(values) for name, values in self.axes.items() if name in self.known.by_name}
+        tiles = {
+            name: min(values) for name, values in self.axes.items() if name in self.known.by_name
+        }
         small = {name: min([size, self.failing[name]]) for name, size in tiles.items()}
         small |= {"num_stages": min(self.axes["num_stages"])} if "num_stages" in self.axes else {}
         uses = [small, *({**small, "num_warps": n} for n in self.axes.get("num_warps", ()))]
-        changed = ({name: value for name, value in use.items() if value != self.failing[name]} for use in uses)
-        found = {canonical(use): candidate for use in changed if use and (candidate := self.candidate(use))}
+        changed = (
+            {name: value for name, value in use.items() if value != self.failing[name]}
+            for use in uses
+        )
+        found = {
+            canonical(use): candidate
+            for use in changed
+            if use and (candidate := self.candidate(use))
+        }
         return sorted(found.values(), key=self.rank)
 
     def candidate(self, use: Use) -> Candidate | None:
@@ -87,22 +106,40 @@ class Space:
         follows = self.known.follow(self.args, use)
         if follows is None:
             return None
-        return Candidate(use, follows, loss(self.failing, {**use, **follows}, self.known.blocks, self.warp_size))
+        return Candidate(
+            use, follows, loss(self.failing, {**use, **follows}, self.known.blocks, self.warp_size)
+        )
 
     def is_no_lighter(self, candidate: Candidate, than: Candidate) -> bool:
-        """Whether a thread has as much to do at least: no tile is smaller, and there are no more warps."""
+        """Whether a thread has as much to do at least: no tile is smaller, and there are no more
+        warps.
+        """
         own, other = ({**self.failing, **each.use, **each.follows} for each in (candidate, than))
         tiles = all(own[name] >= other[name] for name in self.known.blocks)
         return tiles and bool(own["num_warps"] <= other["num_warps"])
 
     def rank(self, candidate: Candidate) -> tuple[Any, ...]:
         changes, steps, *rest = distance(self.failing, candidate.use)
-        return (changes, steps, len(self.known.by_name.keys() & candidate.use), candidate.loss, *rest)
+        return (
+            changes,
+            steps,
+            len(self.known.by_name.keys() & candidate.use),
+            candidate.loss,
+            *rest,
+        )
 
 
-def space_of(cell: Cell, known: Constants, warp_size: int, max_threads: int, options: bool = True) -> Space:
-    """All that may change about a cell: options (unless they cannot matter), tunable and host constants."""
-    failing = {**DEFAULTS, **cell.options, **{name: each.value for name, each in known.by_name.items()}}
+def space_of(
+    cell: Cell, known: Constants, warp_size: int, max_threads: int, options: bool = True
+) -> Space:
+    """All that may change about a cell: options (unless they cannot matter), tunable and host
+    constants.
+    """
+    failing = {
+        **DEFAULTS,
+        **cell.options,
+        **{name: each.value for name, each in known.by_name.items()},
+    }
     axes: dict[str, list[Any]] = {}
     for name in _option_names(cell) if options else ():
         axes[name] = [value for value in _option_values(name, cell) if value != failing.get(name)]
@@ -111,7 +148,9 @@ def space_of(cell: Cell, known: Constants, warp_size: int, max_threads: int, opt
         if constant.mark in (TUNABLE, HOST):
             axes[name] = _sizes(name, cell, known)
     args = cell.launch.args if cell.launch else {}
-    return Space(failing, {name: axis for name, axis in axes.items() if axis}, known, args, warp_size)
+    return Space(
+        failing, {name: axis for name, axis in axes.items() if axis}, known, args, warp_size
+    )
 
 
 def marks_of(candidate: Candidate, known: Constants) -> dict[str, str]:
@@ -149,7 +188,9 @@ def _in_dtype(args: Mapping[str, Any], own: str | None, other: str | None) -> Ma
     """The arguments with every tensor of the cell's dtype in another."""
     if other is None:
         return args
-    return {name: {**spec, "dtype": other} if _is_in(spec, own) else spec for name, spec in args.items()}
+    return {
+        name: {**spec, "dtype": other} if _is_in(spec, own) else spec for name, spec in args.items()
+    }
 
 
 def _is_in(spec: Any, dtype: str | None) -> bool:

@@ -1,4 +1,6 @@
-"""One failing cell's way through its candidates. Pure: it says what to compile next and is told what came of it."""
+"""One failing cell's way through its candidates. Pure: it says what to compile next and is told
+what came of it.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.model import Cell, Record, Verdict
 
 BUDGET = 48
-# Compiles under way at once over all explorations: enough to keep workers busy, few enough to waste none.
+# Compiles under way at once over all explorations: enough to keep workers busy, few enough to waste
+# none.
 LANES = 8
 TIMED_OUT = "FC901"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """So many of the nearest candidates, then so many of the smallest there are: where all of them fail exactly as the
-    cell itself does, its failure is none of the settings' doing."""
+    """So many of the nearest candidates, then so many of the smallest there are: where all of them
+    fail exactly as the cell itself does, its failure is none of the settings' doing.
+    """
 
     near: int = 8
     corners: int = 5
@@ -45,14 +49,19 @@ class Trial:
     @property
     def waiting(self) -> Sequence[Cell]:
         """One place first: where the cell fails a candidate most often fails too."""
-        return self.cells[self.compiled : self.compiled + 1] if not self.compiled else self.cells[self.compiled :]
+        return (
+            self.cells[self.compiled : self.compiled + 1]
+            if not self.compiled
+            else self.cells[self.compiled :]
+        )
 
 
 class Exploration:
     """The nearest candidate that compiles at every place, within a budget of candidates.
 
-    It ends early when its patience does. A smallest candidate that compiles is the answer only where nothing nearer was
-    found within the budget. What gives a thread as much to do as a candidate that did not end in time is not tried.
+    It ends early when its patience does. A smallest candidate that compiles is the answer only
+    where nothing nearer was found within the budget. What gives a thread as much to do as a
+    candidate that did not end in time is not tried.
     """
 
     def __init__(
@@ -66,8 +75,16 @@ class Exploration:
         self.cells, self.signature, self._space = cells, signature, space
         near = islice(space.nearest_first(), budget)
         first = list(islice(near, patience.near))
-        corners = [each for each in space.corners() if each not in first][: min(patience.corners, budget - len(first))]
-        self._phases = iter([self._trial(first), self._trial(corners, corner=True), self._trial(self._untried(near))])
+        corners = [each for each in space.corners() if each not in first][
+            : min(patience.corners, budget - len(first))
+        ]
+        self._phases = iter(
+            [
+                self._trial(first),
+                self._trial(corners, corner=True),
+                self._trial(self._untried(near)),
+            ]
+        )
         self._phase: Iterator[Trial] = iter(())
         self._left = budget
         self._trials: list[Trial] = []
@@ -95,7 +112,9 @@ class Exploration:
         return self._won() or (self._exhausted and all(trial.settled for trial in self._trials))
 
     def wanted(self, width: int) -> list[Cell]:
-        """What to compile next: of up to `width` candidates at once, none of them already known to be needless."""
+        """What to compile next: of up to `width` candidates at once, none of them already known to
+        be needless.
+        """
         self._advance(width)
         return [] if self.done else [cell for trial in self._open() for cell in trial.waiting]
 
@@ -116,7 +135,9 @@ class Exploration:
                 self._slow.append(trial.candidate)
 
     def _advance(self, width: int) -> None:
-        """Candidates are drawn one wave after another, for what a wave meets decides whether there is a next."""
+        """Candidates are drawn one wave after another, for what a wave meets decides whether there
+        is a next.
+        """
         if not self._open() and not self._won():
             drawn = self._draw(min(width, self._left))
             self._left -= len(drawn)
@@ -149,8 +170,12 @@ class Exploration:
         return [trial for trial in self._trials if not trial.settled]
 
     def _won(self) -> bool:
-        """A candidate of the nearest-first order compiles and none before it is open; a corner does not end it."""
-        return not self._open() and any(not trial.failed and not trial.corner for trial in self._trials)
+        """A candidate of the nearest-first order compiles and none before it is open; a corner does
+        not end it.
+        """
+        return not self._open() and any(
+            not trial.failed and not trial.corner for trial in self._trials
+        )
 
 
 def compiled(record: Record | None) -> bool:
@@ -158,7 +183,9 @@ def compiled(record: Record | None) -> bool:
     return record is not None and record.verdict is Verdict.COMPILES and record.reason is None
 
 
-def explore(ways: Sequence[Exploration], oracle: Callable[[Sequence[Cell]], Mapping[str, Record]]) -> None:
+def explore(
+    ways: Sequence[Exploration], oracle: Callable[[Sequence[Cell]], Mapping[str, Record]]
+) -> None:
     """Follow explorations to their ends, all at once, so that workers stay busy and warm."""
     while active := [way for way in ways if not way.done]:
         width = max(1, LANES // len(active))

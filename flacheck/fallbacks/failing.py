@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from flacheck import targets
 from flacheck.analysis.known_good import grouped, unserved
 from flacheck.analysis.observed import Observed, observe
 from flacheck.fallbacks.candidates import Space, space_of
 from flacheck.fallbacks.constants import Constants, constants
+from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
-from flacheck.planning import Plan
+from flacheck.tables import targets
 
 # What the front end refuses before it looks at any setting.
 REMOVED = ("FC101",)
@@ -63,7 +63,9 @@ class Asked:
 
     @cached_property
     def cells(self) -> Mapping[str, Cell]:
-        return {cell.key: cell for cell in self.plan.cells if cell.stage == "compile" and cell.launch}
+        return {
+            cell.key: cell for cell in self.plan.cells if cell.stage == "compile" and cell.launch
+        }
 
     @cached_property
     def alike(self) -> Mapping[tuple[Any, ...], list[Observed]]:
@@ -75,9 +77,12 @@ class Asked:
         return [each for each in self.alike[_call(failing.observed)] if each.place != failing.place]
 
     def failing(self) -> list[Failing]:
-        """The untolerated failures, and those of launches that no configuration compiles; cells that were stopped
-        before their last stage have none."""
-        launches = grouped((cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch)
+        """The untolerated failures, and those of launches that no configuration compiles; cells
+        that were stopped before their last stage have none.
+        """
+        launches = grouped(
+            (cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch
+        )
         wanted = [each for each in unserved(self.observed) if each.key in self.cells]
         return [
             Failing(cell, each, constants(cell, self.plan.packages, launches[cell.kernel.name]))

@@ -7,20 +7,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from flacheck import corpus
 from flacheck.capture.coverage import launchable
 from flacheck.fallbacks.host_code import HostLaunch, measures
+from flacheck.inputs import corpus
 from flacheck.model import Kernel
-from flacheck.reach.source import content, read
-from flacheck.toolchains.packages import Package
+from flacheck.packages.package import Package
+from flacheck.source.source import content, read
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def host_launches(kernel: Kernel, parameters: tuple[str, ...], packages: Mapping[str, Package]) -> list[HostLaunch]:
-    """Every place in a kernel's package, or in our own file of it, that launches it; none where that is not known."""
+def host_launches(
+    kernel: Kernel, parameters: tuple[str, ...], packages: Mapping[str, Package]
+) -> list[HostLaunch]:
+    """Every place in a kernel's package, or in our own file of it, that launches it; none where
+    that is not known.
+    """
     if "corpus" in kernel.origin:
-        return _of_file(corpus.folder() / f"{kernel.origin['corpus']}.py", str(kernel.origin["name"]), parameters)
+        return _of_file(
+            corpus.folder() / f"{kernel.origin['corpus']}.py",
+            str(kernel.origin["name"]),
+            parameters,
+        )
     package = packages.get(kernel.package or "")
     if package is None:
         return []
@@ -37,13 +45,20 @@ def _functions(file: Path) -> tuple[Function, ...]:
         tree = ast.parse(content(file))
     except (SyntaxError, ValueError):
         return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return tuple(
+        node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
 
 
 @cache
 def _of_file(file: Path, name: str, parameters: tuple[str, ...]) -> list[HostLaunch]:
     return [
-        HostLaunch(_passed(call, parameters), _assigned(function, call.lineno), _ones(function), _taken(function))
+        HostLaunch(
+            _passed(call, parameters),
+            _assigned(function, call.lineno),
+            _ones(function),
+            _taken(function),
+        )
         for function in _functions(file)
         for call in ast.walk(function)
         if isinstance(call, ast.Call)
@@ -54,14 +69,20 @@ def _of_file(file: Path, name: str, parameters: tuple[str, ...]) -> list[HostLau
 
 def _passed(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
     by_place = zip(parameters, call.args)
-    return {**dict(by_place), **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}
+    return {
+        **dict(by_place),
+        **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg},
+    }
 
 
 def _taken(function: Function) -> frozenset[str]:
     """The parameters without a number as default: `chunk_size=64` is the host code's own choice."""
     arguments = function.args
     by_place = [*arguments.posonlyargs, *arguments.args]
-    pairs = [*zip(reversed(by_place), reversed(arguments.defaults)), *zip(arguments.kwonlyargs, arguments.kw_defaults)]
+    pairs = [
+        *zip(reversed(by_place), reversed(arguments.defaults)),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults),
+    ]
     chosen = {each.arg for each, default in pairs if type(getattr(default, "value", None)) is int}
     return frozenset(each.arg for each in (*by_place, *arguments.kwonlyargs)) - chosen
 
@@ -78,7 +99,9 @@ def _assigned(function: Function, line: int) -> dict[str, tuple[ast.expr, ...]]:
 
 def _ones(function: Function) -> frozenset[str]:
     tests = (node.test for node in ast.walk(function) if isinstance(node, ast.Assert))
-    equal = (test for test in tests if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq))
+    equal = (
+        test for test in tests if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)
+    )
     return frozenset(
         test.left.id
         for test in equal
@@ -87,13 +110,19 @@ def _ones(function: Function) -> frozenset[str]:
 
 
 def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Each assigned name with its expression; what is unpacked out of a shape is an entry of that shape."""
+    """Each assigned name with its expression; what is unpacked out of a shape is an entry of that
+    shape.
+    """
     if isinstance(target, ast.Name):
         yield target.id, expression
     if not isinstance(target, ast.Tuple):
         return
     names = target.elts
-    if isinstance(expression, ast.Tuple) and len(expression.elts) == len(names) and not _starred(expression.elts):
+    if (
+        isinstance(expression, ast.Tuple)
+        and len(expression.elts) == len(names)
+        and not _starred(expression.elts)
+    ):
         for each, its in zip(names, expression.elts):
             yield from _pairs(each, its)
     elif entry := _entry(expression):

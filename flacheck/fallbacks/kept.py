@@ -1,4 +1,6 @@
-"""What a search found, kept with the run it was made for: a later report of that run shows it again."""
+"""What a search found, kept with the run it was made for: a later report of that run shows it
+again.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _OF, _FOUND = "of", "fallbacks"
 
 
 def keep(store: Store, environment: Mapping[str, Any], run: str, found: Iterable[Fallback]) -> None:
-    """Note in the search's store what was found for a run of the scan's; the last search of a run counts."""
+    """Note in the search's store what was found for a run of the scan's; the last search of a run
+    counts.
+    """
     noted = [[each.package, each.to_json()] for each in found]
     store.begin_run(environment, None, {_OF: run, _FOUND: noted})
 
@@ -25,8 +29,12 @@ def kept(scanned: Store, runs: Sequence[str]) -> list[Fallback]:
     if not (folder / FILE).exists():
         return []
     with Store.open(folder, create=False) as store:
-        noted = {run.context[_OF]: run.context[_FOUND] for run in store.runs() if _FOUND in run.context}
-    return [Fallback.from_json(value, package) for run in runs for package, value in noted.get(run, ())]
+        noted = {
+            run.context[_OF]: run.context[_FOUND] for run in store.runs() if _FOUND in run.context
+        }
+    return [
+        Fallback.from_json(value, package) for run in runs for package, value in noted.get(run, ())
+    ]
 
 
 def beside(scanned: Store) -> Path:

@@ -1,4 +1,6 @@
-"""A kernel's source as a fallback sees it: which of its constexprs are tile sizes, and what ties them together."""
+"""A kernel's source as a fallback sees it: which of its constexprs are tile sizes, and what ties
+them together.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from flacheck import corpus
+from flacheck.inputs import corpus
 from flacheck.model import Kernel
-from flacheck.reach.source import content, read
-from flacheck.toolchains.packages import Package
+from flacheck.packages.package import Package
+from flacheck.source.source import content, read
 
 _SHAPED = ("zeros", "full", "broadcast_to", "reshape", "view")
 _BASE, _SHAPE, _STRIDES, _OFFSETS, _BLOCK = range(5)
@@ -22,10 +24,11 @@ _POINTER = ("base", "shape", "strides", "offsets", "block_shape")
 class KernelCode:
     """What a kernel's syntax tree says of its parameters.
 
-    `blocks` are the sides of tiles (`tl.arange(0, X)`, a block pointer's block shape, `tl.zeros([X, …])`); `tiled`
-    those of which there is more than one, told apart by an index (`i * X`, `tl.cdiv(…, X)`, `range(…, X)`); `sizes`
-    those that shape data (a block pointer's shape and strides); `steering` those that decide a branch, a loop's bounds
-    or a tile's side; `divided` pairs (X, Y) for `X // Y`, `X % Y` and `tl.cdiv(X, Y)`; `dots` is whether it multiplies
+    `blocks` are the sides of tiles (`tl.arange(0, X)`, a block pointer's block shape, `tl.zeros([X,
+    …])`); `tiled` those of which there is more than one, told apart by an index (`i * X`,
+    `tl.cdiv(…, X)`, `range(…, X)`); `sizes` those that shape data (a block pointer's shape and
+    strides); `steering` those that decide a branch, a loop's bounds or a tile's side; `divided`
+    pairs (X, Y) for `X // Y`, `X % Y` and `tl.cdiv(X, Y)`; `dots` is whether it multiplies
     matrices.
     """
 
@@ -54,7 +57,9 @@ def _source(kernel: Kernel, packages: Mapping[str, Package]) -> tuple[bytes, str
     if package is None or "qualname" not in origin:
         return b"", ""
     root = Path(package.path)
-    return content(root / read(root, str(origin.get("module") or origin["import"])).file), str(origin["qualname"])
+    return content(root / read(root, str(origin.get("module") or origin["import"])).file), str(
+        origin["qualname"]
+    )
 
 
 @cache
@@ -69,23 +74,33 @@ def _function(source: bytes, qualname: str) -> ast.FunctionDef | None:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return None
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
+    found = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
     return found[-1] if found else None
 
 
 def _read(function: ast.FunctionDef) -> KernelCode:
     arguments = function.args
-    parameters = tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
+    parameters = tuple(
+        each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    )
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    both: list[ast.Call | ast.BinOp] = [*calls, *(node for node in nodes if isinstance(node, ast.BinOp))]
-    blocks = frozenset(name for call in calls for name in _block_names(call)) & frozenset(parameters)
+    both: list[ast.Call | ast.BinOp] = [
+        *calls,
+        *(node for node in nodes if isinstance(node, ast.BinOp)),
+    ]
+    blocks = frozenset(name for call in calls for name in _block_names(call)) & frozenset(
+        parameters
+    )
     return KernelCode(
         parameters,
         blocks,
         frozenset(name for node in both for name in _tiled_names(node)) & blocks,
         frozenset(name for call in calls for name in _size_names(call)) & frozenset(parameters),
-        frozenset(name for node in nodes for name in _deciding_names(node)) & frozenset(parameters) | blocks,
+        frozenset(name for node in nodes for name in _deciding_names(node)) & frozenset(parameters)
+        | blocks,
         frozenset(pair for node in both for pair in _divided(node) if {*pair} <= {*parameters}),
         any(_called(call).startswith("dot") for call in calls),
     )

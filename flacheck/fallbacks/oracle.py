@@ -1,7 +1,9 @@
-"""Whether a cell compiles: answered by the engine's own loop, and kept in a store beside the scan's.
+"""Whether a cell compiles: answered by the engine's own loop, and kept in a store beside the
+scan's.
 
-Candidates are no part of what a scan was asked: in its own store they would count as its cells, in known-good lists and
-for the gate. So they have a store of their own, in a folder within the scan's, which answers the next search.
+Candidates are no part of what a scan was asked: in its own store they would count as its cells, in
+known-good lists and for the gate. So they have a store of their own, in a folder within the scan's,
+which answers the next search.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from flacheck import scan
-from flacheck.executors import Executor
+from flacheck.engine import loop as scan
+from flacheck.engine.executors import Executor
+from flacheck.engine.loop import Question, Sink
+from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
-from flacheck.planning import Plan
-from flacheck.scan import Question, Sink
 from flacheck.toolchains.base import Progress, silent
 
 FOLDER = "fallbacks"
@@ -34,7 +36,9 @@ class Known(Protocol):
 
 @dataclass(frozen=True)
 class Beside:
-    """The search's store beside the scan's: what either has done is done, what is new goes to the search's."""
+    """The search's store beside the scan's: what either has done is done, what is new goes to the
+    search's.
+    """
 
     own: Sink
     scanned: Known
@@ -71,6 +75,8 @@ class ScanOracle:
         new = list({cell.key: cell for cell in cells if cell.key not in self._known}.values())
         if new:
             question = replace(self._question, cells=new)
-            for record in scan.scan(question, self._run, self._sink, self._executor, self._timeouts):
+            for record in scan.scan(
+                question, self._run, self._sink, self._executor, self._timeouts
+            ):
                 self._known[record.key] = record
         return {cell.key: self._known[cell.key] for cell in cells}

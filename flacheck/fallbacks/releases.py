@@ -1,4 +1,6 @@
-"""Other releases on which a failing cell may compile as it is: those asked for first, then those already here."""
+"""Other releases on which a failing cell may compile as it is: those asked for first, then those
+already here.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from flacheck.analysis.order import by_version, split
-from flacheck.planning import Plan, Resolver
+from flacheck.inputs.planning import Plan, Resolver
 from flacheck.toolchains import installed_toolchains, triton_releases
 
 FAMILY = "triton"
 
 
 def with_those_here(plan: Plan) -> Plan:
-    """The plan with the releases in the user's cache as further choices; nothing is downloaded for a fallback."""
+    """The plan with the releases in the user's cache as further choices; nothing is downloaded for
+    a fallback.
+    """
     resolver = Resolver()
     for version in _cached():
         resolver(f"{FAMILY}=={version}")
@@ -21,18 +25,25 @@ def with_those_here(plan: Plan) -> Plan:
 
 
 def nearest(toolchain: str, asked: Iterable[str], here: Iterable[str]) -> list[str]:
-    """Toolchains by how many releases lie between, those asked for before the others; at one distance the newer first.
+    """Toolchains by how many releases lie between, those asked for before the others; at one
+    distance the newer first.
 
     Empty for a compiler that is no plain release: a local build has no neighbours.
     """
     known = triton_releases.known()
     wanted = [*dict.fromkeys(asked), *here]
-    placed = {name: known.index(split(name)[1]) for name in [toolchain, *wanted] if split(name)[1] in known}
+    placed = {
+        name: known.index(split(name)[1])
+        for name in [toolchain, *wanted]
+        if split(name)[1] in known
+    }
     if toolchain not in placed:
         return []
     own, first = placed[toolchain], set(asked)
     others = [name for name in dict.fromkeys(wanted) if name in placed and name != toolchain]
-    return sorted(others, key=lambda name: (name not in first, abs(placed[name] - own), -placed[name]))
+    return sorted(
+        others, key=lambda name: (name not in first, abs(placed[name] - own), -placed[name])
+    )
 
 
 def distance(toolchain: str, other: str) -> int:
@@ -42,6 +53,14 @@ def distance(toolchain: str, other: str) -> int:
 
 
 def _cached() -> Sequence[str]:
-    fitting = (shelf for shelf in installed_toolchains() if shelf.path.name.endswith(triton_releases.suffix()))
+    fitting = (
+        shelf
+        for shelf in installed_toolchains()
+        if shelf.path.name.endswith(triton_releases.suffix())
+    )
     held = {str(shelf.manifest.get("identity")) for shelf in fitting}
-    return [split(name)[1] for name in sorted(held, key=by_version) if split(name)[1] in triton_releases.known()]
+    return [
+        split(name)[1]
+        for name in sorted(held, key=by_version)
+        if split(name)[1] in triton_releases.known()
+    ]

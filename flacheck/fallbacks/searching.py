@@ -1,8 +1,10 @@
-"""The search: for each failure of a scan the nearest that compiles in its place, each compiled before it is yielded.
+"""The search: for each failure of a scan the nearest that compiles in its place, each compiled
+before it is yielded.
 
-First other settings, wherever the same call was asked: on every release and target where any settings help. Where there
-are none, or no common ones, those of the failing cell's own release and target. Else another dtype (fp32 where the
-GPU has no bf16, bf16 otherwise), another form of the operator, another release.
+First other settings, wherever the same call was asked: on every release and target where any
+settings help. Where there are none, or no common ones, those of the failing cell's own release and
+target. Else another dtype (fp32 where the GPU has no bf16, bf16 otherwise), another form of the
+operator, another release.
 """
 
 from __future__ import annotations
@@ -16,15 +18,21 @@ from flacheck.fallbacks.failing import Asked, Failing
 from flacheck.fallbacks.oracle import Oracle
 from flacheck.fallbacks.others import Others, Told
 from flacheck.fallbacks.settings import explored
+from flacheck.inputs.planning import Plan
 from flacheck.model import Record
-from flacheck.planning import Plan
 from flacheck.toolchains.base import Progress, silent
 
 
 def search(
-    plan: Plan, records: Iterable[Record], oracle: Oracle, budget: int = BUDGET, progress: Progress = silent
+    plan: Plan,
+    records: Iterable[Record],
+    oracle: Oracle,
+    budget: int = BUDGET,
+    progress: Progress = silent,
 ) -> Iterator[Fallback]:
-    """The fallbacks of a scan's failures, release by release, target by target; `budget` candidates for each."""
+    """The fallbacks of a scan's failures, release by release, target by target; `budget` candidates
+    for each.
+    """
     asked = Asked(plan, list(records))
     failures = sorted(asked.failing(), key=lambda each: order(each.observed))
     if failures:
@@ -38,7 +46,11 @@ class _Search:
 
     def fallbacks(self, failures: Sequence[Failing]) -> Iterator[Fallback]:
         here = self._settings(failures, lambda each: [each.place])
-        there = {each.observed.key: self._feasible(each, here) for each in failures if each.observed.key in here}
+        there = {
+            each.observed.key: self._feasible(each, here)
+            for each in failures
+            if each.observed.key in here
+        }
         shared = [each for each in failures if len(there.get(each.observed.key, ())) > 1]
         common = self._settings(shared, lambda each: there[each.observed.key])
         others = self._others([each for each in failures if each.observed.key not in here])
@@ -56,19 +68,28 @@ class _Search:
     ) -> dict[str, Candidate]:
         """The nearest settings that compile at those places, by the key of the failing cell."""
         ways = explored(
-            failures, lambda each: self._asked.at(each, places(each)), self._oracle, self._budget, self._progress
+            failures,
+            lambda each: self._asked.at(each, places(each)),
+            self._oracle,
+            self._budget,
+            self._progress,
         )
         return {key: way.answer for key, way in ways.items() if way.answer}
 
     def _feasible(self, failing: Failing, here: dict[str, Candidate]) -> list[tuple[str, str]]:
         """The failing place, and the others where the call compiles as it is or with some settings."""
         others = self._asked.elsewhere(failing)
-        return [failing.place, *(each.place for each in others if each.compiles or each.key in here)]
+        return [
+            failing.place,
+            *(each.place for each in others if each.compiles or each.key in here),
+        ]
 
     def _others(self, failures: Sequence[Failing]) -> dict[str, list[Fallback]]:
         """Another dtype, form and release for cells that no settings help, by key."""
         if failures:
-            self._progress(f"looking for another dtype, form or release for {len(failures)} failing cells …")
+            self._progress(
+                f"looking for another dtype, form or release for {len(failures)} failing cells …"
+            )
         others = Others(self._asked, self._oracle, self._budget)
         adjustable = [each for each in failures if each.adjustable]
         ways = (others.dtypes(adjustable), others.forms(adjustable), others.releases(failures))

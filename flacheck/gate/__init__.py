@@ -1,1 +1,3 @@
-"""The gate: pins of torch and Triton (`sources`), what they admit, and what the store's records say of that."""
+"""The gate: pins of torch and Triton (`sources`), what they admit, and what the store's records say
+of that.
+"""

@@ -1,4 +1,6 @@
-"""Which (torch, Triton) pairs an installation admits: its pins, and what each torch release itself pins."""
+"""Which (torch, Triton) pairs an installation admits: its pins, and what each torch release itself
+pins.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Pair = tuple[str | None, str]
 
 @dataclass(frozen=True)
 class Releases:
-    """The releases there are, oldest first; `torch` maps each to the specifier that it puts on Triton."""
+    """The releases there are, oldest first; `torch` maps each to the specifier that it puts on
+    Triton.
+    """
 
     triton: tuple[str, ...]
     torch: Mapping[str, str]
@@ -35,15 +39,25 @@ class Releases:
 
     def and_those(self, triton: Iterable[str]) -> Releases:
         """With the final Triton releases among these, which have records though no index was asked."""
-        new = {version for version in triton if is_version(version) and not _special(version)} - set(self.triton)
-        return replace(self, triton=tuple(sorted({*self.triton, *new}, key=by_version))) if new else self
+        new = {
+            version for version in triton if is_version(version) and not _special(version)
+        } - set(self.triton)
+        return (
+            replace(self, triton=tuple(sorted({*self.triton, *new}, key=by_version)))
+            if new
+            else self
+        )
 
     def torch_for(self, triton: str) -> list[str]:
-        """The torch releases that a Triton release goes with; no torch pins a local build, whatever its version."""
+        """The torch releases that a Triton release goes with; no torch pins a local build, whatever
+        its version.
+        """
         return [] if "+" in triton else [torch for torch in self.torch if self.goes(torch, triton)]
 
     def goes(self, torch: str, triton: str) -> bool:
-        """Whether a torch release can be installed with a Triton release; an unknown torch may go with any."""
+        """Whether a torch release can be installed with a Triton release; an unknown torch may go
+        with any.
+        """
         wanted = self.torch.get(_public(torch))
         return wanted is None or SpecifierSet(wanted).contains(_public(triton), prereleases=True)
 
@@ -66,8 +80,9 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Admission:
-    """What an installation admits. `pairs` have no torch where none is pinned; `unknown` names, as `>3.9.0`,
-    Triton releases that flacheck knows nothing of."""
+    """What an installation admits. `pairs` have no torch where none is pinned; `unknown` names, as
+    `>3.9.0`, Triton releases that flacheck knows nothing of.
+    """
 
     installation: Installation
     pairs: tuple[Pair, ...] = ()
@@ -85,7 +100,9 @@ def admit(installation: Installation, releases: Releases) -> Admission:
     tritons = _satisfying(installation.of("triton"), releases.triton)
     torches = _satisfying(held(installation), list(releases.torch))
     pairs = tuple(_pairs(installation, releases, torches, tritons))
-    unknown = _unknown(installation, releases, torches) or (() if pairs else _older(installation, releases))
+    unknown = _unknown(installation, releases, torches) or (
+        () if pairs else _older(installation, releases)
+    )
     if pairs or unknown:
         return Admission(installation, pairs, unknown)
     return Admission(installation, conflict=_conflict(installation, releases, tritons, torches))
@@ -116,12 +133,19 @@ def _pairs(
     if not held(installation):
         yield from ((None, triton) for triton in tritons)
         return
-    # What an unknown torch requires nobody knows: it goes with what is pinned beside it, and says nothing alone.
-    known = [torch for torch in torches if installation.of("triton") or _public(torch) in releases.torch]
-    yield from ((torch, triton) for torch in known for triton in tritons if releases.goes(torch, triton))
+    # What an unknown torch requires nobody knows: it goes with what is pinned beside it, and says
+    # nothing alone.
+    known = [
+        torch for torch in torches if installation.of("triton") or _public(torch) in releases.torch
+    ]
+    yield from (
+        (torch, triton) for torch in known for triton in tritons if releases.goes(torch, triton)
+    )
 
 
-def _unknown(installation: Installation, releases: Releases, torches: Sequence[str]) -> tuple[str, ...]:
+def _unknown(
+    installation: Installation, releases: Releases, torches: Sequence[str]
+) -> tuple[str, ...]:
     """Names for what may be installed besides the known Triton releases."""
     triton, torch = installation.of("triton"), held(installation)
     if not triton and not torch:
@@ -140,15 +164,23 @@ def _open(pins: Sequence[Pin], newest: str) -> bool:
 
 
 def _older(installation: Installation, releases: Releases) -> tuple[str, ...]:
-    """The name for Triton releases before the oldest known one, when those are all that is admitted."""
-    asked = (installation.of("triton"), releases.triton[0]), (held(installation), next(iter(releases.torch)))
+    """The name for Triton releases before the oldest known one, when those are all that is
+    admitted.
+    """
+    asked = (
+        (installation.of("triton"), releases.triton[0]),
+        (held(installation), next(iter(releases.torch))),
+    )
     return (releases.before,) if all(_admits_older(pins, oldest) for pins, oldest in asked) else ()
 
 
 def _admits_older(pins: Sequence[Pin], oldest: str) -> bool:
     first = Version(oldest)
     versions = (
-        f"{major}.{minor}.{patch}" for major in range(1, first.major + 1) for minor in range(10) for patch in (0, 1)
+        f"{major}.{minor}.{patch}"
+        for major in range(1, first.major + 1)
+        for minor in range(10)
+        for patch in (0, 1)
     )
     return any(Version(version) < first and satisfies(pins, version) for version in versions)
 
@@ -165,23 +197,34 @@ def _public(version: str) -> str:
 def _conflict(
     installation: Installation, releases: Releases, tritons: Sequence[str], torches: Sequence[str]
 ) -> Conflict:
-    for name, found, known in (("triton", tritons, releases.triton), ("torch", torches, list(releases.torch))):
+    for name, found, known in (
+        ("triton", tritons, releases.triton),
+        ("torch", torches, list(releases.torch)),
+    ):
         pins = installation.of(name)
         if pins and not found:
             return _disjoint(installation, name, pins, known)
-    wanted = dict.fromkeys(f"torch {torch} requires triton{releases.torch[_public(torch)]}" for torch in torches)
+    wanted = dict.fromkeys(
+        f"torch {torch} requires triton{releases.torch[_public(torch)]}" for torch in torches
+    )
     pinned = " and ".join(f"{pin.where} pins {pin.said}" for pin in installation.of("triton"))
     reason = f"{_few(list(wanted))}, but {pinned}"
-    return Conflict(installation.name, (*installation.of("torch"), *installation.of("triton")), reason)
+    return Conflict(
+        installation.name, (*installation.of("torch"), *installation.of("triton")), reason
+    )
 
 
-def _disjoint(installation: Installation, name: str, pins: Sequence[Pin], known: Sequence[str]) -> Conflict:
+def _disjoint(
+    installation: Installation, name: str, pins: Sequence[Pin], known: Sequence[str]
+) -> Conflict:
     """Pins of one name: the first two that exclude each other, else all of them."""
     pair = next((two for two in combinations(pins, 2) if not _satisfying(two, known)), tuple(pins))
     empty = next((pin for pin in pair if not _satisfying([pin], known)), None)
     if empty or len(pair) == 1:
         pin = empty or pair[0]
-        return Conflict(installation.name, (pin,), f"no release of {name} satisfies {pin.said} ({pin.where})")
+        return Conflict(
+            installation.name, (pin,), f"no release of {name} satisfies {pin.said} ({pin.where})"
+        )
     said = " and ".join(f"{pin.said} ({pin.where})" for pin in pair)
     return Conflict(installation.name, pair, f"no release of {name} satisfies {said}")
 

@@ -1,4 +1,6 @@
-"""The records that a gate goes by: those of a matrix, a package, kernels and targets, or every one of the store."""
+"""The records that a gate goes by: those of a matrix, a package, kernels and targets, or every one
+of the store.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flacheck.expand import named
+from flacheck.inputs.expand import named
 from flacheck.model import Record, Verdict, digest
 from flacheck.store import FILE, Store
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Which records count: `matrix` is a name or a file as `flacheck scan` takes it; a package comes before it."""
+    """Which records count: `matrix` is a name or a file as `flacheck scan` takes it; a package
+    comes before it.
+    """
 
     matrix: str | None = None
     package: str | None = None
@@ -59,9 +63,19 @@ class Evidence:
 
 
 def place(record: Record) -> str:
-    """What a cell is whatever its kernel's source: when that is edited, the new record takes the old one's place."""
+    """What a cell is whatever its kernel's source: when that is edited, the new record takes the
+    old one's place.
+    """
     return digest(
-        [record.kernel, record.package, record.toolchain, record.target, record.launch, dict(record.options)], 16
+        [
+            record.kernel,
+            record.package,
+            record.toolchain,
+            record.target,
+            record.launch,
+            dict(record.options),
+        ],
+        16,
     )
 
 
@@ -71,7 +85,9 @@ def exists(directory: Path) -> bool:
 
 
 def of_store(store: Store, asked: Asked) -> Evidence:
-    """The store's newest records of what is asked. A compile that was stopped on request proves nothing."""
+    """The store's newest records of what is asked. A compile that was stopped on request proves
+    nothing.
+    """
     newest: dict[str, tuple[float, Record]] = {}
     for added, record in _asked(store, asked):
         if record.verdict is Verdict.COMPILES and record.reason is not None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from flacheck import toml
 from flacheck.analysis.known_good import grouped
+from flacheck.config import toml
 from flacheck.errors import UsageError
 from flacheck.gate.sources.text import Encoding
 from flacheck.gate.suggest import Change
@@ -18,8 +18,8 @@ from flacheck.gate.suggest import Change
 def fix(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
     """Write what can be written and say which changes those are; the others have an obstacle.
 
-    A file is replaced in one step, with its mode, owner, line ends and byte order mark. Raises UsageError when one
-    cannot be written, or no longer holds the pin where it was read.
+    A file is replaced in one step, with its mode, owner, line ends and byte order mark. Raises
+    UsageError when one cannot be written, or no longer holds the pin where it was read.
     """
     able = [change for change in changes if change.pin.span]
     for path, mine in grouped((Path(change.pin.file).resolve(), change) for change in able).items():
@@ -34,7 +34,9 @@ def _write(path: Path, shown: str, changes: Sequence[Change]) -> None:
     except UnicodeDecodeError:
         raise UsageError(_changed(shown)) from None
     except OSError as error:
-        raise UsageError(f"{shown}: cannot be written ({error.strerror}); nothing in it was changed") from None
+        raise UsageError(
+            f"{shown}: cannot be written ({error.strerror}); nothing in it was changed"
+        ) from None
 
 
 def edited(held: bytes, shown: str, changes: Sequence[Change]) -> bytes:
@@ -44,13 +46,17 @@ def edited(held: bytes, shown: str, changes: Sequence[Change]) -> bytes:
     strings = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
     if strings:
         there = toml.strings(text, shown)
-        wanted = {keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in strings.items()}
+        wanted = {
+            keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in strings.items()
+        }
         return encoding.encode(toml.replaced(text, wanted, shown))
     return encoding.encode(_spliced(text, changes, shown))
 
 
 def _spliced(text: str, changes: Iterable[Change], shown: str) -> str:
-    """The text with each change in its span, the last one first, so that the offsets of the others stay true."""
+    """The text with each change in its span, the last one first, so that the offsets of the others
+    stay true.
+    """
     # By span, for a file that was given under two names has each of its pins twice.
     by_span = {change.pin.span: change for change in changes if change.pin.span}
     for (start, end), change in sorted(by_span.items(), key=lambda entry: entry[0], reverse=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from flacheck import packaged, planning
-from flacheck.expand import Selection
 from flacheck.gate.evidence import Asked
 from flacheck.gate.outcome import Outcome
 from flacheck.gate.states import State
-from flacheck.planning import Plan
+from flacheck.inputs import packaged, planning
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.planning import Plan
 from flacheck.toolchains.base import Progress
 
 MATRIX = "quick"

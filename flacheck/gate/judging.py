@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from flacheck import pins, waivers
 from flacheck.analysis.observed import observe
+from flacheck.config import waivers
+from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
 from flacheck.gate.evidence import Evidence, place
 from flacheck.gate.outcome import Outcome, Use, Waived, versions
@@ -15,12 +16,14 @@ from flacheck.gate.pinned import Installation
 from flacheck.gate.states import NO_RECORD, Advise, Judge, Standing, State, untested
 from flacheck.gate.suggest import Wanted, suggest
 from flacheck.model import Record, Verdict
-from flacheck.waivers import Waiver
+from flacheck.toolchains import torch_pins as pins
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What a gate goes by. `targets` must all be good where any are named; `strict` lets only good releases pass."""
+    """What a gate goes by. `targets` must all be good where any are named; `strict` lets only good
+    releases pass.
+    """
 
     releases: Releases
     advise: Advise
@@ -29,12 +32,17 @@ class Gate:
     today: date = date.min
     strict: bool = False
 
-    def outcome(self, installations: Sequence[Installation], evidence: Evidence, about: str = "") -> Outcome:
+    def outcome(
+        self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
+    ) -> Outcome:
         """Judge every Triton release that the installations admit, and look for what to change."""
         known = self.standings(evidence)
         releases = self.releases.and_those(known)
         admissions = tuple(admit(installation, releases) for installation in installations)
-        standing_of = {triton: known.get(triton) or _unrecorded(triton, releases) for triton in _named(admissions)}
+        standing_of = {
+            triton: known.get(triton) or _unrecorded(triton, releases)
+            for triton in _named(admissions)
+        }
         changes, helpless = suggest(installations, Wanted(releases, _state_of(known), self.strict))
         return Outcome(
             admissions=admissions,
@@ -53,7 +61,9 @@ class Gate:
         return judge.standings(observe(evidence.records))
 
     def _waived(self, waiver: Waiver, evidence: Evidence) -> Waived:
-        cells = sum(waiver.covers(record) for record in evidence.records if record.verdict is Verdict.FAILS)
+        cells = sum(
+            waiver.covers(record) for record in evidence.records if record.verdict is Verdict.FAILS
+        )
         if waiver.expired(self.today):
             return Waived(waiver, Use.EXPIRED, cells)
         if cells:
@@ -75,23 +85,39 @@ def _unrecorded(triton: str, releases: Releases) -> Standing:
         return untested(triton, "newer than every known release")
     if triton == releases.before:
         return untested(triton, f"flacheck drives {releases.triton[0]} and newer")
-    return untested(triton, NO_RECORD if triton[0].isdigit() else "nobody knows which Triton that torch requires")
+    return untested(
+        triton,
+        NO_RECORD if triton[0].isdigit() else "nobody knows which Triton that torch requires",
+    )
 
 
 def _known_good(known: Mapping[str, Standing], releases: Releases) -> tuple[str, ...]:
-    """The requirements that admit exactly the good releases, and the torch releases that bring them."""
+    """The requirements that admit exactly the good releases, and the torch releases that bring
+    them.
+    """
     # A waiver lets a failure pass; it makes no release good.
-    plain = {triton for triton, standing in known.items() if standing.state is State.GOOD and not standing.waived}
+    plain = {
+        triton
+        for triton, standing in known.items()
+        if standing.state is State.GOOD and not standing.waived
+    }
     good = [triton for triton in releases.triton if triton in plain]
     torch = [torch for triton in good for torch in releases.torch_for(triton)]
-    found = pins.specifier("triton", good, releases.triton), pins.specifier("torch", torch, releases.torch)
+    found = (
+        pins.specifier("triton", good, releases.triton),
+        pins.specifier("torch", torch, releases.torch),
+    )
     return tuple(requirement for requirement in found if requirement)
 
 
 def _mended(waiver: Waiver, evidence: Evidence) -> bool:
-    """Whether a cell that the waiver let pass compiles now: one that failed so before, or one of its kernel."""
+    """Whether a cell that the waiver let pass compiles now: one that failed so before, or one of
+    its kernel.
+    """
     if waiver.signature is None:
-        return any(waiver.names(record.kernel) and _compiles(record) for record in evidence.newest.values())
+        return any(
+            waiver.names(record.kernel) and _compiles(record) for record in evidence.newest.values()
+        )
     failed = (record for record in evidence.failed_with(waiver.signature) if waiver.covers(record))
     return any(_compiles(evidence.newest.get(place(record))) for record in failed)
 

@@ -12,11 +12,14 @@ _LOWER = (">=", ">")
 _UPPER = ("<=", "<")
 
 
-def narrowed(specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None) -> str:
-    """A specifier contained in the given one that admits all of `keep` (at least one) and none of `lose`.
+def narrowed(
+    specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None
+) -> str:
+    """A specifier contained in the given one that admits all of `keep` (at least one) and none of
+    `lose`.
 
-    Releases below or above all that are kept move a bound, those between are excluded one by one. `cap`, where the
-    specifier is to be closed, is the first version that must not be admitted.
+    Releases below or above all that are kept move a bound, those between are excluded one by one.
+    `cap`, where the specifier is to be closed, is the first version that must not be admitted.
     """
     kept, lost = sorted(map(Version, keep)), sorted(map(Version, lose))
     clauses = _clauses(specifier)
@@ -31,15 +34,22 @@ def narrowed(specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str 
     ending = [Specifier(f"<{_short(min(upper))}")] if upper else []
     bounds = [clause for clause in clauses if clause.operator in _UPPER] + ending
     rest = [
-        clause for clause in clauses if clause.operator not in _UPPER and _matters(clause, kept, bool(lower), upper)
+        clause
+        for clause in clauses
+        if clause.operator not in _UPPER and _matters(clause, kept, bool(lower), upper)
     ]
     return ",".join(map(str, [*rest, *between, *bounds]))
 
 
-def alternatives(specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None) -> str:
+def alternatives(
+    specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None
+) -> str:
     """The same for alternatives (Poetry's `||`): those that admit nothing of `keep` go."""
     kept, lost = list(keep), list(lose)
-    found = ((text, [v for v in kept if SpecifierSet(text).contains(v)]) for text in specifier.split("||"))
+    found = (
+        (text, [v for v in kept if SpecifierSet(text).contains(v)])
+        for text in specifier.split("||")
+    )
     return " || ".join(narrowed(text, some, lost, cap) for text, some in found if some)
 
 
@@ -48,7 +58,9 @@ def _clauses(specifier: str) -> list[Specifier]:
     return [Specifier(clause) for clause in re.split(r"\s*,\s*", specifier.strip()) if clause]
 
 
-def _matters(clause: Specifier, kept: Sequence[Version], raised: bool, upper: Sequence[Version]) -> bool:
+def _matters(
+    clause: Specifier, kept: Sequence[Version], raised: bool, upper: Sequence[Version]
+) -> bool:
     """Whether an exclusion still excludes something: one outside the new bounds does not."""
     if clause.operator != "!=" or clause.version.endswith(".*"):
         return True

@@ -1,4 +1,6 @@
-"""What a gate finds: pins, the Triton releases they admit, contradictions, waivers, and what to change."""
+"""What a gate finds: pins, the Triton releases they admit, contradictions, waivers, and what to
+change.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,21 @@ from enum import Enum
 
 from flacheck.analysis.exit_code import PRECEDENCE
 from flacheck.analysis.order import by_version
+from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.gate.admitted import Admission, Conflict, Releases
 from flacheck.gate.pinned import Installation, Pin, distinct
 from flacheck.gate.states import Standing, State
 from flacheck.gate.suggest import Change
 from flacheck.model import Json
-from flacheck.waivers import Waiver
 
 SCHEMA = "flacheck.gate/1"
 
 
 class Use(str, Enum):
-    """What became of a waiver: it is `active`, or past its day, or its cells compile again, or nothing was seen
-    of what it speaks of."""
+    """What became of a waiver: it is `active`, or past its day, or its cells compile again, or
+    nothing was seen of what it speaks of.
+    """
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -48,8 +51,9 @@ class Waived:
 
 @dataclass(frozen=True)
 class Release:
-    """A Triton release (or, as `>3.9.0`, releases nobody knows) that is admitted; `torch` are the releases that
-    may come with it, `by` the installations that admit it."""
+    """A Triton release (or, as `>3.9.0`, releases nobody knows) that is admitted; `torch` are the
+    releases that may come with it, `by` the installations that admit it.
+    """
 
     standing: Standing
     torch: tuple[str, ...]
@@ -65,14 +69,21 @@ class Release:
 
     def to_json(self) -> Json:
         lists = {"codes": self.standing.codes, "kernels": self.standing.kernels}
-        return {"triton": self.triton, "torch": list(self.torch), "state": self.state.value, **lists}
+        return {
+            "triton": self.triton,
+            "torch": list(self.torch),
+            "state": self.state.value,
+            **lists,
+        }
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The contract's flacheck.gate/1. `helpless` are installations that no change of a pin would let pass, `about`
-    says which records were asked, `known_good` what to require so that exactly the releases that are good by these
-    records are admitted, those included that the pins exclude now."""
+    """The contract's flacheck.gate/1. `helpless` are installations that no change of a pin would
+    let pass, `about` says which records were asked, `known_good` what to require so that exactly
+    the releases that are good by these records are admitted, those included that the pins exclude
+    now.
+    """
 
     admissions: tuple[Admission, ...]
     versions: tuple[Release, ...] = ()
@@ -89,13 +100,19 @@ class Outcome:
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
         """Each contradiction once, though it may hold in a project and in all its extras."""
-        found = {admission.conflict.pins: admission.conflict for admission in self.admissions if admission.conflict}
+        found = {
+            admission.conflict.pins: admission.conflict
+            for admission in self.admissions
+            if admission.conflict
+        }
         return tuple(found.values())
 
     @property
     def unproven(self) -> tuple[Installation, ...]:
         """Installations of which no admitted release has a verdict."""
-        decided = {version.triton for version in self.versions if version.state is not State.UNTESTED}
+        decided = {
+            version.triton for version in self.versions if version.state is not State.UNTESTED
+        }
         return tuple(
             admission.installation
             for admission in self.admissions
@@ -107,22 +124,32 @@ class Outcome:
         return tuple(version for version in self.versions if version.state in states)
 
     def exit_code(self, strict: bool = False) -> Exit:
-        """1 for a failing release, a contradiction or a waiver that has to go; 3 when nothing is known of what an
-        installation admits. Strictly, an advisory is a finding and an untested release incomplete."""
+        """1 for a failing release, a contradiction or a waiver that has to go; 3 when nothing is
+        known of what an installation admits. Strictly, an advisory is a finding and an untested
+        release incomplete.
+        """
         return min(_codes(self, strict), key=PRECEDENCE.index)
 
     def to_json(self) -> Json:
         lists: Mapping[str, Sequence[object]] = {
-            "pins": self.pins, "versions": self.versions, "conflicts": self.conflicts, "waived": self.waived,
+            "pins": self.pins,
+            "versions": self.versions,
+            "conflicts": self.conflicts,
+            "waived": self.waived,
             "suggest": self.suggest,
-        }  # fmt: skip
-        return {"schema": SCHEMA, **{name: [entry.to_json() for entry in found] for name, found in lists.items()}}  # type: ignore[attr-defined]
+        }
+        return {
+            "schema": SCHEMA,
+            **{name: [entry.to_json() for entry in found] for name, found in lists.items()},
+        }  # type: ignore[attr-defined]
 
 
 def versions(
     admissions: Iterable[Admission], standing_of: Mapping[str, Standing], releases: Releases
 ) -> tuple[Release, ...]:
-    """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases that pin them."""
+    """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases
+    that pin them.
+    """
     torch: dict[str, list[str]] = {}
     by: dict[str, list[str]] = {}
     for admission in admissions:
@@ -132,7 +159,11 @@ def versions(
             torch.setdefault(release, []).extend([found] if found else releases.torch_for(release))
     order = sorted(by, key=lambda release: (not release[0].isdigit(), by_version(release)))
     return tuple(
-        Release(standing_of[release], tuple(sorted(set(torch.get(release, ())), key=by_version)), tuple(by[release]))
+        Release(
+            standing_of[release],
+            tuple(sorted(set(torch.get(release, ())), key=by_version)),
+            tuple(by[release]),
+        )
         for release in order
     )
 
@@ -140,7 +171,11 @@ def versions(
 def _codes(outcome: Outcome, strict: bool) -> Iterable[Exit]:
     yield Exit.OK
     findings = (State.BAD, State.ADVISED) if strict else (State.BAD,)
-    if outcome.of(*findings) or outcome.conflicts or any(waived.is_finding for waived in outcome.waived):
+    if (
+        outcome.of(*findings)
+        or outcome.conflicts
+        or any(waived.is_finding for waived in outcome.waived)
+    ):
         yield Exit.FINDINGS
     if outcome.unproven or (strict and outcome.of(State.UNTESTED)):
         yield Exit.INCOMPLETE

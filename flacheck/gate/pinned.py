@@ -18,10 +18,11 @@ _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Pin:
-    """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; empty, it admits everything.
+    """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; empty, it admits
+    everything.
 
-    `span` holds the offsets of the specifier in its file, or in the string that `keys` lead to in a TOML file, and
-    `written` what stands there; `obstacle` says why it cannot be changed there.
+    `span` holds the offsets of the specifier in its file, or in the string that `keys` lead to in a
+    TOML file, and `written` what stands there; `obstacle` says why it cannot be changed there.
     """
 
     file: str
@@ -35,7 +36,8 @@ class Pin:
     ranges: tuple[SpecifierSet, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # A torch from PyTorch's own index has the build in its version (2.7.1+cu126): the release is what counts.
+        # A torch from PyTorch's own index has the build in its version (2.7.1+cu126): the release
+        # is what counts.
         plain = _LOCAL.sub("", self.specifier) if self.name == "torch" else self.specifier
         object.__setattr__(self, "ranges", _ranges(plain, self.where))
 
@@ -47,7 +49,9 @@ class Pin:
     def exact(self) -> tuple[str, ...]:
         """The versions that the pin itself names with `==`."""
         clauses = (clause for found in self.ranges for clause in found)
-        return tuple(c.version for c in clauses if c.operator in ("==", "===") and is_version(c.version))
+        return tuple(
+            c.version for c in clauses if c.operator in ("==", "===") and is_version(c.version)
+        )
 
     @property
     def brings_triton(self) -> bool:
@@ -66,12 +70,19 @@ class Pin:
         return self.name + self.specifier
 
     def to_json(self) -> Json:
-        return {"file": self.file, "line": self.line, "name": self.name, "specifier": self.specifier}
+        return {
+            "file": self.file,
+            "line": self.line,
+            "name": self.name,
+            "specifier": self.specifier,
+        }
 
 
 @dataclass(frozen=True)
 class Scope:
-    """Pins that hold together: those of a whole file (no `label`), or of one extra or group beside those."""
+    """Pins that hold together: those of a whole file (no `label`), or of one extra or group beside
+    those.
+    """
 
     label: str | None
     pins: tuple[Pin, ...]

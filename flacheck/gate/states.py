@@ -16,8 +16,10 @@ Advise = Callable[[Iterable[str], str, str], Sequence[str]]
 
 
 class State(str, Enum):
-    """`good`: known good on every target that counts. `advised`: good, but something is known against it that no
-    compile shows. `bad`: a kernel fails that nothing makes up for. `untested`: no verdict either way."""
+    """`good`: known good on every target that counts. `advised`: good, but something is known
+    against it that no compile shows. `bad`: a kernel fails that nothing makes up for. `untested`:
+    no verdict either way.
+    """
 
     GOOD = "good"
     BAD = "bad"
@@ -27,8 +29,9 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """A Triton release with what its records come to. `failures` are those that count, `waived` how many cells
-    fail with leave; `why` says what is missing of an untested one."""
+    """A Triton release with what its records come to. `failures` are those that count, `waived` how
+    many cells fail with leave; `why` says what is missing of an untested one.
+    """
 
     triton: str
     state: State
@@ -50,8 +53,10 @@ class Standing:
 
 @dataclass(frozen=True)
 class Judge:
-    """`targets` are those that must all be good; empty, those that a release has records of. `waives` says which
-    failing cells are let pass; `advise(kernels, triton, target)` names known miscompiles."""
+    """`targets` are those that must all be good; empty, those that a release has records of.
+    `waives` says which failing cells are let pass; `advise(kernels, triton, target)` names known
+    miscompiles.
+    """
 
     targets: tuple[str, ...] = ()
     waives: Callable[[Observed], bool] = lambda cell: False
@@ -59,12 +64,18 @@ class Judge:
 
     def standings(self, cells: Sequence[Observed]) -> dict[str, Standing]:
         """Each Triton release that has a record, by its version."""
-        triton = grouped((split(cell.toolchain)[1], cell) for cell in cells if split(cell.toolchain)[0] == "triton")
+        triton = grouped(
+            (split(cell.toolchain)[1], cell)
+            for cell in cells
+            if split(cell.toolchain)[0] == "triton"
+        )
         return {version: self.standing(version, found) for version, found in triton.items()}
 
     def standing(self, version: str, cells: Sequence[Observed]) -> Standing:
         """One release, by all its cells."""
-        places = grouped((cell.target, cell) for cell in cells if not self.targets or cell.target in self.targets)
+        places = grouped(
+            (cell.target, cell) for cell in cells if not self.targets or cell.target in self.targets
+        )
         failing = [cell for found in places.values() for cell in unserved(found)]
         waived = {cell.key for cell in failing if self.waives(cell)}
         blocking = [cell for cell in failing if cell.key not in waived]
@@ -76,7 +87,9 @@ class Judge:
             state=State.ADVISED if advisories else state,
             failures=tuple(by_signature(blocking)),
             advisories=advisories,
-            targets=tuple(sorted((target for target, found in places.items() if _tried(found)), key=by_target)),
+            targets=tuple(
+                sorted((target for target, found in places.items() if _tried(found)), key=by_target)
+            ),
             cells=sum(_tried(found) for found in places.values()),
             waived=len(waived),
             why="; ".join(reasons) if state is State.UNTESTED else "",
@@ -84,8 +97,13 @@ class Judge:
 
     def _missing(self, places: Mapping[str, Sequence[Observed]], waived: set[str]) -> Iterable[str]:
         """Why no target, or not every one that must be, is known to compile."""
-        tried = {target: [c for c in found if c.verdict is not Verdict.SKIPPED] for target, found in places.items()}
-        for target in self.targets or sorted((target for target, found in tried.items() if found), key=by_target):
+        tried = {
+            target: [c for c in found if c.verdict is not Verdict.SKIPPED]
+            for target, found in places.items()
+        }
+        for target in self.targets or sorted(
+            (target for target, found in tried.items() if found), key=by_target
+        ):
             rest = [cell for cell in tried.get(target, ()) if cell.key not in waived]
             if not tried.get(target):
                 yield f"no record on {target}"
@@ -94,7 +112,9 @@ class Judge:
         if not self.targets and not any(tried.values()):
             yield "no record" if not places else "only skipped cells"
 
-    def _advisories(self, version: str, places: Mapping[str, Sequence[Observed]]) -> tuple[str, ...]:
+    def _advisories(
+        self, version: str, places: Mapping[str, Sequence[Observed]]
+    ) -> tuple[str, ...]:
         said = (
             text
             for target, found in places.items()

@@ -43,21 +43,31 @@ class Wanted:
 
     def proven(self, triton: str) -> bool:
         """Whether the release is known to compile."""
-        return self.state_of(triton) is State.GOOD or (self.state_of(triton) is State.ADVISED and not self.strict)
+        return self.state_of(triton) is State.GOOD or (
+            self.state_of(triton) is State.ADVISED and not self.strict
+        )
 
     def harmless(self, admission: Admission) -> bool:
-        """Whether nothing that an installation admits is known to be wrong; what is untested wants a scan instead."""
+        """Whether nothing that an installation admits is known to be wrong; what is untested wants
+        a scan instead.
+        """
         return not admission.conflict and all(map(self.tolerable, admission.triton))
 
     def passes(self, admission: Admission) -> bool:
-        """Whether an installation is fine: all it admits is tolerable, and something of it is proven."""
+        """Whether an installation is fine: all it admits is tolerable, and something of it is
+        proven.
+        """
         return self.harmless(admission) and any(map(self.proven, admission.triton))
 
 
-def suggest(installations: Sequence[Installation], wanted: Wanted) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    """The changes after which every installation passes, and the names of those that no change can help.
+def suggest(
+    installations: Sequence[Installation], wanted: Wanted
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """The changes after which every installation passes, and the names of those that no change can
+    help.
 
-    What is admitted is narrowed where something of it passes; else pins are moved to the nearest pair that does.
+    What is admitted is narrowed where something of it passes; else pins are moved to the nearest
+    pair that does.
     """
     changes: dict[Pin, str] = {}
     helpless = []
@@ -70,19 +80,25 @@ def suggest(installations: Sequence[Installation], wanted: Wanted) -> tuple[tupl
         original = dict(zip(changed.pins, installation.pins))
         changes |= {original[pin]: to for pin, to in found.items()}
         helpless += (
-            [] if wanted.passes(admit(with_changes(installation, changes), wanted.releases)) else [installation.name]
+            []
+            if wanted.passes(admit(with_changes(installation, changes), wanted.releases))
+            else [installation.name]
         )
     return tuple(Change(pin, to) for pin, to in changes.items()), tuple(helpless)
 
 
 def with_changes(installation: Installation, changes: Changes) -> Installation:
     """The installation as it is after the changes, pin for pin."""
-    pins = (replace(pin, specifier=changes[pin]) if pin in changes else pin for pin in installation.pins)
+    pins = (
+        replace(pin, specifier=changes[pin]) if pin in changes else pin for pin in installation.pins
+    )
     return Installation(installation.name, tuple(pins))
 
 
 def _narrow(admission: Admission, wanted: Wanted) -> Changes:
-    """One pin that admits less: of Triton where it is pinned, else of torch; nothing when nothing admitted passes."""
+    """One pin that admits less: of Triton where it is pinned, else of torch; nothing when nothing
+    admitted passes.
+    """
     triton = admission.installation.of("triton")
     if not any(map(wanted.proven, admission.triton)):
         return {}
@@ -108,24 +124,38 @@ def _torches(admission: Admission, wanted: Wanted) -> tuple[list[str], list[str]
 
 
 def _move(admission: Admission, wanted: Wanted) -> Changes:
-    """The pins that exclude the nearest passing pair, each moved to its release; nothing when no pair passes."""
+    """The pins that exclude the nearest passing pair, each moved to its release; nothing when no
+    pair passes.
+    """
     installation, releases = admission.installation, wanted.releases
     good = [triton for triton in releases.triton if wanted.proven(triton)]
     pairs: list[tuple[str | None, str]] = [(None, triton) for triton in good]
     if held(installation):
-        pairs = [(torch, triton) for torch, triton in product(releases.torch, good) if releases.goes(torch, triton)]
+        pairs = [
+            (torch, triton)
+            for torch, triton in product(releases.torch, good)
+            if releases.goes(torch, triton)
+        ]
     moves = [_moved(installation, torch, triton) for torch, triton in pairs]
-    moves = [move for move in moves if wanted.passes(admit(with_changes(installation, move), releases))]
+    moves = [
+        move for move in moves if wanted.passes(admit(with_changes(installation, move), releases))
+    ]
     return min(moves, key=lambda move: (len(move), _steps(move, releases)), default={})
 
 
 def _moved(installation: Installation, torch: str | None, triton: str) -> Changes:
     to = {"triton": triton, "torch": torch}
-    return {pin: f"=={to[pin.name]}" for pin in installation.pins if to[pin.name] and not pin.admits(str(to[pin.name]))}
+    return {
+        pin: f"=={to[pin.name]}"
+        for pin in installation.pins
+        if to[pin.name] and not pin.admits(str(to[pin.name]))
+    }
 
 
 def _steps(changes: Changes, releases: Releases) -> tuple[int, int]:
-    """How many releases the changes leap over in all, and (to prefer the newer) how far back they go."""
+    """How many releases the changes leap over in all, and (to prefer the newer) how far back they
+    go.
+    """
     known = {"triton": releases.triton, "torch": tuple(releases.torch)}
     leaps = [_leap(pin, to.removeprefix("=="), known[pin.name]) for pin, to in changes.items()]
     return sum(map(abs, leaps)), -sum(leaps)
@@ -133,7 +163,9 @@ def _steps(changes: Changes, releases: Releases) -> tuple[int, int]:
 
 def _leap(pin: Pin, to: str, known: Sequence[str]) -> int:
     """How many releases on (or back) from what the pin admits."""
-    admitted = [place for place, version in enumerate(known) if satisfies([pin], version)] or [len(known)]
+    admitted = [place for place, version in enumerate(known) if satisfies([pin], version)] or [
+        len(known)
+    ]
     place = known.index(to)
     return min((place - old for old in admitted), key=abs)
 

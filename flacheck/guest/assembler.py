@@ -47,7 +47,9 @@ class Assembler:
         """`registers` a thread, `stack` and `spills` in bytes a thread; what is not said is absent."""
         if "amdgcn" in compiled.asm:
             text = compiled.asm["amdgcn"]
-            return {name: int(m[1]) for name, pattern in _AMD.items() if (m := pattern.search(text))}
+            return {
+                name: int(m[1]) for name, pattern in _AMD.items() if (m := pattern.search(text))
+            }
         registers, frame = _REGISTERS.search(self._said), _FRAME.search(self._said)
         if registers and frame:
             return {"registers": int(registers[1]), "stack": int(frame[1]), "spills": int(frame[2])}

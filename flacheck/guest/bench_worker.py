@@ -1,7 +1,9 @@
-"""Times configurations of a kernel on the card that is there, with the Triton and the torch that are installed.
+"""Times configurations of a kernel on the card that is there, with the Triton and the torch that
+are installed.
 
-A launch to time is one that our own host functions make (`host_launch`), or a recorded one (`recorded_launch`); all the
-rest is the same: it is made again and again with each configuration, below the autotuner.
+A launch to time is one that our own host functions make (`host_launch`), or a recorded one
+(`recorded_launch`); all the rest is the same: it is made again and again with each configuration,
+below the autotuner.
 
 A worker with `device` "cpu" runs Triton's interpreter instead: no times, but all else works.
 """
@@ -23,7 +25,9 @@ _CARD = {"name": "the card that is here"}
 
 
 class Worker:
-    """One card; keeps the last kernel's launch, and what its first configuration computed, between requests."""
+    """One card; keeps the last kernel's launch, and what its first configuration computed, between
+    requests.
+    """
 
     def __init__(self, config: dict) -> None:
         self._corpus, self._device = config["corpus"], config["device"]
@@ -32,7 +36,9 @@ class Worker:
             os.environ["TRITON_INTERPRET"] = "1"
         # Packages are imported beside torch as it is: this card needs no stand-in.
         packages, scratch = config.get("packages", {}), config["scratch"]
-        self._loader = Loader(packages, self._corpus, scratch, lambda card: None, whole_dependencies=True)
+        self._loader = Loader(
+            packages, self._corpus, scratch, lambda card: None, whole_dependencies=True
+        )
         self._launch = None
         self._of: str | None = None
 
@@ -40,13 +46,19 @@ class Worker:
         return False
 
     def run(self, request: dict, mark) -> dict:
-        """Answer a request. After a fault the card answers this process nothing more: its heir begins anew."""
+        """Answer a request. After a fault the card answers this process nothing more: its heir
+        begins anew.
+        """
         mark(request["op"])
         try:
             return getattr(self, "op_" + request["op"])(request)
         except RuntimeError as error:
             if self._device != "cpu" and _faulted():
-                print(f"the kernel faulted on the card: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+                print(
+                    f"the kernel faulted on the card: {str(error).splitlines()[0]}",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 os._exit(_FAULTED)
             raise
 
@@ -59,7 +71,11 @@ class Worker:
         there = found and self._device != "cpu"
         return {
             "facts": {
-                "name": torch.cuda.get_device_name() if there else "Triton's interpreter" if found else None,
+                "name": torch.cuda.get_device_name()
+                if there
+                else "Triton's interpreter"
+                if found
+                else None,
                 "capability": list(torch.cuda.get_device_capability()) if there else None,
                 "triton": triton.__version__,
                 "torch": torch.__version__,
@@ -72,9 +88,10 @@ class Worker:
         return {}
 
     def op_bench(self, request: dict) -> dict:
-        """`median_ms`, `low_ms` and `high_ms` (a fifth of the runs lies below and above), `warm_up_s` of the first
-        launch with its compile, and the largest relative `error` of anything written against the first configuration
-        that this process ran."""
+        """`median_ms`, `low_ms` and `high_ms` (a fifth of the runs lies below and above),
+        `warm_up_s` of the first launch with its compile, and the largest relative `error` of
+        anything written against the first configuration that this process ran.
+        """
         launch = self._prepared(request)
         call = launch.with_config(_settings(request, launch.names))
         launch.reset()
@@ -84,7 +101,13 @@ class Worker:
         warm_up = time.perf_counter() - started
         error = launch.error()
         median, low, high = self._timed(call)
-        facts = {"median_ms": median, "low_ms": low, "high_ms": high, "warm_up_s": warm_up, "error": error}
+        facts = {
+            "median_ms": median,
+            "low_ms": low,
+            "high_ms": high,
+            "warm_up_s": warm_up,
+            "error": error,
+        }
         return {"facts": facts, "seconds": warm_up}
 
     def _prepared(self, request: dict):
@@ -97,15 +120,21 @@ class Worker:
         if "corpus" in request["kernel"]:
             return host_launch.launch(request, self._corpus, self._device)
         self._give_kernels_memory()
-        return recorded_launch.launch(request, self._loader.load(request["kernel"], _CARD), self._device)
+        return recorded_launch.launch(
+            request, self._loader.load(request["kernel"], _CARD), self._device
+        )
 
     def _give_kernels_memory(self) -> None:
-        """Some ask for scratch memory of their own, for descriptors: under releases with them somebody provides it."""
+        """Some ask for scratch memory of their own, for descriptors: under releases with them
+        somebody provides it.
+        """
         import torch
         import triton
 
         if hasattr(triton, "set_allocator"):
-            triton.set_allocator(lambda size, *_: torch.empty(size, device=self._device, dtype=torch.int8))
+            triton.set_allocator(
+                lambda size, *_: torch.empty(size, device=self._device, dtype=torch.int8)
+            )
 
     def _timed(self, call) -> tuple:
         if self._device != "cpu":
@@ -128,11 +157,16 @@ class Worker:
 
 
 def _settings(request: dict, names: dict) -> dict:
-    """A configuration as the arguments of a launch, with its own grid where the host's is not at hand."""
+    """A configuration as the arguments of a launch, with its own grid where the host's is not at
+    hand.
+    """
     import triton.language as tl
 
     config = request["config"]
-    constants = {name: values.value({"constexpr": each}, tl, names) for name, each in config["kwargs"].items()}
+    constants = {
+        name: values.value({"constexpr": each}, tl, names)
+        for name, each in config["kwargs"].items()
+    }
     options = {name: value for name, value in config.items() if name != "kwargs"}
     grid = {"grid": tuple(request["grid"])} if "grid" in request else {}
     return {**constants, **options, **grid}

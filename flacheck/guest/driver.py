@@ -1,6 +1,7 @@
 """A driver for a GPU that is not there: every release asks it which target it compiles for.
 
-The device's index is the target's, so that releases which cache a backend by device keep targets apart.
+The device's index is the target's, so that releases which cache a backend by device keep targets
+apart.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Utils:
         }
 
     def load_binary(self, name: str, kernel, shared: int, device: int) -> tuple:
-        """What loading onto the card says: module, function, registers, spills and, since 3.5, the most threads."""
+        """What loading onto the card says: module, function, registers, spills and, since 3.5, the
+        most threads.
+        """
         return releases.loaded(self._driver.card["max_threads"])
 
     def unload_module(self, module) -> None:
@@ -46,7 +49,9 @@ class Launcher:
 
 class Driver:
     """Triton's driver protocol, as far as compiling and autotuning reach. `card` is a row of
-    flacheck's target table: backend, arch, warp_size, shared_limit, multiprocessors, registers, max_threads."""
+    flacheck's target table: backend, arch, warp_size, shared_limit, multiprocessors, registers,
+    max_threads.
+    """
 
     launcher_cls = Launcher
 

@@ -1,8 +1,9 @@
 """Finds the kernel a request names: in our corpus, in a package, or in source sent along.
 
-A package is imported without its `__init__` files: those of layers and models pull in torch and more, and
-one that runs in the middle of an import of its own submodules fails. A name asked of such a module is looked up
-where its `__init__` imports it from; only one that it does not import makes it run.
+A package is imported without its `__init__` files: those of layers and models pull in torch and
+more, and one that runs in the middle of an import of its own submodules fails. A name asked of such
+a module is looked up where its `__init__` imports it from; only one that it does not import makes
+it run.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import types
 
 
 class LazyPackages(importlib.abc.MetaPathFinder):
-    """Imports packages with their `__init__` put off: `folders` maps their names to the folders they lie in.
+    """Imports packages with their `__init__` put off: `folders` maps their names to the folders
+    they lie in.
 
-    Of those that are only wanted by others, `dependencies`, it runs when it is first asked for anything.
+    Of those that are only wanted by others, `dependencies`, it runs when it is first asked for
+    anything.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,9 @@ class _LazyInit(importlib.abc.Loader):
         def missing(name: str):
             if not name.startswith("__") and _is_submodule(folder, name):
                 return importlib.import_module(f"{module.__name__}.{name}")
-            literals, imported = _read(module.__file__, module.__name__) if self._looks_up else ({}, {})
+            literals, imported = (
+                _read(module.__file__, module.__name__) if self._looks_up else ({}, {})
+            )
             if name in literals:
                 return literals[name]
             if name in imported:
@@ -76,19 +81,24 @@ class _LazyInit(importlib.abc.Loader):
 
 
 class Aliases(importlib.abc.MetaPathFinder):
-    """Asked last of all: a module that no file holds may be another one's old name, which an `__init__` gives it."""
+    """Asked last of all: a module that no file holds may be another one's old name, which an
+    `__init__` gives it.
+    """
 
     def find_spec(self, name: str, path=None, target=None):
         parent = sys.modules.get(name.rpartition(".")[0])
         lazy = getattr(getattr(parent, "__spec__", None), "loader", None)
         if not isinstance(lazy, _LazyInit):
             return None
-        with contextlib.suppress(Exception):  # then there is no such module, as for whoever asks in a `try`
+        with contextlib.suppress(
+            Exception
+        ):  # then there is no such module, as for whoever asks in a `try`
             lazy.run(parent)
         named = sys.modules.get(name)
         if named is None:
             return None
-        # Of a module that is there the import system takes its own spec and would load it once more.
+        # Of a module that is there the import system takes its own spec and would load it once
+        # more.
         named.__spec__ = importlib.machinery.ModuleSpec(name, _Named(named), origin="an alias")
         return named.__spec__
 
@@ -108,7 +118,9 @@ class _Named(importlib.abc.Loader):
 
 @functools.cache
 def _read(path: str, package: str) -> tuple[dict, dict]:
-    """What an `__init__` says at its top level: names with literal values, and names with where they come from."""
+    """What an `__init__` says at its top level: names with literal values, and names with where
+    they come from.
+    """
     with open(path, "rb") as file:
         tree = ast.parse(file.read())
     literals, imported = {}, {}
@@ -117,7 +129,9 @@ def _read(path: str, package: str) -> tuple[dict, dict]:
             with contextlib.suppress(ValueError):
                 literals[node.targets[0].id] = ast.literal_eval(node.value)
         elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            above = (
+                package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            )
             origin = ".".join([*above, *filter(None, [node.module])])
             imported |= {alias.asname or alias.name: (origin, alias.name) for alias in node.names}
     return literals, imported
@@ -140,12 +154,17 @@ def _is_submodule(folder: str, name: str) -> bool:
 class Loader:
     """Kernels by origin, kept until another card is asked for: packages look at it when imported.
 
-    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on. Where kernels run, what
-    packages depend on is imported as ever (`whole_dependencies`), for it is used.
+    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on. Where
+    kernels run, what packages depend on is imported as ever (`whole_dependencies`), for it is used.
     """
 
     def __init__(
-        self, packages: dict, corpus: str | None, scratch: str, turn, whole_dependencies: bool = False
+        self,
+        packages: dict,
+        corpus: str | None,
+        scratch: str,
+        turn,
+        whole_dependencies: bool = False,
     ) -> None:
         self._corpus, self._scratch, self._turn = corpus, scratch, turn
         self._whole_dependencies = whole_dependencies
@@ -187,7 +206,9 @@ class Loader:
     def _find(self, origin: dict):
         if "corpus" in origin:
             path = os.path.join(self._corpus, origin["corpus"] + ".py")
-            return getattr(_module_from(path, "flacheck_kernels_" + origin["corpus"]), origin["name"])
+            return getattr(
+                _module_from(path, "flacheck_kernels_" + origin["corpus"]), origin["name"]
+            )
         if "source" in origin:
             return getattr(self._written(origin["source"]), origin["qualname"])
         found = importlib.import_module(origin.get("import") or origin["module"])

@@ -1,6 +1,8 @@
-"""A launch that a program made, as it was recorded: on tensors like its own, with other numbers in them.
+"""A launch that a program made, as it was recorded: on tensors like its own, with other numbers in
+them.
 
-Floats are drawn from a normal distribution, small enough for gates and decays; integers are the program's own.
+Floats are drawn from a normal distribution, small enough for gates and decays; integers are the
+program's own.
 """
 
 from __future__ import annotations
@@ -13,16 +15,22 @@ _SEED = 0
 
 
 def launch(request: dict, kernel, device: str) -> TimedLaunch:
-    """`request` holds `launch` with what heuristics gave among its arguments, `options`, and `memory`: `storages`
-    in bytes, and `tensors` by argument."""
+    """`request` holds `launch` with what heuristics gave among its arguments, `options`, and
+    `memory`: `storages` in bytes, and `tensors` by argument.
+    """
     import torch
     import triton.language as tl
 
     torch.manual_seed(_SEED)
     function = releases.undecorated(kernel)
     made, names = _Tensors(request["memory"], device), function.fn.__globals__
-    arguments = {name: made.value(name, spec, tl, names) for name, spec in request["launch"]["args"].items()}
-    options = {name: values.value({"constexpr": each}, tl, names) for name, each in request["options"].items()}
+    arguments = {
+        name: made.value(name, spec, tl, names) for name, spec in request["launch"]["args"].items()
+    }
+    options = {
+        name: values.value({"constexpr": each}, tl, names)
+        for name, each in request["options"].items()
+    }
     every = {**options, **arguments, "warmup": False}
     return TimedLaunch(function, (), every, list(made.storages.values()), made_up=True)
 
@@ -39,11 +47,22 @@ class _Tensors:
         if not isinstance(spec, dict):
             return values.value(spec, language, names)
         if "tuple" in spec:
-            return tuple(self.value(f"{path}[{i}]", item, language, names) for i, item in enumerate(spec["tuple"]))
+            return tuple(
+                self.value(f"{path}[{i}]", item, language, names)
+                for i, item in enumerate(spec["tuple"])
+            )
         if "descriptor" in spec:
-            held = {name: value for name, value in spec["descriptor"].items() if name not in ("dtype", "align")}
+            held = {
+                name: value
+                for name, value in spec["descriptor"].items()
+                if name not in ("dtype", "align")
+            }
             return values.descriptor(self._tensor(path, spec["descriptor"]["dtype"]), **held)
-        return self._tensor(path, spec["dtype"]) if "dtype" in spec else values.value(spec, language, names)
+        return (
+            self._tensor(path, spec["dtype"])
+            if "dtype" in spec
+            else values.value(spec, language, names)
+        )
 
     def _tensor(self, path: str, dtype: str):
         import torch
@@ -51,7 +70,9 @@ class _Tensors:
         placed, kind = self._placed[path], getattr(torch, values.torch_name(dtype))
         flat = self._storage(placed["storage"], kind).view(kind)
         place = placed["shape"], placed["strides"], placed["offset"]
-        if placed["values"] is not None:  # into an expanded tensor, too, which has elements in one place
+        if (
+            placed["values"] is not None
+        ):  # into an expanded tensor, too, which has elements in one place
             where = torch.arange(flat.numel()).as_strided(*place).reshape(-1)
             known = torch.tensor(placed["values"], dtype=torch.int64)
             flat[where.to(flat.device)] = known.to(flat.device, kind)

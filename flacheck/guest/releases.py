@@ -39,7 +39,9 @@ def skip_library_hash(identity: str) -> None:
 
 
 def mark_stages(mark, until) -> None:
-    """Have every compiler stage call `mark(name)` before it runs and `until(name, result, metadata)` after."""
+    """Have every compiler stage call `mark(name)` before it runs and `until(name, result,
+    metadata)` after.
+    """
     for backend in backends():
         backend.add_stages = _marked(backend.add_stages, mark, until)
 
@@ -73,7 +75,9 @@ def unwrap(kernel):
 
 
 def undecorated(kernel):
-    """What lies below autotuners and heuristics: the JITFunction, or what stands for it in Triton's interpreter."""
+    """What lies below autotuners and heuristics: the JITFunction, or what stands for it in Triton's
+    interpreter.
+    """
     from triton.runtime.autotuner import Autotuner, Heuristics
 
     while isinstance(kernel, (Autotuner, Heuristics)):
@@ -127,7 +131,9 @@ def replace_timing(tuner, time) -> None:
 
 
 def watch_loading(seen) -> None:
-    """Have `seen(compiled)` called before a finished compile is checked against the card and loaded."""
+    """Have `seen(compiled)` called before a finished compile is checked against the card and
+    loaded.
+    """
     from triton.compiler.compiler import CompiledKernel
 
     load = CompiledKernel._init_handles
@@ -140,16 +146,26 @@ def watch_loading(seen) -> None:
 
 
 def loaded(most_threads: int) -> tuple:
-    """What `load_binary` returns: four values, or five where the loader looks at the most threads of a block."""
+    """What `load_binary` returns: four values, or five where the loader looks at the most threads
+    of a block.
+    """
     from triton.compiler.compiler import CompiledKernel
 
     handles = (1, 1, 0, 0)
-    return (*handles, most_threads) if "n_max_threads" in _names(CompiledKernel._init_handles) else handles
+    return (
+        (*handles, most_threads)
+        if "n_max_threads" in _names(CompiledKernel._init_handles)
+        else handles
+    )
 
 
 def _names(function) -> set:
     """The attributes that a function, or one that it was wrapped around, speaks of."""
-    inner = [cell.cell_contents for cell in function.__closure__ or () if inspect.isfunction(cell.cell_contents)]
+    inner = [
+        cell.cell_contents
+        for cell in function.__closure__ or ()
+        if inspect.isfunction(cell.cell_contents)
+    ]
     return set(function.__code__.co_names).union(*map(_names, inner))
 
 
@@ -189,7 +205,11 @@ def tolerated_errors() -> tuple[type, ...]:
     import triton.runtime.autotuner as autotuner
     from triton.compiler.errors import CompileTimeAssertionFailure
 
-    names = [autotuner.OutOfResources, CompileTimeAssertionFailure, getattr(autotuner, "PTXASError", None)]
+    names = [
+        autotuner.OutOfResources,
+        CompileTimeAssertionFailure,
+        getattr(autotuner, "PTXASError", None),
+    ]
     return tuple(name for name in names if name is not None)
 
 

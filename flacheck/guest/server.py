@@ -63,7 +63,9 @@ def main() -> None:
 def load_worker(config: dict):
     """The module that knows the compiler: one of ours by name, or a file's."""
     if "worker_file" in config:
-        spec = importlib.util.spec_from_file_location(__package__ + ".custom_worker", config["worker_file"])
+        spec = importlib.util.spec_from_file_location(
+            __package__ + ".custom_worker", config["worker_file"]
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
@@ -85,7 +87,10 @@ def serve(sock: socket.socket, worker, config: dict, log: int) -> None:
         _, status, usage = os.wait4(pid, 0)
         if not alive:
             break
-        channel.send(sock, {**_obituary(pid, status, page, _read(log, config)), "peak_mb": usage.ru_maxrss / 1024})
+        channel.send(
+            sock,
+            {**_obituary(pid, status, page, _read(log, config)), "peak_mb": usage.ru_maxrss / 1024},
+        )
     shutil.rmtree(config["scratch"], ignore_errors=True)
 
 
@@ -145,7 +150,9 @@ def _obituary(pid: int, status: int, page: Page, said: str) -> dict:
 
 
 def _read(log: int, config: dict) -> str:
-    """What was said so far; the folder of this worker's temporary files, another each time, is named <scratch>."""
+    """What was said so far; the folder of this worker's temporary files, another each time, is
+    named <scratch>.
+    """
     said = os.pread(log, os.fstat(log).st_size, 0)
     return channel.trimmed(said.replace(config["scratch"].encode(), b"<scratch>"))
 
@@ -186,7 +193,10 @@ def _work(sock: socket.socket, worker, config: dict, page: Page, log: int) -> No
         answer = attempt(worker, request, page)
         answer["log"] = _read(log, config) if answer["outcome"] != "finished" else ""
         page.finish()
-        channel.send(sock, {"event": "answer", "request": request["id"], "pid": os.getpid(), "attempt": answer})
+        channel.send(
+            sock,
+            {"event": "answer", "request": request["id"], "pid": os.getpid(), "attempt": answer},
+        )
         if _resident_mb() > config.get("recycle_mb", 2_000):
             return
 
@@ -217,7 +227,9 @@ def _chain(error: BaseException) -> list[str]:
     current: BaseException | None = error
     while current is not None:
         names.append(type(current).__name__)
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        current = current.__cause__ or (
+            None if current.__suppress_context__ else current.__context__
+        )
     return names
 
 

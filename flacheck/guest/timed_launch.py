@@ -7,9 +7,10 @@ from __future__ import annotations
 
 
 class TimedLaunch:
-    """`function` is the kernel below its autotuner, `args` and `kwargs` what it is launched with whatever the
-    configuration, `memory` tensors that together hold all that it can write. Inputs that are `made_up` may lead to
-    infinities and NaN; other results are all numbers."""
+    """`function` is the kernel below its autotuner, `args` and `kwargs` what it is launched with
+    whatever the configuration, `memory` tensors that together hold all that it can write. Inputs
+    that are `made_up` may lead to infinities and NaN; other results are all numbers.
+    """
 
     def __init__(self, function, args, kwargs: dict, memory: list, made_up: bool = False) -> None:
         self._function, self._args, self._kwargs, self._made_up = function, args, kwargs, made_up
@@ -22,7 +23,9 @@ class TimedLaunch:
         return self._function.fn.__globals__
 
     def with_config(self, settings: dict):
-        """A call that launches with a configuration's constants and options, and a grid where it has one of its own."""
+        """A call that launches with a configuration's constants and options, and a grid where it
+        has one of its own.
+        """
         kwargs = {**self._kwargs, **settings}
         return lambda: self._function.run(*self._args, **kwargs)
 
@@ -32,17 +35,23 @@ class TimedLaunch:
             tensor.copy_(before)
 
     def error(self) -> float | None:
-        """The largest relative difference of what was written since `reset` from what the first configuration
-        wrote, None where that is no number anywhere; what the first did not change is not looked at again.
+        """The largest relative difference of what was written since `reset` from what the first
+        configuration wrote, None where that is no number anywhere; what the first did not change is
+        not looked at again.
 
         Raises ArithmeticError where one wrote a number and the other none, or nothing was written.
         """
         if self._right is None:
-            self._memory = [(tensor, before) for tensor, before in self._memory if not _same(tensor, before)]
+            self._memory = [
+                (tensor, before) for tensor, before in self._memory if not _same(tensor, before)
+            ]
             self._right = [tensor.double() for tensor, _ in self._memory]
         if not self._memory:
             raise ArithmeticError("the kernel wrote nothing")
-        errors = [self._error(tensor.double(), right) for (tensor, _), right in zip(self._memory, self._right)]
+        errors = [
+            self._error(tensor.double(), right)
+            for (tensor, _), right in zip(self._memory, self._right)
+        ]
         return max((error for error in errors if error is not None), default=None)
 
     def _error(self, one, two) -> float | None:

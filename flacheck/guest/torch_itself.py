@@ -1,6 +1,7 @@
 """The real torch beside a compiler, so that a package's modules are what they are where they run.
 
-Its CPU build will do: `torch.cuda` speaks of a card that is not there, and nothing is computed or compiled by torch.
+Its CPU build will do: `torch.cuda` speaks of a card that is not there, and nothing is computed or
+compiled by torch.
 """
 
 from __future__ import annotations

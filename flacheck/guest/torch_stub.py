@@ -17,9 +17,7 @@ import types
 from .values import DType
 
 VERSION = "2.6.0"
-_DTYPES = (
-    "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool float8_e4m3fn float8_e5m2 complex64".split()
-)
+_DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool float8_e4m3fn float8_e5m2 complex64".split()
 _ALIASES = {
     "float": "float32",
     "half": "float16",
@@ -43,7 +41,9 @@ _ROOTS = ("torch",)
 
 
 class StubError(RuntimeError):
-    """The stub of torch was asked for more than it can be; flacheck's limit, not the kernel's fault."""
+    """The stub of torch was asked for more than it can be; flacheck's limit, not the kernel's
+    fault.
+    """
 
 
 class _Type(type):
@@ -70,7 +70,9 @@ class _Type(type):
     def _refuse(cls, *args):
         raise StubError(f"the stub of torch cannot compute with {cls.__qualname__}")
 
-    __iter__ = __len__ = __bool__ = __lt__ = __gt__ = __le__ = __ge__ = __add__ = __mul__ = __sub__ = __int__ = _refuse
+    __iter__ = __len__ = __bool__ = __lt__ = __gt__ = __le__ = __ge__ = __add__ = __mul__ = (
+        __sub__
+    ) = __int__ = _refuse
 
 
 class Placeholder(metaclass=_Type):
@@ -78,11 +80,17 @@ class Placeholder(metaclass=_Type):
 
 
 def placeholder(name: str) -> type:
-    return _Type(name.rpartition(".")[2], (Placeholder,), {"_stub": True, "__qualname__": name, "__module__": "torch"})
+    return _Type(
+        name.rpartition(".")[2],
+        (Placeholder,),
+        {"_stub": True, "__qualname__": name, "__module__": "torch"},
+    )
 
 
 def _called(cls, args, kwargs):
-    """A decorator gives its function back, bare or with options; any other call another placeholder."""
+    """A decorator gives its function back, bare or with options; any other call another
+    placeholder.
+    """
     if len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], _Type):
         return args[0]
     return placeholder(cls.__qualname__ + "()")
@@ -186,13 +194,19 @@ def _nn(module, driver) -> None:
 
 
 _CONTENTS = {
-    "torch": _torch, "torch.cuda": _cuda, "torch.version": _version, "torch.autograd": _autograd,
-    "torch.nn": _nn, "torch.autograd.function": _autograd,
-}  # fmt: skip
+    "torch": _torch,
+    "torch.cuda": _cuda,
+    "torch.version": _version,
+    "torch.autograd": _autograd,
+    "torch.nn": _nn,
+    "torch.autograd.function": _autograd,
+}
 
 
 def install(driver) -> None:
-    """Put the stand-in before any real torch; what it says of the card is asked anew for every card."""
+    """Put the stand-in before any real torch; what it says of the card is asked anew for every
+    card.
+    """
     sys.meta_path.insert(0, Finder(driver))
 
 

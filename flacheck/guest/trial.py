@@ -1,8 +1,9 @@
 """One configuration under the release's own `Autotuner.run`: what does it make of it?
 
-The whole way is the release's: `run`, `_bench`, `JITFunction.run`, the compile, and the check of a finished compile
-against the card. Replaced are the timing, by one call; the launch and the loading below it (see `driver`); and the
-hooks that fill tensors. What the release catches is skipped; what it lets through, or kills the process, ends a run.
+The whole way is the release's: `run`, `_bench`, `JITFunction.run`, the compile, and the check of a
+finished compile against the card. Replaced are the timing, by one call; the launch and the loading
+below it (see `driver`); and the hooks that fill tensors. What the release catches is skipped; what
+it lets through, or kills the process, ends a run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ _COMPILED: list = []
 
 
 class Trial:
-    """Stands for the timing, and for the function below an autotuner that tries the first of its configurations."""
+    """Stands for the timing, and for the function below an autotuner that tries the first of its
+    configurations.
+    """
 
     def __init__(self, tuner) -> None:
         self._tuner, self._function, self._bench = tuner, tuner.fn, tuner._bench
@@ -40,15 +43,18 @@ class Trial:
         return self._bench(*args, config=config, **kwargs)
 
     def run(self, *args, **kwargs):
-        """The launch, also of the configuration that was chosen, unless it is one that was passed by."""
+        """The launch, also of the configuration that was chosen, unless it is one that was passed
+        by.
+        """
         return None if self.error is not None else self._function.run(*args, **kwargs)
 
 
 def run(kernel, request: dict, language, loaded) -> dict:
-    """Try the first of the launch's configurations; a second stands for the others that its autotuner has.
+    """Try the first of the launch's configurations; a second stands for the others that its
+    autotuner has.
 
-    Returns `resources`. An error of the compile is raised again with `skipped`, whether the release went on, and
-    `resources`, where there are any.
+    Returns `resources`. An error of the compile is raised again with `skipped`, whether the release
+    went on, and `resources`, where there are any.
     """
     launch, function = request["launch"], releases.unwrap(kernel)
     names = function.fn.__globals__
@@ -56,7 +62,11 @@ def run(kernel, request: dict, language, loaded) -> dict:
     if releases.autotuner(kernel) is None:
         kernel = releases.tuned(kernel, configs)
     arguments = {name: values.value(spec, language, names) for name, spec in launch["args"].items()}
-    options = {name: value for name, value in request["options"].items() if name not in launch["configs"][0]}
+    options = {
+        name: value
+        for name, value in request["options"].items()
+        if name not in launch["configs"][0]
+    }
     seen: dict = {}
     _COMPILED[:] = [lambda compiled: seen.update(loaded(compiled, request))]
     try:
@@ -86,7 +96,10 @@ def _told(error: BaseException, skipped: bool, resources: dict) -> BaseException
 def _config(config: dict, language, names):
     from triton import Config
 
-    constants = {name: values.value({"constexpr": value}, language, names) for name, value in config["kwargs"].items()}
+    constants = {
+        name: values.value({"constexpr": value}, language, names)
+        for name, value in config["kwargs"].items()
+    }
     return Config(**{**config, "kwargs": constants})
 
 
@@ -94,7 +107,9 @@ def _prepare(tuner, configs: list) -> Trial:
     tuner.configs = configs
     trial = Trial(tuner)
     tuner.fn, tuner._bench = trial, trial.bench
-    tuner.early_config_prune = tuner.perf_model = None  # done when the launch was recorded, with its tensors
+    tuner.early_config_prune = tuner.perf_model = (
+        None  # done when the launch was recorded, with its tensors
+    )
     tuner.cache = {}
     tuner.pre_hook = tuner.post_hook = lambda *args, **kwargs: None
     releases.replace_timing(tuner, trial.time)

@@ -21,7 +21,9 @@ class Stopped(Exception):
 
 
 def _torch(folder: str | None, driver: Driver):
-    """Torch itself where the folder that it lies in is given, else its stand-in; what turns it to another card."""
+    """Torch itself where the folder that it lies in is given, else its stand-in; what turns it to
+    another card.
+    """
     if folder is None:
         torch_stub.install(driver)
         return torch_stub.turn
@@ -96,13 +98,19 @@ class Worker:
         """Compile one launch; `resources` of the result, `stage` the last one run."""
         function = releases.unwrap(kernel)
         # A kernel may have a parameter of an option's name: then both are one value.
-        arguments = {**request["options"], **releases.with_heuristics(kernel, self.arguments(request, function))}
+        arguments = {
+            **request["options"],
+            **releases.with_heuristics(kernel, self.arguments(request, function)),
+        }
         self._mark("ast")
         self.assembler.forget()
         try:
             compiled = function.run(grid=None, warmup=True, **arguments)
         except Stopped:
-            memory = {"shared": self._metadata.get("shared"), "tensor_memory": self._metadata.get("tmem_size")}
+            memory = {
+                "shared": self._metadata.get("shared"),
+                "tensor_memory": self._metadata.get("tmem_size"),
+            }
             return {"stage": self._until, "resources": memory}
         finally:
             releases.forget_compiled(function)
@@ -110,7 +118,10 @@ class Worker:
 
     def arguments(self, request: dict, function) -> dict:
         names = function.fn.__globals__
-        return {name: values.value(spec, self.language, names) for name, spec in request["launch"]["args"].items()}
+        return {
+            name: values.value(spec, self.language, names)
+            for name, spec in request["launch"]["args"].items()
+        }
 
     def _resources(self, compiled, card: dict) -> dict:
         metadata = compiled.metadata
@@ -139,11 +150,15 @@ class Worker:
         path = os.path.join(tempfile.mkdtemp(), releases.unwrap(kernel).fn.__name__ + ".ttir")
         with open(path, "w") as file:
             file.write(request["ir"])
-        compiled = triton.compile(path, target=self.driver.get_current_target(), options=request["options"])
+        compiled = triton.compile(
+            path, target=self.driver.get_current_target(), options=request["options"]
+        )
         return {"resources": self._resources(compiled, request["card"])}
 
     def op_cut(self, kernel, request: dict) -> dict:
-        """The kernel's source with all that it uses, as one module, and what its heuristics make of the launch."""
+        """The kernel's source with all that it uses, as one module, and what its heuristics make of
+        the launch.
+        """
         from .capture.cut import Cutter, handed
 
         function = releases.unwrap(kernel)
@@ -151,11 +166,18 @@ class Worker:
         complete = releases.with_heuristics(kernel, given)
         cut = Cutter().cut(function, handed(function, complete))
         added = {name: value for name, value in complete.items() if name not in given}
-        facts = {"text": cut.text, "reason": cut.reason, "qualname": function.fn.__name__, "heuristics": added}
+        facts = {
+            "text": cut.text,
+            "reason": cut.reason,
+            "qualname": function.fn.__name__,
+            "heuristics": added,
+        }
         return {"stage": "import", "facts": facts}
 
     def op_trial(self, kernel, request: dict) -> dict:
-        """Have the release's own autotuner try one configuration; `resources` of it where it was compiled."""
+        """Have the release's own autotuner try one configuration; `resources` of it where it was
+        compiled.
+        """
         self._mark("ast")
         self.assembler.forget()
         return trial.run(kernel, request, self.language, self._loaded)

@@ -1,8 +1,8 @@
 """The release's own `Autotuner.run`, with only its timing replaced.
 
-Two passes over the same launch. The first passes arguments that remember their names and catches the
-launch below the autotuner, so that the key the autotuner really built can be read off name by name.
-The second passes plain arguments and compiles the configuration that is chosen.
+Two passes over the same launch. The first passes arguments that remember their names and catches
+the launch below the autotuner, so that the key the autotuner really built can be read off name by
+name. The second passes plain arguments and compiles the configuration that is chosen.
 """
 
 from __future__ import annotations
@@ -30,9 +30,15 @@ def run(kernel, request: dict, language) -> dict:
     specs = request["launch"]["args"]
     with releases.borrowed(tuner):
         _use_configs(tuner, request["launch"].get("configs", ()))
-        found = _keys(kernel, tuner, {name: _tagged(name, spec, language) for name, spec in specs.items()})
+        found = _keys(
+            kernel, tuner, {name: _tagged(name, spec, language) for name, spec in specs.items()}
+        )
         try:
-            kernel.run(grid=None, warmup=True, **{name: values.value(spec, language) for name, spec in specs.items()})
+            kernel.run(
+                grid=None,
+                warmup=True,
+                **{name: values.value(spec, language) for name, spec in specs.items()},
+            )
         finally:
             releases.forget_compiled(releases.unwrap(kernel))
             tuner.cache.clear()
@@ -75,7 +81,11 @@ def describe(kernel) -> dict:
 
 
 def _plain(config) -> dict:
-    return {"kwargs": dict(config.kwargs), "num_warps": config.num_warps, "num_stages": config.num_stages}
+    return {
+        "kwargs": dict(config.kwargs),
+        "num_warps": config.num_warps,
+        "num_stages": config.num_stages,
+    }
 
 
 def _use_configs(tuner, configs) -> None:
@@ -112,11 +122,16 @@ def _keys(kernel, tuner, arguments: dict) -> list[dict]:
     tuner.cache.clear()
     if not built:  # one configuration: the release builds no key
         return []
-    return [_entry(want, getattr(value, "name", got)) for (want, got), value in zip(_pairs(tuner, passed), built)]
+    return [
+        _entry(want, getattr(value, "name", got))
+        for (want, got), value in zip(_pairs(tuner, passed), built)
+    ]
 
 
 def _pairs(tuner, passed: list[str]) -> list[tuple[str, str | None]]:
-    """Each name in the key with the argument that should stand there, for values that carry no name."""
+    """Each name in the key with the argument that should stand there, for values that carry no
+    name.
+    """
     if hasattr(tuner, "key_idx"):
         return _by_position(tuner, passed)
     return [(name, name) for name in tuner.keys if name in passed]
@@ -133,7 +148,9 @@ def _entry(want: str, got: str | None) -> dict:
 
 
 def _passed_names(kernel, tuner, arguments: dict) -> list[str]:
-    """The arguments that reach the autotuner, in the function's order: heuristics above it add theirs."""
+    """The arguments that reach the autotuner, in the function's order: heuristics above it add
+    theirs.
+    """
     given = set(arguments)
     while kernel is not tuner:
         given |= set(getattr(kernel, "values", ()))

@@ -6,11 +6,24 @@ import itertools
 from typing import ClassVar
 
 _TORCH = {
-    "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16",
-    "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp8e4b8": "float8_e4m3fnuz", "fp8e5b16": "float8_e5m2fnuz",
-    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-    "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
-}  # fmt: skip
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
+    "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5b16": "float8_e5m2fnuz",
+    "i1": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+}
 _LANGUAGE = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -32,7 +45,9 @@ class DType:
     @property
     def itemsize(self) -> int:
         """Bytes an element, as torch's dtypes say it."""
-        digits = "".join(itertools.takewhile(str.isdigit, itertools.dropwhile(str.isalpha, self.name)))
+        digits = "".join(
+            itertools.takewhile(str.isdigit, itertools.dropwhile(str.isalpha, self.name))
+        )
         return max(int(digits or 8) // 8, 1)
 
     def __str__(self) -> str:
@@ -70,8 +85,9 @@ class Named(int):
 
 
 def value(spec, language, names=None):
-    """One argument of a launch; `language` is the release's `triton.language`, `names` what stands in the kernel's
-    module, for constants that are functions."""
+    """One argument of a launch; `language` is the release's `triton.language`, `names` what stands
+    in the kernel's module, for constants that are functions.
+    """
     if spec is None or isinstance(spec, (bool, int, float, str)):
         return spec
     if "constexpr" in spec:
@@ -105,7 +121,9 @@ def descriptor(base, shape, strides, block, **extra):
     try:
         from triton.tools.tensor_descriptor import TensorDescriptor
     except ImportError:
-        raise ImportError("this release has no tensor descriptors made by the host; 3.4.0 brought them") from None
+        raise ImportError(
+            "this release has no tensor descriptors made by the host; 3.4.0 brought them"
+        ) from None
     lacking = [name for name in extra if name not in TensorDescriptor.__dataclass_fields__]
     if lacking:
         raise ImportError(f"this release's tensor descriptors have no {lacking[0]}")

@@ -10,7 +10,13 @@ from flacheck.errors import UsageError
 from flacheck.reports.base import Page, Render, RunView
 
 # A format's module is imported when it is asked for: only the table needs rich.
-FORMATS = {"table": "table", "json": "json_", "jsonl": "jsonl", "markdown": "markdown", "github": "github"}
+FORMATS = {
+    "table": "table",
+    "json": "json_",
+    "jsonl": "jsonl",
+    "markdown": "markdown",
+    "github": "github",
+}
 
 __all__ = ["FORMATS", "Page", "RunView", "check", "render"]
 

@@ -34,8 +34,10 @@ def shipped_rule(code: str) -> RuleText | None:
 
 @dataclass(frozen=True)
 class RunView:
-    """One run, or several as one: `run` is the contract's run object, `records` gives all records anew each
-    time it is called, `next_commands` (chosen by the report when empty) are what to type next."""
+    """One run, or several as one: `run` is the contract's run object, `records` gives all records
+    anew each time it is called, `next_commands` (chosen by the report when empty) are what to type
+    next.
+    """
 
     run: Json
     records: Callable[[], Iterable[Record]]
@@ -54,7 +56,10 @@ class Page:
     @staticmethod
     def of_stdout() -> Page:
         """The page that stdout offers; `COLUMNS` and `NO_COLOR` hold."""
-        return Page(shutil.get_terminal_size((100, 24)).columns, sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+        return Page(
+            shutil.get_terminal_size((100, 24)).columns,
+            sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+        )
 
 
 Render = Callable[[RunView, Page], Iterator[str]]

@@ -52,7 +52,10 @@ def _known_good(view: RunView) -> Iterator[str]:
     if not view.summary.known_good:
         yield "No release: each has a failure, or a cell that was not compiled to its end, on every target.\n"
         return
-    rows = [[g.triton, ", ".join(g.torch) or "–", ", ".join(g.targets), str(g.cells)] for g in view.summary.known_good]
+    rows = [
+        [g.triton, ", ".join(g.torch) or "–", ", ".join(g.targets), str(g.cells)]
+        for g in view.summary.known_good
+    ]
     yield from _table(["Triton", "torch", "targets", "cells"], rows)
     for pin in view.summary.specifiers:
         yield f"\nFor {pin.target} pin {' and '.join(f'`{name}`' for name in (pin.triton, pin.torch) if name)}.\n"
@@ -61,7 +64,9 @@ def _known_good(view: RunView) -> Iterator[str]:
 def _matrix(made: Grid) -> Iterator[str]:
     for target, kernels in made.targets.items():
         toolchains = made.asked_on(target)
-        imperfect = {kernel: row for kernel, row in kernels.items() if not is_perfect(row, toolchains)}
+        imperfect = {
+            kernel: row for kernel, row in kernels.items() if not is_perfect(row, toolchains)
+        }
         shown = dict(list(imperfect.items())[:ROWS])
         yield f"\n### {target_name(target)}\n\n"
         rows = [[_kernel(kernel), *_squares(row, toolchains)] for kernel, row in shown.items()]
@@ -118,7 +123,12 @@ def _fallbacks(view: RunView) -> Iterator[str]:
 
 def _advice(entry: Advice) -> list[str]:
     places = ", ".join(map(short, entry.toolchains)), ", ".join(entry.targets)
-    return [f"`{kernel_name(entry.kernel)}`", "<br>".join(some(entry.failing, 3)), *places, _uses(entry.uses)]
+    return [
+        f"`{kernel_name(entry.kernel)}`",
+        "<br>".join(some(entry.failing, 3)),
+        *places,
+        _uses(entry.uses),
+    ]
 
 
 def _uses(uses: Sequence[str]) -> str:

@@ -29,10 +29,15 @@ def blocks(grid: Grid, width: int) -> Iterator[RenderableType]:
             yield _block(target, toolchains, rows, names)
             yield Text("")
         if perfect:
-            yield Text(f"and {perfect} kernels of which every cell compiles on every release\n", style="dim")
+            yield Text(
+                f"and {perfect} kernels of which every cell compiles on every release\n",
+                style="dim",
+            )
 
 
-def _worth_showing(kernels: Mapping[KernelOf, Row], toolchains: Sequence[str]) -> tuple[Mapping[KernelOf, Row], int]:
+def _worth_showing(
+    kernels: Mapping[KernelOf, Row], toolchains: Sequence[str]
+) -> tuple[Mapping[KernelOf, Row], int]:
     if len(kernels) <= ROWS:
         return kernels, 0
     rest = {kernel: row for kernel, row in kernels.items() if not is_perfect(row, toolchains)}
@@ -45,7 +50,9 @@ def _names(rows: Mapping[KernelOf, Row]) -> Iterator[str]:
         yield package or ""
 
 
-def _fitting(toolchains: Sequence[str], rows: Mapping[KernelOf, Row], width: int) -> Iterator[list[str]]:
+def _fitting(
+    toolchains: Sequence[str], rows: Mapping[KernelOf, Row], width: int
+) -> Iterator[list[str]]:
     """The releases in as few groups as fit beside the names; at least one each."""
     block: list[str] = []
     room = width
@@ -65,7 +72,9 @@ def _column_width(toolchain: str, rows: Mapping[KernelOf, Row]) -> int:
     return max(len(short(toolchain)), *map(len, lines), 1)
 
 
-def _block(target: str, toolchains: Sequence[str], rows: Mapping[KernelOf, Row], names: int) -> Table:
+def _block(
+    target: str, toolchains: Sequence[str], rows: Mapping[KernelOf, Row], names: int
+) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     table.add_column(target_name(target), width=names, overflow="fold")
     for toolchain in toolchains:
@@ -76,7 +85,8 @@ def _block(target: str, toolchains: Sequence[str], rows: Mapping[KernelOf, Row],
             table.add_row(Text(package, style="dim"))
         last = package
         table.add_row(
-            Text(_folded(kernel_name(kernel), names)), *(_square(row.get(toolchain)) for toolchain in toolchains)
+            Text(_folded(kernel_name(kernel), names)),
+            *(_square(row.get(toolchain)) for toolchain in toolchains),
         )
     return table
 

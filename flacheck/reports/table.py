@@ -1,4 +1,6 @@
-"""The report for a terminal: a matrix at a glance, then what fails and why, and what to do about it."""
+"""The report for a terminal: a matrix at a glance, then what fails and why, and what to do about
+it.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +64,16 @@ def _sections(view: RunView, page: Page) -> Iterator[Iterable[RenderableType]]:
 
 def _head(view: RunView) -> Iterator[RenderableType]:
     run = view.run
-    about = (f"flacheck {run.get('flacheck')}", run.get("matrix"), run.get("id"), f"Python {run.get('python')}")
+    about = (
+        f"flacheck {run.get('flacheck')}",
+        run.get("matrix"),
+        run.get("id"),
+        f"Python {run.get('python')}",
+    )
     yield Text(" · ".join(str(part) for part in about if part), style="dim")
-    yield Text(counts(view.summary), style="bold red" if view.summary.tally.blocking else "bold green")
+    yield Text(
+        counts(view.summary), style="bold red" if view.summary.tally.blocking else "bold green"
+    )
 
 
 def _failures(view: RunView) -> Iterator[RenderableType]:
@@ -74,8 +83,12 @@ def _failures(view: RunView) -> Iterator[RenderableType]:
         rule = view.rule_for(code)
         cells = sum(group.count for group in groups)
         tolerated = all(group.tolerated == group.count for group in groups)
-        head = Text.assemble((code, "yellow" if tolerated else "bold red"), f" {rule.title if rule else ''}".rstrip())
-        yield head.append(f" · {cells} cell{'s' * (cells != 1)}{', tolerated' * tolerated}", style="dim")
+        head = Text.assemble(
+            (code, "yellow" if tolerated else "bold red"), f" {rule.title if rule else ''}".rstrip()
+        )
+        yield head.append(
+            f" · {cells} cell{'s' * (cells != 1)}{', tolerated' * tolerated}", style="dim"
+        )
         for group in groups[:SHOWN]:
             yield from _signature(group, alone=len(groups) == 1)
         if rule:
@@ -113,7 +126,9 @@ def _reasons(view: RunView) -> Iterator[RenderableType]:
             yield _heading(heading)
         for reason in found[:SHOWN]:
             yield Padding(Text(f"{reason.count} × {reason.text}"), (0, 0, 0, 2))
-            yield Padding(Text(_places(reason.toolchains, reason.targets), style="dim"), (0, 0, 0, 4))
+            yield Padding(
+                Text(_places(reason.toolchains, reason.targets), style="dim"), (0, 0, 0, 4)
+            )
             # A reason that says itself what to do needs no other advice.
             rule = view.rule_for(reason.code) if reason.code and ";" not in reason.text else None
             if rule:
@@ -130,7 +145,9 @@ def _fallbacks(view: RunView) -> Iterator[RenderableType]:
     table = _table("failing", "use instead, nearest first")
     table.columns[0].ratio = table.columns[1].ratio = 1
     for entry in found[:SHOWN]:
-        left = Text("\n".join([kernel_name(entry.kernel), *some(list(filter(None, entry.failing)), USES)]))
+        left = Text(
+            "\n".join([kernel_name(entry.kernel), *some(list(filter(None, entry.failing)), USES)])
+        )
         left.append(f"\n{_places(entry.toolchains, entry.targets)}", style="dim")
         table.add_row(left, Text("\n".join(entry.uses[:USES]), style="green"))
     yield Padding(table, (0, 0, 0, 2))
@@ -141,19 +158,32 @@ def _fallbacks(view: RunView) -> Iterator[RenderableType]:
 def _known_good(view: RunView) -> Iterator[RenderableType]:
     yield _heading("Known good")
     if not view.summary.known_good:
-        yield Text("  no release: each has a failure, or a cell that was not compiled to its end, on every target")
+        yield Text(
+            "  no release: each has a failure, or a cell that was not compiled to its end, on every target"
+        )
         return
     table = _table("Triton", "torch", "targets", "cells")
     for release in view.summary.known_good:
-        row = (release.triton, ", ".join(release.torch) or "–", ", ".join(release.targets), str(release.cells))
+        row = (
+            release.triton,
+            ", ".join(release.torch) or "–",
+            ", ".join(release.targets),
+            str(release.cells),
+        )
         table.add_row(*map(Text, row))
     yield Padding(table, (0, 0, 0, 2))
     for release in view.summary.known_good:
         for said in dict.fromkeys(release.advisories):
-            yield Padding(Text(f"{release.triton} compiles, but {said}", style="yellow"), (0, 0, 0, 2))
-    for pins, targets in grouped(((pin.triton, pin.torch), pin.target) for pin in view.summary.specifiers).items():
+            yield Padding(
+                Text(f"{release.triton} compiles, but {said}", style="yellow"), (0, 0, 0, 2)
+            )
+    for pins, targets in grouped(
+        ((pin.triton, pin.torch), pin.target) for pin in view.summary.specifiers
+    ).items():
         yield Text(f"  pin for {', '.join(targets)}")
-        yield from (Text(f'    "{requirement}"', style="green") for requirement in pins if requirement)
+        yield from (
+            Text(f'    "{requirement}"', style="green") for requirement in pins if requirement
+        )
 
 
 def _places(toolchains: Sequence[str], targets: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from flacheck.analysis.slow import CODE as SLOW
 from flacheck.fallbacks import HOST
 from flacheck.model import Record, Verdict
 from flacheck.reports.base import RunView
-from flacheck.targets import TARGETS
+from flacheck.tables.targets import TARGETS
 
 LEGEND = "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but an autotuner passes over it · ? unknown · – skipped"
 NAMED = 4
@@ -35,7 +35,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Advice:
-    """One set of fallbacks, with all failing settings, releases and targets that it is the same for."""
+    """One set of fallbacks, with all failing settings, releases and targets that it is the same
+    for.
+    """
 
     kernel: str
     package: str | None
@@ -49,7 +51,11 @@ def counts(summary: Summary) -> str:
     """One line with how many cells ended how."""
     tally = summary.tally
     tolerated = sum(group.tolerated for group in summary.by_signature)
-    passed = [f"{count} {word}" for count, word in ((tolerated, "tolerated"), (tally.waived, "waived")) if count]
+    passed = [
+        f"{count} {word}"
+        for count, word in ((tolerated, "tolerated"), (tally.waived, "waived"))
+        if count
+    ]
     parts = [
         f"{tally.compiles} compile" + (f" ({len(summary.slow)} slow)" if summary.slow else ""),
         f"{tally.fails} fail" + (f" ({', '.join(passed)})" if passed else ""),
@@ -67,7 +73,9 @@ def square_lines(square: Square | None) -> list[str]:
         return ["–"]
     if square.unknown == square.asked:
         return ["?"]
-    passed = [code if not square.compiles else f"({code})" for code, _ in square.tolerated.most_common()]
+    passed = [
+        code if not square.compiles else f"({code})" for code, _ in square.tolerated.most_common()
+    ]
     codes = some([code for code, _ in square.codes.most_common()] + passed, 2, "+{}")
     rest = [word for word, count in (("slow", square.slow), ("?", square.unknown)) if count]
     return [f"{square.compiles}/{square.asked}", *codes, *rest]
@@ -103,7 +111,9 @@ def kernel_name(kernel: str) -> str:
 def where(toolchains: Sequence[str], targets: Sequence[str], kernels: Sequence[str]) -> str:
     """Releases, targets and kernels in one line; of many kernels the first few."""
     names = list(dict.fromkeys(map(kernel_name, kernels)))
-    shown = names if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} more kernels"]
+    shown = (
+        names if len(names) <= NAMED + 1 else [*names[:NAMED], f"{len(names) - NAMED} more kernels"]
+    )
     return " · ".join([", ".join(map(short, toolchains)), ", ".join(targets), ", ".join(shown)])
 
 
@@ -112,8 +122,13 @@ def reasons(view: RunView, verdict: Verdict) -> list[Reason]:
     if not getattr(view.summary.tally, verdict.value):
         return []
     cells = (record for record in view.records() if record.verdict is verdict)
-    found = grouped(((record.reason or "no reason recorded", record.code), _place(record)) for record in cells)
-    made = [Reason(text, code, len(places), *_sorted_places(places)) for (text, code), places in found.items()]
+    found = grouped(
+        ((record.reason or "no reason recorded", record.code), _place(record)) for record in cells
+    )
+    made = [
+        Reason(text, code, len(places), *_sorted_places(places))
+        for (text, code), places in found.items()
+    ]
     return sorted(made, key=lambda reason: (-reason.count, reason.text))
 
 
@@ -123,8 +138,13 @@ def settings(values: Mapping[str, Any]) -> str:
 
 
 def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
-    """Fallbacks put together: first by the cells that fail alike in several places, then by what helps them."""
-    cells = grouped(((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _told(f)) for f in fallbacks)
+    """Fallbacks put together: first by the cells that fail alike in several places, then by what
+    helps them.
+    """
+    cells = grouped(
+        ((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _told(f))
+        for f in fallbacks
+    )
     places = grouped(
         ((kernel, package, failing, _worth_saying(uses)), (toolchain, target))
         for (kernel, package, toolchain, target, failing), uses in cells.items()
@@ -141,7 +161,11 @@ def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
 
 def _told(found: Fallback) -> dict[str, Any]:
     """What changes, with a word where it is host code that has to change."""
-    host = {name: f"{value} ({HOST})" for name, value in found.use.items() if found.marks.get(name) == HOST}
+    host = {
+        name: f"{value} ({HOST})"
+        for name, value in found.use.items()
+        if found.marks.get(name) == HOST
+    }
     return {**found.use, **host}
 
 
@@ -157,7 +181,12 @@ def slow(view: RunView) -> Iterator[tuple[str, str]]:
         for finding in record.findings:
             if finding["code"] == SLOW:
                 facts = finding["facts"]
-                cell = (short(record.toolchain), record.target, kernel_name(record.kernel), record.dtype or "")
+                cell = (
+                    short(record.toolchain),
+                    record.target,
+                    kernel_name(record.kernel),
+                    record.dtype or "",
+                )
                 said = f"{facts['seconds']:.1f} s, elsewhere {facts['median']:.1f} s"
                 yield said, " · ".join(filter(None, (*cell, settings(record.options))))
 
@@ -165,10 +194,18 @@ def slow(view: RunView) -> Iterator[tuple[str, str]]:
 def reached(view: RunView) -> list[str]:
     """From which sequence length a kernel with an autotuner fault is reached, and by which layer."""
     said = {}
-    for record in view.records() if any(group.code.startswith("FC6") for group in view.summary.by_signature) else ():
+    for record in (
+        view.records()
+        if any(group.code.startswith("FC6") for group in view.summary.by_signature)
+        else ()
+    ):
         facts = record.findings[0]["facts"] if record.findings else {}
         if facts.get("first_length") is not None:
-            layers = [_layer(reach) for reach in facts["reached_by"] if reach["training"] == facts["first_length"]]
+            layers = [
+                _layer(reach)
+                for reach in facts["reached_by"]
+                if reach["training"] == facts["first_length"]
+            ]
             through = f" through {', '.join(some(layers, 2))}" if layers else ""
             name = f"{kernel_name(record.kernel)} ({record.package})"
             said[name] = f"{name}: from sequence length {facts['first_length']}{through}"
@@ -181,18 +218,27 @@ def _layer(reach: Mapping[str, Any]) -> str:
 
 
 def next_commands(view: RunView) -> tuple[str, ...]:
-    """What to type next: what the first failure means, which releases have it, the same report for others to read."""
+    """What to type next: what the first failure means, which releases have it, the same report for
+    others to read.
+    """
     if view.next_commands:
         return view.next_commands
     share = f"flacheck report {view.run['id']} --format markdown"
     first = view.summary.by_signature[:1]
-    about = [(f"flacheck explain {group.code}", f"flacheck bisect {group.example[:12]}") for group in first]
+    about = [
+        (f"flacheck explain {group.code}", f"flacheck bisect {group.example[:12]}")
+        for group in first
+    ]
     return (*(command for commands in about for command in commands), share)
 
 
 def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The uses without those that only add to a nearer one."""
-    kept = [use for n, use in enumerate(uses) if not any(nearer.items() <= use.items() for nearer in uses[:n])]
+    kept = [
+        use
+        for n, use in enumerate(uses)
+        if not any(nearer.items() <= use.items() for nearer in uses[:n])
+    ]
     return tuple(map(settings, kept))
 
 
@@ -202,4 +248,6 @@ def _place(record: Record) -> tuple[str, str]:
 
 def _sorted_places(places: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     toolchains, targets = zip(*places)
-    return tuple(sorted(set(toolchains), key=by_version)), tuple(sorted(set(targets), key=by_target))
+    return tuple(sorted(set(toolchains), key=by_version)), tuple(
+        sorted(set(targets), key=by_target)
+    )

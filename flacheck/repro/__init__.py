@@ -5,6 +5,7 @@
         for progress in reproduction.steps(): …
         files.write(reproduction.finish(), folder)
 
-A specimen (a module, one kernel, one launch) goes through passes; each proposes smaller ones, `order` says which are
-better, the oracle asks the compilers: the same signature on the failing release, still compiling on the contrasts.
+A specimen (a module, one kernel, one launch) goes through passes; each proposes smaller ones,
+`order` says which are better, the oracle asks the compilers: the same signature on the failing
+release, still compiling on the contrasts.
 """

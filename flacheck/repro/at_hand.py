@@ -13,10 +13,11 @@ from flacheck.toolchains.base import Choice, Progress, Toolchain
 
 
 def releases(cell: Cell, specs: Sequence[str], progress: Progress) -> dict[str, Toolchain]:
-    """Those asked for, or every release with a wheel for this Python, and the cell's own; oldest first.
+    """Those asked for, or every release with a wheel for this Python, and the cell's own; oldest
+    first.
 
-    A release that does not know the cell's target, or cannot be had, is left out and named. Raises ToolchainError
-    when the cell's own cannot be had.
+    A release that does not know the cell's target, or cannot be had, is left out and named. Raises
+    ToolchainError when the cell's own cannot be had.
     """
     found = toolchains.resolve(specs) if specs else toolchains.FAMILIES["triton"].versions()
     for warning in found.warnings:
@@ -26,7 +27,9 @@ def releases(cell: Cell, specs: Sequence[str], progress: Progress) -> dict[str, 
     ordered = sorted(choices.values(), key=lambda choice: Version(choice.version))
     ready = {choice.identity: _provided(choice, cell, progress) for choice in ordered}
     if ready[cell.toolchain] is None:
-        raise ToolchainError(f"{cell.toolchain}, on which the cell fails, cannot be had here for {cell.target}")
+        raise ToolchainError(
+            f"{cell.toolchain}, on which the cell fails, cannot be had here for {cell.target}"
+        )
     return {name: toolchain for name, toolchain in ready.items() if toolchain is not None}
 
 

@@ -1,23 +1,29 @@
-"""The engine as reduction uses it: one question at a time, each to a warm fork that has done nothing yet."""
+"""The engine as reduction uses it: one question at a time, each to a warm fork that has done
+nothing yet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
 
-from flacheck import judge, planning, scan
-from flacheck.executors import LocalPool, Task
+from flacheck.engine import judge
+from flacheck.engine import loop as scan
+from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.sandbox import WorkerKind
+from flacheck.inputs import planning
 from flacheck.model import Attempt, Cell, Json, Record
-from flacheck.repro.specimen import Specimen
-from flacheck.sandbox import WorkerKind
+from flacheck.packages.package import Package
+from flacheck.repro.kernel.specimen import Specimen
 from flacheck.toolchains.base import Toolchain
-from flacheck.toolchains.packages import Package
 
 LONGEST = 300.0
 
 
 class Compilers:
-    """Releases of a compiler, by identity, oldest first; a worker each, started when it is first asked."""
+    """Releases of a compiler, by identity, oldest first; a worker each, started when it is first
+    asked.
+    """
 
     def __init__(self, releases: Mapping[str, Toolchain], memory_mb: int = 8192) -> None:
         self.releases = releases
@@ -28,7 +34,12 @@ class Compilers:
     def __enter__(self) -> Compilers:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -54,6 +65,10 @@ class Compilers:
         [(_, attempt)] = next(pool.completed())
         return attempt
 
-    def kind(self, release: str, package: Package | None = None, imported: bool = False) -> WorkerKind:
-        """A worker of that release, with a package's kernels or with our own; `imported`: beside torch."""
+    def kind(
+        self, release: str, package: Package | None = None, imported: bool = False
+    ) -> WorkerKind:
+        """A worker of that release, with a package's kernels or with our own; `imported`: beside
+        torch.
+        """
         return planning.worker_kind(self.releases[release], package, imported, self._memory_mb)

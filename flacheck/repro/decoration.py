@@ -1,4 +1,6 @@
-"""Kernels whose decorator is refused (FC603): found in a package's sources, for none of them can be imported."""
+"""Kernels whose decorator is refused (FC603): found in a package's sources, for none of them can be
+imported.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +8,31 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from flacheck.packages.package import Package
+from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.original import NotReproduced
-from flacheck.repro.specimen import Specimen
-from flacheck.repro.tuning import autotuned
-from flacheck.toolchains.packages import Package
+from flacheck.repro.passes.tuning import autotuned
 
 _CONFIGS = ({"kwargs": {}, "num_warps": 4}, {"kwargs": {}, "num_warps": 8})
 
 
 def refused(package: Package, kernel: str, target: str) -> Specimen:
-    """The kernel of that name when its autotuner has a key that is no parameter; else the first such of the package.
+    """The kernel of that name when its autotuner has a key that is no parameter; else the first
+    such of the package.
 
-    An import that fails names the kernel that was asked for, and the fault may be another's. Raises NotReproduced
-    when there is none.
+    An import that fails names the kernel that was asked for, and the fault may be another's. Raises
+    NotReproduced when there is none.
     """
     found = list(_faulty(Path(package.path)))
     if not found:
-        raise NotReproduced(f"no autotuner in {package.identity} has a key in plain text that is no parameter")
+        raise NotReproduced(
+            f"no autotuner in {package.identity} has a key in plain text that is no parameter"
+        )
     module, _, qualname = kernel.partition(":")
-    best = min(found, key=lambda entry: ((entry[0], entry[1].name) != (module, qualname), entry[0] != module))
+    best = min(
+        found,
+        key=lambda entry: ((entry[0], entry[1].name) != (module, qualname), entry[0] != module),
+    )
     return _specimen(best[1], best[2], target)
 
 
@@ -45,7 +53,9 @@ def _keys(function: ast.FunctionDef) -> list[str] | None:
     """The literal `key` of an autotuner among the decorators."""
     for call in function.decorator_list:
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "autotune":
-            given = {k.arg: k.value for k in call.keywords} | dict(zip(("configs", "key"), call.args))
+            given = {k.arg: k.value for k in call.keywords} | dict(
+                zip(("configs", "key"), call.args)
+            )
             try:
                 return list(ast.literal_eval(given["key"]))
             except (KeyError, ValueError, TypeError):
@@ -54,7 +64,9 @@ def _keys(function: ast.FunctionDef) -> list[str] | None:
 
 
 def _parameters(function: ast.FunctionDef) -> set[str]:
-    return {a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]}
+    return {
+        a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    }
 
 
 def _specimen(function: ast.FunctionDef, keys: list[str], target: str) -> Specimen:
@@ -66,7 +78,13 @@ def _specimen(function: ast.FunctionDef, keys: list[str], target: str) -> Specim
         decorator_list=[ast.parse("triton.jit", mode="eval").body],
         lineno=1,
     )
-    text = "import triton\nimport triton.language as tl\n\n\n" + ast.unparse(ast.fix_missing_locations(plain)) + "\n"
-    names = [a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]]
+    text = (
+        "import triton\nimport triton.language as tl\n\n\n"
+        + ast.unparse(ast.fix_missing_locations(plain))
+        + "\n"
+    )
+    names = [
+        a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    ]
     bare = Specimen(text, function.name, {}, target, {}, "import", tuple(names))
     return autotuned(bare, _CONFIGS, keys)

@@ -1,23 +1,25 @@
-"""The kinds of failure: what the original of each is, which passes make it smaller, how a script knows it."""
+"""The kinds of failure: what the original of each is, which passes make it smaller, how a script
+knows it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from flacheck import targets
 from flacheck.model import Cell, Record, Verdict
-from flacheck.repro import message
+from flacheck.packages.package import Package
 from flacheck.repro.decoration import refused
+from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import Budget, Compiler, Failure, Oracle, SameCode, SameSignature
+from flacheck.repro.output import message
+from flacheck.repro.output.script import Symptom
 from flacheck.repro.passes import FIRST, FRONT_END, PASSES, PIPELINE, PIPELINED, SLICES
+from flacheck.repro.passes.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check, tuned
 from flacheck.repro.reducer import Pass
-from flacheck.repro.script import Symptom
 from flacheck.repro.slow import LEAST_SECONDS, SlowerThan, SlowOracle, quick
-from flacheck.repro.specimen import Specimen
-from flacheck.repro.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check, tuned
 from flacheck.repro.versions import Table, contrasts
-from flacheck.toolchains.packages import Package
+from flacheck.tables import targets
 
 SLOW = "the compile is slow"
 Cut = Callable[[], Specimen]
@@ -84,7 +86,9 @@ class OverLimit(FailingCompile):
     """A compile that ends well and asks for more than the GPU has (FC501 and its like)."""
 
     def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        """Most of the memory is a pipeline's, which only a loop has. Nothing smaller is as large: extents stay."""
+        """Most of the memory is a pipeline's, which only a loop has. Nothing smaller is as large:
+        extents stay.
+        """
         return PIPELINE, PIPELINED
 
     _LIMITS = (
@@ -168,7 +172,9 @@ def kind_of(cell: Cell, record: Record) -> Kind:
 
 
 def title(cell: Cell, record: Record) -> str:
-    """`triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …` in one line without a path."""
+    """`triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …` in one line without a
+    path.
+    """
     row = targets.find(cell.target)
     stage = f", stage {record.stage}" if record.stage else ""
     return f"{cell.toolchain.replace('==', ' ')} fails on {row.name} ({row.gpu}){stage}: {_first(record)}"

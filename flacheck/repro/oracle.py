@@ -1,5 +1,6 @@
-"""Does a specimen still show the failure, and only on the releases that it should? Each variant answers for one kind
-of failure; the counting, the memory and the budget are common to all."""
+"""Does a specimen still show the failure, and only on the releases that it should? Each variant
+answers for one kind of failure; the counting, the memory and the budget are common to all.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from flacheck.model import Record, Verdict
 from flacheck.repro.compilers import Compilers
-from flacheck.repro.specimen import Specimen
+from flacheck.repro.kernel.specimen import Specimen
 
 STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
 
@@ -54,8 +55,9 @@ class Budget:
 
 
 class Failure(Protocol):
-    """What counts as the same failure. `until` is the last stage that has to run to see it, `elsewhere` the last that
-    must end well on other releases; None for all."""
+    """What counts as the same failure. `until` is the last stage that has to run to see it,
+    `elsewhere` the last that must end well on other releases; None for all.
+    """
 
     @property
     def until(self) -> str | None: ...
@@ -87,8 +89,9 @@ class SameSignature:
 
 @dataclass(frozen=True)
 class SameCode:
-    """The same code. An autotuner's faults name the keys they are about, and a reduction has fewer of them: there the
-    message is no part of the identity."""
+    """The same code. An autotuner's faults name the keys they are about, and a reduction has fewer
+    of them: there the message is no part of the identity.
+    """
 
     code: str
     until: str | None = None
@@ -107,12 +110,18 @@ class Compiler(Protocol):
 class Oracle:
     """Whether a specimen shows the failure on `release` and compiles on the contrast releases.
 
-    The failing release is asked first and only up to the failing stage: that rejects most candidates. Every answer
-    is remembered. `asked` counts specimens, `slipped` those that failed otherwise than the original.
+    The failing release is asked first and only up to the failing stage: that rejects most
+    candidates. Every answer is remembered. `asked` counts specimens, `slipped` those that failed
+    otherwise than the original.
     """
 
     def __init__(
-        self, compilers: Compiler, release: str, failure: Failure, contrasts: Sequence[str], budget: Budget
+        self,
+        compilers: Compiler,
+        release: str,
+        failure: Failure,
+        contrasts: Sequence[str],
+        budget: Budget,
     ) -> None:
         self._compilers, self._release, self.contrasts = compilers, release, tuple(contrasts)
         self._failure, self.budget = failure, budget
@@ -135,7 +144,9 @@ class Oracle:
         return False
 
     def hides(self, specimen: Specimen) -> bool:
-        """Whether anything in it could fail: false when the release compiles all of it as it should."""
+        """Whether anything in it could fail: false when the release compiles all of it as it
+        should.
+        """
         record = self._record(specimen)
         return self._failure(record) or record.verdict is not Verdict.COMPILES
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from flacheck.repro.kernel.order import cost
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.oracle import BudgetSpent
-from flacheck.repro.order import cost
-from flacheck.repro.specimen import Specimen
-from flacheck.repro.validity import is_valid
 
 ROUNDS = 8
 
-# Improvements that may wait for the other releases' word, and the share of the cost below which none does.
+# Improvements that may wait for the other releases' word, and the share of the cost below which
+# none does.
 PENDING = 4
 LARGE = 0.8
 
@@ -26,8 +27,9 @@ class Probe:
 
 
 class Pass(Protocol):
-    """One way of making a specimen smaller: a generator of candidates that is told of each whether it is the best
-    specimen now, and of each probe whether it fails at all."""
+    """One way of making a specimen smaller: a generator of candidates that is told of each whether
+    it is the best specimen now, and of each probe whether it fails at all.
+    """
 
     @property
     def name(self) -> str: ...
@@ -36,9 +38,10 @@ class Pass(Protocol):
 
 
 class Judge(Protocol):
-    """What decides, the oracle in earnest. Called, it says whether a specimen fails as it must and compiles where it
-    must; `fails` asks for the first half only; `hides` is false for what compiles, so that no part of it is worth a
-    question."""
+    """What decides, the oracle in earnest. Called, it says whether a specimen fails as it must and
+    compiles where it must; `fails` asks for the first half only; `hides` is false for what
+    compiles, so that no part of it is worth a question.
+    """
 
     def __call__(self, specimen: Specimen) -> bool: ...
 
@@ -55,9 +58,12 @@ class Step:
     by: str
 
 
-def reduce(start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], judge: Judge) -> Iterator[Step]:
-    """Each improvement as it is found. `first` run once, and what they propose is taken whatever the order says;
-    `passes` run round after round. Ends early when the oracle's budget is spent."""
+def reduce(
+    start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], judge: Judge
+) -> Iterator[Step]:
+    """Each improvement as it is found. `first` run once, and what they propose is taken whatever
+    the order says; `passes` run round after round. Ends early when the oracle's budget is spent.
+    """
     best = start
     try:
         for one in first:
@@ -84,8 +90,9 @@ def polished(best: Specimen, last: Pass, judge: Judge) -> Specimen:
 def _improved(one: Pass, best: Specimen, judge: Judge, forced: bool = False) -> Iterator[Specimen]:
     """The improvements that one pass finds.
 
-    Few of those that fail here are refused elsewhere, so the other releases are asked of the last of several; where
-    they refuse it, the pass begins again from what they took, and asks them of each.
+    Few of those that fail here are refused elsewhere, so the other releases are asked of the last
+    of several; where they refuse it, the pass begins again from what they took, and asks them of
+    each.
     """
     confirmed, waiting = best, 0
     for better in _taken(one, best, judge, judge.fails, forced):

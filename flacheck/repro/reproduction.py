@@ -7,21 +7,22 @@ from dataclasses import dataclass, field
 
 from flacheck.analysis.slow import SECONDS
 from flacheck.model import Cell, Record, Verdict
-from flacheck.repro import files, versions
+from flacheck.packages.package import Package
+from flacheck.repro import versions
 from flacheck.repro.compilers import Compilers
+from flacheck.repro.kernel.reading import Reading
+from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import Kind, kind_of
 from flacheck.repro.oracle import Budget
 from flacheck.repro.original import NotReproduced, Stopped, original
-from flacheck.repro.reading import Reading
+from flacheck.repro.output import files
+from flacheck.repro.output.result import Progress, Result, Tally
+from flacheck.repro.output.script import Symptom, forms, render
 from flacheck.repro.reducer import polished, reduce
-from flacheck.repro.result import Progress, Result, Tally
-from flacheck.repro.script import Symptom, forms, render
 from flacheck.repro.slow import as_slow
-from flacheck.repro.specimen import Specimen
 from flacheck.repro.ttir import surviving
 from flacheck.repro.verification import SHOWS, Runs, Verifier, verifier
 from flacheck.repro.versions import Table
-from flacheck.toolchains.packages import Package
 
 _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
@@ -31,8 +32,8 @@ _SHORTEST_TIMEOUT = 20.0
 class Reproduction:
     """Reproduces one cell. `steps` does the work; `result` is there when it is done.
 
-    Closing the generator, or an interrupt in it, ends the search; `finish` then makes of the best so far what
-    there is to show.
+    Closing the generator, or an interrupt in it, ends the search; `finish` then makes of the best
+    so far what there is to show.
     """
 
     cell: Cell
@@ -79,7 +80,9 @@ class Reproduction:
         return record
 
     def _settled(self, record: Record) -> Record:
-        """The record of a failure; of a compile that ended well only when it is slow, which other releases tell."""
+        """The record of a failure; of a compile that ended well only when it is slow, which other
+        releases tell.
+        """
         if record.verdict is Verdict.FAILS:
             return record
         slow = as_slow(record, self._table)
@@ -109,12 +112,16 @@ class Reproduction:
         return specimen
 
     def _cut(self) -> Specimen:
-        """The kernel by itself, cut out where it fails or else under the newest release that imports it."""
+        """The kernel by itself, cut out where it fails or else under the newest release that
+        imports it.
+        """
         releases = dict.fromkeys([self.cell.toolchain, *reversed(list(self.compilers.releases))])
         return original(self.cell, self.package, self.compilers, releases)
 
     def _judge_original(self, release: str) -> Record:
-        return self._known.get(release) or self.compilers.compile(self._original, release, self._elsewhere)
+        return self._known.get(release) or self.compilers.compile(
+            self._original, release, self._elsewhere
+        )
 
     def _note(self, line: str) -> None:
         self.log.append(line)
@@ -126,22 +133,30 @@ class Reproduction:
     def _progress(self, by: str) -> Progress:
         assert self._best
         progress = Progress(by, self._best.lines, self._best.nodes, self.tally())
-        self._note(f"{by}: {progress.lines} lines, {progress.nodes} nodes after {progress.tally.ran} compiles")
+        self._note(
+            f"{by}: {progress.lines} lines, {progress.nodes} nodes after {progress.tally.ran} compiles"
+        )
         return progress
 
     def draft(self) -> dict[str, str]:
-        """The best so far as scripts that nobody has run yet, by file name; empty when the search had not begun."""
+        """The best so far as scripts that nobody has run yet, by file name; empty when the search
+        had not begun.
+        """
         if self._best is None:
             return {}
-        best, original = (self._kind.symptom(self.cell, self._record, each) for each in (self._best, self._original))
+        best, original = (
+            self._kind.symptom(self.cell, self._record, each)
+            for each in (self._best, self._original)
+        )
         return {
             files.SCRIPT: render(self._best, best, forms(self._best)[-1]),
             files.ORIGINAL: render(self._original, original),
         }
 
     def finish(self, complete: bool = True) -> Result:
-        """The best so far in its readable form, verified in fresh processes. Raises Stopped when the search had not
-        begun."""
+        """The best so far in its readable form, verified in fresh processes. Raises Stopped when
+        the search had not begun.
+        """
         if self._best is None:
             raise Stopped("interrupted before the failure was reproduced: there is nothing to show")
         self.budget.lift()
@@ -164,14 +179,18 @@ class Reproduction:
             reduced=reduced,
             symptom=symptom,
             script=script,
-            original_script=render(self._original, self._kind.symptom(self.cell, self._record, self._original)),
+            original_script=render(
+                self._original, self._kind.symptom(self.cell, self._record, self._original)
+            ),
             tally=self.tally(),
             runs=there.runs(script, self.compilers.releases[self.cell.toolchain], self.runs),
             original_table=self._table,
             reduced_table=table,
             exits=self._exits(script, table, there),
             complete=complete,
-            ttir=surviving(reduced, self.cell.toolchain, self._kind.failure(self._record), self.compilers),
+            ttir=surviving(
+                reduced, self.cell.toolchain, self._kind.failure(self._record), self.compilers
+            ),
             log=tuple(self.log),
         )
 

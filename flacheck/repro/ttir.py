@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 
-from flacheck import scan
-from flacheck.judge import judge
+from flacheck.engine import loop as scan
+from flacheck.engine.judge import judge
 from flacheck.model import Outcome
 from flacheck.repro.compilers import Compilers
+from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import Failure
-from flacheck.repro.specimen import Specimen
 
 
-def surviving(specimen: Specimen, release: str, failure: Failure, compilers: Compilers) -> str | None:
+def surviving(
+    specimen: Specimen, release: str, failure: Failure, compilers: Compilers
+) -> str | None:
     """The specimen's TTIR when compiling that fails in the same way, else None."""
     if specimen.stage != "compile":
         return None

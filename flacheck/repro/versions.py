@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from flacheck.model import Json, Record, Verdict
 from flacheck.repro.compilers import Compilers
-from flacheck.repro.specimen import Specimen
+from flacheck.repro.kernel.specimen import Specimen
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One release's verdict, the signature of a failure, and the seconds it took, which do not make a difference."""
+    """One release's verdict, the signature of a failure, and the seconds it took, which do not make
+    a difference.
+    """
 
     verdict: Verdict
     signature: str | None = None
@@ -54,12 +56,20 @@ def contrasts(found: Table, release: str) -> list[str]:
 
 
 def differing(original: Table, reduced: Table) -> list[str]:
-    """Releases that judge the two differently, those left out that cannot read the original's source."""
-    return [name for name in original if name in reduced and original[name] != reduced[name] and _loads(original[name])]
+    """Releases that judge the two differently, those left out that cannot read the original's
+    source.
+    """
+    return [
+        name
+        for name in original
+        if name in reduced and original[name] != reduced[name] and _loads(original[name])
+    ]
 
 
 def _loads(outcome: Outcome) -> bool:
-    """Whether the release gets past the front end: an API that it lacks says nothing of the failure."""
+    """Whether the release gets past the front end: an API that it lacks says nothing of the
+    failure.
+    """
     front = outcome.signature is not None and outcome.signature.split(":")[1] in ("ast", "import")
     return outcome.verdict in (Verdict.COMPILES, Verdict.FAILS) and not front
 

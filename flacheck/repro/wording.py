@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from flacheck.repro.result import Result
-from flacheck.repro.script import kernel_text
+from flacheck.repro.output.result import Result
+from flacheck.repro.output.script import kernel_text
 from flacheck.repro.versions import listed
 
 

@@ -1,4 +1,6 @@
-"""Failure rules: one declaration a code, one file a family, and the reading of attempts and logs by them."""
+"""Failure rules: one declaration a code, one file a family, and the reading of attempts and logs by
+them.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ from typing import Any
 from flacheck.model import Finding
 from flacheck.rules.base import FLA_ISSUES, Rule, text
 
-# Frames of the autotuner itself may stand between the call and the exception (a list comprehension has its own
-# frame before Python 3.12); a frame of another file means that the caller's code raised, not the key lookup.
+# Frames of the autotuner itself may stand between the call and the exception (a list comprehension
+# has its own frame before Python 3.12); a frame of another file means that the caller's code
+# raised, not the key lookup.
 _OWN_FRAMES = r"(?:(?!\s*File \"(?![^\"\n]*autotuner\.py\"))[^\n]*\n){0,8}?"
 
 _REMEDY = (
@@ -30,7 +31,11 @@ PAST_END = Rule(
     ),
     bad=("triton<3.2.0",),
     good=("triton>=3.2.0",),
-    links=(f"{FLA_ISSUES}/354", f"{FLA_ISSUES}/67", "https://github.com/triton-lang/triton/pull/4046"),
+    links=(
+        f"{FLA_ISSUES}/354",
+        f"{FLA_ISSUES}/67",
+        "https://github.com/triton-lang/triton/pull/4046",
+    ),
     specificity=85,
 )
 SHIFTED = Rule(
@@ -54,7 +59,9 @@ NO_ARGUMENT = Rule(
     cause="The key list names something that the kernel does not take. Older releases dropped such a name silently; "
     "Triton 3.9.0 refuses it.",
     remedy="Remove the name from the key list, or correct it to the parameter that was meant.",
-    patterns=text(r"ValueError: key contains names that are not kernel arguments: (?P<names>[^\n]*?)\. Valid"),
+    patterns=text(
+        r"ValueError: key contains names that are not kernel arguments: (?P<names>[^\n]*?)\. Valid"
+    ),
     bad=("triton>=3.9.0",),
     good=("triton<3.9.0",),
     specificity=85,
@@ -72,11 +79,15 @@ def _finding(rule: Rule, keys: list[Mapping[str, Any]]) -> Finding:
     """One finding for all keys of one fault, which its title names."""
     names = ", ".join(str(key["key"]) for key in keys)
     message = "autotune keys: " + "; ".join(_one_key(key) for key in keys)
-    return rule.finding(message, title=f"{rule.title}: {names}", facts={"keys": [dict(key) for key in keys]})
+    return rule.finding(
+        message, title=f"{rule.title}: {names}", facts={"keys": [dict(key) for key in keys]}
+    )
 
 
 def key_findings(keys: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Findings for `{"key", "want", "got", "fault"}` as an autotuner run reports them, run-ending faults first."""
+    """Findings for `{"key", "want", "got", "fault"}` as an autotuner run reports them, run-ending
+    faults first.
+    """
     found = list(keys)
     grouped = {fault: [key for key in found if key.get("fault") == fault] for fault in _BY_FAULT}
     return [_finding(_BY_FAULT[fault], of_fault) for fault, of_fault in grouped.items() if of_fault]

@@ -24,9 +24,10 @@ class Rule:
     """One failure code: how to know it, why it happens, what to do.
 
     `patterns` search a whole log; their named groups become facts, and a group named `function` the
-    finding's function. Of several rules that match, the one with the highest `specificity` is decisive.
-    `bad` and `good` are PEP 440 specifiers of compilers (`triton==3.2.0`); empty when no release is to blame.
-    `effect` is the verdict the finding leads to: `fails`, `unknown`, `compiles` or `advisory`.
+    finding's function. Of several rules that match, the one with the highest `specificity` is
+    decisive. `bad` and `good` are PEP 440 specifiers of compilers (`triton==3.2.0`); empty when no
+    release is to blame. `effect` is the verdict the finding leads to: `fails`, `unknown`,
+    `compiles` or `advisory`.
     """
 
     code: str

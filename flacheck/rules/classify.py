@@ -34,16 +34,22 @@ def _fact(name: str, value: str) -> Any:
 
 
 def _facts(found: re.Match[str]) -> dict[str, Any]:
-    return {name: _fact(name, value) for name, value in found.groupdict().items() if value is not None}
+    return {
+        name: _fact(name, value) for name, value in found.groupdict().items() if value is not None
+    }
 
 
 def _function(line: Line) -> str:
     """The compiler's function that complained; Python's only where it is more than plumbing."""
-    return asserting_function(line.text) or ("" if _PLUMBING.match(line.function) else line.function)
+    return asserting_function(line.text) or (
+        "" if _PLUMBING.match(line.function) else line.function
+    )
 
 
 def _place(rule: Rule, log: str, lines: list[Line]) -> tuple[re.Match[str], Line] | None:
-    """Where the rule matches: a decisive line if it can, for a traceback shows source that says the same."""
+    """Where the rule matches: a decisive line if it can, for a traceback shows source that says the
+    same.
+    """
     for line in lines:
         if found := rule.search(line.text):
             return found, line
@@ -85,7 +91,9 @@ def _unclassified(lines: list[Line]) -> Finding:
 
 
 def read(text: str) -> list[Finding]:
-    """What a compiler's raw output says: decisive finding first, FC000 for an unknown failure, [] for none."""
+    """What a compiler's raw output says: decisive finding first, FC000 for an unknown failure, []
+    for none.
+    """
     log = clean(text)
     lines = decisive_lines(log)
     by_weight = sorted(RULES.values(), key=lambda rule: -rule.specificity)
@@ -97,7 +105,9 @@ def read(text: str) -> list[Finding]:
 
 def _ended(attempt: Attempt) -> str:
     """How an attempt ended, for want of a better message."""
-    how = attempt.signal or (attempt.outcome.value if attempt.exit_code is None else f"exit status {attempt.exit_code}")
+    how = attempt.signal or (
+        attempt.outcome.value if attempt.exit_code is None else f"exit status {attempt.exit_code}"
+    )
     tail = [line for line in attempt.log.splitlines() if line.strip()][-_TAIL_LINES:]
     said = "\n".join(["the last lines were:", *tail]) if tail else "nothing on stderr"
     return f"{how} in stage {attempt.stage or 'unknown'}, {said}"
@@ -117,14 +127,17 @@ def _completed(raised: Finding, audited: Finding) -> Finding:
 
 
 def _with_keys(found: list[Finding], keys: list[Finding]) -> list[Finding]:
-    """An exception and the audit of the keys may tell of one fault: the audit's facts then complete the exception."""
+    """An exception and the audit of the keys may tell of one fault: the audit's facts then complete
+    the exception.
+    """
     told = {finding.code: finding for finding in keys}
     merged = [_completed(one, told[one.code]) if one.code in told else one for one in found]
     return merged + [key for key in keys if key.code not in {one.code for one in found}]
 
 
 def classify(attempt: Attempt) -> list[Finding]:
-    """Why an attempt ended as it did, decisive finding first; [] for a finished one without a fault.
+    """Why an attempt ended as it did, decisive finding first; [] for a finished one without a
+    fault.
 
     Resource limits and slow compiles need more than the attempt: see `over_limits` and `slow`.
     """

@@ -1,7 +1,8 @@
 """The lines of a compiler's output that say what went wrong, the cause before its wrappers.
 
-What a compiler says last is often a wrapper (`PassManager::run failed`); the line that names the cause stands
-above it. Native messages come before Python exceptions, and inner exceptions before outer ones.
+What a compiler says last is often a wrapper (`PassManager::run failed`); the line that names the
+cause stands above it. Native messages come before Python exceptions, and inner exceptions before
+outer ones.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from flacheck.model import MESSAGE_LIMIT
 from flacheck.rules.signature import normalise
 
-# What launchers put in front of a line: ranks, pytest's E, quotation, glog, vLLM's and containers' logs.
+# What launchers put in front of a line: ranks, pytest's E, quotation, glog, vLLM's and containers'
+# logs.
 _PREFIX = re.compile(
     r"^(?:\[rank\d+\]:[ ]?|E[ ]{3,}|>[ ]|[EWI]\d{4}[ ][\d:.]+[ ]+\d+[ ]\S+\][ ]?"
     r"|(?:\([^()\n]*pid=\d+\)[ ])?(?:ERROR|WARNING|INFO)[ ]\d\d-\d\d[ ][\d:]+[ ]\[[^\]\n]+\][ ]?"
@@ -22,7 +24,9 @@ _PREFIX = re.compile(
     re.MULTILINE,
 )
 # Operations of a module dump: most of a long log, and no line of them is a message.
-_DUMP = re.compile(r"^ +(?:%[\w:]+ = |(?:tt|ttg|ttng|triton_\w+|scf|cf|arith|llvm|nvvm|gpu)\.\w).*$", re.MULTILINE)
+_DUMP = re.compile(
+    r"^ +(?:%[\w:]+ = |(?:tt|ttg|ttng|triton_\w+|scf|cf|arith|llvm|nvvm|gpu)\.\w).*$", re.MULTILINE
+)
 # Twice the longest message: the patterns need not be linear in a line of megabytes.
 _ENDLESS = re.compile(rf"^(.{{{2 * MESSAGE_LIMIT}}}).+$", re.MULTILINE)
 _NATIVE = re.compile(
@@ -60,7 +64,9 @@ class Line:
 
 
 def clean(log: str) -> str:
-    """The log without launchers' prefixes, dumped IR and the ends of endless lines; the numbers of lines stay."""
+    """The log without launchers' prefixes, dumped IR and the ends of endless lines; the numbers of
+    lines stay.
+    """
     return _ENDLESS.sub(r"\1…", _DUMP.sub("", _PREFIX.sub("", log)))
 
 
@@ -76,7 +82,11 @@ def _compilation_error(lines: list[str], start: int) -> Iterator[Line]:
 def _asserted(lines: list[str], at: int) -> str:
     """A bare `AssertionError` says nothing: the asserted source line above it does."""
     above = [line.strip() for line in lines[max(0, at - 2) : at] if not _CARET.match(line)]
-    return f"AssertionError: {above[-1]}" if above and above[-1].startswith("assert ") else "AssertionError"
+    return (
+        f"AssertionError: {above[-1]}"
+        if above and above[-1].startswith("assert ")
+        else "AssertionError"
+    )
 
 
 def _exception(lines: list[str], at: int, found: re.Match[str], frame: str) -> Iterator[Line]:
@@ -101,7 +111,9 @@ def _scan(lines: list[str]) -> Iterator[Line]:
 
 
 def decisive_lines(log: str) -> list[Line]:
-    """All decisive lines, cause first, each message once; wrappers only where there is nothing else."""
+    """All decisive lines, cause first, each message once; wrappers only where there is nothing
+    else.
+    """
     found = sorted(_scan(log.splitlines()), key=lambda line: line.rank)
     causes = [line for line in found if line.rank < 2] or found
     once: dict[str, Line] = {}
@@ -111,7 +123,9 @@ def decisive_lines(log: str) -> list[Line]:
 
 
 def join(lines: list[str]) -> str:
-    """Lines as one message of at most the model's limit, cut at the end of a line where that is possible."""
+    """Lines as one message of at most the model's limit, cut at the end of a line where that is
+    possible.
+    """
     text = "\n".join(lines)
     if len(text) <= MESSAGE_LIMIT:
         return text
@@ -120,5 +134,7 @@ def join(lines: list[str]) -> str:
 
 
 def decisive(text: str) -> str:
-    """All decisive lines of a compiler's output, cause first, at most 2,000 characters; empty without a failure."""
+    """All decisive lines of a compiler's output, cause first, at most 2,000 characters; empty
+    without a failure.
+    """
     return join([line.text for line in decisive_lines(clean(text))])

@@ -1,4 +1,6 @@
-"""FC9xx: run time, host and harness: what says nothing about the kernel, and what only says it is slow."""
+"""FC9xx: run time, host and harness: what says nothing about the kernel, and what only says it is
+slow.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +74,12 @@ HARNESS = (TIME_OUT, MEMORY, NO_WHEEL, SLOW)
 
 
 def slow(seconds: float, median: float) -> list[Finding]:
-    """FC921 for a finished compile of `seconds`, if the cell's median over releases makes that slow."""
+    """FC921 for a finished compile of `seconds`, if the cell's median over releases makes that
+    slow.
+    """
     if seconds < SLOW_SECONDS or seconds < SLOW_RATIO * median:
         return []
     facts = {"seconds": round(seconds, 1), "median": round(median, 1)}
-    return [SLOW.finding(f"compiled in {seconds:.1f} s against a median of {median:.1f} s", facts=facts)]
+    return [
+        SLOW.finding(f"compiled in {seconds:.1f} s against a median of {median:.1f} s", facts=facts)
+    ]

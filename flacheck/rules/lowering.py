@@ -20,7 +20,11 @@ LOWERING = (
         ),
         bad=("triton>=3.3.0,<3.4.0",),
         good=("triton>=3.4.0",),
-        links=(f"{TRITON_ISSUES}/6698", f"{FLA_ISSUES}/458", "https://github.com/unslothai/unsloth/issues/2491"),
+        links=(
+            f"{TRITON_ISSUES}/6698",
+            f"{FLA_ISSUES}/458",
+            "https://github.com/unslothai/unsloth/issues/2491",
+        ),
         specificity=80,
     ),
     Rule(
@@ -32,7 +36,8 @@ LOWERING = (
         "mostly the result of one dot used as an operand of another on Hopper with 8 warps or more.",
         remedy="Use 4 warps or fewer, or a smaller block of the dimension that the warps share (BC=32 in place of 64 "
         "keeps 8 warps in the gated delta rule); otherwise a release that compiles it.",
-        # A terminal may have wrapped the function's signature, hence the class that takes line ends.
+        # A terminal may have wrapped the function's signature, hence the class that takes line
+        # ends.
         patterns=text(
             r"LinearLayout\w*\.cpp:\d+: [^`]{1,2000}?: Assertion [`'](?P<assertion>[^\n]*?)(?:' failed|$)",
         ),

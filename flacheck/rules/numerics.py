@@ -14,7 +14,8 @@ NUMERICS = (
         "again; the operand that passed through it no longer matches the others.",
         remedy="Cast that operand back to the dtype of the others before the call (`k = k.to(q.dtype)`), run the layer "
         "without autocast, or use a release of the package that does so.",
-        # Triton's own check of a dot's operands (lhs, rhs) is about a kernel's source, not about its callers.
+        # Triton's own check of a dot's operands (lhs, rhs) is about a kernel's source, not about
+        # its callers.
         patterns=text(
             r"^[ \t]*assert (?P<contract>(?!lhs\.)[\w.]+\.dtype(?: == [\w.]+\.dtype)+)[^\n]*\n"
             r"(?:[ \t^~]*\n)?(?:\w+\.)*AssertionError\b(?:: (?P<dtypes>[^\n]+))?",

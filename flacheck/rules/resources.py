@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from flacheck.model import Finding, Resources
 from flacheck.rules.base import TRITON_ISSUES, Rule, text
-from flacheck.targets import Target
+from flacheck.tables.targets import Target
 
 # Registers are handed out in units of this many a thread.
 REGISTER_UNIT = 8
 
 
 def _asked(what: str) -> str:
-    """Triton's own words for a resource over its limit; old releases and wrappers write them in lower case."""
+    """Triton's own words for a resource over its limit; old releases and wrappers write them in
+    lower case.
+    """
     return rf"(?i:out of resource: {what}, required: (?P<required>\d+), hardware limit: (?P<limit>\d+))"
 
 
@@ -93,7 +95,9 @@ def _block_registers(resources: Resources) -> int | None:
 
 
 def over_limits(resources: Resources, target: Target) -> list[Finding]:
-    """What a finished compile asks for beyond the target's limits, in the order in which Triton looks."""
+    """What a finished compile asks for beyond the target's limits, in the order in which Triton
+    looks.
+    """
     return [
         *_over(SHARED, "shared memory", resources.shared, target.shared_limit),
         *_over(TENSOR_MEMORY, "tensor memory", resources.tensor_memory, target.tensor_memory),

@@ -1,4 +1,6 @@
-"""The identity of a failure: what it says, without what differs from one run or machine to the next."""
+"""The identity of a failure: what it says, without what differs from one run or machine to the
+next.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _ASSERTION = re.compile(
     r"(?:^|\s|/)(?P<file>[\w.+-]+\.(?:cpp|cc|cxx|h|hpp|inc|def)):\d+: (?P<declaration>.+?): Assertion "
     r"[`'](?P<assertion>.*?)(?:'\s*failed|$)"
 )
-_NAMELESS = re.compile(r"\(anonymous(?: namespace| class)?\)|\{anonymous\}|<unnamed>|<lambda\([^)]*\)>")
+_NAMELESS = re.compile(
+    r"\(anonymous(?: namespace| class)?\)|\{anonymous\}|<unnamed>|<lambda\([^)]*\)>"
+)
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _NAME = re.compile(r"(~?\w+)\s*$")
 
@@ -25,7 +29,10 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"loc\([^()]*(?:\([^()]*\)[^()]*)*\)", "@"),
         (r"#loc\d*", "@"),
         (r"(?:[A-Za-z]:)?(?:[\w.+~<>-]*[/\\])+[\w.+~<>-]+", "@"),
-        (r"\btmp[\w-]*(?:\.\w+)*|\b[\w-]+\.(?:ptx|cubin|cu|cuh|cpp|h|py|ll|o|ttir|ttgir|llir)\b", "@"),
+        (
+            r"\btmp[\w-]*(?:\.\w+)*|\b[\w-]+\.(?:ptx|cubin|cu|cuh|cpp|h|py|ll|o|ttir|ttgir|llir)\b",
+            "@",
+        ),
         (r"0x[0-9a-fA-F]+", "#"),
         (r"@(?:[:,(]\s*(?:line )?\d+\)?)+(?::\d+)*", "@"),
         (r"<unknown>:\d+", "@"),
@@ -49,7 +56,8 @@ def _replaced(text: str) -> str:
 def normalise(message: str) -> str:
     """A message without paths, lines, addresses, temporary names, SSA names and quantities.
 
-    Of a failed assertion only the asserted expression counts: compilers print the function around it differently.
+    Of a failed assertion only the asserted expression counts: compilers print the function around
+    it differently.
     """
     if found := _ASSERTION.search(message):
         return "Assertion " + " ".join(found["assertion"].split())
@@ -73,7 +81,9 @@ def asserting_function(message: str) -> str:
 
 
 def signature(finding: Finding, stage: str | None) -> str:
-    """`FC302:ttgir:reshapeOuts:1a2b3c4d`: code, stage, bare function name, hash of what the first line says."""
+    """`FC302:ttgir:reshapeOuts:1a2b3c4d`: code, stage, bare function name, hash of what the first
+    line says.
+    """
     cause = finding.message.partition("\n")[0]
     hashed = hashlib.sha256(normalise(cause).encode()).hexdigest()[:8]
     return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{hashed}"

@@ -1,6 +1,7 @@
 """Compilers, each at an exact version and in a folder of its own.
 
-`resolve` turns what a user asked for into choices without installing anything; `provide` makes one ready.
+`resolve` turns what a user asked for into choices without installing anything; `provide` makes one
+ready.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _NAMED = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
 
 
 def split_specs(text: str) -> list[str]:
-    """`3.2.0,installed` and `>=3.2,<3.9,3.1.0` as separate specifications: a bound joins the one before it."""
+    """`3.2.0,installed` and `>=3.2,<3.9,3.1.0` as separate specifications: a bound joins the one
+    before it.
+    """
     parts: list[str] = []
     for part in filter(None, map(str.strip, text.split(","))):
         bound = re.match(r"(<|>|!=|~=)", part) or (part.startswith("==") and part.endswith("*"))
@@ -50,10 +53,12 @@ def split_specs(text: str) -> list[str]:
 
 
 def resolve(specs: Iterable[str]) -> Resolution:
-    """The choices for specifications: `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, or a path.
+    """The choices for specifications: `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, or a
+    path.
 
-    Raises UsageError for what does not exist, ToolchainError for what cannot be known or had. A release
-    without a wheel is a choice with a reason when asked for by its exact version, else a warning.
+    Raises UsageError for what does not exist, ToolchainError for what cannot be known or had. A
+    release without a wheel is a choice with a reason when asked for by its exact version, else a
+    warning.
     """
     choices: dict[str, Choice] = {}
     warnings: list[str] = []
@@ -92,7 +97,9 @@ def _resolve(spec: str) -> Resolution:
 
 
 def provide(choice: Choice, progress: Progress = silent) -> Toolchain:
-    """Make a choice ready to run, installing it when it is not there; ToolchainError when that fails."""
+    """Make a choice ready to run, installing it when it is not there; ToolchainError when that
+    fails.
+    """
     return FAMILIES[choice.family].provide(choice, progress)
 
 
@@ -102,7 +109,9 @@ def installed_toolchains() -> Iterator[cache.Shelf]:
 
 
 def remove(identities: Sequence[str], progress: Progress = silent) -> list[cache.Shelf]:
-    """Remove releases (`triton==3.2.0` or `3.2.0`) from the cache and say which; UsageError for what is not there."""
+    """Remove releases (`triton==3.2.0` or `3.2.0`) from the cache and say which; UsageError for
+    what is not there.
+    """
     there = list(installed_toolchains())
     chosen = {shelf.path: shelf for name in identities for shelf in _named(there, name)}
     for path in chosen:
@@ -111,7 +120,11 @@ def remove(identities: Sequence[str], progress: Progress = silent) -> list[cache
 
 
 def _named(shelves: Sequence[cache.Shelf], name: str) -> list[cache.Shelf]:
-    found = [s for s in shelves if name in (s.manifest.get("identity"), s.manifest.get("version"), s.path.name)]
+    found = [
+        s
+        for s in shelves
+        if name in (s.manifest.get("identity"), s.manifest.get("version"), s.path.name)
+    ]
     if not found:
         there = ", ".join(s.manifest.get("identity", s.path.name) for s in shelves) or "nothing"
         raise UsageError(f"{name} is not in {cache.root()}; there is {there}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from flacheck.targets import TARGETS
+from flacheck.tables.targets import TARGETS
 
 Progress = Callable[[str], None]
 
@@ -23,9 +23,10 @@ def silent(_: str) -> None:
 class Choice:
     """A toolchain that was asked for, maybe not there yet; nothing was installed to make it.
 
-    `identity` is what goes into a cell's key. `origin` is "cache" (a release in the user's cache), "installed"
-    (in this Python's environment) or "path"; `location` the folder or wheel file of the last two.
-    `reason` says why it cannot be had at all, `refused` maps the targets it does not know to why.
+    `identity` is what goes into a cell's key. `origin` is "cache" (a release in the user's cache),
+    "installed" (in this Python's environment) or "path"; `location` the folder or wheel file of the
+    last two. `reason` says why it cannot be had at all, `refused` maps the targets it does not know
+    to why.
     """
 
     family: str
@@ -43,7 +44,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The choices that specifications lead to, in their order, and what to tell the user about the rest."""
+    """The choices that specifications lead to, in their order, and what to tell the user about the
+    rest.
+    """
 
     choices: tuple[Choice, ...]
     warnings: tuple[str, ...] = ()
@@ -53,9 +56,9 @@ class Resolution:
 class Toolchain:
     """A compiler at an exact version, ready to run.
 
-    `paths` are the folders its worker puts on `sys.path`, `worker` is the guest's module, `environment` what
-    its process needs beside the allow-list; `missing` maps a target to the tool that it wants and this machine
-    lacks, the reason for `unknown`.
+    `paths` are the folders its worker puts on `sys.path`, `worker` is the guest's module,
+    `environment` what its process needs beside the allow-list; `missing` maps a target to the tool
+    that it wants and this machine lacks, the reason for `unknown`.
     """
 
     name: str
@@ -84,7 +87,9 @@ class Toolchain:
         return self.refused.get(target)
 
     def lacks(self, target: str) -> str | None:
-        """None when the target can be compiled here, else what is missing: the reason for `unknown`."""
+        """None when the target can be compiled here, else what is missing: the reason for
+        `unknown`.
+        """
         return self.missing.get(target)
 
     def worker_config(self) -> dict[str, Any]:

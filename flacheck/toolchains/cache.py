@@ -82,5 +82,7 @@ def write_json(name: str, value: dict[str, Any]) -> None:
 
 def size_mb(folder: Path) -> int:
     """The bytes below a folder in units of 10**6, links not followed."""
-    files = (os.lstat(os.path.join(where, name)) for where, _, names in os.walk(folder) for name in names)
+    files = (
+        os.lstat(os.path.join(where, name)) for where, _, names in os.walk(folder) for name in names
+    )
     return round(sum(found.st_size for found in files) / 1e6)

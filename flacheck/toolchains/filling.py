@@ -36,11 +36,13 @@ def locked(folder: Path, progress: Progress = silent) -> Iterator[None]:
         os.close(handle)
 
 
-def fill(folder: Path, make: Callable[[Path], dict[str, Any]], progress: Progress = silent) -> Shelf:
+def fill(
+    folder: Path, make: Callable[[Path], dict[str, Any]], progress: Progress = silent
+) -> Shelf:
     """The folder, made by `make(temporary) -> manifest` when it is not complete yet.
 
-    The manifest is written last and the temporary sibling renamed after it is on the disk, all under the
-    folder's lock, so that what bears the final name is complete.
+    The manifest is written last and the temporary sibling renamed after it is on the disk, all
+    under the folder's lock, so that what bears the final name is complete.
     """
     found = read_shelf(folder)
     if found:
@@ -85,7 +87,10 @@ def _sweep(stale: Path, ours: str) -> None:
     if owner == ours:
         shutil.rmtree(stale, ignore_errors=True)
         return
-    with open(stale.parent / ".locks" / f"{owner}.lock", "w") as handle, contextlib.suppress(BlockingIOError):
+    with (
+        open(stale.parent / ".locks" / f"{owner}.lock", "w") as handle,
+        contextlib.suppress(BlockingIOError),
+    ):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(stale, ignore_errors=True)
 

@@ -25,12 +25,16 @@ def decides(name: str) -> bool:
     if base.endswith(".py"):
         return True
     if "/backends/" in name:
-        return base.startswith("ptxas") or (base.endswith((".bc", ".ll")) and folder.endswith("/lib"))
+        return base.startswith("ptxas") or (
+            base.endswith((".bc", ".ll")) and folder.endswith("/lib")
+        )
     return folder.endswith("/_C") and base.startswith("libtriton") and ".so" in base
 
 
 def content(package: Path) -> dict[str, str]:
-    """The deciding files of a package folder → SHA-256; large files are read once while they stay the same."""
+    """The deciding files of a package folder → SHA-256; large files are read once while they stay
+    the same.
+    """
     book = cache.read_json(_BOOK)
     before = len(book)
     found = {}
@@ -62,7 +66,11 @@ def _hash(path: Path, book: dict[str, str]) -> str:
 def recorded(record: str, top: str) -> dict[str, str]:
     """The deciding files below `top/` in the text of a RECORD → SHA-256."""
     hashes = record_hashes(record)
-    return {name: value for name, value in hashes.items() if name.startswith(f"{top}/") and decides(name)}
+    return {
+        name: value
+        for name, value in hashes.items()
+        if name.startswith(f"{top}/") and decides(name)
+    }
 
 
 def record_hashes(record: str) -> dict[str, str]:
@@ -88,7 +96,9 @@ def local(name: str, version: str, files: Mapping[str, str]) -> str:
     return f"{name}=={version}+local.{digest(dict(files), 8)}"
 
 
-def is_release(distribution: importlib.metadata.Distribution, package: Path, files: Mapping[str, str]) -> bool:
+def is_release(
+    distribution: importlib.metadata.Distribution, package: Path, files: Mapping[str, str]
+) -> bool:
     """Whether an installed package is, file by file, what an index served."""
     if distribution.read_text("direct_url.json") is not None:
         return False

@@ -18,7 +18,8 @@ _LISTED = re.compile(r"^Available versions:\s*(.+)$", re.MULTILINE)
 def available(name: str, python: str | None = None, binary_only: bool = True) -> list[Version]:
     """Final versions with a file for this Python (or for `python`, "3.13"), oldest first.
 
-    Raises NotFound, Offline or another ToolchainError. What was read is kept for a day, and longer while offline.
+    Raises NotFound, Offline or another ToolchainError. What was read is kept for a day, and longer
+    while offline.
     """
     book = f"index/{name}.json"
     page = f"{cache.python_tag()}:{python or 'here'}:{'wheels' if binary_only else 'all'}"
@@ -32,7 +33,9 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
         if not entry:
             raise
         return parsed(entry["versions"])
-    cache.write_json(book, {**known, page: {"time": time.time(), "versions": [str(v) for v in versions]}})
+    cache.write_json(
+        book, {**known, page: {"time": time.time(), "versions": [str(v) for v in versions]}}
+    )
     return versions
 
 
@@ -46,7 +49,9 @@ def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
         found = _LISTED.search(output)
         if code == 0 and found:
             return parsed(found[1].split(","))
-        errors.append(wheels.diagnose(output, f"look up {name}", cache.root() / "index", installer.name))
+        errors.append(
+            wheels.diagnose(output, f"look up {name}", cache.root() / "index", installer.name)
+        )
         if isinstance(errors[-1], wheels.Offline):
             break
     raise errors[-1] if isinstance(errors[-1], wheels.Offline) else errors[0]

@@ -13,15 +13,17 @@ from packaging.version import Version
 
 # Releases from here on link inside libtriton.
 BRINGS_ITS_OWN = Version("3.5.0")
-# Found by linking a kernel of each release with ld.lld 14, 15, 16 and 19: 3.0.0 to 3.2.0 take all of them, 3.3.0 to
-# 3.4.0 write a newer code object, which 14 refuses with "unknown abi version".
+# Found by linking a kernel of each release with ld.lld 14, 15, 16 and 19: 3.0.0 to 3.2.0 take all
+# of them, 3.3.0 to 3.4.0 write a newer code object, which 14 refuses with "unknown abi version".
 NEEDS_15 = Version("3.3.0")
 _NEWEST_NAMED = 22
 
 
 @dataclass(frozen=True)
 class Linker:
-    """The path to use (None: not wanted or not there), and why AMD targets cannot be compiled without it."""
+    """The path to use (None: not wanted or not there), and why AMD targets cannot be compiled
+    without it.
+    """
 
     path: str | None = None
     problem: str | None = None
@@ -37,12 +39,18 @@ def find(version: Version) -> Linker:
         if _major(path) >= oldest:
             return Linker(path, None, {"TRITON_HIP_LLD_PATH": path})
     needed = f"ld.lld {oldest} or newer" if oldest > 1 else "ld.lld"
-    return Linker(problem=f"Triton {version} needs {needed} on the PATH for AMD targets (Debian: apt install lld)")
+    return Linker(
+        problem=f"Triton {version} needs {needed} on the PATH for AMD targets (Debian: apt install lld)"
+    )
 
 
 def _candidates() -> Iterator[str]:
     """`ld.lld` on the PATH, then Debian's versioned names and ROCm's own."""
-    names = ["ld.lld", *(f"ld.lld-{n}" for n in range(_NEWEST_NAMED, 13, -1)), "/opt/rocm/llvm/bin/ld.lld"]
+    names = [
+        "ld.lld",
+        *(f"ld.lld-{n}" for n in range(_NEWEST_NAMED, 13, -1)),
+        "/opt/rocm/llvm/bin/ld.lld",
+    ]
     return (path for path in map(shutil.which, names) if path)
 
 
@@ -50,7 +58,9 @@ def _candidates() -> Iterator[str]:
 def _major(path: str) -> int:
     """The major version a linker says it has, 0 when it cannot be run."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=10
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
     found = re.search(r"LLD (\d+)", said)

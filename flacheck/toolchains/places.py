@@ -1,4 +1,6 @@
-"""Compilers that flacheck did not install: this environment's, a wheel file, a folder, a source build."""
+"""Compilers that flacheck did not install: this environment's, a wheel file, a folder, a source
+build.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,14 @@ def installed() -> Place:
         )
     package = Path(next(iter(spec.submodule_search_locations)))
     version, files = _version(package), identity.content(package)
-    distribution = next(iter(importlib.metadata.distributions(name=NAME, path=[str(package.parent)])), None)
-    if distribution and distribution.version == version and identity.is_release(distribution, package, files):
+    distribution = next(
+        iter(importlib.metadata.distributions(name=NAME, path=[str(package.parent)])), None
+    )
+    if (
+        distribution
+        and distribution.version == version
+        and identity.is_release(distribution, package, files)
+    ):
         return Place(package.parent, version, f"{NAME}=={version}")
     return Place(package.parent, version, identity.local(NAME, _public(version), files))
 
@@ -58,14 +66,18 @@ def at(path: Path) -> Place:
         package = parent / NAME
         if (package / "__init__.py").is_file() and (parent != path.parent or path.name == NAME):
             return _folder(package)
-    raise UsageError(f"{path} holds no {NAME}: neither {NAME}/__init__.py nor python/{NAME}/__init__.py is there")
+    raise UsageError(
+        f"{path} holds no {NAME}: neither {NAME}/__init__.py nor python/{NAME}/__init__.py is there"
+    )
 
 
 def _folder(package: Path) -> Place:
     if not list(package.glob("_C/libtriton*")):
         raise UsageError(f"{package} is not built: there is no _C/libtriton in it")
     version = _version(package)
-    return Place(package.parent, version, identity.local(NAME, _public(version), identity.content(package)))
+    return Place(
+        package.parent, version, identity.local(NAME, _public(version), identity.content(package))
+    )
 
 
 def _wheel(path: Path) -> Place:
@@ -73,11 +85,17 @@ def _wheel(path: Path) -> Place:
         name, version, _, tags = parse_wheel_filename(path.name)
         files = identity.wheel_content(path, NAME)
     except (InvalidWheelFilename, zipfile.BadZipFile, StopIteration, OSError) as error:
-        raise UsageError(f"{path} cannot be read as a wheel: {error or type(error).__name__}") from error
+        raise UsageError(
+            f"{path} cannot be read as a wheel: {error or type(error).__name__}"
+        ) from error
     if not files:
         raise UsageError(f"{path} holds {name}, not {NAME}")
     fits = not tags.isdisjoint(sys_tags())
-    reason = None if fits else f"{path.name} is no wheel for CPython {sys.version_info.major}.{sys.version_info.minor}"
+    reason = (
+        None
+        if fits
+        else f"{path.name} is no wheel for CPython {sys.version_info.major}.{sys.version_info.minor}"
+    )
     return Place(path, str(version), identity.local(NAME, version.public, files), reason)
 
 

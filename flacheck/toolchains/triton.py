@@ -10,13 +10,14 @@ from packaging.version import Version
 
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
-from flacheck.targets import TARGETS
+from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import cache, filling, identity, lld, places, wheels
 from flacheck.toolchains import triton_releases as releases
 from flacheck.toolchains.base import Choice, Progress, Resolution, Toolchain, silent
 from flacheck.toolchains.triton_releases import NAME, OLDEST
 
-# These import setuptools (3.0.0 and 3.1.0 also filelock) at `import triton`; only filelock is declared.
+# These import setuptools (3.0.0 and 3.1.0 also filelock) at `import triton`; only filelock is
+# declared.
 _WITHOUT_SETUPTOOLS = Version("3.3")
 _SUPPORT = ("setuptools<81", "filelock")
 # In the order in which they run; the last two are those of AMD.
@@ -48,13 +49,17 @@ class Triton:
             raise ToolchainError(f"{choice.identity} cannot be had: {choice.reason}")
         if choice.location and not choice.location.endswith(".whl"):
             return _toolchain(choice, _linked(choice, progress))
-        shelf = filling.fill(folder(choice), lambda into: _download(choice, into, progress), progress)
+        shelf = filling.fill(
+            folder(choice), lambda into: _download(choice, into, progress), progress
+        )
         return _toolchain(choice, (str(shelf.path),))
 
 
 def folder(choice: Choice) -> Path:
     """Where a release or a wheel's content lies in the cache."""
-    return cache.root() / "toolchains" / f"{choice.identity.replace('==', '-')}-{cache.python_tag()}"
+    return (
+        cache.root() / "toolchains" / f"{choice.identity.replace('==', '-')}-{cache.python_tag()}"
+    )
 
 
 def _exact_version(spec: str) -> str | None:
@@ -67,10 +72,18 @@ def _exact_version(spec: str) -> str | None:
 def _placed(place: places.Place, origin: str) -> Choice:
     version = Version(place.version)
     if version < OLDEST:
-        raise UsageError(f"{place.location} holds {NAME} {version}; flacheck drives {OLDEST} and newer")
+        raise UsageError(
+            f"{place.location} holds {NAME} {version}; flacheck drives {OLDEST} and newer"
+        )
     return Choice(
-        NAME, place.version, place.identity, origin, str(place.location), place.reason, releases.refusals(version)
-    )  # fmt: skip
+        NAME,
+        place.version,
+        place.identity,
+        origin,
+        str(place.location),
+        place.reason,
+        releases.refusals(version),
+    )
 
 
 def _download(choice: Choice, into: Path, progress: Progress) -> dict[str, Any]:
@@ -82,7 +95,8 @@ def _download(choice: Choice, into: Path, progress: Progress) -> dict[str, Any]:
     what = f"{NAME} {choice.version}"
     done = wheels.install(wanted, into, what=what, binary_only=(NAME,), progress=progress)
     if identity.altered(into, NAME):
-        # uv links its own cache's files, so an edit in some environment can reach every later install.
+        # uv links its own cache's files, so an edit in some environment can reach every later
+        # install.
         raise ToolchainError(
             f"{what} as {done['installer']} installed it is not what its wheel held: its cache holds edited files; "
             f"run `{done['installer']} cache {'clean' if done['installer'] == 'uv' else 'remove'} {NAME}`"
@@ -107,7 +121,9 @@ def _linked(choice: Choice, progress: Progress) -> tuple[str, ...]:
 
 
 def _describe(metadata: Path, package: Path) -> None:
-    """Metadata by which 3.4.0 and 3.5 find their backends (older look into the folder, newer are told to)."""
+    """Metadata by which 3.4.0 and 3.5 find their backends (older look into the folder, newer are
+    told to).
+    """
     backends = sorted(path.parent.name for path in package.glob("backends/*/compiler.py"))
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 0\n")
@@ -119,7 +135,9 @@ def _support(progress: Progress) -> Path:
     """What old releases import without bringing it."""
     return filling.fill(
         cache.root() / "links" / f"support{releases.suffix()}",
-        lambda into: wheels.install(_SUPPORT, into, what="setuptools and filelock", progress=progress),
+        lambda into: wheels.install(
+            _SUPPORT, into, what="setuptools and filelock", progress=progress
+        ),
         progress,
     ).path
 
@@ -127,7 +145,9 @@ def _support(progress: Progress) -> Path:
 def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
     linker = lld.find(Version(choice.version))
     problem = linker.problem
-    missing = {name: problem for name, target in TARGETS.items() if problem and target.backend == "hip"}
+    missing = {
+        name: problem for name, target in TARGETS.items() if problem and target.backend == "hip"
+    }
     return Toolchain(
         name=NAME,
         version=choice.version,

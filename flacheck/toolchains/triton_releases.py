@@ -1,4 +1,6 @@
-"""Triton's releases: which there are, which have a wheel for this Python, and which targets each knows."""
+"""Triton's releases: which there are, which have a wheel for this Python, and which targets each
+knows.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,20 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from flacheck.data import table
 from flacheck.errors import ToolchainError, UsageError
-from flacheck.targets import TARGETS
+from flacheck.tables import table
+from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import cache, index
 from flacheck.toolchains.base import Choice, Resolution
 
 NAME = "triton"
 OLDEST = Version("3.0.0")
 
-# The first release that knows a target; all others are known to every release from 3.0.0 to 3.9.0. Found by
-# compiling a copy and a dot for each release and target: before 3.3.0 sm100 and sm120 end in ptxas's "is not defined
-# for option 'gpu-name'" or getMMAVersionSafe's assertion, before 3.2.0 gfx950 in "unsupported target". (3.3.0 still
-# asserts in dots for sm120: that is a failure, for its other kernels compile.)
+# The first release that knows a target; all others are known to every release from 3.0.0 to 3.9.0.
+# Found by compiling a copy and a dot for each release and target: before 3.3.0 sm100 and sm120 end
+# in ptxas's "is not defined for option 'gpu-name'" or getMMAVersionSafe's assertion, before 3.2.0
+# gfx950 in "unsupported target". (3.3.0 still asserts in dots for sm120: that is a failure, for its
+# other kernels compile.)
 FIRST_RELEASE = {"sm100": Version("3.3.0"), "sm120": Version("3.3.0"), "gfx950": Version("3.2.0")}
 
 
@@ -50,7 +53,9 @@ def python_minor() -> int:
 
 
 def release(version: Version, reason: str | None = None) -> Choice:
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", None, reason, refusals(version))
+    return Choice(
+        NAME, str(version), f"{NAME}=={version}", "cache", None, reason, refusals(version)
+    )
 
 
 def refusals(version: Version) -> dict[str, str]:
@@ -65,7 +70,9 @@ def refusals(version: Version) -> dict[str, str]:
 def _in_cache() -> list[Version]:
     """The releases in the cache for this Python; builds that came as wheel files are none."""
     held = (s.manifest for s in cache.shelves("toolchains") if s.path.name.endswith(suffix()))
-    return index.parsed([m["version"] for m in held if m.get("identity") == f"{NAME}=={m.get('version')}"])
+    return index.parsed(
+        [m["version"] for m in held if m.get("identity") == f"{NAME}=={m.get('version')}"]
+    )
 
 
 def suffix() -> str:
@@ -73,9 +80,13 @@ def suffix() -> str:
 
 
 def known() -> list[str]:
-    """Every release that the shipped table or an earlier look at the index names, oldest first; asks nobody."""
+    """Every release that the shipped table or an earlier look at the index names, oldest first;
+    asks nobody.
+    """
     pages = cache.read_json(f"index/{NAME}.json").values()
-    seen = {version for page in pages for version in index.parsed(page["versions"]) if version >= OLDEST}
+    seen = {
+        version for page in pages for version in index.parsed(page["versions"]) if version >= OLDEST
+    }
     return [str(version) for version in sorted(seen | set(_shipped()))]
 
 
@@ -95,7 +106,9 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     wanted = [v for v in known if v in specifiers]
     if not wanted:
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
-    left_out = tuple(f"{NAME} {v} is left out: {_reason(v) or _no_wheel()}" for v in wanted if v not in there)
+    left_out = tuple(
+        f"{NAME} {v} is left out: {_reason(v) or _no_wheel()}" for v in wanted if v not in there
+    )
     return Resolution(tuple(release(v) for v in wanted if v in there), (*warnings, *left_out))
 
 

@@ -27,7 +27,9 @@ from flacheck.toolchains.filling import no_permission, no_space
 
 _HEARTBEAT = 10.0
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|Errno 28|os error 28")
-_NO_PERMISSION = re.compile(r"Permission denied|Read-only file system|Errno (13|30)\b|os error (13|30)\b")
+_NO_PERMISSION = re.compile(
+    r"Permission denied|Read-only file system|Errno (13|30)\b|os error (13|30)\b"
+)
 _NO_NETWORK = re.compile(
     r"Retrying \(|error sending request|dns error|[Cc]onnection (refused|reset|timed out)|Connection broken|"
     r"Network is unreachable|[Nn]ame resolution|Max retries exceeded|ProxyError|ConnectTimeout|ReadTimeout|SSLError|"
@@ -67,10 +69,20 @@ def installers() -> list[Installer]:
     uv = _find_uv()
     if uv:
         python = ("--python", sys.executable)
-        found.append(Installer("uv", (uv, "pip", "install", *python), (uv, "tool", "run", "--quiet", *python, "pip")))
+        found.append(
+            Installer(
+                "uv",
+                (uv, "pip", "install", *python),
+                (uv, "tool", "run", "--quiet", *python, "pip"),
+            )
+        )
     if importlib.util.find_spec("pip"):
         module = (sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check")
-        found.append(Installer("pip", (*module, "install", "--no-compile", "--no-warn-script-location"), module))
+        found.append(
+            Installer(
+                "pip", (*module, "install", "--no-compile", "--no-warn-script-location"), module
+            )
+        )
     return found
 
 
@@ -110,7 +122,12 @@ def install(
             seconds = round(time.monotonic() - started, 1)
             size = size_mb(folder)
             progress(f"installing {what} … {seconds} s, {size} MB")
-            return {"installer": installer.name, "seconds": seconds, "size_mb": size, "contains": contents(folder)}
+            return {
+                "installer": installer.name,
+                "seconds": seconds,
+                "size_mb": size,
+                "contains": contents(folder),
+            }
         errors.append(diagnose(output, f"install {what}", folder, installer.name))
         if not isinstance(errors[-1], (NotFound, Offline)):
             break
@@ -127,7 +144,11 @@ def run(command: Sequence[str], what: str, progress: Progress = silent) -> tuple
     """Exit status and joined output of an installer's command, with a line every ten seconds."""
     started = time.monotonic()
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment()
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=_environment(),
     ) as process:
         try:
             while True:
@@ -142,14 +163,25 @@ def run(command: Sequence[str], what: str, progress: Progress = silent) -> tuple
 
 
 def _environment() -> dict[str, str]:
-    """The user's environment, less the settings that contradict an install into a folder of its own."""
-    contrary = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV", "PYTHONPATH", "PYTHONHOME")
+    """The user's environment, less the settings that contradict an install into a folder of its
+    own.
+    """
+    contrary = (
+        "PIP_USER",
+        "PIP_TARGET",
+        "PIP_PREFIX",
+        "PIP_REQUIRE_VIRTUALENV",
+        "PYTHONPATH",
+        "PYTHONHOME",
+    )
     kept = {name: value for name, value in os.environ.items() if name not in contrary}
     return {**kept, "NO_COLOR": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
 
 
 def diagnose(output: str, doing: str, folder: Path, installer: str) -> ToolchainError:
-    """The error an installer's output speaks of, in one message that says what to do; `doing`: "install X"."""
+    """The error an installer's output speaks of, in one message that says what to do; `doing`:
+    "install X".
+    """
     if _NO_SPACE.search(output):
         return ToolchainError(f"cannot {doing}: {no_space(folder.parent)}")
     if _NO_PERMISSION.search(output):
@@ -161,7 +193,9 @@ def diagnose(output: str, doing: str, folder: Path, installer: str) -> Toolchain
         )
     said = decisive(output)
     if _NOT_FOUND.search(output):
-        return NotFound(f"cannot {doing}: {installer} finds no such release for this Python ({said})")
+        return NotFound(
+            f"cannot {doing}: {installer} finds no such release for this Python ({said})"
+        )
     return ToolchainError(f"cannot {doing}: {installer} failed: {said}")
 
 

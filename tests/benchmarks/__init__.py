@@ -1,1 +1,3 @@
-"""What flacheck costs beside plain compiling, as ratios within one run: `python -m tests.benchmarks`."""
+"""What flacheck costs beside plain compiling, as ratios within one run: `python -m
+tests.benchmarks`.
+"""

@@ -2,8 +2,8 @@
 
 `python -m tests.benchmarks [overhead] [crashes] [parallel] [startup] [gate] [throughput]`
 
-Processor seconds are those of all processes together; every ratio is of two things measured in the same run, for
-machines are noisy and shared. Nothing here asserts: read the figures.
+Processor seconds are those of all processes together; every ratio is of two things measured in the
+same run, for machines are noisy and shared. Nothing here asserts: read the figures.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 
 import yaml
 
-from flacheck import corpus, planning, toolchains
-from flacheck.expand import Selection
+from flacheck import toolchains
+from flacheck.engine.loop import request
+from flacheck.inputs import corpus, planning
+from flacheck.inputs.expand import Selection
 from flacheck.model import Cell
-from flacheck.scan import request
 from flacheck.store import Store
 from tests.benchmarks.measured import Cost, cost
 from tests.made_records import record
@@ -51,13 +52,30 @@ class Bench:
         self._runs += 1
         store = str(self._folder / f"store-{self._runs}")
         return cost(
-            [sys.executable, "-m", "flacheck", "scan", matrix, "-j", str(jobs), "--store", store, "--format", "json"]
+            [
+                sys.executable,
+                "-m",
+                "flacheck",
+                "scan",
+                matrix,
+                "-j",
+                str(jobs),
+                "--store",
+                store,
+                "--format",
+                "json",
+            ]
         )
 
-    def plain(self, cells: list[Cell], triton: str, mode: str = "all") -> tuple[Cost, dict[str, float]]:
+    def plain(
+        self, cells: list[Cell], triton: str, mode: str = "all"
+    ) -> tuple[Cost, dict[str, float]]:
         """The same cells in one process that only calls triton.compile."""
         self._runs += 1
-        file, said = self._folder / f"cells-{self._runs}.json", self._folder / f"said-{self._runs}.json"
+        file, said = (
+            self._folder / f"cells-{self._runs}.json",
+            self._folder / f"said-{self._runs}.json",
+        )
         file.write_text(json.dumps([request(cell) for cell in cells]))
         (choice,) = toolchains.resolve([triton]).choices
         paths = os.pathsep.join(toolchains.provide(choice).paths)
@@ -68,7 +86,8 @@ class Bench:
         }
         command = f'exec "$0" "$@" 2> {said}'
         measured = cost(
-            ["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(corpus.folder())], environment
+            ["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(corpus.folder())],
+            environment,
         )
         return measured, json.loads(said.read_text().splitlines()[-1])
 
@@ -85,7 +104,9 @@ def _good(triton: str, count: int, **axes: Any) -> dict[str, Any]:
         "gated_delta_rule.recompute_w_u_fwd",
         "gated_delta_rule.chunk_fwd_o",
     ]
-    per_shape = len(cells_of_block({"kernel": kernels, "shape": SHAPES[:1], "triton": triton, **_USUAL, **axes}))
+    per_shape = len(
+        cells_of_block({"kernel": kernels, "shape": SHAPES[:1], "triton": triton, **_USUAL, **axes})
+    )
     shapes = SHAPES[: -(-count // per_shape)]
     return {"kernel": kernels, "shape": shapes, "triton": triton, **_USUAL, **axes}
 
@@ -103,7 +124,13 @@ def overhead(bench: Bench) -> Iterator[str]:
     cells = cells_of(matrix)
     engine, (plain, said) = bench.scan(matrix), bench.plain(cells, ENGINE_TRITON)
     again, (plain_again, _) = bench.scan(matrix), bench.plain(cells, ENGINE_TRITON)
-    fresh = sum(bench.plain([cell], ENGINE_TRITON)[0].cpu for cell in cells[:: len(cells) // SAMPLE][:SAMPLE]) / SAMPLE
+    fresh = (
+        sum(
+            bench.plain([cell], ENGINE_TRITON)[0].cpu
+            for cell in cells[:: len(cells) // SAMPLE][:SAMPLE]
+        )
+        / SAMPLE
+    )
     yield f"{len(cells)} cells, Triton {ENGINE_TRITON}; median plain compile {said['median']:.2f} CPU s"
     yield f"scan -j 1: {engine.cpu:.1f} and {again.cpu:.1f} CPU s"
     yield f"one plain process: {plain.cpu:.1f} and {plain_again.cpu:.1f} CPU s"
@@ -114,8 +141,15 @@ def overhead(bench: Bench) -> Iterator[str]:
 
 def crashes(bench: Bench) -> Iterator[str]:
     good = _good(CRASHING_TRITON, CELLS)
-    bad = {"kernel": "gated_delta_rule.chunk_fwd_h", "shape": SHAPES[:CRASHES], "triton": CRASHING_TRITON,
-           "dtype": "bf16", "target": "sm90", "num_warps": 8, "num_stages": 2}  # fmt: skip
+    bad = {
+        "kernel": "gated_delta_rule.chunk_fwd_h",
+        "shape": SHAPES[:CRASHES],
+        "triton": CRASHING_TRITON,
+        "dtype": "bf16",
+        "target": "sm90",
+        "num_warps": 8,
+        "num_stages": 2,
+    }
     all_bad = cells_of_block(bad)
     without, with_ = bench.matrix("without", good), bench.matrix("with", good, bad)
     warm = cells_of(without)[0]
@@ -135,7 +169,9 @@ def parallel(bench: Bench) -> Iterator[str]:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(2) as threads:
-        halves = list(threads.map(lambda part: bench.plain(part, ENGINE_TRITON)[0], (cells[::2], cells[1::2])))
+        halves = list(
+            threads.map(lambda part: bench.plain(part, ENGINE_TRITON)[0], (cells[::2], cells[1::2]))
+        )
     bare, ours = bare_one.wall / max(half.wall for half in halves), one.wall / two.wall
     yield f"two bare processes: {bare:.2f} times one; scan -j 2: {ours:.2f} times scan -j 1"
     yield f"of the speed-up of bare processes: {ours / bare:.2f} (at least 0.9)"
@@ -143,17 +179,27 @@ def parallel(bench: Bench) -> Iterator[str]:
 
 def startup(bench: Bench) -> Iterator[str]:
     runs = 15
-    help_ = sorted(cost([sys.executable, "-m", "flacheck", "--help"]).cpu for _ in range(runs))[runs // 2]
-    base = sorted(cost([sys.executable, "-c", "import typer, rich"]).cpu for _ in range(runs))[runs // 2]
+    help_ = sorted(cost([sys.executable, "-m", "flacheck", "--help"]).cpu for _ in range(runs))[
+        runs // 2
+    ]
+    base = sorted(cost([sys.executable, "-c", "import typer, rich"]).cpu for _ in range(runs))[
+        runs // 2
+    ]
     code = "import sys, flacheck.cli; print([name for name in ('torch', 'triton') if name in sys.modules])"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
     yield f"flacheck --help: {help_ / base:.2f} times importing typer and rich (at most 1.6)"
     yield f"of torch and triton imported: {loaded}"
 
 
 def throughput(bench: Bench) -> Iterator[str]:
     said = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.throughput"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "tests.benchmarks.throughput"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     yield from said.stdout.splitlines()
 
@@ -161,11 +207,16 @@ def throughput(bench: Bench) -> Iterator[str]:
 def gate(bench: Bench) -> Iterator[str]:
     runs, records = 7, 1000
     with tempfile.TemporaryDirectory() as folder:
-        pins = [f"package-{number}==1.{number}.0 ; python_version >= '3.8'" for number in range(198)]
+        pins = [
+            f"package-{number}==1.{number}.0 ; python_version >= '3.8'" for number in range(198)
+        ]
         file = Path(folder) / "requirements.txt"
         file.write_text("\n".join([*pins, "torch==2.8.0", "triton==3.4.0", ""]))
         with Store.open(folder) as store:
-            made = (record(toolchain="triton==3.4.0", constexprs={"BC": size}) for size in range(records))
+            made = (
+                record(toolchain="triton==3.4.0", constexprs={"BC": size})
+                for size in range(records)
+            )
             store.add_many(store.begin_run({}), made)
         command = [sys.executable, "-m", "flacheck", "gate", str(file), "--store", folder]
         costs = sorted(cost(command).cpu for _ in range(runs))
@@ -173,9 +224,13 @@ def gate(bench: Bench) -> Iterator[str]:
 
 
 BENCHMARKS: dict[str, Callable[[Bench], Iterator[str]]] = {
-    "overhead": overhead, "crashes": crashes, "parallel": parallel, "startup": startup, "gate": gate,
+    "overhead": overhead,
+    "crashes": crashes,
+    "parallel": parallel,
+    "startup": startup,
+    "gate": gate,
     "throughput": throughput,
-}  # fmt: skip
+}
 
 
 def main() -> None:

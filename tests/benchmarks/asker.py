@@ -1,4 +1,5 @@
-"""Run beside a reducer, in its interpreter: hands each candidate to the benchmark and tells what it said.
+"""Run beside a reducer, in its interpreter: hands each candidate to the benchmark and tells what it
+said.
 
 usage: asker.py ask SOCKET FILE         exit 0 when FILE's text still shows the failure
        asker.py minimize SOCKET FILE    let pysource-minimize reduce FILE's text

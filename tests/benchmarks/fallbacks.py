@@ -1,13 +1,14 @@
 """Compares the search for fallbacks with an exhaustive one over all failing cells of a package.
 
-`python -m tests.benchmarks.fallbacks --store DIR [--package …] [--triton …] [--target …] [--budget N] [--sample N]
-[--minutes M]`
+`python -m tests.benchmarks.fallbacks --store DIR [--package …] [--triton …] [--target …] [--budget
+N] [--sample N] [--minutes M]`
 
-Exhaustive is every one of the kernel's own configurations (and the failing one), each with its tiles halved in every
-combination, as far as host code can follow. It is compiled in full for `--sample` cells where the search found
-something, to see whether that was the nearest; then, for there alone it could show that something was missed, where
-the search found nothing: in an order drawn by lot, until all are done or the minutes are over. Everything compiled is
-kept in DIR, so a comparison goes on where it was.
+Exhaustive is every one of the kernel's own configurations (and the failing one), each with its
+tiles halved in every combination, as far as host code can follow. It is compiled in full for
+`--sample` cells where the search found something, to see whether that was the nearest; then, for
+there alone it could show that something was missed, where the search found nothing: in an order
+drawn by lot, until all are done or the minutes are over. Everything compiled is kept in DIR, so a
+comparison goes on where it was.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from flacheck import fallbacks, packaged
+from flacheck import fallbacks
 from flacheck.analysis.fallbacks import order
-from flacheck.executors import LocalPool
-from flacheck.expand import Selection
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.loop import Timeouts
 from flacheck.fallbacks import Oracle
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constants import HOST, TUNABLE
 from flacheck.fallbacks.exploration import Exploration, compiled
 from flacheck.fallbacks.failing import Asked, Failing
 from flacheck.fallbacks.settings import explored
-from flacheck.scan import Timeouts
-from flacheck.session import CANDIDATE_SECONDS, Session, environment
+from flacheck.inputs import packaged
+from flacheck.inputs.expand import Selection
+from flacheck.scan.session import CANDIDATE_SECONDS, Session, environment
 from flacheck.store import Store
 
 PACKAGE = "flash-linear-attention==0.2.2"
@@ -42,15 +44,26 @@ TRITON, TARGETS = ("3.2.0", "3.3.0", "3.9.0"), ("sm70", "sm80", "sm90")
 def exhaustive(failing: Failing) -> list[Candidate]:
     """Own configurations × halved tiles, nearest first, each once."""
     known = failing.known
-    tiles = {name: each.value for name, each in known.by_name.items() if each.mark in (TUNABLE, HOST)}
+    tiles = {
+        name: each.value for name, each in known.by_name.items() if each.mark in (TUNABLE, HOST)
+    }
     found: dict[str, Candidate] = {}
     for config in ({}, *failing.cell.configs):
         start = {**tiles, **config.get("kwargs", {})}
-        options = {name: value for name, value in config.items() if name != "kwargs" and value is not None}
-        sizes = [[size, *known.halved(name, size)] if type(size) is int else [size] for name, size in start.items()]
+        options = {
+            name: value for name, value in config.items() if name != "kwargs" and value is not None
+        }
+        sizes = [
+            [size, *known.halved(name, size)] if type(size) is int else [size]
+            for name, size in start.items()
+        ]
         for values in product(*sizes):
             settings = {**options, **dict(zip(start, values))}
-            use = {name: value for name, value in settings.items() if failing.space.failing.get(name) != value}
+            use = {
+                name: value
+                for name, value in settings.items()
+                if failing.space.failing.get(name) != value
+            }
             candidate = failing.space.candidate(use) if use else None
             if candidate:
                 found.setdefault(candidate.of(failing.cell).key, candidate)
@@ -59,8 +72,9 @@ def exhaustive(failing: Failing) -> list[Candidate]:
 
 @dataclass(frozen=True)
 class Compared:
-    """A failing cell: what the search found for it with so many compiles, and, where the exhaustive search was made,
-    its `size` in candidates and the nearest of those that compile."""
+    """A failing cell: what the search found for it with so many compiles, and, where the exhaustive
+    search was made, its `size` in candidates and the nearest of those that compile.
+    """
 
     failing: Failing
     found: Candidate | None
@@ -79,7 +93,9 @@ class Compared:
         return bool(self.best and self.found) and rank(self.best) < rank(self.found)  # type: ignore[arg-type]
 
 
-def compare(asked: Asked, oracle: Oracle, budget: int, sample: int, minutes: float) -> list[Compared]:
+def compare(
+    asked: Asked, oracle: Oracle, budget: int, sample: int, minutes: float
+) -> list[Compared]:
     """Both searches over all failing cells, release by release."""
     failures = sorted(asked.failing(), key=lambda each: order(each.observed))
     ways = explored(failures, lambda each: [each.cell], oracle, budget, print)
@@ -87,11 +103,16 @@ def compare(asked: Asked, oracle: Oracle, budget: int, sample: int, minutes: flo
     chance = random.Random(0)
     served = [key for key, row in rows.items() if row.found]
     given_up = [key for key, row in rows.items() if row.failing.adjustable and not row.found]
-    doubted = [*chance.sample(served, min(sample, len(served))), *chance.sample(given_up, len(given_up))]
+    doubted = [
+        *chance.sample(served, min(sample, len(served))),
+        *chance.sample(given_up, len(given_up)),
+    ]
     ends = time.monotonic() + 60 * minutes
     for number, key in enumerate(doubted):
         if time.monotonic() > ends:
-            print(f"{len(doubted) - number} of {len(doubted)} cells were not searched exhaustively for want of time")
+            print(
+                f"{len(doubted) - number} of {len(doubted)} cells were not searched exhaustively for want of time"
+            )
             break
         rows[key] = _in_full(rows[key], oracle)
     return list(rows.values())
@@ -108,14 +129,25 @@ def _in_full(row: Compared, oracle: Oracle) -> Compared:
     return replace(row, best=best, size=len(space))
 
 
-COLUMNS = ("release", "target", "failing", "removed", "found", "compiles", "given up", "full", "candidates", "missed")
+COLUMNS = (
+    "release",
+    "target",
+    "failing",
+    "removed",
+    "found",
+    "compiles",
+    "given up",
+    "full",
+    "candidates",
+    "missed",
+)
 
 
 def table(rows: Sequence[Compared]) -> Iterator[str]:
     """A line a release and target, then what was nearer than what was found, and what was missed.
 
-    `removed` are cells whose API the release removed, where no setting can matter; `full` those of the given-up that
-    were searched exhaustively, over so many `candidates`.
+    `removed` are cells whose API the release removed, where no setting can matter; `full` those of
+    the given-up that were searched exhaustively, over so many `candidates`.
     """
     yield _row(COLUMNS)
     for place in dict.fromkeys(row.failing.place for row in rows):
@@ -153,7 +185,9 @@ def main() -> None:
     parser.add_argument("--triton", nargs="*", default=TRITON)
     parser.add_argument("--target", nargs="*", default=TARGETS)
     parser.add_argument("--kernel", nargs="*", default=[])
-    parser.add_argument("--num-warps", type=int, nargs="*", default=[], help="these instead of the usual ones")
+    parser.add_argument(
+        "--num-warps", type=int, nargs="*", default=[], help="these instead of the usual ones"
+    )
     parser.add_argument("--budget", type=int, default=fallbacks.BUDGET)
     parser.add_argument("--sample", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=60, help="for the exhaustive searches")
@@ -166,16 +200,27 @@ def main() -> None:
         toolchains=tuple(chosen.triton),
     )
     plan = packaged.plan(chosen.package, selection, progress=print)
-    with Store.open(chosen.store) as scanned, Store.open(Path(chosen.store) / fallbacks.FOLDER) as own:
+    with (
+        Store.open(chosen.store) as scanned,
+        Store.open(Path(chosen.store) / fallbacks.FOLDER) as own,
+    ):
         session = Session(plan, scanned, None, chosen.jobs, 8192, False, None)
         records = list(session.records(print))
         timeouts = Timeouts(CANDIDATE_SECONDS)
         pool = LocalPool(chosen.jobs, timeouts)
         oracle = fallbacks.ScanOracle(
-            plan, own.begin_run(environment()), fallbacks.Beside(own, scanned), pool, timeouts, 8192, print
+            plan,
+            own.begin_run(environment()),
+            fallbacks.Beside(own, scanned),
+            pool,
+            timeouts,
+            8192,
+            print,
         )
         try:
-            for line in table(compare(Asked(plan, records), oracle, chosen.budget, chosen.sample, chosen.minutes)):
+            for line in table(
+                compare(Asked(plan, records), oracle, chosen.budget, chosen.sample, chosen.minutes)
+            ):
                 print(line, flush=True)
         finally:
             pool.close()

@@ -1,4 +1,6 @@
-"""A command's cost: processor seconds over all its processes, wall seconds, and its own peak memory."""
+"""A command's cost: processor seconds over all its processes, wall seconds, and its own peak
+memory.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,23 @@ class Cost:
 
 
 def cost(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """Run a command to its end. Descendants count when their parents waited for them, as flacheck's do."""
+    """Run a command to its end. Descendants count when their parents waited for them, as flacheck's
+    do.
+    """
     started = time.monotonic()
     process = subprocess.Popen(
-        command, env={**os.environ, **(environment or {})}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     assert process.stderr
     said = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
-        raise SystemExit(f"{' '.join(command[:4])} … ended with {process.returncode}:\n{said.decode()[-2000:]}")
+        raise SystemExit(
+            f"{' '.join(command[:4])} … ended with {process.returncode}:\n{said.decode()[-2000:]}"
+        )
     wall = time.monotonic() - started
     return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024, process.returncode)

@@ -1,7 +1,9 @@
-"""The yardstick: one process that only calls `triton.compile`, cell after cell. Run with a Triton on its path.
+"""The yardstick: one process that only calls `triton.compile`, cell after cell. Run with a Triton
+on its path.
 
 usage: plain.py all CELLS.json      compile every cell; prints {"median": seconds of processor time}
-       plain.py crash CELLS.json    each cell in a fork of a warm process, up to its crash; prints {"cpu": seconds}
+       plain.py crash CELLS.json    each cell in a fork of a warm process, up to its crash; prints
+       {"cpu": seconds}
 """
 
 from __future__ import annotations
@@ -59,15 +61,21 @@ def source(cell, corpus):
         if spec is None or "constexpr" in spec:
             signature[name], constants[name] = "constexpr", spec and spec["constexpr"]
             continue
-        signature[name] = "*" + spec["dtype"] if "dtype" in spec else "i32" if "int" in spec else "fp32"
+        signature[name] = (
+            "*" + spec["dtype"] if "dtype" in spec else "i32" if "int" in spec else "fp32"
+        )
         if "dtype" in spec or ("int" in spec and spec["int"] % 16 == 0):
             aligned.append(index)
     if NEW:
-        return ASTSource(function, signature, constants, {(i,): [["tt.divisibility", 16]] for i in aligned})
+        return ASTSource(
+            function, signature, constants, {(i,): [["tt.divisibility", 16]] for i in aligned}
+        )
     from triton.backends.compiler import AttrsDescriptor
 
     typed = {name: kind for name, kind in signature.items() if kind != "constexpr"}
-    return ASTSource(function, typed, constants, AttrsDescriptor.from_hints(dict.fromkeys(aligned, 16)))
+    return ASTSource(
+        function, typed, constants, AttrsDescriptor.from_hints(dict.fromkeys(aligned, 16))
+    )
 
 
 def compile_one(cell, corpus):

@@ -1,15 +1,18 @@
-"""flacheck repro beside general reducers: the same failures, the same oracle, the same budget of compiles.
+"""flacheck repro beside general reducers: the same failures, the same oracle, the same budget of
+compiles.
 
     python3.12 -m venv V && V/bin/pip install pysource-minimize==0.10.1 shrinkray==26.4.14.0
     python -m tests.benchmarks.reducers --python V/bin/python [--budget 600] [CASE…]
 
-(Later releases of shrinkray want the runtime of a language model; it needs Python 3.12 in any case.)
+(Later releases of shrinkray want the runtime of a language model; it needs Python 3.12 in any
+case.)
 
-What they reduce is one module: the kernel cut out with all that it uses, and last a line with its launch and options,
-so that those can be reduced too. A candidate that is no Python, names no kernel or has a malformed launch is refused
-without a compile and costs nothing; parameters that are gone take their arguments along. Everything else is asked of
-the oracle that flacheck repro asks: the same failure, and the contrast releases still compile. The smallest candidate
-that it accepted counts. Nothing here asserts: read the table.
+What they reduce is one module: the kernel cut out with all that it uses, and last a line with its
+launch and options, so that those can be reduced too. A candidate that is no Python, names no kernel
+or has a malformed launch is refused without a compile and costs nothing; parameters that are gone
+take their arguments along. Everything else is asked of the oracle that flacheck repro asks: the
+same failure, and the contrast releases still compile. The smallest candidate that it accepted
+counts. Nothing here asserts: read the table.
 """
 
 from __future__ import annotations
@@ -21,18 +24,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck import cells, session
-from flacheck.cells import Chosen
 from flacheck.errors import FlacheckError
-from flacheck.expand import Selection
-from flacheck.planning import Plan
+from flacheck.inputs import cells
+from flacheck.inputs.cells import Chosen
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.planning import Plan
 from flacheck.repro import at_hand, versions
 from flacheck.repro.compilers import LONGEST, Compilers
+from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import kind_of
 from flacheck.repro.oracle import Budget, Oracle
+from flacheck.repro.output.result import Result
 from flacheck.repro.reproduction import Reproduction
-from flacheck.repro.result import Result
-from flacheck.repro.specimen import Specimen
+from flacheck.scan import session
 from flacheck.store import Store
 from tests.benchmarks.rivals import RIVALS, Rival, reduced_by
 
@@ -54,7 +58,12 @@ class Case:
 
     def selection(self) -> Selection:
         return Selection(
-            (self.kernel,), (self.target,), (self.dtype,), (self.num_warps,), (self.num_stages,), (self.triton,)
+            (self.kernel,),
+            (self.target,),
+            (self.dtype,),
+            (self.num_warps,),
+            (self.num_stages,),
+            (self.triton,),
         )
 
 
@@ -74,7 +83,9 @@ CASES = (
 
 @dataclass(frozen=True)
 class Row:
-    """One reducer's result on one case; `differing` counts releases that judge it otherwise than the original."""
+    """One reducer's result on one case; `differing` counts releases that judge it otherwise than
+    the original.
+    """
 
     case: str
     reducer: str
@@ -86,7 +97,9 @@ class Row:
     ended: str = ""
 
     def __str__(self) -> str:
-        figures = f"{self.lines:5} {self.nodes:6} {self.ran:8} {self.seconds:7.0f} {self.differing:9}"
+        figures = (
+            f"{self.lines:5} {self.nodes:6} {self.ran:8} {self.seconds:7.0f} {self.differing:9}"
+        )
         return f"{self.case:16} {self.reducer:18} {figures}  {self.ended}".rstrip()
 
 
@@ -97,7 +110,11 @@ def chosen(case: Case, store: Store) -> Chosen:
     """The case's cell; the first by key where several fail with one signature."""
 
     def settle(plan: Plan) -> list[session.Record]:
-        return list(session.Session(plan, store, None, 2, 8192, False, purpose="benchmark").records(lambda said: None))
+        return list(
+            session.Session(plan, store, None, 2, 8192, False, purpose="benchmark").records(
+                lambda said: None
+            )
+        )
 
     return cells.choose(case.matrix, case.selection(), store, settle)
 
@@ -116,7 +133,9 @@ class Comparison:
         found = chosen(self.case, store)
         package = next(iter(found.packages.values()), None)
         with Compilers(at_hand.releases(found.cell, (), lambda said: None)) as compilers:
-            ours = Reproduction(found.cell, package, compilers, Budget(compiles=self.budget), runs=1)
+            ours = Reproduction(
+                found.cell, package, compilers, Budget(compiles=self.budget), runs=1
+            )
             for _ in ours.steps():
                 pass
             took, result = ours.tally().seconds, ours.finish()
@@ -133,15 +152,26 @@ class Comparison:
         oracle = _oracle(result, compilers, self.budget)
         started = time.monotonic()
         got = reduced_by(rival, self.python, result.original, oracle, self.seconds)
-        took, ended = time.monotonic() - started, f"{got.ended}, {got.refused} candidates refused unseen"
+        took, ended = (
+            time.monotonic() - started,
+            f"{got.ended}, {got.refused} candidates refused unseen",
+        )
         return self._row(rival.name, got.best, result, compilers, oracle.budget.ran, took, ended)
 
     def _row(
-        self, reducer: str, best: Specimen, result: Result, compilers: Compilers,
-        ran: int = 0, seconds: float = 0.0, ended: str = "",
-    ) -> Row:  # fmt: skip
+        self,
+        reducer: str,
+        best: Specimen,
+        result: Result,
+        compilers: Compilers,
+        ran: int = 0,
+        seconds: float = 0.0,
+        ended: str = "",
+    ) -> Row:
         differing = versions.differing(result.original_table, versions.of_specimen(best, compilers))
-        return Row(self.case.name, reducer, best.lines, best.nodes, ran, seconds, len(differing), ended)
+        return Row(
+            self.case.name, reducer, best.lines, best.nodes, ran, seconds, len(differing), ended
+        )
 
 
 def _oracle(result: Result, compilers: Compilers, budget: int) -> Oracle:
@@ -153,19 +183,29 @@ def _oracle(result: Result, compilers: Compilers, budget: int) -> Oracle:
 def main() -> None:
     parser = argparse.ArgumentParser(description="flacheck repro beside general reducers")
     parser.add_argument("cases", nargs="*", help=", ".join(case.name for case in CASES))
-    parser.add_argument("--python", required=True, help="an interpreter that has pysource-minimize and shrinkray")
-    parser.add_argument("--budget", type=int, default=600, help="compiles for each reducer and case")
-    parser.add_argument("--seconds", type=float, default=3600.0, help="and no longer than that, for each")
+    parser.add_argument(
+        "--python", required=True, help="an interpreter that has pysource-minimize and shrinkray"
+    )
+    parser.add_argument(
+        "--budget", type=int, default=600, help="compiles for each reducer and case"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=3600.0, help="and no longer than that, for each"
+    )
     asked = parser.parse_args()
     unknown = set(asked.cases) - {case.name for case in CASES}
     if unknown:
-        parser.error(f"no case {', '.join(unknown)}: there are {', '.join(case.name for case in CASES)}")
+        parser.error(
+            f"no case {', '.join(unknown)}: there are {', '.join(case.name for case in CASES)}"
+        )
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
         for case in CASES:
             if not asked.cases or case.name in asked.cases:
                 try:
-                    for row in Comparison(case, asked.budget, asked.seconds, asked.python).rows(store, RIVALS):
+                    for row in Comparison(case, asked.budget, asked.seconds, asked.python).rows(
+                        store, RIVALS
+                    ):
                         print(row, flush=True)
                 except FlacheckError as error:
                     print(f"{case.name:16} {error}", flush=True)

@@ -1,4 +1,6 @@
-"""Other people's reducers, each a process of its own interpreter that asks us of every candidate over a socket."""
+"""Other people's reducers, each a process of its own interpreter that asks us of every candidate
+over a socket.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flacheck.launches.forms import FormError, check_argument, check_options
+from flacheck.inputs.launches.forms import FormError, check_argument, check_options
+from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import BudgetSpent, Oracle
-from flacheck.repro.specimen import Specimen
 
 ASKER = str(Path(__file__).with_name("asker.py"))
 NAME = "LAUNCH"
@@ -41,16 +43,35 @@ RIVALS = (
     Rival("pysource-minimize", ("{python}", "{asker}", "minimize", "{socket}", "{file}")),
     Rival(
         "shrinkray",
-        ("{python}", "-m", "shrinkray", "--ui", "basic", "--volume", "quiet", "--parallelism", "1",
-         "--formatter", "none", "--timeout", "0", "--input-type", "arg", "--trivial-is-not-error", "{test}", "{file}"),
+        (
+            "{python}",
+            "-m",
+            "shrinkray",
+            "--ui",
+            "basic",
+            "--volume",
+            "quiet",
+            "--parallelism",
+            "1",
+            "--formatter",
+            "none",
+            "--timeout",
+            "0",
+            "--input-type",
+            "arg",
+            "--trivial-is-not-error",
+            "{test}",
+            "{file}",
+        ),
     ),
-)  # fmt: skip
+)
 
 
 @dataclass
 class Outcome:
-    """What a reducer came to: the smallest specimen that was accepted, how many candidates were refused without a
-    compile, and how it ended."""
+    """What a reducer came to: the smallest specimen that was accepted, how many candidates were
+    refused without a compile, and how it ended.
+    """
 
     best: Specimen
     refused: int = 0
@@ -64,8 +85,9 @@ def module_of(specimen: Specimen) -> str:
 
 
 def specimen_of(text: str, like: Specimen) -> Specimen | None:
-    """The specimen that a candidate describes; None for what could never be compiled. Layout and comments are no
-    part of it."""
+    """The specimen that a candidate describes; None for what could never be compiled. Layout and
+    comments are no part of it.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -79,17 +101,29 @@ def specimen_of(text: str, like: Specimen) -> Specimen | None:
             check_argument(parameter, spec)
         check_options(chosen)
         source = ast.unparse(ast.Module(module, [])) + "\n"
-    except (SyntaxError, ValueError, AttributeError, TypeError, StopIteration, RecursionError, FormError):
+    except (
+        SyntaxError,
+        ValueError,
+        AttributeError,
+        TypeError,
+        StopIteration,
+        RecursionError,
+        FormError,
+    ):
         return None
     return like.with_(source=source, name=name, args=_kept(args, function), options=chosen)
 
 
 def _kept(args: dict[str, Any], function: ast.FunctionDef) -> dict[str, Any]:
-    names = [a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]]
+    names = [
+        a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    ]
     return {name: args[name] for name in names if name in args}
 
 
-def reduced_by(rival: Rival, python: str, original: Specimen, oracle: Oracle, seconds: float) -> Outcome:
+def reduced_by(
+    rival: Rival, python: str, original: Specimen, oracle: Oracle, seconds: float
+) -> Outcome:
     """Let a reducer loose on a specimen until it ends, or compiles or seconds are spent."""
     outcome = Outcome(original)
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
@@ -100,7 +134,9 @@ def reduced_by(rival: Rival, python: str, original: Specimen, oracle: Oracle, se
         server.bind(place)
         server.listen()
         server.settimeout(0.5)
-        process = _start(rival.on(python=python, asker=ASKER, socket=place, file=file, test=test), folder)
+        process = _start(
+            rival.on(python=python, asker=ASKER, socket=place, file=file, test=test), folder
+        )
         try:
             _serve(server, process, oracle, outcome, time.monotonic() + seconds)
         finally:
@@ -113,9 +149,14 @@ def reduced_by(rival: Rival, python: str, original: Specimen, oracle: Oracle, se
 def _start(command: Sequence[str], folder: str) -> subprocess.Popen[bytes]:
     with open(os.path.join(folder, "log"), "wb") as log:
         return subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
             env={"PATH": "/usr/bin:/bin", "HOME": folder},
-        )  # fmt: skip
+        )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -126,9 +167,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _serve(
-    server: socket.socket, process: subprocess.Popen[bytes], oracle: Oracle, outcome: Outcome, end: float
+    server: socket.socket,
+    process: subprocess.Popen[bytes],
+    oracle: Oracle,
+    outcome: Outcome,
+    end: float,
 ) -> None:
-    """Answer one candidate a connection until the reducer is gone or there is nothing left to spend."""
+    """Answer one candidate a connection until the reducer is gone or there is nothing left to
+    spend.
+    """
     while process.poll() is None:
         if time.monotonic() > end:
             outcome.ended = "time spent"

@@ -1,4 +1,6 @@
-"""20,000 cells through loop, store and summary, over a compiler that takes no time: the parent's own cost."""
+"""20,000 cells through loop, store and summary, over a compiler that takes no time: the parent's
+own cost.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from pathlib import Path
 
 from flacheck import analysis
 from flacheck.analysis import Context
-from flacheck.executors import LocalPool
-from flacheck.scan import Question, Timeouts, scan
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.loop import Question, Timeouts, scan
 from flacheck.store import Store
 from tests import fake
 
@@ -24,12 +26,19 @@ def main() -> None:
         run = store.begin_run({}, "fake", {})
         timeouts, started = Timeouts(60), time.monotonic()
         pool = LocalPool(2, timeouts)
-        settled = sum(1 for _ in scan(Question(cells, lambda _: kind, lambda _: None), run, store, pool, timeouts))
+        settled = sum(
+            1
+            for _ in scan(
+                Question(cells, lambda _: kind, lambda _: None), run, store, pool, timeouts
+            )
+        )
         pool.close()
         rate = settled / (time.monotonic() - started)
         summary = analysis.summarise(store.records(run), Context())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{settled} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)")
+    print(
+        f"{settled} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)"
+    )
     print(f"peak memory of the parent: {peak:.0f} MB (at most 200)")
 
 

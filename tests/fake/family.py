@@ -1,4 +1,6 @@
-"""The fake toolchain as a family of releases: what resolves and provides them, without an index or a download."""
+"""The fake toolchain as a family of releases: what resolves and provides them, without an index or
+a download.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,19 @@ class FakeToolchain(Toolchain):
     table: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def worker_config(self) -> dict[str, Any]:
-        return {"path": [], "identity": self.identity, "worker_file": fake.WORKER, "table": dict(self.table)}
+        return {
+            "path": [],
+            "identity": self.identity,
+            "worker_file": fake.WORKER,
+            "table": dict(self.table),
+        }
 
 
 @dataclass(frozen=True)
 class FakeFamily:
-    """Releases 1.0 to 9.0. `wheelless` ones have no wheel, `refused` maps a version to the targets it does not know;
-    `provided` notes which were asked to be made ready."""
+    """Releases 1.0 to 9.0. `wheelless` ones have no wheel, `refused` maps a version to the targets
+    it does not know; `provided` notes which were asked to be made ready.
+    """
 
     table: Mapping[str, Any]
     wheelless: tuple[str, ...] = ()
@@ -48,9 +56,14 @@ class FakeFamily:
 
     def _choice(self, version: str) -> Choice:
         reason = "no wheel for this Python" if version in self.wheelless else None
-        refused = {target: f"fake {version} does not know {target}" for target in self.refused.get(version, ())}
+        refused = {
+            target: f"fake {version} does not know {target}"
+            for target in self.refused.get(version, ())
+        }
         return Choice("fake", version, f"fake=={version}", "cache", None, reason, refused)
 
     def provide(self, choice: Choice, progress: Progress = silent) -> Toolchain:
         self.provided.append(choice.version)
-        return FakeToolchain("fake", choice.version, choice.identity, "cache", (), "", table=self.table)
+        return FakeToolchain(
+            "fake", choice.version, choice.identity, "cache", (), "", table=self.table
+        )

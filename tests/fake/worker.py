@@ -1,9 +1,9 @@
 """A compiler that behaves by a table: the guest's side of the fake toolchain.
 
-The table (JSON in the worker's config) maps a kernel's name, or "*", to what compiling it does;
-a behaviour may differ by option (`"by": "num_warps", "8": "abort …"`), by a constexpr of the launch, by the dtype of
-its argument `x` (`"by": "dtype"`) and by toolchain version (`"==1.0"`).
-(`"says": "tl.dot", "times": 2, "then": "abort …"`) and by toolchain version (`"==1.0"`).
+The table (JSON in the worker's config) maps a kernel's name, or "*", to what compiling it does; a
+behaviour may differ by option (`"by": "num_warps", "8": "abort …"`), by a constexpr of the launch,
+by the dtype of its argument `x` (`"by": "dtype"`) and by toolchain version (`"==1.0"`). (`"says":
+"tl.dot", "times": 2, "then": "abort …"`) and by toolchain version (`"==1.0"`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class Worker:
     def do_hang(self, rest: str) -> None:
         """Hangs as an assembler does: in a child process that ignores polite signals."""
         stubborn = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)"
-        subprocess.run([sys.executable, "-I", "-S", "-c", stubborn, rest or "flacheck-fake-assembler"])
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", stubborn, rest or "flacheck-fake-assembler"]
+        )
 
     def do_spin(self, rest: str) -> None:
         while True:

@@ -1,8 +1,9 @@
 """Run the corpus on a GPU against its references: `python tests/gpu/check_numerics.py [FAMILY…]`.
 
-Needs torch with CUDA and its Triton. The autotuners choose for real, each shape between two of their configurations
-(all of them for all shapes would compile for long); then every configuration runs once.
-Prints a line a check with the relative errors of output and final state, and exits 1 when one is too large.
+Needs torch with CUDA and its Triton. The autotuners choose for real, each shape between two of
+their configurations (all of them for all shapes would compile for long); then every configuration
+runs once. Prints a line a check with the relative errors of output and final state, and exits 1
+when one is too large.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import triton
 FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 # fp32 products go through TF32 (10 bits of mantissa) on the tensor cores.
 TOLERANCE = {torch.float32: 3e-3, torch.float16: 4e-3, torch.bfloat16: 2e-2}
-# B, T, H, K, V: head sizes 64, 128, 256; lengths that are no multiple of 64; one token; K and V that fill no tile.
+# B, T, H, K, V: head sizes 64, 128, 256; lengths that are no multiple of 64; one token; K and V
+# that fill no tile.
 SHAPES = [
     (2, 256, 4, 64, 64),
     (1, 1000, 4, 128, 128),
@@ -61,7 +63,9 @@ def module(family: str) -> Any:
     return loaded
 
 
-def compared(family: Any, form: str, name: str, arguments: dict[str, Any], right: tuple[Any, Any]) -> Check:
+def compared(
+    family: Any, form: str, name: str, arguments: dict[str, Any], right: tuple[Any, Any]
+) -> Check:
     """One form against the reference's result."""
     start = time.perf_counter()
     ours = getattr(family, form)(**arguments)
@@ -71,7 +75,9 @@ def compared(family: Any, form: str, name: str, arguments: dict[str, Any], right
 
 
 def shapes(family: Any) -> Iterator[Check]:
-    """Both forms over shapes and dtypes, with and without an initial state, tiles as the autotuner picks them."""
+    """Both forms over shapes and dtypes, with and without an initial state, tiles as the autotuner
+    picks them.
+    """
     every = {kernel: getattr(family, kernel).configs for kernel in family.KERNELS}
     for i, shape in enumerate([*SHAPES, LONG]):
         for kernel, configs in every.items():
@@ -82,13 +88,17 @@ def shapes(family: Any) -> Iterator[Check]:
                 arguments["h0"] = None
             right = family.reference(**arguments)
             for form in sorted({declared["form"] for declared in family.KERNELS.values()}):
-                yield compared(family, form, f"{family.OPERATOR}.{form} B,T,H,K,V={shape}", arguments, right)
+                yield compared(
+                    family, form, f"{family.OPERATOR}.{form} B,T,H,K,V={shape}", arguments, right
+                )
     for kernel, configs in every.items():
         getattr(family, kernel).configs = configs
 
 
 def configurations(family: Any) -> Iterator[Check]:
-    """Each configuration of each kernel, one kernel at a time; what needs more shared memory than there is, is left."""
+    """Each configuration of each kernel, one kernel at a time; what needs more shared memory than
+    there is, is left.
+    """
     arguments = family.inputs(1, 200, 2, 128, 128, dtype=torch.bfloat16, device="cuda")
     right = family.reference(**arguments)
     for kernel, declared in family.KERNELS.items():

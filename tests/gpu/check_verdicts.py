@@ -1,10 +1,13 @@
-"""Does a card do what the compile-only verdicts say? Run on a machine with a GPU and the same Triton:
+"""Does a card do what the compile-only verdicts say? Run on a machine with a GPU and the same
+Triton:
 
     flacheck scan MATRIX --triton 3.6.0 --target sm90 --format json -o records.json     (anywhere)
-    python tests/gpu/check_verdicts.py records.json [I/N]                                (there; part I of N)
+    python tests/gpu/check_verdicts.py records.json [I/N]                                (there;
+    part I of N)
 
-Every record is compiled again by the Triton there and loaded onto the card. `compiles` must load; a shared-memory
-failure (FC501) must be refused by the card; shared memory and registers must be the recorded ones.
+Every record is compiled again by the Triton there and loaded onto the card. `compiles` must load; a
+shared-memory failure (FC501) must be refused by the card; shared memory and registers must be the
+recorded ones.
 """
 
 from __future__ import annotations
@@ -38,8 +41,12 @@ def attempt(record: dict) -> tuple[str, int | None, int | None]:
 
     from flacheck.guest import values
 
-    arguments = {name: values.value(spec, language) for name, spec in record["launch"]["args"].items()}
-    compiled = kernel(record["kernel"]).run(grid=None, warmup=True, **arguments, **record["options"])
+    arguments = {
+        name: values.value(spec, language) for name, spec in record["launch"]["args"].items()
+    }
+    compiled = kernel(record["kernel"]).run(
+        grid=None, warmup=True, **arguments, **record["options"]
+    )
     try:
         compiled._init_handles()
     except OutOfResources as error:
@@ -52,7 +59,11 @@ def main() -> int:
     import triton
 
     with open(sys.argv[1]) as file:
-        records = [r for r in json.load(file)["records"] if r["kernel"].count(".") == 1 and r["package"] is None]
+        records = [
+            r
+            for r in json.load(file)["records"]
+            if r["kernel"].count(".") == 1 and r["package"] is None
+        ]
     index, _, count = (sys.argv[2] if len(sys.argv) > 2 else "1/1").partition("/")
     records = records[int(index) - 1 :: int(count)]
     tally: Counter[str] = Counter()
@@ -62,7 +73,9 @@ def main() -> int:
         same = said == expected and shared == record["resources"]["shared"]
         tally["verdict and shared memory agree" if same else "DIFFERS"] += 1
         tally[f"{record['verdict']} {record['code'] or ''}: {said}"] += 1
-        tally["registers agree"] += registers is not None and registers == record["resources"]["registers"]
+        tally["registers agree"] += (
+            registers is not None and registers == record["resources"]["registers"]
+        )
         if not same:
             print(
                 record["key"],

@@ -1,7 +1,9 @@
-"""Compares two launches files of one program, from a card and from one that is not there: `REAL.jsonl FAKE.jsonl`.
+"""Compares two launches files of one program, from a card and from one that is not there:
+`REAL.jsonl FAKE.jsonl`.
 
-Launches are the same when kernel, arguments (dtypes, alignment, numbers), constants, options, configurations, keys and
-grid are. Prints a markdown table by module; exit 1 when a launch is in one file only.
+Launches are the same when kernel, arguments (dtypes, alignment, numbers), constants, options,
+configurations, keys and grid are. Prints a markdown table by module; exit 1 when a launch is in one
+file only.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ def launches(file: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for line in map(json.loads, Path(file).read_text(encoding="utf-8").splitlines()):
         if "kernel" in line:
-            said = {name: line.get(name) for name in ("kernel", "launch", "options", "heuristics", "grid", "source")}
+            said = {
+                name: line.get(name)
+                for name in ("kernel", "launch", "options", "heuristics", "grid", "source")
+            }
             identities[line["id"]] = json.dumps(said, sort_keys=True)
         of = line.get("of", line.get("id"))
         if of in identities:
@@ -33,16 +38,25 @@ def module(identity: str) -> str:
 
 def main() -> int:
     real, fake = (launches(file) for file in sys.argv[1:3])
-    print("| module | kernels | distinct on the card | of them without it | launches on the card | without it |")
+    print(
+        "| module | kernels | distinct on the card | of them without it | launches on the card | without it |"
+    )
     print("|---|---|---|---|---|---|")
     for name in sorted({module(identity) for identity in {*real, *fake}}):
         mine = [identity for identity in real if module(identity) == name]
         theirs = [identity for identity in fake if module(identity) == name]
         kernels = {json.loads(identity)["kernel"] for identity in mine}
         made = sum(real[identity] for identity in mine), sum(fake[identity] for identity in theirs)
-        print(f"| {name} | {len(kernels)} | {len(mine)} | {len({*mine} & {*theirs})} | {made[0]} | {made[1]} |")
-    print(f"\nboth {len(real.keys() & fake.keys())}, card only {len(real.keys() - fake.keys())}, ", end="")
-    print(f"fake only {len(fake.keys() - real.keys())}; launches {sum(real.values())} and {sum(fake.values())}")
+        print(
+            f"| {name} | {len(kernels)} | {len(mine)} | {len({*mine} & {*theirs})} | {made[0]} | {made[1]} |"
+        )
+    print(
+        f"\nboth {len(real.keys() & fake.keys())}, card only {len(real.keys() - fake.keys())}, ",
+        end="",
+    )
+    print(
+        f"fake only {len(fake.keys() - real.keys())}; launches {sum(real.values())} and {sum(fake.values())}"
+    )
     for where, only in (("card", real.keys() - fake.keys()), ("fake", fake.keys() - real.keys())):
         for identity in sorted(only)[:10]:
             print(f"only {where}: {identity[:600]}")

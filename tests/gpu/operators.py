@@ -1,12 +1,14 @@
-"""A program to capture twice, on a card and on one that is not there: FLA's operators, forward and backward.
+"""A program to capture twice, on a card and on one that is not there: FLA's operators, forward and
+backward.
 
     python operators.py [--jobs N] [--tune] [--sizes B,T,H,K] [--forward] [NAME…]
 
-Every function that `fla.ops` and its subpackages offer is called in bf16, on plain batches and on packed sequences, and
-last a small model takes two training steps under autocast. What an operator refuses is printed, the same on both.
-`--jobs` spreads the operators over processes, each of which is recorded. Without `--tune` a kernel runs in its first
-configuration: a launch is recorded with all of them before one is chosen, and compiling each takes a card an hour.
-`--sizes` calls with others (K is V too), `--forward` plain batches forward only, as `check_estimate.py` wants them.
+Every function that `fla.ops` and its subpackages offer is called in bf16, on plain batches and on
+packed sequences, and last a small model takes two training steps under autocast. What an operator
+refuses is printed, the same on both. `--jobs` spreads the operators over processes, each of which
+is recorded. Without `--tune` a kernel runs in its first configuration: a launch is recorded with
+all of them before one is chosen, and compiling each takes a card an hour. `--sizes` calls with
+others (K is V too), `--forward` plain batches forward only, as `check_estimate.py` wants them.
 """
 
 from __future__ import annotations
@@ -26,10 +28,38 @@ import triton.runtime.autotuner
 
 SIZES = {"B": 2, "T": 256, "H": 4, "K": 64}
 OFFSETS = (0, 40, 168, 256)
-# By the names of arguments: a tensor's dimensions, its dtype, and whether it is a decay (negative), a gate (0 to 1).
-SHAPES = {"beta": "BTH", "dt": "BTH", "lamb": "BTH", "gamma": "BTH", "eta": "BTH", "u": "HK", "A_log": "H", "D": "H"}
-PER_HEAD = ("simple", "gated_delta", "gdn", "forgetting", "path", "comba", "log_linear", "mesa", "scalar")
-NUMBERS = {"layer_idx": 0, "num_layers": 2, "num_householder": 1, "chunk_size": 64, "S": 64, "dim": -1, "scale": 0.125}
+# By the names of arguments: a tensor's dimensions, its dtype, and whether it is a decay (negative),
+# a gate (0 to 1).
+SHAPES = {
+    "beta": "BTH",
+    "dt": "BTH",
+    "lamb": "BTH",
+    "gamma": "BTH",
+    "eta": "BTH",
+    "u": "HK",
+    "A_log": "H",
+    "D": "H",
+}
+PER_HEAD = (
+    "simple",
+    "gated_delta",
+    "gdn",
+    "forgetting",
+    "path",
+    "comba",
+    "log_linear",
+    "mesa",
+    "scalar",
+)
+NUMBERS = {
+    "layer_idx": 0,
+    "num_layers": 2,
+    "num_householder": 1,
+    "chunk_size": 64,
+    "S": 64,
+    "dim": -1,
+    "scale": 0.125,
+}
 DECAYS = ("g", "gk", "gv", "w", "f", "log_w")
 GATES = ("beta", "lamb", "gamma", "eta", "dt")
 
@@ -45,13 +75,18 @@ def operators() -> dict[str, Callable[..., Any]]:
                 print(f"{entry.name}: {error}")
                 continue
             for name in getattr(module, "__all__", ()):
-                if inspect.isfunction(inspect.unwrap(getattr(module, name))) and "naive" not in name:
+                if (
+                    inspect.isfunction(inspect.unwrap(getattr(module, name)))
+                    and "naive" not in name
+                ):
                     found[name] = getattr(module, name)
     return dict(sorted(found.items()))
 
 
 def tensor(operator: str, name: str, batch: int) -> torch.Tensor:
-    dims = SHAPES.get(name, "BTH" if name == "g" and any(word in operator for word in PER_HEAD) else "BTHK")
+    dims = SHAPES.get(
+        name, "BTH" if name == "g" and any(word in operator for word in PER_HEAD) else "BTHK"
+    )
     own = {**SIZES, "B": batch, "T": SIZES["T"] * SIZES["B"] // batch}
     shape = [own[dim] for dim in dims]
     value = torch.randn(shape, device="cuda", dtype=torch.bfloat16) * 0.1
@@ -68,7 +103,9 @@ def arguments(operator: str, function: Callable[..., Any], packed: bool) -> dict
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         if name == "cu_seqlens" and packed:
-            given[name] = torch.tensor(OFFSETS, device="cuda") * (SIZES["T"] * SIZES["B"] // OFFSETS[-1])
+            given[name] = torch.tensor(OFFSETS, device="cuda") * (
+                SIZES["T"] * SIZES["B"] // OFFSETS[-1]
+            )
         elif name in NUMBERS and parameter.default is parameter.empty:
             given[name] = NUMBERS[name]
         elif parameter.default is parameter.empty or name in ("g", "gk", "beta"):
@@ -110,8 +147,13 @@ class Mixer(torch.nn.Module):
         self.out = torch.nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (part.view(*x.shape[:2], SIZES["H"], SIZES["K"]) for part in self.qkv(self.norm(x)).chunk(3, -1))
-        o, _ = fla.ops.chunk_delta_rule(q, k, v, self.beta(x).sigmoid(), use_qk_l2norm_in_kernel=True)
+        q, k, v = (
+            part.view(*x.shape[:2], SIZES["H"], SIZES["K"])
+            for part in self.qkv(self.norm(x)).chunk(3, -1)
+        )
+        o, _ = fla.ops.chunk_delta_rule(
+            q, k, v, self.beta(x).sigmoid(), use_qk_l2norm_in_kernel=True
+        )
         return x + self.out(o.flatten(-2))
 
 
@@ -121,7 +163,12 @@ def train() -> str:
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(2):
         with torch.autocast("cuda", torch.bfloat16):
-            loss = model(torch.randn(SIZES["B"], SIZES["T"], width, device="cuda")).float().square().mean()
+            loss = (
+                model(torch.randn(SIZES["B"], SIZES["T"], width, device="cuda"))
+                .float()
+                .square()
+                .mean()
+            )
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -133,7 +180,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--tune", action="store_true")
-    parser.add_argument("--sizes", type=lambda text: dict(zip("BTHK", map(int, text.split(",")))), default={})
+    parser.add_argument(
+        "--sizes", type=lambda text: dict(zip("BTHK", map(int, text.split(",")))), default={}
+    )
     parser.add_argument("--forward", action="store_true")
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
@@ -143,7 +192,9 @@ def main() -> None:
         parts = [names[index :: asked.jobs] for index in range(asked.jobs)]
         options = [*["--tune"] * asked.tune, *["--forward"] * asked.forward]
         options += ["--sizes", ",".join(map(str, SIZES.values()))]
-        started = [subprocess.Popen([sys.executable, __file__, *options, *part]) for part in parts if part]
+        started = [
+            subprocess.Popen([sys.executable, __file__, *options, *part]) for part in parts if part
+        ]
         sys.exit(max(process.wait() for process in started))
     if not asked.tune:
         triton.runtime.autotuner.Autotuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]

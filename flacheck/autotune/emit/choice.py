@@ -1,4 +1,6 @@
-"""Which configurations to keep of a kernel: those that run under every toolchain and on every target that was asked."""
+"""Which configurations to keep of a kernel: those that run under every toolchain and on every
+target that was asked.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 @dataclass(frozen=True)
 class Choice:
-    """A kernel with the configurations that run everywhere, the best estimate first; `failing` says why there are none
-    where there are none. `results` are what was examined of it."""
+    """A kernel with the configurations that run everywhere, the best estimate first; `failing` says
+    why there are none where there are none. `results` are what was examined of it.
+    """
 
     kernel: str
     results: Sequence[Result]
@@ -32,17 +35,25 @@ class Choice:
 
 
 def choices(results: Sequence[Result]) -> list[Choice]:
-    """One for each kernel with configurations; what fails everywhere is replaced by its nearest fallback, if that is
-    a matter of configurations alone."""
+    """One for each kernel with configurations; what fails everywhere is replaced by its nearest
+    fallback, if that is a matter of configurations alone.
+    """
     tried = grouped((result.kernel, result) for result in results if result.configs)
     return [Choice(kernel, found, _configs(found)) for kernel, found in tried.items()]
 
 
 def _configs(results: Sequence[Result]) -> list[Mapping[str, Any]]:
-    runs = [{canonical(each.config): each for each in result.configs if each.fate is Fate.RUNS} for result in results]
+    runs = [
+        {canonical(each.config): each for each in result.configs if each.fate is Fate.RUNS}
+        for result in results
+    ]
     common = [each for key, each in runs[0].items() if all(key in other for other in runs[1:])]
-    dropped = {canonical(result.configs[place].config) for result in results if result.cost
-               for place in result.cost.droppable}  # fmt: skip
+    dropped = {
+        canonical(result.configs[place].config)
+        for result in results
+        if result.cost
+        for place in result.cost.droppable
+    }
     kept = [each for each in common if canonical(each.config) not in dropped] or common
     return [each.config for each in sorted(kept, key=_rank)] or _fallbacks(results)
 
@@ -62,7 +73,9 @@ def _fallbacks(results: Sequence[Result]) -> list[Mapping[str, Any]]:
 
 def configuration(result: Result, fallback: Fallback) -> Mapping[str, Any] | None:
     """A fallback as a configuration; None for one that changes more than that."""
-    tuned = {name for each in result.configs for name in each.config.get("kwargs", {})} | set(_OPTIONS)
+    tuned = {name for each in result.configs for name in each.config.get("kwargs", {})} | set(
+        _OPTIONS
+    )
     if not set(fallback.use) <= tuned:
         return None
     return _changed({**fallback.failing, **fallback.use}, result.configs[0].config)

@@ -1,10 +1,12 @@
-"""The files that flash-linear-attention reads from `FLA_CONFIG_DIR` (releases with `fla/ops/utils/cache.py`, 0.6.0 on).
+"""The files that flash-linear-attention reads from `FLA_CONFIG_DIR` (releases with
+`fla/ops/utils/cache.py`, 0.6.0 on).
 
     FLA_CONFIG_DIR=DIR FLA_CACHE_MODE=full python train.py
 
-A file a kernel, `{function name}.json`: `default_config`, and `autotune_entries` with a configuration for each key, by
-the MD5 of the key's JSON. A key is the values of the autotuner's keys followed by the dtypes of the tensors, as the
-autotuner builds it. In mode `strict` only keys count, in `full` a key with other numbers or the default will do.
+A file a kernel, `{function name}.json`: `default_config`, and `autotune_entries` with a
+configuration for each key, by the MD5 of the key's JSON. A key is the values of the autotuner's
+keys followed by the dtypes of the tensors, as the autotuner builds it. In mode `strict` only keys
+count, in `full` a key with other numbers or the default will do.
 """
 
 from __future__ import annotations
@@ -21,10 +23,19 @@ from flacheck.model import Json
 from flacheck.reports.wording import kernel_name
 
 _TORCH = {
-    "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i1": "bool",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
-    "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2",
-}  # fmt: skip
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "i1": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e5": "float8_e5m2",
+}
 # What FLA asks of a configuration besides `kwargs`.
 _DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "ir_override": None}
 
@@ -42,7 +53,9 @@ def _file(choice: Choice) -> Json:
     entries = {_md5(key): {"autotune_key": key, "config": config} for key in map(_key, keys)}
     return {
         "kernel_name": kernel_name(choice.kernel),
-        "triton_version": ", ".join(dict.fromkeys(short(result.toolchain) for result in choice.results)),
+        "triton_version": ", ".join(
+            dict.fromkeys(short(result.toolchain) for result in choice.results)
+        ),
         "autotune_entries": entries,
         "default_config": config,
     }

@@ -34,13 +34,23 @@ def _name(kernel: str) -> str:
 
 
 def _config(config: Mapping[str, Any]) -> str:
-    kwargs = ", ".join(f"{name!r}: {_literal(value)}" for name, value in config.get("kwargs", {}).items())
-    names = sorted(config.keys() - {"kwargs"}, key=lambda name: (_FIRST.get(name, len(_FIRST)), name))
+    kwargs = ", ".join(
+        f"{name!r}: {_literal(value)}" for name, value in config.get("kwargs", {}).items()
+    )
+    names = sorted(
+        config.keys() - {"kwargs"}, key=lambda name: (_FIRST.get(name, len(_FIRST)), name)
+    )
     options = "".join(f", {name}={_literal(config[name])}" for name in names)
     return f"triton.Config({{{kwargs}}}{options})"
 
 
-_LANGUAGE = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i1": "int1"}
+_LANGUAGE = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "i1": "int1",
+}
 
 
 def _literal(value: Any) -> str:

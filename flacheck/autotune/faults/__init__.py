@@ -12,11 +12,19 @@ from flacheck.autotune.faults.missing import unkeyed
 
 __all__ = ["Case", "faults", "mended", "unkeyed"]
 
-_FAULTS: tuple[Fault, ...] = (no_argument.find, by_position.find, storm.find, missing.find, constant.find)
+_FAULTS: tuple[Fault, ...] = (
+    no_argument.find,
+    by_position.find,
+    storm.find,
+    missing.find,
+    constant.find,
+)
 
 
 def faults(case: Case) -> list[KeyFault]:
-    """All that is wrong with the keys of a kernel under a release, each with the lines to write instead."""
+    """All that is wrong with the keys of a kernel under a release, each with the lines to write
+    instead.
+    """
     found = [fault for find in _FAULTS for fault in find(case)]
     keys = mended(case.tuned.keys, found)
     return [fault if fault.fix else _with_list(case, fault, keys) for fault in found]
@@ -24,7 +32,11 @@ def faults(case: Case) -> list[KeyFault]:
 
 def mended(keys: Sequence[str], found: Sequence[KeyFault]) -> list[str]:
     """The list of keys that is free of all faults that another list mends."""
-    instead = {fault.key: fault.want if fault.fault == "no-argument" else None for fault in found if _in_list(fault)}
+    instead = {
+        fault.key: fault.want if fault.fault == "no-argument" else None
+        for fault in found
+        if _in_list(fault)
+    }
     kept = [instead.get(key, key) for key in keys]
     added = [fault.key for fault in found if fault.fault == "missing" and not fault.fix]
     return list(dict.fromkeys(key for key in [*kept, *added] if key))

@@ -1,4 +1,5 @@
-"""Keys that a release reads past the end of the arguments, or shifted: Triton 3.0 and 3.1 look them up by position.
+"""Keys that a release reads past the end of the arguments, or shifted: Triton 3.0 and 3.1 look them
+up by position.
 
 What stands in the key is read off the release's own `Autotuner.run`.
 """
@@ -29,13 +30,17 @@ def _fault(case: Case, want: str, got: str | None, kind: str) -> KeyFault:
     moved = _omitted(case)
     fault = KeyFault(want, kind, want, got, why)
     if declared is None or declared.file is None:
-        return replace(fault, fix=f"move {', '.join(moved)} behind all keys in the kernel's signature")
+        return replace(
+            fault, fix=f"move {', '.join(moved)} behind all keys in the kernel's signature"
+        )
     span, fix = declared.signature, declared.moved_last(moved)
     return replace(fault, file=declared.file, line=span.line, end_line=span.end_line, fix=fix)
 
 
 def _omitted(case: Case) -> list[str]:
-    """What is not there when the autotuner looks its keys up: heuristics above it have put theirs in."""
+    """What is not there when the autotuner looks its keys up: heuristics above it have put theirs
+    in.
+    """
     above = case.tuned.declared.heuristics if case.tuned.declared else ()
     omitted = set(case.tuned.launch.omitted) | case.tuned_names
     return [name for name in case.arguments if name in omitted and name not in above]

@@ -1,6 +1,7 @@
 """A key that tells no two launches apart: it never changes, or another key already says it.
 
-Judged by what a program launched. Of launches whose sizes a driver chose, and of fewer than four, nothing is concluded.
+Judged by what a program launched. Of launches whose sizes a driver chose, and of fewer than four,
+nothing is concluded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ def find(case: Case) -> Iterator[KeyFault]:
             why = f"is {column[0]} in all {len(column)} launches seen"
             yield KeyFault(name, "constant", name, column[0], why)
         elif (other := _implying(name, columns)) is not None:
-            yield KeyFault(name, "constant", name, other, f"follows from {other} in all {len(column)} launches seen")
+            yield KeyFault(
+                name,
+                "constant",
+                name,
+                other,
+                f"follows from {other} in all {len(column)} launches seen",
+            )
 
 
 def _columns(case: Case) -> dict[str, list[str]]:

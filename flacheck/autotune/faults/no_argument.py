@@ -20,7 +20,9 @@ def find(case: Case) -> Iterator[KeyFault]:
         return
     for name in keys:
         if name not in case.arguments:
-            near = _near(name, [a for a in case.arguments if a not in keys and a not in case.tuned_names])
+            near = _near(
+                name, [a for a in case.arguments if a not in keys and a not in case.tuned_names]
+            )
             yield KeyFault(name, "no-argument", near, None, _consequence(case.version))
 
 

@@ -13,5 +13,9 @@ SCHEMA = "flacheck.autotune/1"
 
 def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
     """One document."""
-    found = {"schema": SCHEMA, "kernel": kernel, "results": [result.to_json() for result in results]}
+    found = {
+        "schema": SCHEMA,
+        "kernel": kernel,
+        "results": [result.to_json() for result in results],
+    }
     yield json.dumps(found, indent=1, ensure_ascii=False) + "\n"

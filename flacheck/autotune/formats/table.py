@@ -1,4 +1,6 @@
-"""Results for a terminal: a table of configurations, then what is wrong, what it costs, and what to use instead."""
+"""Results for a terminal: a table of configurations, then what is wrong, what it costs, and what to
+use instead.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _STYLES = {Fate.RUNS: "green", Fate.SKIPPED: "yellow", Fate.ENDS_RUN: "bold red"
 def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
     """A section a result; each is text for a page of that width."""
     bad = any(result.is_finding for result in results)
-    yield text_of([Text(wording.headline(results), style="bold red" if bad else "bold green")], page)
+    yield text_of(
+        [Text(wording.headline(results), style="bold red" if bad else "bold green")], page
+    )
     for result in results:
         yield "\n" + text_of(_section(result), page)
 

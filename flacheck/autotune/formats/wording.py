@@ -11,8 +11,19 @@ from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
 from flacheck.reports.wording import advice, kernel_name, settings, some
 
 HEADERS = (
-    "", "constants", "warps", "stages", "verdict", "autotuner", "shared", "regs", "stack", "spills", "occupancy", "s"
-)  # fmt: skip
+    "",
+    "constants",
+    "warps",
+    "stages",
+    "verdict",
+    "autotuner",
+    "shared",
+    "regs",
+    "stack",
+    "spills",
+    "occupancy",
+    "s",
+)
 FATE = HEADERS.index("autotuner")
 FATES = {Fate.RUNS: "runs", Fate.SKIPPED: "skipped", Fate.ENDS_RUN: "ends run", None: "?"}
 _OPTIONS = ("num_warps", "num_stages")
@@ -30,7 +41,9 @@ def title(result: Result) -> str:
 
 def config(values: Mapping[str, Any]) -> str:
     """`BK=64 num_warps=4 num_stages=2`."""
-    return settings({**values.get("kwargs", {}), **{k: v for k, v in values.items() if k != "kwargs"}})
+    return settings(
+        {**values.get("kwargs", {}), **{k: v for k, v in values.items() if k != "kwargs"}}
+    )
 
 
 def row(place: int, examined: Examined) -> tuple[str, ...]:
@@ -68,7 +81,9 @@ def _number(value: int | None) -> str:
 
 def _occupancy(examined: Examined) -> str:
     held = examined.occupancy
-    return f"{held.fraction:.0%} {held.blocks}× {_LIMITS.get(held.limit, held.limit)}" if held else "–"
+    return (
+        f"{held.fraction:.0%} {held.blocks}× {_LIMITS.get(held.limit, held.limit)}" if held else "–"
+    )
 
 
 def causes(result: Result) -> list[tuple[str, list[int]]]:
@@ -78,7 +93,9 @@ def causes(result: Result) -> list[tuple[str, list[int]]]:
     for place, each in enumerate(result.configs, 1):
         if not each.compiles:
             record = each.record
-            line = next(iter(record.message.splitlines()), "") or record.reason or "nothing was said"
+            line = (
+                next(iter(record.message.splitlines()), "") or record.reason or "nothing was said"
+            )
             cause = record.signature or line
             lines.setdefault(cause, f"{record.code or record.verdict.value} {line}")
             found.setdefault(cause, []).append(place)
@@ -100,7 +117,9 @@ def timed(result: Result) -> list[tuple[str, ...]]:
 
 
 def bench_lines(result: Result) -> Iterator[str]:
-    """Why nothing was timed; the prices of fallbacks, and whether the estimate's order was the measured one."""
+    """Why nothing was timed; the prices of fallbacks, and whether the estimate's order was the
+    measured one.
+    """
     if result.not_timed:
         yield f"not timed: {result.not_timed}"
     for price in result.prices:
@@ -118,7 +137,9 @@ def places(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return ", ".join(
+        f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
 
 
 def fault_line(fault: KeyFault) -> str:
@@ -143,7 +164,9 @@ def seconds(value: float) -> str:
 
 
 def droppable(cost: Cost) -> list[tuple[str, str]]:
-    """Why configurations gain nothing, with their places from 1; failures stand in the table already."""
+    """Why configurations gain nothing, with their places from 1; failures stand in the table
+    already.
+    """
     found: dict[str, list[int]] = {}
     for place, why in cost.droppable.items():
         if why != "fails":
@@ -160,7 +183,9 @@ def headline(results: Sequence[Result]) -> str:
     """One line with what came out."""
     configs = [each for result in results for each in result.configs]
     counts = [(sum(each.fate is fate for each in configs), word) for fate, word in FATES.items()]
-    said = ", ".join(f"{count} {'unknown' if word == '?' else word}" for count, word in counts if count)
+    said = ", ".join(
+        f"{count} {'unknown' if word == '?' else word}" for count, word in counts if count
+    )
     faults = sum(len(result.keys) for result in results)
     kernels = len({result.kernel for result in results})
     what = f"{kernels} kernel{'s' * (kernels != 1)}, {len(configs)} configurations: {said or 'none compiled'}"

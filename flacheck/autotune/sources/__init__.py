@@ -1,4 +1,5 @@
-"""Where tuned kernels come from: our own, a matrix's launches, a launches file, a package. One file a source.
+"""Where tuned kernels come from: our own, a matrix's launches, a launches file, a package. One file
+a source.
 
 Each gathers `Tuned`: a launch of each kernel under each toolchain on each target.
 """

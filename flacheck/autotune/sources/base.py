@@ -7,20 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.autotune.examined import Tuned
-from flacheck.expand import Selection, Source, expand, named
 from flacheck.fallbacks.host_launches import host_launches
 from flacheck.fallbacks.kernel_code import kernel_code
-from flacheck.matrix import Block, Matrix
+from flacheck.inputs.expand import Selection, Source, expand, named
+from flacheck.inputs.matrix import Block, Matrix
+from flacheck.inputs.planning import Resolver
 from flacheck.model import Cell
-from flacheck.planning import Resolver
+from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice, Progress, silent
-from flacheck.toolchains.packages import Package
 
 
 @dataclass(frozen=True)
 class Asked:
-    """`glob` names kernels; `package` a package to capture, or `file` a launches file (of which `line` only), or else
-    `matrix`, our own kernels without one."""
+    """`glob` names kernels; `package` a package to capture, or `file` a launches file (of which
+    `line` only), or else `matrix`, our own kernels without one.
+    """
 
     glob: str
     selection: Selection
@@ -37,7 +38,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What the sources hold, with the compilers and packages for it. `notes` are for the user's eyes."""
+    """What the sources hold, with the compilers and packages for it. `notes` are for the user's
+    eyes.
+    """
 
     found: Sequence[Tuned]
     choices: Mapping[str, Choice]
@@ -56,16 +59,24 @@ def runs(
     blocks: Sequence[Block] = (Block({}),),
     name: str = "autotune",
 ) -> Iterator[Cell]:
-    """The autotuner runs of sources: one cell a distinct launch, dtype, shape, toolchain and target; of a matrix's
-    blocks only what tells launches apart is taken."""
-    where = {"target": tuple(selection.targets or targets), "triton": selection.toolchains or ("installed",)}
+    """The autotuner runs of sources: one cell a distinct launch, dtype, shape, toolchain and
+    target; of a matrix's blocks only what tells launches apart is taken.
+    """
+    where = {
+        "target": tuple(selection.targets or targets),
+        "triton": selection.toolchains or ("installed",),
+    }
     kept = [{axis: block.axes[axis] for axis in _KEPT if axis in block.axes} for block in blocks]
-    matrix = Matrix(name, name, tuple(Block({**axes, "stage": ("autotune",), **where}) for axes in kept))
+    matrix = Matrix(
+        name, name, tuple(Block({**axes, "stage": ("autotune",), **where}) for axes in kept)
+    )
     yield from expand(matrix, sources, Selection(dtypes=selection.dtypes), resolver)
 
 
 def with_code(tuned: Tuned, provided: Mapping[str, Package]) -> Tuned:
-    """A tuned kernel with what its own code and the host code that launches it do with its parameters."""
+    """A tuned kernel with what its own code and the host code that launches it do with its
+    parameters.
+    """
     kernel = tuned.cell.kernel
     code = kernel_code(kernel, provided)
     return replace(tuned, code=code, hosts=tuple(host_launches(kernel, code.parameters, provided)))

@@ -1,7 +1,9 @@
-"""A package, captured under each toolchain and on each target, with the launches that shipped matrices know of it.
+"""A package, captured under each toolchain and on each target, with the launches that shipped
+matrices know of it.
 
-A launch that a matrix declares was somebody's; one that the driver made up only fits the kernel. So the first comes
-first. Where the package cannot be imported, its kernels are named with what their source says of their keys.
+A launch that a matrix declares was somebody's; one that the driver made up only fits the kernel. So
+the first comes first. Where the package cannot be imported, its kernels are named with what their
+source says of their keys.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flacheck import launches, matrix, packaged, planning, targets
 from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.sources import matrices, recorded
@@ -19,13 +20,16 @@ from flacheck.autotune.sources.base import Asked, Gathered
 from flacheck.capture.cards import card
 from flacheck.capture.drive import drive
 from flacheck.errors import EmptySelection, ToolchainError
-from flacheck.expand import Source
-from flacheck.launches import RecordedLaunch
-from flacheck.matrix import Matrix
+from flacheck.inputs import launches, matrix, packaged, planning
+from flacheck.inputs.expand import Source
+from flacheck.inputs.launches import RecordedLaunch
+from flacheck.inputs.matrix import Matrix
 from flacheck.model import Cell, Kernel, Launch, digest
-from flacheck.toolchains import packages, provide
+from flacheck.packages import package as packages
+from flacheck.packages.package import Package
+from flacheck.tables import targets
+from flacheck.toolchains import provide
 from flacheck.toolchains.base import Choice
-from flacheck.toolchains.packages import Package
 
 
 def gather(asked: Asked) -> Gathered:
@@ -35,7 +39,9 @@ def gather(asked: Asked) -> Gathered:
     specs = asked.selection.toolchains or ("installed",)
     names = dict.fromkeys(name for spec in specs for name in resolver(spec))
     package = packages.provide_package(asked.package, asked.progress)
-    reported = _Reported(asked, package, [name for name in _declared_kernels(package) if asked.names(name)])
+    reported = _Reported(
+        asked, package, [name for name in _declared_kernels(package) if asked.names(name)]
+    )
     found = [
         each
         for name in names
@@ -43,13 +49,17 @@ def gather(asked: Asked) -> Gathered:
         for each in _found(reported, resolver, resolver.choices[name], targets.find(target).name)
     ]
     if not found:
-        raise EmptySelection(f"{asked.package}: no kernel that {asked.glob!r} names has an autotuner")
+        raise EmptySelection(
+            f"{asked.package}: no kernel that {asked.glob!r} names has an autotuner"
+        )
     return Gathered(found, resolver.choices, {package.identity: package}, resolver.warnings)
 
 
 @dataclass(frozen=True)
 class _Reported:
-    """The question about one package: its autotuned kernels that it names, and what shipped matrices know of them."""
+    """The question about one package: its autotuned kernels that it names, and what shipped
+    matrices know of them.
+    """
 
     asked: Asked
     package: Package
@@ -64,19 +74,31 @@ class _Reported:
                 yield read, [source for source in sources if source.kernel.name == kernel]
 
 
-def _found(reported: _Reported, resolver: planning.Resolver, choice: Choice, target: str) -> Iterator[Tuned]:
+def _found(
+    reported: _Reported, resolver: planning.Resolver, choice: Choice, target: str
+) -> Iterator[Tuned]:
     asked, package = reported.asked, reported.package
-    narrowed = replace(asked, selection=replace(asked.selection, toolchains=(choice.identity,), targets=(target,)))
+    narrowed = replace(
+        asked, selection=replace(asked.selection, toolchains=(choice.identity,), targets=(target,))
+    )
     entries = recorded.by_kernel(_captured(asked, package, choice, target))
     for name, seen in entries.items():
         if asked.names(name):
-            own = recorded.examined(narrowed, seen, {package.identity: package}, resolver, (target,), True)
+            own = recorded.examined(
+                narrowed, seen, {package.identity: package}, resolver, (target,), True
+            )
             yield from _merged(_from_matrices(reported, narrowed, resolver, name), list(own))
-    yield from (_unlaunched(package, choice, target, name) for name in reported.declared if name not in entries)
+    yield from (
+        _unlaunched(package, choice, target, name)
+        for name in reported.declared
+        if name not in entries
+    )
 
 
 def _captured(asked: Asked, package: Package, choice: Choice, target: str) -> list[RecordedLaunch]:
-    """What the package's autotuners were asked; nothing without the compiler, or where the package does not import."""
+    """What the package's autotuners were asked; nothing without the compiler, or where the package
+    does not import.
+    """
     if choice.reason or choice.knows(target):
         return []
     try:
@@ -88,10 +110,16 @@ def _captured(asked: Asked, package: Package, choice: Choice, target: str) -> li
         last = driven.import_error.strip().splitlines()[-1]
         asked.progress(f"{package.identity} cannot be imported under {choice.identity}: {last}")
         return []
-    return [entry for entry in launches.read(driven.launches, ours=True).launches if entry.launch.configs]
+    return [
+        entry
+        for entry in launches.read(driven.launches, ours=True).launches
+        if entry.launch.configs
+    ]
 
 
-def _from_matrices(reported: _Reported, asked: Asked, resolver: planning.Resolver, kernel: str) -> list[Tuned]:
+def _from_matrices(
+    reported: _Reported, asked: Asked, resolver: planning.Resolver, kernel: str
+) -> list[Tuned]:
     provided = {reported.package.identity: reported.package}
     return [
         tuned
@@ -102,10 +130,14 @@ def _from_matrices(reported: _Reported, asked: Asked, resolver: planning.Resolve
 
 
 def _merged(known: Sequence[Tuned], own: Sequence[Tuned]) -> Iterator[Tuned]:
-    """A launch of a matrix in the place of the captured one, told what the capture saw of the kernel."""
+    """A launch of a matrix in the place of the captured one, told what the capture saw of the
+    kernel.
+    """
     for each in own:
         place = (each.cell.toolchain, each.cell.target)
-        better = next((other for other in known if (other.cell.toolchain, other.cell.target) == place), None)
+        better = next(
+            (other for other in known if (other.cell.toolchain, other.cell.target) == place), None
+        )
         yield replace(better, seen=(*each.seen, *better.seen)) if better else each
 
 
@@ -123,5 +155,7 @@ def _declared_kernels(package: Package) -> Iterator[str]:
     root = Path(package.path)
     for top in package.modules:
         for file in sorted((root / top).rglob("*.py")):
-            module = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+            module = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(
+                ".__init__"
+            )
             yield from (f"{module}:{name}" for name in declared.names_in(file))

@@ -7,20 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flacheck import launches, planning, replay
 from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.sources.base import Asked, Gathered, runs, with_code
 from flacheck.capture.cards import target_of
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.expand import DEFAULT_TARGETS, check_kernels, main_dtype
-from flacheck.launches import RecordedLaunch
+from flacheck.inputs import launches, planning, replay
+from flacheck.inputs.expand import DEFAULT_TARGETS, check_kernels, main_dtype
+from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell
-from flacheck.toolchains.packages import Package
+from flacheck.packages.package import Package
 
 
 def gather(asked: Asked) -> Gathered:
-    """The file's autotuned kernels that the glob names, one launch of each; all its launches tell of the keys."""
+    """The file's autotuned kernels that the glob names, one launch of each; all its launches tell
+    of the keys.
+    """
     assert asked.file is not None
     read = launches.read(asked.file, trust=asked.trust)
     wanted = _wanted(asked, read.launches)
@@ -30,10 +32,14 @@ def gather(asked: Asked) -> Gathered:
     found = [
         tuned
         for entries in by_kernel(wanted).values()
-        for tuned in examined(asked, entries, provided, resolver, (target,) if target else DEFAULT_TARGETS, False)
+        for tuned in examined(
+            asked, entries, provided, resolver, (target,) if target else DEFAULT_TARGETS, False
+        )
     ]
     if not found:
-        raise EmptySelection(f"{asked.file}: none of its launches in the dtypes asked can be built again")
+        raise EmptySelection(
+            f"{asked.file}: none of its launches in the dtypes asked can be built again"
+        )
     return Gathered(found, resolver.choices, provided, resolver.warnings)
 
 
@@ -54,9 +60,18 @@ def _kernel_at(asked: Asked) -> RecordedLaunch:
     assert asked.file is not None and asked.line is not None
     lines = asked.file.read_text(encoding="utf-8").splitlines()
     entry = json.loads(lines[asked.line - 1]) if 0 < asked.line <= len(lines) else {}
-    found = next((e for e in launches.read(asked.file, trust=asked.trust).launches if e.id == entry.get("id")), None)
+    found = next(
+        (
+            e
+            for e in launches.read(asked.file, trust=asked.trust).launches
+            if e.id == entry.get("id")
+        ),
+        None,
+    )
     if found is None or not found.launch.configs:
-        raise UsageError(f"{asked.file}:{asked.line}: there is no launch of an autotuned kernel on this line")
+        raise UsageError(
+            f"{asked.file}:{asked.line}: there is no launch of an autotuned kernel on this line"
+        )
     return found
 
 
@@ -76,12 +91,16 @@ def examined(
     targets: Sequence[str],
     driven: bool,
 ) -> Iterator[Tuned]:
-    """One launch of a kernel under each toolchain on each target: the first, in the first dtype asked."""
+    """One launch of a kernel under each toolchain on each target: the first, in the first dtype
+    asked.
+    """
     chosen = _representative(entries, asked)
     if chosen is None:
         return
     seen = tuple({**entry.launch.args, **entry.heuristics} for entry in entries)
-    with_decorators = replay.decorated([chosen], provided) if "<locals>" not in chosen.kernel else []
+    with_decorators = (
+        replay.decorated([chosen], provided) if "<locals>" not in chosen.kernel else []
+    )
     sources = with_decorators or launches.sources([chosen])
     options = chosen.options if with_decorators else {}
     cells: list[Cell] = list(runs(sources, replace(asked.selection, dtypes=()), resolver, targets))

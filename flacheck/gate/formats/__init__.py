@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def render(name: str, outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
-    """The outcome in a format that `reports.check` knows. `suggest` asks people's formats for the changes to make."""
+    """The outcome in a format that `reports.check` knows. `suggest` asks people's formats for the
+    changes to make.
+    """
     from flacheck.reports import FORMATS
 
     module = import_module(f"flacheck.gate.formats.{FORMATS[name]}")

@@ -15,13 +15,19 @@ def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterato
     if outcome.versions:
         yield "\n| Triton | torch | state | |\n|---|---|---|---|\n"
     for version in outcome.versions:
-        cells = (version.triton, ", ".join(version.torch) or "–", version.state.value, wording.about(version))
+        cells = (
+            version.triton,
+            ", ".join(version.torch) or "–",
+            version.state.value,
+            wording.about(version),
+        )
         yield f"| {' | '.join(map(_cell, cells))} |\n"
     yield from _list("Pins", [f"`{pin.said}` ({pin.where})" for pin in outcome.pins])
     yield from _list("Contradictions", list(map(wording.conflict_line, outcome.conflicts)))
     yield from _list("Failures", [_failure(failure) for failure in wording.failures(outcome)])
     yield from _list(
-        "Compiles, but", [f"{v.triton}: {said}" for v in outcome.versions for said in v.standing.advisories]
+        "Compiles, but",
+        [f"{v.triton}: {said}" for v in outcome.versions for said in v.standing.advisories],
     )
     yield from _list("Waivers", [wording.waiver_line(waived) for waived in outcome.waived])
     yield from _list("Known good", [f"`{requirement}`" for requirement in outcome.known_good])

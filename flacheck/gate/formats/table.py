@@ -14,7 +14,12 @@ from flacheck.gate.states import State
 from flacheck.reports.base import Page
 from flacheck.reports.drawing import heading, labelled, table, text_of
 
-_STYLES = {State.GOOD: "green", State.BAD: "bold red", State.UNTESTED: "yellow", State.ADVISED: "yellow"}
+_STYLES = {
+    State.GOOD: "green",
+    State.BAD: "bold red",
+    State.UNTESTED: "yellow",
+    State.ADVISED: "yellow",
+}
 
 
 def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
@@ -33,7 +38,11 @@ def _sections(outcome: Outcome, suggest: bool, strict: bool) -> Iterator[Iterabl
     yield _releases(outcome)
     yield _list("Contradictions", list(map(wording.conflict_line, outcome.conflicts)), "bold red")
     yield _failures(outcome)
-    advisories = [f"{v.triton} compiles, but {said}" for v in outcome.versions for said in v.standing.advisories]
+    advisories = [
+        f"{v.triton} compiles, but {said}"
+        for v in outcome.versions
+        for said in v.standing.advisories
+    ]
     yield _list("Advisories", list(dict.fromkeys(advisories)), "yellow")
     yield _waivers(outcome.waived)
     yield _list("Known good", outcome.known_good, "green")
@@ -45,7 +54,8 @@ def _sections(outcome: Outcome, suggest: bool, strict: bool) -> Iterator[Iterabl
 def _head(outcome: Outcome) -> Iterator[RenderableType]:
     bad = outcome.of(State.BAD) or outcome.conflicts
     yield Text(
-        wording.headline(outcome), style="bold red" if bad else "bold yellow" if outcome.unproven else "bold green"
+        wording.headline(outcome),
+        style="bold red" if bad else "bold yellow" if outcome.unproven else "bold green",
     )
     yield Text(f"by {outcome.about}", style="dim")
 
@@ -63,7 +73,12 @@ def _releases(outcome: Outcome) -> Iterator[RenderableType]:
     rows = table("Triton", "torch", "", "")
     for version in outcome.versions:
         state = Text(version.state.value, style=_STYLES[version.state])
-        rows.add_row(Text(version.triton), Text(", ".join(version.torch) or "–"), state, Text(wording.about(version)))
+        rows.add_row(
+            Text(version.triton),
+            Text(", ".join(version.torch) or "–"),
+            state,
+            Text(wording.about(version)),
+        )
     yield rows
 
 
@@ -87,7 +102,9 @@ def _waivers(waived: Sequence[Waived]) -> Iterator[RenderableType]:
     if waived:
         yield heading("Waivers")
     for entry in waived:
-        yield Padding(Text(wording.waiver_line(entry), style="red" if entry.is_finding else ""), (0, 0, 0, 2))
+        yield Padding(
+            Text(wording.waiver_line(entry), style="red" if entry.is_finding else ""), (0, 0, 0, 2)
+        )
 
 
 def _list(title: str, lines: Sequence[str], style: str = "") -> Iterator[RenderableType]:

@@ -43,7 +43,9 @@ class Failure:
     @property
     def where(self) -> str:
         """Releases, targets and kernels in one line."""
-        kernels = some(list(dict.fromkeys(map(kernel_name, self.kernels))), NAMED, "{} more kernels")
+        kernels = some(
+            list(dict.fromkeys(map(kernel_name, self.kernels))), NAMED, "{} more kernels"
+        )
         return " · ".join((", ".join(self.releases), ", ".join(self.targets), ", ".join(kernels)))
 
 
@@ -59,7 +61,9 @@ def failures(outcome: Outcome) -> list[Failure]:
             code,
             groups[0][1].line,
             tuple(dict.fromkeys(triton for triton, _ in groups)),
-            tuple(sorted({target for _, group in groups for target in group.targets}, key=by_target)),
+            tuple(
+                sorted({target for _, group in groups for target in group.targets}, key=by_target)
+            ),
             tuple(sorted({kernel for _, group in groups for kernel in group.kernels})),
         )
         for (code, _), groups in found.items()
@@ -69,7 +73,10 @@ def failures(outcome: Outcome) -> list[Failure]:
 
 def headline(outcome: Outcome) -> str:
     """One line with what came out."""
-    counts = [(len(outcome.of(state)), state.value) for state in (State.GOOD, State.ADVISED, State.UNTESTED, State.BAD)]
+    counts = [
+        (len(outcome.of(state)), state.value)
+        for state in (State.GOOD, State.ADVISED, State.UNTESTED, State.BAD)
+    ]
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
     number = len(outcome.conflicts)
     conflicts = f" · {number} contradiction{'s' * (number != 1)}" if number else ""
@@ -88,7 +95,9 @@ def about(version: Release) -> str:
 
 
 def conflict_line(conflict: Conflict) -> str:
-    """Why pins contradict each other, and in which extra or group where the files alone do not say it."""
+    """Why pins contradict each other, and in which extra or group where the files alone do not say
+    it.
+    """
     whole = conflict.installation in {pin.file for pin in conflict.pins}
     return conflict.reason if whole else f"{conflict.installation}: {conflict.reason}"
 
@@ -128,7 +137,8 @@ def suggested(outcome: Outcome, strict: bool) -> list[str]:
     if outcome.suggest and not strict and outcome.of(State.UNTESTED):
         lines.append("what is untested stays admitted; with --strict only what is good does")
     helpless = (
-        f"{name}: no change of its pins passes: no release that fits is known good" for name in outcome.helpless
+        f"{name}: no change of its pins passes: no release that fits is known good"
+        for name in outcome.helpless
     )
     return [*lines, *helpless]
 
@@ -137,7 +147,9 @@ def advice(outcome: Outcome, suggest: bool, strict: bool) -> Sequence[str]:
     """What to type next."""
     said = []
     if outcome.suggest and not suggest:
-        said.append("the same with --suggest shows the narrowest change that passes, with --fix writes it")
+        said.append(
+            "the same with --suggest shows the narrowest change that passes, with --fix writes it"
+        )
     if outcome.unproven or (strict and outcome.of(State.UNTESTED)):
         said.append("the same with --scan compiles for the releases that have no verdict")
     return said

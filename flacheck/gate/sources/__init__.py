@@ -1,4 +1,6 @@
-"""Where pins come from: one file a kind of source, each from a path to scopes of pins with file and line."""
+"""Where pins come from: one file a kind of source, each from a path to scopes of pins with file and
+line.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,16 @@ _FOUND = (
     "uv.lock",
 )
 _NOT_READ = (
-    "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile", "Pipfile.lock", "environment.yml", "environment.yaml",
-    "setup.py", "setup.cfg",
-)  # fmt: skip
+    "poetry.lock",
+    "pdm.lock",
+    "pylock.toml",
+    "Pipfile",
+    "Pipfile.lock",
+    "environment.yml",
+    "environment.yaml",
+    "setup.py",
+    "setup.cfg",
+)
 _READ = "pyproject.toml, requirements and constraints files, and uv.lock"
 
 
@@ -40,8 +49,12 @@ def named(files: Sequence[Path], warn: Warn) -> list[Installation]:
 
 
 def found(folder: Path, warn: Warn) -> list[Installation]:
-    """What each file in a folder that can hold pins is held to by itself; files without a pin are left out."""
-    paths = dict.fromkeys(path for pattern in _FOUND for path in sorted(folder.glob(pattern)) if path.is_file())
+    """What each file in a folder that can hold pins is held to by itself; files without a pin are
+    left out.
+    """
+    paths = dict.fromkeys(
+        path for pattern in _FOUND for path in sorted(folder.glob(pattern)) if path.is_file()
+    )
     return [installation for path in paths for installation in _alone(path, warn)]
 
 
@@ -57,7 +70,13 @@ def _alone(file: Path, warn: Warn) -> list[Installation]:
 def _read(file: Path, warn: Warn) -> list[Scope]:
     if file.name in _NOT_READ:
         raise UsageError(f"{_shown(file)}: cannot be read by gate, which knows {_READ}")
-    reader = uv_lock.read if _is_lock(file) else pyproject.read if file.suffix == ".toml" else requirements.read
+    reader = (
+        uv_lock.read
+        if _is_lock(file)
+        else pyproject.read
+        if file.suffix == ".toml"
+        else requirements.read
+    )
     return reader(file, _shown(file), warn)
 
 
@@ -67,7 +86,11 @@ def _is_lock(file: Path) -> bool:
 
 def _shown(file: Path) -> str:
     """A path as it is named in messages and annotations: from here, where it is below."""
-    return os.path.relpath(file) if file.is_absolute() and file.is_relative_to(Path.cwd()) else str(file)
+    return (
+        os.path.relpath(file)
+        if file.is_absolute() and file.is_relative_to(Path.cwd())
+        else str(file)
+    )
 
 
 def _installations(name: str, scopes: Iterable[Scope]) -> list[Installation]:

@@ -16,6 +16,8 @@ def read() -> list[Scope]:
 
 def _installed(name: str) -> Pin | None:
     try:
-        return Pin(NAME, None, name, f"=={metadata.version(name)}", obstacle="it is what is installed")
+        return Pin(
+            NAME, None, name, f"=={metadata.version(name)}", obstacle="it is what is installed"
+        )
     except metadata.PackageNotFoundError:
         return None

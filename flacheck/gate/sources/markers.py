@@ -15,8 +15,9 @@ _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
 def holds(marker: Any, where: str) -> bool:
-    """Whether a marker (a text, or none) is true without an extra; a UsageError that begins with `where` for what
-    is no marker, or compares what cannot be compared."""
+    """Whether a marker (a text, or none) is true without an extra; a UsageError that begins with
+    `where` for what is no marker, or compares what cannot be compared.
+    """
     try:
         return not marker or _true(Marker(marker), "")
     except (InvalidMarker, TypeError):
@@ -26,8 +27,9 @@ def holds(marker: Any, where: str) -> bool:
 
 
 def may_hold(marker: Any, where: str) -> bool:
-    """The same for a lock, which writes extras and groups that may be chosen into its markers; what is newer than
-    packaging's grammar may hold."""
+    """The same for a lock, which writes extras and groups that may be chosen into its markers; what
+    is newer than packaging's grammar may hold.
+    """
     extras = {"", *_EXTRA.findall(marker)} if isinstance(marker, str) else {""}
     try:
         return not marker or any(_true(Marker(marker), extra) for extra in extras)

@@ -10,10 +10,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from flacheck.config.toml import Path
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import NAMES, Pin, Scope
 from flacheck.gate.sources import markers, requirement
-from flacheck.toml import Path
 
 if TYPE_CHECKING:
     from flacheck.gate.sources.pyproject import Document
@@ -22,12 +22,15 @@ _TABLE = ("tool", "poetry")
 
 
 def scopes(document: Document) -> Iterator[Scope]:
-    """First the pins that hold in every installation; then optional dependencies, the old table of development
-    dependencies, and the groups."""
+    """First the pins that hold in every installation; then optional dependencies, the old table of
+    development dependencies, and the groups.
+    """
     pins = list(_pins(document, (*_TABLE, "dependencies")))
     yield Scope(None, tuple(pin for optional, pin in pins if not optional))
     yield Scope("extras", tuple(pin for optional, pin in pins if optional))
-    yield Scope("group dev", tuple(pin for _, pin in _pins(document, (*_TABLE, "dev-dependencies"))))
+    yield Scope(
+        "group dev", tuple(pin for _, pin in _pins(document, (*_TABLE, "dev-dependencies")))
+    )
     for name in document.at(*_TABLE, "group"):
         path = (*_TABLE, "group", name, "dependencies")
         yield Scope(f"group {name}", tuple(pin for _, pin in _pins(document, path)))
@@ -42,7 +45,11 @@ def _pins(document: Document, path: tuple[str, ...]) -> Iterator[tuple[bool, Pin
         for index, entry in enumerate(value if several else [value]):
             place = (*path, key, index) if several else (*path, key)
             found = _pin(document, name, entry, place)
-            yield from [(isinstance(entry, Mapping) and entry.get("optional") is True, found)] if found else []
+            yield from (
+                [(isinstance(entry, Mapping) and entry.get("optional") is True, found)]
+                if found
+                else []
+            )
 
 
 def _pin(document: Document, name: str, entry: Any, path: Path) -> Pin | None:
@@ -51,7 +58,9 @@ def _pin(document: Document, name: str, entry: Any, path: Path) -> Pin | None:
     where = document.where(path)
     for key in ("version", "python", "markers", "platform"):
         if not isinstance(entry.get(key, ""), str):
-            raise UsageError(f"{where}: {key} of {name} must be a text in quotes, not {entry[key]!r}")
+            raise UsageError(
+                f"{where}: {key} of {name} must be a text in quotes, not {entry[key]!r}"
+            )
     if not _holds(entry, where):
         return None
     line = document.line(place) or document.line(path)
@@ -76,17 +85,27 @@ def _python(entry: Mapping[str, Any], where: str) -> bool:
 
     wanted = entry.get("python")
     ranges = pep440(wanted, where).split("||") if wanted else [""]
-    return any(SpecifierSet(found).contains(platform.python_version(), prereleases=True) for found in ranges)
+    return any(
+        SpecifierSet(found).contains(platform.python_version(), prereleases=True)
+        for found in ranges
+    )
 
 
 def pep440(text: str, where: str) -> str:
-    """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; a UsageError that begins with `where` for what is neither."""
+    """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; a UsageError that begins with `where` for what is
+    neither.
+    """
     try:
-        alternatives = [",".join(filter(None, map(_clause, _clauses(part)))) for part in re.split(r"\|\|?", text)]
+        alternatives = [
+            ",".join(filter(None, map(_clause, _clauses(part))))
+            for part in re.split(r"\|\|?", text)
+        ]
         for alternative in alternatives:
             SpecifierSet(alternative)
     except (InvalidSpecifier, InvalidVersion, ValueError):
-        raise UsageError(f"{where}: {text!r} is no version constraint; write ^2.7, ~3.4 or >=3.4,<3.9") from None
+        raise UsageError(
+            f"{where}: {text!r} is no version constraint; write ^2.7, ~3.4 or >=3.4,<3.9"
+        ) from None
     return " || ".join(alternatives)
 
 

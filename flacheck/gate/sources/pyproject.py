@@ -1,4 +1,6 @@
-"""Pins in a pyproject.toml: PEP 621 dependencies and extras, dependency groups (PEP 735), Poetry's tables."""
+"""Pins in a pyproject.toml: PEP 621 dependencies and extras, dependency groups (PEP 735), Poetry's
+tables.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from flacheck import toml
+from flacheck.config import toml
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import Pin, Scope, place
 from flacheck.gate.sources import poetry, requirement
@@ -50,19 +52,25 @@ class Document:
     def _key_line(self, path: toml.Path) -> int | None:
         """The line of the last key, when no other line begins with the like."""
         key = re.escape(next((key for key in reversed(path) if isinstance(key, str)), ""))
-        stands = re.finditer(rf"""^[ \t]*(?:\[[^\]\n]*\b)?["']?{key}["']?[ \t]*[=\]]""", self.text, re.MULTILINE)
+        stands = re.finditer(
+            rf"""^[ \t]*(?:\[[^\]\n]*\b)?["']?{key}["']?[ \t]*[=\]]""", self.text, re.MULTILINE
+        )
         lines = [self.text.count("\n", 0, match.start()) + 1 for match in stands]
         return lines[0] if len(lines) == 1 else None
 
     def at(self, *keys: str, kind: type = dict) -> Any:
-        """The table (or list) at a path, empty when it is absent; a UsageError when it is something else."""
+        """The table (or list) at a path, empty when it is absent; a UsageError when it is something
+        else.
+        """
         found: Any = self.table
         for depth, key in enumerate(keys):
             found = found.get(key, {} if depth < len(keys) - 1 else kind())
             wanted = kind if depth == len(keys) - 1 else dict
             if not isinstance(found, wanted):
                 name = "a list" if wanted is list else "a table"
-                raise UsageError(f"{self.where(keys[: depth + 1])}: {'.'.join(keys[: depth + 1])} must be {name}")
+                raise UsageError(
+                    f"{self.where(keys[: depth + 1])}: {'.'.join(keys[: depth + 1])} must be {name}"
+                )
         return found
 
     def scopes(self) -> Iterator[Scope]:
@@ -79,7 +87,9 @@ class Document:
         keys = tuple(map(str, path))
         for index, text in enumerate(self.at(*keys, kind=list)):
             asked = self._requirement(text, (*path, index))
-            if canonicalize_name(asked.name) == self._own_name and requirement.holds(asked, self.where((*path, index))):
+            if canonicalize_name(asked.name) == self._own_name and requirement.holds(
+                asked, self.where((*path, index))
+            ):
                 for extra in sorted(asked.extras):
                     yield from self._extra(extra, extras)
             else:
@@ -95,16 +105,22 @@ class Document:
         for index, entry in enumerate(self.at("dependency-groups", name, kind=list)):
             path = ("dependency-groups", name, index)
             if isinstance(entry, dict):
-                yield from self._group(self._included(entry, path, (*through, name)), (*through, name))
+                yield from self._group(
+                    self._included(entry, path, (*through, name)), (*through, name)
+                )
             else:
                 yield from self._pin(self._requirement(entry, path), entry, path)
 
     def _included(self, entry: Mapping[str, Any], path: toml.Path, through: tuple[str, ...]) -> str:
-        """The group that an entry of another includes; a UsageError for an unknown one and for a circle."""
+        """The group that an entry of another includes; a UsageError for an unknown one and for a
+        circle.
+        """
         wanted = str(entry.get("include-group"))
         found = _same(wanted, self.at("dependency-groups"))
         if set(entry) != {"include-group"} or found is None:
-            raise UsageError(f"{self.where(path)}: there is no dependency group {wanted!r} to include")
+            raise UsageError(
+                f"{self.where(path)}: there is no dependency group {wanted!r} to include"
+            )
         if found in through:
             raise UsageError(
                 f"{self.where(path)}: dependency groups include each other: {' → '.join((*through, found))}"
@@ -113,7 +129,9 @@ class Document:
 
     def _requirement(self, text: Any, path: toml.Path) -> Requirement:
         if not isinstance(text, str):
-            raise UsageError(f'{self.where(path)}: a requirement is a text such as "triton>=3.4", not {text!r}')
+            raise UsageError(
+                f'{self.where(path)}: a requirement is a text such as "triton>=3.4", not {text!r}'
+            )
         return requirement.parsed(text, self.where(path))
 
     def _pin(self, asked: Requirement, text: str, path: toml.Path) -> Iterator[Pin]:
@@ -127,4 +145,6 @@ class Document:
 
 def _same(name: str, names: Mapping[str, Any]) -> str | None:
     """The name as the file writes it: PEP 503 makes no difference between `cu_12` and `CU-12`."""
-    return next((known for known in names if canonicalize_name(known) == canonicalize_name(name)), None)
+    return next(
+        (known for known in names if canonicalize_name(known) == canonicalize_name(name)), None
+    )

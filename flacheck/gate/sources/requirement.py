@@ -26,7 +26,9 @@ def parsed(text: str, where: str) -> Requirement:
         return Requirement(text)
     except InvalidRequirement as error:
         said = str(error).partition("\n")[0]
-        raise UsageError(f"{where}: {text.strip()!r} is no requirement: {said}; write NAME>=VERSION,<VERSION") from None
+        raise UsageError(
+            f"{where}: {text.strip()!r} is no requirement: {said}; write NAME>=VERSION,<VERSION"
+        ) from None
 
 
 def holds(requirement: Requirement, where: str) -> bool:
@@ -44,13 +46,16 @@ def pin(
     start: int | None = 0,
     keys: tuple[str | int, ...] | None = None,
 ) -> Pin | None:
-    """The pin that a requirement is. `start` is the offset of its text in the file, None where it cannot be edited;
-    of a string in a TOML file `keys` lead to it instead."""
+    """The pin that a requirement is. `start` is the offset of its text in the file, None where it
+    cannot be edited; of a string in a TOML file `keys` lead to it instead.
+    """
     name, where = canonicalize_name(requirement.name), place(file, line)
     if name not in (*NAMES, *BETWEEN_RELEASES) or not holds(requirement, where):
         return None
     if name in BETWEEN_RELEASES:
-        warn(f"{where}: {name} is Triton between two releases, of which no index tells; it is left out")
+        warn(
+            f"{where}: {name} is Triton between two releases, of which no index tells; it is left out"
+        )
         return None
     if requirement.url:
         return of_url(requirement.url, name, file, line, warn)
@@ -59,7 +64,14 @@ def pin(
     stands = (start + span[0], start + span[1]) if span and start is not None else None
     specifier = re.sub(r"\s+", "", written)
     return Pin(
-        file, line, name, specifier, stands, written, None if stands else "it is written in several pieces", keys
+        file,
+        line,
+        name,
+        specifier,
+        stands,
+        written,
+        None if stands else "it is written in several pieces",
+        keys,
     )
 
 
@@ -73,18 +85,28 @@ def specifier_span(text: str) -> tuple[int, int] | None:
 
 
 def of_url(url: str, name: str, file: str, line: int | None, warn: Callable[[str], None]) -> Pin:
-    """The address of a wheel or an sdist names its version; any other could be any, and the user is told so."""
+    """The address of a wheel or an sdist names its version; any other could be any, and the user is
+    told so.
+    """
     found = _ARCHIVE.search(url)
     version = _version(found[1].replace("%2B", "+"), name) if found else None
     if version is None:
-        warn(f"{place(file, line)}: the address of {name} names no version and {_NOT_ASKED}: every release is assumed")
+        warn(
+            f"{place(file, line)}: the address of {name} names no version and {_NOT_ASKED}: every release is assumed"
+        )
     return Pin(file, line, name, f"=={version}" if version else "", obstacle="it is an address")
 
 
 def _version(archive: str, name: str) -> str | None:
-    """The version in the name of a distribution's file; none in that of a branch's or tag's archive."""
+    """The version in the name of a distribution's file; none in that of a branch's or tag's
+    archive.
+    """
     try:
-        found = parse_wheel_filename(archive) if archive.endswith(".whl") else parse_sdist_filename(archive)
+        found = (
+            parse_wheel_filename(archive)
+            if archive.endswith(".whl")
+            else parse_sdist_filename(archive)
+        )
     except ValueError:
         return None
     return str(found[1]) if found[0] == name else None

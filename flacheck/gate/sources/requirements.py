@@ -1,4 +1,6 @@
-"""Pins in requirements and constraints files, as pip reads them: includes, continuation lines, hashes, markers."""
+"""Pins in requirements and constraints files, as pip reads them: includes, continuation lines,
+hashes, markers.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,21 @@ _INCLUDE = re.compile(r"(?:-[rc]\s*|--(?:requirement|constraint)(?:\s+|=))(?P<fi
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTIONS = re.compile(r"\s--?[A-Za-z].*$", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
-_ADDRESS = re.compile(r"\$\{|[\w+.-]+://|[./~]|[A-Za-z]:\\|\S+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)(?:$|[\s;#\[])|\S*/")
+_ADDRESS = re.compile(
+    r"\$\{|[\w+.-]+://|[./~]|[A-Za-z]:\\|\S+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)(?:$|[\s;#\[])|\S*/"
+)
 _EDITABLE = re.compile(r"(?:-e\s*|--editable(?:\s+|=))")
 _FILE_OF = re.compile(
-    r"(?:(?:^|/)(?=[^/]+\.(?:whl|tar\.gz|zip)\b)|[#&]egg=)(torch|triton)\b(?=-\d|[^-]|$)", re.IGNORECASE
+    r"(?:(?:^|/)(?=[^/]+\.(?:whl|tar\.gz|zip)\b)|[#&]egg=)(torch|triton)\b(?=-\d|[^-]|$)",
+    re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True)
 class _Line:
-    """One logical line: its text without comments and continuations, and where it stands in its file."""
+    """One logical line: its text without comments and continuations, and where it stands in its
+    file.
+    """
 
     text: str
     number: int
@@ -35,7 +42,9 @@ class _Line:
 
 
 def read(path: Path, shown: str, warn: Callable[[str], None]) -> list[Scope]:
-    """All pins of the file and of what it includes hold together; UsageError with file and line for bad lines."""
+    """All pins of the file and of what it includes hold together; UsageError with file and line for
+    bad lines.
+    """
     return [Scope(None, tuple(_pins(path, shown, warn, set())))]
 
 
@@ -49,7 +58,9 @@ def _pins(path: Path, shown: str, warn: Callable[[str], None], seen: set[Path]) 
         where = f"{shown}:{line.number}"
         included = _INCLUDE.fullmatch(line.text)
         if included:
-            yield from _included(path, shown, included["file"].strip().strip("\"'"), where, warn, seen)
+            yield from _included(
+                path, shown, included["file"].strip().strip("\"'"), where, warn, seen
+            )
         else:
             found = _pin(text, line, shown, where, warn)
             yield from [found] if found else []
@@ -64,27 +75,39 @@ def _included(
         return
     found = path.parent / name
     if not found.is_file():
-        raise UsageError(f"{where}: {name} is included and is not there; its name is relative to {path.parent}")
-    yield from _pins(found, os.path.normpath(os.path.join(os.path.dirname(shown), name)), warn, seen)
+        raise UsageError(
+            f"{where}: {name} is included and is not there; its name is relative to {path.parent}"
+        )
+    yield from _pins(
+        found, os.path.normpath(os.path.join(os.path.dirname(shown), name)), warn, seen
+    )
 
 
 def _pin(text: str, line: _Line, shown: str, where: str, warn: Callable[[str], None]) -> Pin | None:
     if _EDITABLE.match(line.text) or _ADDRESS.match(line.text):
         address, _, marker = line.text.partition(" ;")
         found = _FILE_OF.search(address) if markers.holds(marker.strip(), where) else None
-        return requirement.of_url(address, found[1].lower(), shown, line.number, warn) if found else None
+        return (
+            requirement.of_url(address, found[1].lower(), shown, line.number, warn)
+            if found
+            else None
+        )
     if line.text.startswith("-"):
         return None
     plain = _OPTIONS.sub("", line.text)
     asked = requirement.parsed(plain, where)
     pin = requirement.pin(asked, plain, shown, line.number, warn, start=_start(text, line, plain))
     if pin and "--hash" in line.text:
-        return Pin(pin.file, pin.line, pin.name, pin.specifier, obstacle="its hashes are of that release")
+        return Pin(
+            pin.file, pin.line, pin.name, pin.specifier, obstacle="its hashes are of that release"
+        )
     return pin
 
 
 def _start(text: str, line: _Line, plain: str) -> int | None:
-    """The offset of a requirement that stands in one piece; None when continuations or variables cut it."""
+    """The offset of a requirement that stands in one piece; None when continuations or variables
+    cut it.
+    """
     found = text.find(plain, line.start, line.end)
     return found if found >= 0 else None
 

@@ -9,7 +9,11 @@ from pathlib import Path
 from flacheck.errors import UsageError
 
 # PowerShell's `pip freeze > requirements.txt` writes UTF-16, which pip reads by its mark.
-_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,15 @@ class Encoding:
 
 
 def read_text(path: Path, shown: str) -> str:
-    """The text with its own line ends, without a byte order mark; UsageError when it cannot be read."""
+    """The text with its own line ends, without a byte order mark; UsageError when it cannot be
+    read.
+    """
     try:
         held = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{shown}: cannot be read ({error.strerror}); check the name and its permissions") from None
+        raise UsageError(
+            f"{shown}: cannot be read ({error.strerror}); check the name and its permissions"
+        ) from None
     try:
         return Encoding.of(held).decode(held)
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flacheck import toml
+from flacheck.config import toml
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import NAMES, Pin, Scope, place
 from flacheck.gate.sources.markers import may_hold
@@ -16,12 +16,18 @@ Locked = tuple[Mapping[str, Any], Pin]
 
 
 def read(path: Path, shown: str, warn: Callable[[str], None]) -> list[Scope]:
-    """A scope for each torch that is locked, with the Triton that goes with it, and for each Triton without one."""
+    """A scope for each torch that is locked, with the Triton that goes with it, and for each Triton
+    without one.
+    """
     text = read_text(path, shown)
     packages = _tables(toml.loads(text, shown).get("package", []), f"{shown}: package")
-    named = [(index, package) for index, package in enumerate(packages) if package.get("name") in NAMES]
+    named = [
+        (index, package) for index, package in enumerate(packages) if package.get("name") in NAMES
+    ]
     lines = toml.lines(text) if named else {}
-    locked = [(package, _pin(package, shown, _line(lines, index), warn)) for index, package in named]
+    locked = [
+        (package, _pin(package, shown, _line(lines, index), warn)) for index, package in named
+    ]
     return list(_scopes([entry for entry in locked if _holds(*entry)]))
 
 
@@ -30,11 +36,15 @@ def _line(lines: Mapping[toml.Path, int], index: int) -> int | None:
     return lines.get(("package", index, "version")) or lines.get(("package", index, "name"))
 
 
-def _pin(package: Mapping[str, Any], shown: str, line: int | None, warn: Callable[[str], None]) -> Pin:
+def _pin(
+    package: Mapping[str, Any], shown: str, line: int | None, warn: Callable[[str], None]
+) -> Pin:
     """The locked version; a source tree may have none before it is built."""
     version = package.get("version")
     if version is None:
-        warn(f"{place(shown, line)}: {package['name']} is locked without a version: every release is assumed")
+        warn(
+            f"{place(shown, line)}: {package['name']} is locked without a version: every release is assumed"
+        )
     elif not isinstance(version, str):
         raise UsageError(f"{place(shown, line)}: version is no text; is this a uv.lock?")
     specifier = f"=={version}" if version else ""
@@ -46,7 +56,11 @@ def _scopes(locked: Sequence[Locked]) -> Iterator[Scope]:
     alone = {pin for _, pin in tritons}
     several = len(torches) > 1 or len(tritons) > 1
     for package, pin in torches:
-        mine = [triton for found, triton in tritons if _requires(package, pin, found, only=len(tritons) == 1)]
+        mine = [
+            triton
+            for found, triton in tritons
+            if _requires(package, pin, found, only=len(tritons) == 1)
+        ]
         alone -= set(mine)
         yield Scope(pin.said if several else None, (pin, *mine))
     for _, pin in tritons:
@@ -61,7 +75,9 @@ def _requires(torch: Mapping[str, Any], pin: Pin, triton: Mapping[str, Any], onl
         if entry.get("name") == "triton" and may_hold(entry.get("marker"), pin.where)
     ]
     version = triton.get("version")
-    return any(entry.get("version", version) == version for entry in wanted) or (only and not wanted)
+    return any(entry.get("version", version) == version for entry in wanted) or (
+        only and not wanted
+    )
 
 
 def _holds(package: Mapping[str, Any], pin: Pin) -> bool:

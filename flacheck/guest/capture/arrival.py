@@ -1,4 +1,6 @@
-"""Waits for torch and triton to be imported, and patches each when it is: a program without them pays nothing."""
+"""Waits for torch and triton to be imported, and patches each when it is: a program without them
+pays nothing.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ class Arrival(importlib.abc.MetaPathFinder):
         if name not in self._actions:
             return None
         others = [finder for finder in sys.meta_path if finder is not self]
-        spec = next(filter(None, (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))), None)
+        spec = next(
+            filter(
+                None, (f.find_spec(name, path, target) for f in others if hasattr(f, "find_spec"))
+            ),
+            None,
+        )
         if spec is not None and spec.loader is not None:
             spec.loader = _Announcing(spec.loader, lambda: self._arrived(name))
         return spec

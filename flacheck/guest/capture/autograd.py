@@ -1,4 +1,6 @@
-"""What of torch.autograd a program calls, over the engine in Python: backward, grad, hooks, and custom functions."""
+"""What of torch.autograd a program calls, over the engine in Python: backward, grad, hooks, and
+custom functions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ from .engine import HOOKS, MATERIALIZES, OUTPUTS, Pass, accumulate, edge
 def _listed(value, length=None) -> list:
     if value is None:
         return [None] * (length or 0)
-    return [value] if isinstance(value, (torch.Tensor, torch.autograd.graph.GradientEdge)) else list(value)
+    return (
+        [value]
+        if isinstance(value, (torch.Tensor, torch.autograd.graph.GradientEdge))
+        else list(value)
+    )
 
 
 def _target(tensor):
@@ -27,7 +33,9 @@ def _run(tensors, gradients, captures, create_graph) -> dict:
     roots = []
     for tensor, gradient in zip(tensors, gradients):
         if isinstance(tensor, torch.Tensor) and not tensor.requires_grad:
-            raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
+            raise RuntimeError(
+                "element 0 of tensors does not require grad and does not have a grad_fn"
+            )
         roots.append((_target(tensor), torch.ones_like(tensor) if gradient is None else gradient))
     backward = Pass(captures)
     with _numbered(), torch.set_grad_enabled(bool(create_graph)):
@@ -60,7 +68,12 @@ def _current_pass() -> int:
 
 
 def backward(
-    tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None
+    tensors,
+    grad_tensors=None,
+    retain_graph=None,
+    create_graph=False,
+    grad_variables=None,
+    inputs=None,
 ) -> None:
     """torch.autograd.backward."""
     tensors = _listed(tensors)
@@ -72,9 +85,16 @@ def backward(
 
 
 def grad(
-    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
-    is_grads_batched=False, materialize_grads=False,
-) -> tuple:  # fmt: skip
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+) -> tuple:
     """torch.autograd.grad, without batched gradients."""
     outputs, inputs = _listed(outputs), _listed(inputs)
     captures = [_target(tensor) for tensor in inputs]
@@ -83,11 +103,15 @@ def grad(
     if materialize_grads:
         gradients = [torch.zeros_like(t) if g is None else g for t, g in zip(inputs, gradients)]
     elif not allow_unused and any(gradient is None for gradient in gradients):
-        raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph.")
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph."
+        )
     return tuple(gradients)
 
 
-def _tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
+def _tensor_backward(
+    self, gradient=None, retain_graph=None, create_graph=False, inputs=None
+) -> None:
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
@@ -132,14 +156,20 @@ _plain_apply = torch.autograd.Function.apply.__func__
 
 
 def _apply(function, *args, **kwargs):
-    """torch.autograd.Function.apply; C++ keeps to itself what the outputs were that have no gradient."""
+    """torch.autograd.Function.apply; C++ keeps to itself what the outputs were that have no
+    gradient.
+    """
     result = _plain_apply(function, *args, **kwargs)
     outputs = result if isinstance(result, tuple) else (result,)
-    tensors = {index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)}
+    tensors = {
+        index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)
+    }
     nodes = (output.grad_fn for output in tensors.values())
     node = next((node for node in nodes if isinstance(node, function._backward_cls)), None)
     if node is not None:
-        setattr(node, OUTPUTS, {index: (t.shape, t.dtype, t.device) for index, t in tensors.items()})
+        setattr(
+            node, OUTPUTS, {index: (t.shape, t.dtype, t.device) for index, t in tensors.items()}
+        )
     return result
 
 

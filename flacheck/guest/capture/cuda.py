@@ -1,4 +1,6 @@
-"""`torch.cuda` of a card that is not there: one device, always ready, that says what the real card says."""
+"""`torch.cuda` of a card that is not there: one device, always ready, that says what the real card
+says.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ import torch
 
 _GIB = 1 << 30
 _THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536, (12, 0): 1536}
-_SHARED = {(7, 0): 96, (7, 5): 64, (8, 0): 164, (8, 6): 100, (8, 9): 100, (9, 0): 228, (10, 0): 228, (12, 0): 100}
+_SHARED = {
+    (7, 0): 96,
+    (7, 5): 64,
+    (8, 0): 164,
+    (8, 6): 100,
+    (8, 9): 100,
+    (9, 0): 228,
+    (10, 0): 228,
+    (12, 0): 100,
+}
 
 
 class Properties:
@@ -20,7 +31,9 @@ class Properties:
         self.multi_processor_count = card["multiprocessors"]
         self.shared_memory_per_block = 48 * 1024
         self.shared_memory_per_block_optin = card["shared_limit"]
-        self.shared_memory_per_multiprocessor = _SHARED.get(capability, card["shared_limit"] // 1024) * 1024
+        self.shared_memory_per_multiprocessor = (
+            _SHARED.get(capability, card["shared_limit"] // 1024) * 1024
+        )
         self.regs_per_multiprocessor = 65_536
         self.max_threads_per_multi_processor = _THREADS.get(capability, 2048)
         self.max_threads_per_block = 1024
@@ -119,16 +132,41 @@ def _constant(value):
 
 
 _SILENT = (
-    "_lazy_init", "init", "synchronize", "empty_cache", "ipc_collect", "set_device", "set_stream", "manual_seed",
-    "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all", "reset_peak_memory_stats",
-    "reset_max_memory_allocated", "reset_max_memory_cached", "reset_accumulated_memory_stats",
-    "set_per_process_memory_fraction", "set_sync_debug_mode", "change_current_allocator",
-)  # fmt: skip
+    "_lazy_init",
+    "init",
+    "synchronize",
+    "empty_cache",
+    "ipc_collect",
+    "set_device",
+    "set_stream",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+    "reset_peak_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_accumulated_memory_stats",
+    "set_per_process_memory_fraction",
+    "set_sync_debug_mode",
+    "change_current_allocator",
+)
 _ZERO = (
-    "current_device", "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
-    "memory_cached", "max_memory_cached", "initial_seed", "get_sync_debug_mode", "utilization", "memory_usage",
+    "current_device",
+    "memory_allocated",
+    "max_memory_allocated",
+    "memory_reserved",
+    "max_memory_reserved",
+    "memory_cached",
+    "max_memory_cached",
+    "initial_seed",
+    "get_sync_debug_mode",
+    "utilization",
+    "memory_usage",
     "current_blas_handle",
-)  # fmt: skip
+)
 _CONTEXTS = ("device", "device_of", "stream", "StreamContext", "graph", "use_mem_pool")
 
 

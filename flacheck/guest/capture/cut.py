@@ -1,7 +1,9 @@
-"""A kernel cut out of its program: one module that imports only triton and holds all that the kernel uses.
+"""A kernel cut out of its program: one module that imports only triton and holds all that the
+kernel uses.
 
-What the kernel reads from its surroundings is frozen as it is now: constants by value, helper functions by
-source, names of the language by their path. Branches over the release of Triton are thereby decided.
+What the kernel reads from its surroundings is frozen as it is now: constants by value, helper
+functions by source, names of the language by their path. Branches over the release of Triton are
+thereby decided.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ class Cut:
 
 
 def handed(function, bound: dict) -> dict:
-    """The jit functions among a launch's arguments, also those in tuples, with their names in the kernel's module:
-    two of the same name, or one of the kernel's, get a number."""
+    """The jit functions among a launch's arguments, also those in tuples, with their names in the
+    kernel's module: two of the same name, or one of the kernel's, get a number.
+    """
     names = {function: function.fn.__name__}
     for value in _functions(bound.values()):
         if value not in names:
@@ -86,7 +89,9 @@ class Cutter:
 
 
 class _Module:
-    """The text under way: each function and constant once, under a name of its own; `roots` have theirs."""
+    """The text under way: each function and constant once, under a name of its own; `roots` have
+    theirs.
+    """
 
     def __init__(self, roots: dict) -> None:
         self._roots = roots
@@ -112,7 +117,9 @@ class _Module:
         key = (name, text, annotated)
         if key not in self._names:
             self._names[key] = self._free(name)
-            self._pieces.append(f"{self._names[key]}{': tl.constexpr' if annotated else ''} = {text}")
+            self._pieces.append(
+                f"{self._names[key]}{': tl.constexpr' if annotated else ''} = {text}"
+            )
         return self._names[key]
 
     def path(self, value) -> str:
@@ -142,13 +149,15 @@ class _Module:
         tree.args.defaults = [
             self._value(signature.parameters[p.arg].default)
             for p in parameters
-            if signature.parameters[p.arg].default is not inspect.Parameter.empty and p not in tree.args.kwonlyargs
+            if signature.parameters[p.arg].default is not inspect.Parameter.empty
+            and p not in tree.args.kwonlyargs
         ]
         tree.args.kw_defaults = [
-            None if signature.parameters[p.arg].default is inspect.Parameter.empty
+            None
+            if signature.parameters[p.arg].default is inspect.Parameter.empty
             else self._value(signature.parameters[p.arg].default)
             for p in tree.args.kwonlyargs
-        ]  # fmt: skip
+        ]
 
     def _annotation(self, annotation):
         """Triton looks for `constexpr` and for type names; another annotation tells it nothing."""
@@ -172,7 +181,11 @@ class _Rewriter(ast.NodeTransformer):
         self._module, self._scope, self._annotated, self._local = module, scope, annotated, local
 
     def visit_Name(self, node):
-        if not isinstance(node.ctx, ast.Load) or node.id in self._local or node.id not in self._scope:
+        if (
+            not isinstance(node.ctx, ast.Load)
+            or node.id in self._local
+            or node.id not in self._scope
+        ):
             return node
         return self._named(node.id, self._scope[node.id])
 
@@ -223,17 +236,23 @@ def _expression(text: str):
 
 
 def _is_namespace(value) -> bool:
-    """Whether an attribute of it is looked up now; names of the language are left for the release to find."""
+    """Whether an attribute of it is looked up now; names of the language are left for the release
+    to find.
+    """
     if isinstance(value, types.ModuleType):
         return not value.__name__.startswith("triton")
     if isinstance(value, enum.Enum):
         return True
-    return isinstance(value, (type, types.SimpleNamespace)) and not value.__module__.startswith("triton")
+    return isinstance(value, (type, types.SimpleNamespace)) and not value.__module__.startswith(
+        "triton"
+    )
 
 
 def _is_own_function(value) -> bool:
     kind = type(value).__name__
-    return kind in ("JITFunction", "ConstexprFunction") and not value.fn.__module__.startswith("triton.")
+    return kind in ("JITFunction", "ConstexprFunction") and not value.fn.__module__.startswith(
+        "triton."
+    )
 
 
 def _unwrapped(value):
@@ -255,7 +274,9 @@ def _annotated(function) -> set:
 
 
 def _locals(tree) -> set:
-    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored = {
+        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
     return stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
 
 

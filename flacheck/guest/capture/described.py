@@ -1,6 +1,8 @@
-"""Arguments and configurations of a launch in the contract's form: what they are, never what is in them.
+"""Arguments and configurations of a launch in the contract's form: what they are, never what is in
+them.
 
-`functions` throughout are the jit functions that the launch hands over, with their names in the kernel's module.
+`functions` throughout are the jit functions that the launch hands over, with their names in the
+kernel's module.
 """
 
 from __future__ import annotations
@@ -9,18 +11,32 @@ import inspect
 import math
 
 _NAMES = {
-    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
-    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16",
-    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
-}  # fmt: skip
+    "float64": "fp64",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "float8_e4m3fnuz": "fp8e4b8",
+    "float8_e5m2fnuz": "fp8e5b16",
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+}
 _LANGUAGE = {"int1": "i1"}
 _ALIGNMENT = 16
 _UNSET = object()
 
 
 def argument(value, functions):
-    """One argument: `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"bool"}`, `{"tuple"}`, `{"constexpr"}` or None.
+    """One argument: `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"bool"}`, `{"tuple"}`,
+    `{"constexpr"}` or None.
 
     One that has no such form is `{"unknown": its type}`; a launch with it cannot be built again.
     """
@@ -53,7 +69,11 @@ def _number(value, functions):
 
 def _tensor(value) -> dict:
     dtype = str(value.dtype).rpartition(".")[2]
-    return {"dtype": _NAMES[dtype], "align": _align(value)} if dtype in _NAMES else {"unknown": f"tensor of {dtype}"}
+    return (
+        {"dtype": _NAMES[dtype], "align": _align(value)}
+        if dtype in _NAMES
+        else {"unknown": f"tensor of {dtype}"}
+    )
 
 
 def _align(tensor) -> int:
@@ -62,7 +82,9 @@ def _align(tensor) -> int:
 
 
 def _descriptor(value) -> dict:
-    """A tensor descriptor that the host made; what later releases added to it stands there when it is used."""
+    """A tensor descriptor that the host made; what later releases added to it stands there when it
+    is used.
+    """
     extra = {name: getattr(value, name, None) for name in ("padding", "round_f32_to_tf32")}
     return {
         **_tensor(value.base),
@@ -74,7 +96,9 @@ def _descriptor(value) -> dict:
 
 
 def constant(value, functions=None):
-    """A constexpr: a literal, `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, or `{"unknown"}`."""
+    """A constexpr: a literal, `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, or
+    `{"unknown"}`.
+    """
     if value is None or isinstance(value, bool):
         return value
     for plain in (int, float, str):
@@ -97,12 +121,16 @@ def constant(value, functions=None):
 
 
 def configuration(config, functions=None) -> dict:
-    """An autotune configuration: `kwargs`, num_warps, num_stages, and what else is not as Triton would have it."""
+    """An autotune configuration: `kwargs`, num_warps, num_stages, and what else is not as Triton
+    would have it.
+    """
     kwargs = dict(config.kwargs)
     entry = {"kwargs": {name: constant(value, functions) for name, value in kwargs.items()}}
     defaults = inspect.signature(type(config).__init__).parameters
     for name, value in config.all_kwargs().items():
         default = getattr(defaults.get(name), "default", _UNSET)
-        if name not in kwargs and (name in ("num_warps", "num_stages") or value not in (default, None)):
+        if name not in kwargs and (
+            name in ("num_warps", "num_stages") or value not in (default, None)
+        ):
             entry[name] = constant(value)
     return entry

@@ -1,7 +1,8 @@
 """The fake device: tensors on `cuda` with a shape, a dtype and no data, on a machine without a GPU.
 
-torch's own fake tensors give shapes, dtypes and autocast as CUDA's are. What they lack without a device is put in
-its place: a device guard that does nothing, an autograd engine, and `torch.cuda`'s knowledge of the card.
+torch's own fake tensors give shapes, dtypes and autocast as CUDA's are. What they lack without a
+device is put in its place: a device guard that does nothing, an autograd engine, and `torch.cuda`'s
+knowledge of the card.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def check(version: str) -> None:
 
 
 class FakeDevice:
-    """The card as the process sees it. `card` is a row of flacheck's target table; `guessed` is told what kind of
-    value was made up, each time the program reads one that nobody computed."""
+    """The card as the process sees it. `card` is a row of flacheck's target table; `guessed` is
+    told what kind of value was made up, each time the program reads one that nobody computed.
+    """
 
     def __init__(self, card: dict, guessed) -> None:
         import torch
@@ -46,7 +48,9 @@ class FakeDevice:
         self.mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self.values = known_values.KnownValues(self.mode, guessed)
         known_values.install_readers(guessed)
-        logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # it logs what it then raises
+        logging.getLogger("torch._subclasses.fake_tensor").setLevel(
+            logging.CRITICAL
+        )  # it logs what it then raises
         _install_guard(torch)
         cuda.install(card)
         autograd.install()
@@ -79,15 +83,18 @@ class FakeDevice:
 
 
 def _install_guard(torch) -> None:
-    """A torch built without CUDA has no guard for its tensors: any other accelerator's stand-in does for one."""
+    """A torch built without CUDA has no guard for its tensors: any other accelerator's stand-in
+    does for one.
+    """
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
     registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
     registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
 
 
 def install_compilers(torch) -> None:
-    """torch.compile leaves a function as it is: what it would launch are kernels of its own making. So does
-    torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself."""
+    """torch.compile leaves a function as it is: what it would launch are kernels of its own making.
+    So does torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself.
+    """
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     torch.jit._state.disable()
     torch.compile = _undecorated
@@ -106,7 +113,9 @@ def _install_tensors(torch) -> None:
 
 
 def _swap_tensors(mine, other) -> None:
-    """What a module does to its parameters when it moves; torch's own gives up on fake ones that are referred to."""
+    """What a module does to its parameters when it moves; torch's own gives up on fake ones that
+    are referred to.
+    """
     from .known_values import copy_value
 
     mine.data = other

@@ -1,7 +1,8 @@
 """Backward without a device: an autograd engine in Python.
 
-The one in C++ asks the accelerator for streams before it adds two gradients, so with fake tensors on a device
-that is not there it cannot run. This one walks the same graph in the same order and calls the same nodes.
+The one in C++ asks the accelerator for streams before it adds two gradients, so with fake tensors
+on a device that is not there it cannot run. This one walks the same graph in the same order and
+calls the same nodes.
 """
 
 from __future__ import annotations
@@ -133,19 +134,24 @@ def accumulate(leaf, gradient) -> None:
 
 
 def _laid_out(gradient, leaf):
-    """A first gradient has its parameter's strides, where those leave no gaps, and else is contiguous."""
+    """A first gradient has its parameter's strides, where those leave no gaps, and else is
+    contiguous.
+    """
     if gradient is leaf:
         return gradient.detach().clone()
     dense = torch._prims_common.is_non_overlapping_and_dense_or_false(leaf)
     strides = leaf.stride() if dense else torch.empty(leaf.shape, device="meta").stride()
     if gradient.layout is not torch.strided or gradient.stride() == strides:
         return gradient
-    return torch.empty_strided(leaf.shape, strides, dtype=gradient.dtype, device=gradient.device).copy_(gradient)
+    return torch.empty_strided(
+        leaf.shape, strides, dtype=gradient.dtype, device=gradient.device
+    ).copy_(gradient)
 
 
 def _call(node, gradients: dict):
-    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it said otherwise,
-    for each output that was a tensor."""
+    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it
+    said otherwise, for each output that was a tensor.
+    """
     given = [gradients.get(index) for index in range(len(node._input_metadata))]
     if not hasattr(node, "apply"):
         return node(*given)
@@ -157,7 +163,9 @@ def _call(node, gradients: dict):
 
 
 def _leading_somewhere(node, outputs) -> tuple:
-    """A node written in Python returns something for every argument, tensors or not; only some have an edge."""
+    """A node written in Python returns something for every argument, tensors or not; only some have
+    an edge.
+    """
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     if hasattr(node, "apply"):
         wanted = node.needs_input_grad

@@ -1,6 +1,8 @@
-"""What a program is told of values that nobody computed: that all is as it should be, so that it goes on.
+"""What a program is told of values that nobody computed: that all is as it should be, so that it
+goes on.
 
-A comparison holds, a mask takes everything, a difference is zero; nothing is infinite or not a number.
+A comparison holds, a mask takes everything, a difference is zero; nothing is infinite or not a
+number.
 """
 
 from __future__ import annotations
@@ -14,10 +16,20 @@ _aten = torch.ops.aten
 _RARE = {_aten.isnan.default, _aten.isinf.default, _aten.isposinf.default, _aten.isneginf.default}
 _COMPARING = {_aten.eq.Scalar, _aten.eq.Tensor, _aten.ne.Tensor}
 _FOLLOWING = {
-    _aten.any.default, _aten.any.dim, _aten.any.dims, _aten.all.default, _aten.logical_or.default,
-    _aten.logical_and.default, _aten.bitwise_or.Tensor, _aten.bitwise_and.Tensor, _aten.sum.default,
-    _aten.sum.dim_IntList, _aten.view.default, _aten.detach.default, _aten._to_copy.default,
-}  # fmt: skip
+    _aten.any.default,
+    _aten.any.dim,
+    _aten.any.dims,
+    _aten.all.default,
+    _aten.logical_or.default,
+    _aten.logical_and.default,
+    _aten.bitwise_or.Tensor,
+    _aten.bitwise_and.Tensor,
+    _aten.sum.default,
+    _aten.sum.dim_IntList,
+    _aten.view.default,
+    _aten.detach.default,
+    _aten._to_copy.default,
+}
 _OF_INTEREST = _RARE | _COMPARING | _FOLLOWING
 
 

@@ -1,4 +1,6 @@
-"""The launches file as it is written: a line is one append, so that it is there even if the next step kills us."""
+"""The launches file as it is written: a line is one append, so that it is there even if the next
+step kills us.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,14 @@ def _guess(place: str, kind: str, count: int) -> dict:
 
 
 class Journal:
-    """Each distinct launch once, then how many more of it there were. Any thread may tell it of one."""
+    """Each distinct launch once, then how many more of it there were. Any thread may tell it of
+    one.
+    """
 
     def __init__(self, settings) -> None:
         self._settings = settings
-        # Reentrant, for a signal may come in between. Nothing of the program's is waited for while it is held.
+        # Reentrant, for a signal may come in between. Nothing of the program's is waited for while
+        # it is held.
         self._lock = threading.RLock()
         self._written: set[str] = set()
         self._sources: set[str] = set()
@@ -40,9 +45,12 @@ class Journal:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self.flush, after_in_child=self._forked)
 
-    def launch(self, line: dict, source: str | None, text: str | None, remarks: dict, sizes) -> None:
-        """`remarks` are no part of what makes a launch distinct, nor is what `sizes()` gives: it is only asked of
-        the first of equal launches."""
+    def launch(
+        self, line: dict, source: str | None, text: str | None, remarks: dict, sizes
+    ) -> None:
+        """`remarks` are no part of what makes a launch distinct, nor is what `sizes()` gives: it is
+        only asked of the first of equal launches.
+        """
         identity = digest(line)
         placed = {} if identity in self._written else sizes()
         with self._lock:
@@ -64,8 +72,9 @@ class Journal:
             self.flush()
 
     def guess(self, place: str, kind: str) -> None:
-        """A value of this kind was made up for the program at this place: a new one is written at once, when there
-        is a file yet; a program that launches nothing needs none."""
+        """A value of this kind was made up for the program at this place: a new one is written at
+        once, when there is a file yet; a program that launches nothing needs none.
+        """
         with self._lock:
             new = (place, kind) not in self._guesses
             self._guesses[place, kind] = self._guesses.get((place, kind), 0) + 1
@@ -85,20 +94,24 @@ class Journal:
                 self._append(*lines)
 
     def _forked(self) -> None:
-        """What the parent counted and could not write yet is the parent's, and so is the thread that holds the lock."""
+        """What the parent counted and could not write yet is the parent's, and so is the thread
+        that holds the lock.
+        """
         self._lock = threading.RLock()
         self._guesses.clear()
 
     def _begin(self) -> None:
         self._begun = True
         card = self._settings.card
-        self._append({
-            "schema": SCHEMA,
-            "package": self._settings.package,
-            "device": "real" if card is None else card["gpu"],
-            "triton": getattr(sys.modules.get("triton"), "__version__", None),
-            "torch": getattr(sys.modules.get("torch"), "__version__", None),
-        })  # fmt: skip
+        self._append(
+            {
+                "schema": SCHEMA,
+                "package": self._settings.package,
+                "device": "real" if card is None else card["gpu"],
+                "triton": getattr(sys.modules.get("triton"), "__version__", None),
+                "torch": getattr(sys.modules.get("torch"), "__version__", None),
+            }
+        )
 
     def _append(self, *values: dict) -> None:
         written = "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()

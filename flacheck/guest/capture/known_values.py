@@ -1,7 +1,8 @@
-"""Real values for the few tensors whose values a host program reads: small ones of integers and booleans.
+"""Real values for the few tensors whose values a host program reads: small ones of integers and
+booleans.
 
-Everything else on the fake device has a shape and a dtype only. A value is kept while all that it is
-computed from is known; it goes when something unknown is written into it.
+Everything else on the fake device has a shape and a dtype only. A value is kept while all that it
+is computed from is known; it goes when something unknown is written into it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ def value_of(tensor):
 
 
 def read(tensor) -> list | None:
-    """The values of an integer tensor in the order of its indices, as integers; None when nobody knows them. On a real
-    card a stream that is being captured cannot be read from."""
+    """The values of an integer tensor in the order of its indices, as integers; None when nobody
+    knows them. On a real card a stream that is being captured cannot be read from.
+    """
     known = value_of(tensor)
     if known is None or (known.is_cuda and torch.cuda.is_current_stream_capturing()):
         return None
@@ -49,7 +51,8 @@ def read(tensor) -> list | None:
 
 
 def forget_written(arguments) -> None:
-    """A kernel was launched with these and may have written to them: floats, and what was fresh memory till now.
+    """A kernel was launched with these and may have written to them: floats, and what was fresh
+    memory till now.
 
     Integers that the program put there, offsets of sequences above all, are what a kernel reads.
     """
@@ -75,14 +78,18 @@ def keep_value(tensor, value) -> None:
 
 
 class NoDeviceMode(FakeTensorMode):
-    """Fake tensors that never ask the device for anything, although torch.cuda says that there is one."""
+    """Fake tensors that never ask the device for anything, although torch.cuda says that there is
+    one.
+    """
 
     avoid_device_init = True
     _thread = threading.local()
 
     @property
     def in_kernel_invocation(self) -> bool:
-        """torch keeps this in the mode, which all threads share, and what it must agree with in each thread."""
+        """torch keeps this in the mode, which all threads share, and what it must agree with in
+        each thread.
+        """
         return getattr(self._thread, "in_kernel", False)
 
     @in_kernel_invocation.setter
@@ -150,7 +157,10 @@ class KnownValues(TorchDispatchMode):
             if known is None:
                 self._guessed(operator._schema.name.rpartition(":")[2])
                 known = _guess(operator, args, kwargs)
-        device = next((leaf.device for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None)
+        device = next(
+            (leaf.device for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)),
+            None,
+        )
         return tree_map(lambda leaf: self._on(leaf, device), known), known
 
     def _on(self, leaf, device):
@@ -166,7 +176,9 @@ def _device_of(tensor) -> torch.device:
 
 
 def _plainly_unknown(args) -> bool:
-    """Whether an argument itself is unknown: a quick look, for that is how it is with most operations."""
+    """Whether an argument itself is unknown: a quick look, for that is how it is with most
+    operations.
+    """
     return any(isinstance(argument, FakeTensor) and value_of(argument) is None for argument in args)
 
 
@@ -186,7 +198,9 @@ def _limit(tensor) -> int:
 
 
 def _small_factory(operator, args, kwargs) -> bool:
-    """A tensor made of nothing: integers by any recipe, floats only by one that gives the same again."""
+    """A tensor made of nothing: integers by any recipe, floats only by one that gives the same
+    again.
+    """
     name = operator._schema.name.rpartition(":")[2]
     dtype = kwargs.get("dtype")
     floats = name.startswith(("rand", "normal")) and not name.startswith(("randint", "randperm"))
@@ -240,7 +254,11 @@ def _keep(operator, args, result, known) -> None:
             _forget_written(operator, args)
         return
     for fake, value in zip(tree_leaves(result), tree_leaves(known)):
-        if isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor) and fake.shape == value.shape:
+        if (
+            isinstance(fake, FakeTensor)
+            and isinstance(value, torch.Tensor)
+            and fake.shape == value.shape
+        ):
             setattr(fake, _KEPT, value)
 
 
@@ -275,7 +293,9 @@ def _to_numpy(self, guessed):
 
 def _address(self) -> int:
     """An address of its own for every storage, aligned as the device's allocator aligns them."""
-    return (self.untyped_storage()._cdata << _ALIGNED_BITS) + self.storage_offset() * self.element_size()
+    return (
+        self.untyped_storage()._cdata << _ALIGNED_BITS
+    ) + self.storage_offset() * self.element_size()
 
 
 def install_readers(guessed) -> None:

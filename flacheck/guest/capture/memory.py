@@ -1,6 +1,8 @@
-"""Where a launch's tensors lie in memory, so that others like them can be made: no part of the launch itself.
+"""Where a launch's tensors lie in memory, so that others like them can be made: no part of the
+launch itself.
 
-Their contents are random where it is timed; only the values of small integers, which kernels index with, are kept.
+Their contents are random where it is timed; only the values of small integers, which kernels index
+with, are kept.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ VALUES_UP_TO = 4096
 
 
 def laid_out(arguments: dict) -> dict:
-    """`storages`, each one's bytes, and `tensors` by argument: the place of its storage among those, its shape,
-    strides and offset in elements, and the known `values` of integers in the order of its indices.
+    """`storages`, each one's bytes, and `tensors` by argument: the place of its storage among
+    those, its shape, strides and offset in elements, and the known `values` of integers in the
+    order of its indices.
 
-    An item of a tuple is called `name[0]`; a tensor descriptor's tensor has the argument's name. What is no tensor
-    of torch's, or lies in no memory, is left out.
+    An item of a tuple is called `name[0]`; a tensor descriptor's tensor has the argument's name.
+    What is no tensor of torch's, or lies in no memory, is left out.
     """
     places: dict = {}
     tensors = {}
@@ -39,8 +42,16 @@ def _tensors(path: str, value):
 def _placed(tensor, places: dict) -> dict:
     storage = tensor.untyped_storage()
     place, _ = places.setdefault(storage._cdata, (len(places), storage.nbytes()))
-    shape, strides = [int(extent) for extent in tensor.shape], [int(stride) for stride in tensor.stride()]
-    placed = {"storage": place, "shape": shape, "strides": strides, "offset": int(tensor.storage_offset())}
+    shape, strides = (
+        [int(extent) for extent in tensor.shape],
+        [int(stride) for stride in tensor.stride()],
+    )
+    placed = {
+        "storage": place,
+        "shape": shape,
+        "strides": strides,
+        "offset": int(tensor.storage_offset()),
+    }
     values = _values(tensor)
     return placed if values is None else {**placed, "values": values}
 

@@ -1,4 +1,6 @@
-"""Whose kernel it is: its module as others would import it, and the installed package that it came with."""
+"""Whose kernel it is: its module as others would import it, and the installed package that it came
+with.
+"""
 
 from __future__ import annotations
 

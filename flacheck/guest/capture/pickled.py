@@ -1,4 +1,5 @@
-"""Fake tensors that are copied, saved, or sent to another process: their form, and their value where one is known.
+"""Fake tensors that are copied, saved, or sent to another process: their form, and their value
+where one is known.
 
 torch would copy or share the memory behind them, and there is none.
 """
@@ -41,7 +42,9 @@ def _copied(tensor, memo: dict):
     if id(tensor) in memo:
         return memo[id(tensor)]
     if not tensor.is_leaf:
-        raise RuntimeError("Only Tensors created explicitly by the user support the deepcopy protocol at the moment.")
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user support the deepcopy protocol at the moment."
+        )
     rebuild, form = _reduced(tensor)
     memo[id(tensor)] = twin = rebuild(*form)
     if tensor.grad is not None:
@@ -59,7 +62,9 @@ def _bytes_of(value) -> bytes | None:
         return value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-def _rebuilt(shape, stride, dtype, device, requires_grad: bool, is_parameter: bool, held: bytes | None):
+def _rebuilt(
+    shape, stride, dtype, device, requires_grad: bool, is_parameter: bool, held: bytes | None
+):
     tensor = torch.empty_strided(shape, stride, dtype=dtype, device=device)
     if is_parameter:
         tensor = torch.nn.Parameter(tensor, requires_grad)
@@ -77,12 +82,16 @@ def _value(held: bytes, shape, dtype):
 
 
 def _collated(batch, *, collate_fn_map=None):
-    """A batch that a worker of a DataLoader puts together: torch's own lays it out in shared memory."""
+    """A batch that a worker of a DataLoader puts together: torch's own lays it out in shared
+    memory.
+    """
     return torch.stack(batch, 0)
 
 
 def _save(thing, file, *args, **kwargs) -> None:
-    """What a program saves is there when it looks for it, and can be loaded again on a card that is not there."""
+    """What a program saves is there when it looks for it, and can be loaded again on a card that is
+    not there.
+    """
     if hasattr(file, "write"):
         file.write(_MAGIC + pickle.dumps(thing))
     else:
@@ -109,10 +118,22 @@ class _Weights(pickle.Unpickler):
     """Tensors and plain containers only, as torch.load promises unless it is told otherwise."""
 
     def find_class(self, module: str, name: str):
-        found = super().find_class(module, name) if module in ("torch", "collections", __name__) else None
-        if isinstance(found, torch.dtype) or found in (torch.device, torch.Size, OrderedDict, defaultdict, _rebuilt):
+        found = (
+            super().find_class(module, name)
+            if module in ("torch", "collections", __name__)
+            else None
+        )
+        if isinstance(found, torch.dtype) or found in (
+            torch.device,
+            torch.Size,
+            OrderedDict,
+            defaultdict,
+            _rebuilt,
+        ):
             return found
-        raise pickle.UnpicklingError(f"Weights only load failed: {module}.{name} is no tensor; pass weights_only=False")
+        raise pickle.UnpicklingError(
+            f"Weights only load failed: {module}.{name} is no tensor; pass weights_only=False"
+        )
 
 
 def _on(place, thing):

@@ -1,7 +1,8 @@
-"""Where a program puts its tensors: a device without a number, or a number alone, is the card that is not there.
+"""Where a program puts its tensors: a device without a number, or a number alone, is the card that
+is not there.
 
-torch asks the device's guard for the number, and the stand-in for CUDA's knows none: a tensor that is already where
-it is to go would be copied, and a parameter that was copied is no leaf.
+torch asks the device's guard for the number, and the stand-in for CUDA's knows none: a tensor that
+is already where it is to go would be copied, and a parameter that was copied is no leaf.
 """
 
 from __future__ import annotations
@@ -12,10 +13,28 @@ import torch
 
 _CARD = torch.device("cuda", 0)
 _FACTORIES = (
-    "empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "eye", "tensor",
-    "as_tensor", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
+    "empty",
+    "zeros",
+    "ones",
+    "full",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "arange",
+    "linspace",
+    "eye",
+    "tensor",
+    "as_tensor",
+    "empty_like",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "rand_like",
+    "randn_like",
+    "randint_like",
     "empty_strided",
-)  # fmt: skip
+)
 
 
 def install() -> None:
@@ -41,7 +60,11 @@ def _made(plain):
 
     @functools.wraps(plain)
     def factory(*args, **kwargs):
-        return plain(*args, **_numbered_device(kwargs)) if type(kwargs.get("device")) is int else plain(*args, **kwargs)
+        return (
+            plain(*args, **_numbered_device(kwargs))
+            if type(kwargs.get("device")) is int
+            else plain(*args, **kwargs)
+        )
 
     return factory
 

@@ -7,11 +7,21 @@ import threading
 
 from .origin import program
 
-_LIBRARIES = ("torch", "numpy", "triton", "contextlib", "functools", "threading", __name__.partition(".")[0])
+_LIBRARIES = (
+    "torch",
+    "numpy",
+    "triton",
+    "contextlib",
+    "functools",
+    "threading",
+    __name__.partition(".")[0],
+)
 
 
 class Readers:
-    """`note(place, kind)` hears of each guess: `module:line` of the program, and what was read there."""
+    """`note(place, kind)` hears of each guess: `module:line` of the program, and what was read
+    there.
+    """
 
     def __init__(self, note) -> None:
         self._note = note
@@ -28,8 +38,9 @@ class Readers:
         self._following()[mine[-1]] = place
 
     def followed(self) -> str | None:
-        """Where the last guess was made by something that has not returned to another package since: what the
-        program does from there on may rest on it. None when no such guess was made."""
+        """Where the last guess was made by something that has not returned to another package
+        since: what the program does from there on may rest on it. None when no such guess was made.
+        """
         following = self._following()
         if following:
             running = set(_stack(sys._getframe(1)))
@@ -38,7 +49,9 @@ class Readers:
         return next(reversed(following.values()), None)
 
     def _following(self) -> dict:
-        """The outermost frame of the reader's package, kept so that no other can pass for it → where it read."""
+        """The outermost frame of the reader's package, kept so that no other can pass for it →
+        where it read.
+        """
         if not hasattr(self._local, "following"):
             self._local.following = {}
         return self._local.following

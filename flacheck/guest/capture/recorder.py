@@ -1,4 +1,5 @@
-"""Sits before the compiler: sees every launch on its way through heuristics and autotuner, and writes it down.
+"""Sits before the compiler: sees every launch on its way through heuristics and autotuner, and
+writes it down.
 
 On the fake device a launch ends here. On a real one it goes on, after it was written.
 """
@@ -31,8 +32,9 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Trial:
-    """The launch as it arrives at the compiler, under one configuration; `given_grid` is what the host gave, `grid`
-    what that comes to, for the first configuration."""
+    """The launch as it arrives at the compiler, under one configuration; `given_grid` is what the
+    host gave, `grid` what that comes to, for the first configuration.
+    """
 
     function: object
     bound: dict
@@ -64,8 +66,8 @@ class Launched:
 class Recorder:
     """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
 
-    `launched` is told the arguments of each launch that ended here; `followed` says after which guess of a value
-    a launch came.
+    `launched` is told the arguments of each launch that ended here; `followed` says after which
+    guess of a value a launch came.
     """
 
     def __init__(self, journal, real: bool) -> None:
@@ -87,7 +89,11 @@ class Recorder:
         from triton.runtime.jit import JITFunction
 
         self._origins = Origins(self._settings.packages)
-        for kind, layer in ((JITFunction, self._kernel), (Autotuner, self._autotuner), (Heuristics, self._heuristics)):
+        for kind, layer in (
+            (JITFunction, self._kernel),
+            (Autotuner, self._autotuner),
+            (Heuristics, self._heuristics),
+        ):
             self._originals.append((kind, kind.run))
             kind.run = _method(layer, kind.run)
 
@@ -104,7 +110,9 @@ class Recorder:
         if current is not None:
             yield current
             return
-        self._local.call = _Call(set(layer.arg_names[: len(args)]) | (set(kwargs) & set(layer.arg_names)))
+        self._local.call = _Call(
+            set(layer.arg_names[: len(args)]) | (set(kwargs) & set(layer.arg_names))
+        )
         try:
             yield self._local.call
         finally:
@@ -141,7 +149,9 @@ class Recorder:
     def _tried(self, call, tuner, args, kwargs):
         """Each configuration that the tuner would try, up to the compiler and no further."""
         tuner.nargs = dict(zip(tuner.arg_names, args))
-        configs = list(tuner.prune_configs(kwargs)) if len(tuner.configs) > 1 else list(tuner.configs)
+        configs = (
+            list(tuner.prune_configs(kwargs)) if len(tuner.configs) > 1 else list(tuner.configs)
+        )
         result = None
         for config in configs:
             call.config = config
@@ -169,13 +179,23 @@ class Recorder:
     def _arrived(self, call, function, args, kwargs) -> None:
         bound = dict(zip(function.arg_names, args))
         bound |= {name: value for name, value in kwargs.items() if name in function.arg_names}
-        options = {name: value for name, value in kwargs.items() if name not in bound and name not in _SWITCHES}
-        inner = {name: bound[name] for name, inside in call.heuristics.items() if inside and name in bound}
+        options = {
+            name: value
+            for name, value in kwargs.items()
+            if name not in bound and name not in _SWITCHES
+        }
+        inner = {
+            name: bound[name]
+            for name, inside in call.heuristics.items()
+            if inside and name in bound
+        }
         given = kwargs.get("grid")
         grid = None if call.trials else grids.extents(given, function, bound)
         functions = handed(function, bound)
         args = _given(call, function, bound, functions)
-        call.trials.append(_Trial(function, bound, args, functions, options, call.config, inner, grid, given))
+        call.trials.append(
+            _Trial(function, bound, args, functions, options, call.config, inner, grid, given)
+        )
 
     def _write(self, call) -> None:
         """One line for the configurations that see the same arguments: hooks may change those."""
@@ -192,7 +212,10 @@ class Recorder:
         omitted = [name for name in function.arg_names if name in trial.bound and name not in args]
         launch = {"args": args, "omitted": omitted}
         if call.tuner is not None:
-            launch |= {"configs": [_config(t) for t in trials], "keys": releases.key_names(call.tuner)}
+            launch |= {
+                "configs": [_config(t) for t in trials],
+                "keys": releases.key_names(call.tuner),
+            }
         given = trial.options.keys() - (trial.config.all_kwargs().keys() if trial.config else set())
         line = {
             "kernel": place.name,
@@ -202,9 +225,13 @@ class Recorder:
             "options": {name: described.constant(trial.options[name]) for name in sorted(given)},
             "grid": trial.grid,
         }
-        outer = [name for name, inside in call.heuristics.items() if not inside and name in trial.bound]
+        outer = [
+            name for name, inside in call.heuristics.items() if not inside and name in trial.bound
+        ]
         if outer:
-            line["heuristics"] = {name: _described(trial.bound[name], True, trial.functions) for name in outer}
+            line["heuristics"] = {
+                name: _described(trial.bound[name], True, trial.functions) for name in outer
+            }
         self.calls += 1
         self.kernels[place.name] += 1
         cut = self._cutter.cut(function, trial.functions)
@@ -237,18 +264,26 @@ def _given(call, function, bound, functions) -> dict:
 
 
 def _described(value, constexpr: bool, functions):
-    return {"constexpr": described.constant(value, functions)} if constexpr else described.argument(value, functions)
+    return (
+        {"constexpr": described.constant(value, functions)}
+        if constexpr
+        else described.argument(value, functions)
+    )
 
 
 def _config(trial) -> dict:
     """A configuration with what heuristics below the autotuner make of it."""
     entry = described.configuration(trial.config, trial.functions)
-    inner = {name: described.constant(value, trial.functions) for name, value in trial.inner.items()}
+    inner = {
+        name: described.constant(value, trial.functions) for name, value in trial.inner.items()
+    }
     return {**entry, "kwargs": {**entry["kwargs"], **inner}}
 
 
 def _sizes(call, trials) -> dict:
-    """What it takes to launch the same again, beside the launch: the grid of each configuration, and the tensors."""
+    """What it takes to launch the same again, beside the launch: the grid of each configuration,
+    and the tensors.
+    """
     first = trials[0]
     found = memory.laid_out({name: first.bound[name] for name in first.args})
     if call.tuner is None:

@@ -12,7 +12,9 @@ VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
 @dataclass(frozen=True)
 class Settings:
     """`output` is the launches file; `card` a row of the target table, None for the real device;
-    `packages` maps a folder to the `name==version` whose modules lie in it; `package` goes into the header."""
+    `packages` maps a folder to the `name==version` whose modules lie in it; `package` goes into the
+    header.
+    """
 
     output: str
     card: dict | None = None

@@ -1,7 +1,7 @@
 """What the fake mode made of an operation once, made again without asking it.
 
-References that loop over time steps run tens of thousands of small operations, of few kinds. torch's own cache
-of them costs more than the rest together.
+References that loop over time steps run tens of thousands of small operations, of few kinds.
+torch's own cache of them costs more than the rest together.
 """
 
 from __future__ import annotations
@@ -10,9 +10,20 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 _aten = torch.ops.aten
-_PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_PLAIN = (
+    type(None),
+    bool,
+    int,
+    float,
+    str,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 _DEPENDENT = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
-# Where in the whole a gradient goes makes no difference to the whole's form: (gradient, sizes, dim, where…).
+# Where in the whole a gradient goes makes no difference to the whole's form: (gradient, sizes, dim,
+# where…).
 _SCATTERING = (_aten.select_backward.default, _aten.slice_backward.default)
 
 
@@ -33,10 +44,19 @@ class Shortcut:
         if kind == "other":
             return operator(*args, **kwargs)
         try:
-            key = (operator, torch.get_default_dtype(), *_key(_formative(operator, args)), *_key(kwargs.items()))
+            key = (
+                operator,
+                torch.get_default_dtype(),
+                *_key(_formative(operator, args)),
+                *_key(kwargs.items()),
+            )
         except _Unsuited:
             return operator(*args, **kwargs)
-        return self._viewed(operator, args, kwargs) if kind == "view" else self._fresh(key, operator, args, kwargs)
+        return (
+            self._viewed(operator, args, kwargs)
+            if kind == "view"
+            else self._fresh(key, operator, args, kwargs)
+        )
 
     def _viewed(self, operator, args, kwargs):
         """A view is cheap to make, only not to look up: its key would hold where it begins."""
@@ -62,9 +82,15 @@ class Shortcut:
 
 
 def _kind(operator) -> str:
-    """`view`; `fresh` where one new tensor comes out whose form follows from the forms that go in; or `other`."""
+    """`view`; `fresh` where one new tensor comes out whose form follows from the forms that go in;
+    or `other`.
+    """
     schema = operator._schema
-    if operator.namespace != "aten" or schema.is_mutable or any(tag in operator.tags for tag in _DEPENDENT):
+    if (
+        operator.namespace != "aten"
+        or schema.is_mutable
+        or any(tag in operator.tags for tag in _DEPENDENT)
+    ):
         return "other"
     if torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"):
         return "other"  # in inference mode such arrive whole, and are not always what their schema says

@@ -14,7 +14,9 @@ class Unwritten(Exception):
 
 
 def literal(value) -> str:
-    """A literal, `tl.constexpr(…)` of one, or a dtype of the language; an enumeration's number or text is one."""
+    """A literal, `tl.constexpr(…)` of one, or a dtype of the language; an enumeration's number or
+    text is one.
+    """
     if value is None or isinstance(value, bool):
         return repr(value)
     for plain in (int, str):
@@ -24,7 +26,11 @@ def literal(value) -> str:
         return float.__repr__(value) if math.isfinite(value) else f'float("{value}")'
     if type(value) in (tuple, list):
         items = ", ".join(map(literal, value))
-        return f"({items}{',' if len(value) == 1 else ''})" if isinstance(value, tuple) else f"[{items}]"
+        return (
+            f"({items}{',' if len(value) == 1 else ''})"
+            if isinstance(value, tuple)
+            else f"[{items}]"
+        )
     kind = type(value)
     if kind.__name__ == "constexpr":
         return f"tl.constexpr({literal(value.value)})"
@@ -34,13 +40,17 @@ def literal(value) -> str:
 
 
 def path_of(value) -> tuple[str, str | None]:
-    """Where triton has it, and the module to import first, if `import triton.language` does not bring it."""
+    """Where triton has it, and the module to import first, if `import triton.language` does not
+    bring it.
+    """
     if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] == "triton":
         return _short(value.__name__), _import(value.__name__)
     function = getattr(value, "fn", value)
     module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
     if not name or not str(module).startswith("triton"):
-        raise Unwritten(f"{name or type(value).__name__} of {module} is no part of triton and cannot be cut out")
+        raise Unwritten(
+            f"{name or type(value).__name__} of {module} is no part of triton and cannot be cut out"
+        )
     return _found(value, name) or (f"{_short(module)}.{name}", _import(module))
 
 

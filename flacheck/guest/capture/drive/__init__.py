@@ -1,12 +1,14 @@
 """Calls a package's operators, layers and modules so that the recorder sees what they launch.
 
-The host starts it with one argument, a JSON object: `output` (the launches file), `report` (a JSON file),
-`card` (a row of the target table), `modules` (packages to drive), `package` (`name==version`), `packages` (folder →
-`name==version`), `recipe` (a parsed recipe), `dtypes`, `seconds` (of CPU, all in all).
+The host starts it with one argument, a JSON object: `output` (the launches file), `report` (a JSON
+file), `card` (a row of the target table), `modules` (packages to drive), `package`
+(`name==version`), `packages` (folder → `name==version`), `recipe` (a parsed recipe), `dtypes`,
+`seconds` (of CPU, all in all).
 
-The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is not there},
-"operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan: error}, "skipped"?}},
-"seconds", "late": whether the time was over before everything was called in every dtype}
+The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
+not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
+error}, "skipped"?}}, "seconds", "late": whether the time was over before everything was called in
+every dtype}
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from .trust import Witness
 
 def main() -> None:
     config = json.loads(sys.argv[1])
-    settings = Settings(config["output"], config["card"], config.get("packages") or {}, config["package"])
+    settings = Settings(
+        config["output"], config["card"], config.get("packages") or {}, config["package"]
+    )
     with session(settings) as recorder:
         witness = Witness(recorder)
         report = drive(config, recorder, witness)
@@ -58,7 +62,12 @@ def drive(config: dict, recorder, witness) -> dict:
 
 def _import_error(error) -> dict:
     failure = error.failure
-    return {"module": error.name, "type": failure.kind, "text": failure.text, "traceback": failure.trace}
+    return {
+        "module": error.name,
+        "type": failure.kind,
+        "text": failure.text,
+        "traceback": failure.trace,
+    }
 
 
 def _write(path: str, report: dict) -> None:

@@ -1,4 +1,6 @@
-"""Makes up arguments: tensors of the right shape and dtype, and plain values by name and annotation."""
+"""Makes up arguments: tensors of the right shape and dtype, and plain values by name and
+annotation.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,15 @@ import torch
 from .choices import choices
 from .sizes import SIZES, shape, size
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "i64": torch.int64,
-          "i32": torch.int32, "i1": torch.bool, "u8": torch.uint8}  # fmt: skip
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp32": torch.float32,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i1": torch.bool,
+    "u8": torch.uint8,
+}
 NOTHING = inspect.Parameter.empty
 _LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGERS = re.compile(
@@ -47,7 +56,9 @@ class Arguments:
         return made
 
     def _value(self, value, made: dict):
-        """A recipe's value: itself, `{call: module:name, with: {…}}`, `{dtype: fp32}` or `{like: argument}`."""
+        """A recipe's value: itself, `{call: module:name, with: {…}}`, `{dtype: fp32}` or `{like:
+        argument}`.
+        """
         if not isinstance(value, dict):
             return value
         if "dtype" in value:
@@ -55,8 +66,12 @@ class Arguments:
         if "like" in value:
             return torch.randn_like(made[value["like"]])
         module, _, name = value["call"].partition(":")
-        arguments = {key: made.get(item[1:]) if isinstance(item, str) and item[:1] == "$" else self._value(item, made)
-                     for key, item in (value.get("with") or {}).items()}  # fmt: skip
+        arguments = {
+            key: made.get(item[1:])
+            if isinstance(item, str) and item[:1] == "$"
+            else self._value(item, made)
+            for key, item in (value.get("with") or {}).items()
+        }
         return getattr(importlib.import_module(module), name)(**arguments)
 
     def _made_up(self, operator, plan, parameter, sizes: dict):
@@ -66,7 +81,10 @@ class Arguments:
         if name not in plan.shapes and not is_tensor(parameter, self._shapes.known(operator, name)):
             return _plain(operator, parameter, sizes)
         candidates = self._shapes.candidates(operator, plan, name)
-        extents = next((found for found in (shape(each, sizes) for each in candidates) if found is not None), ())
+        extents = next(
+            (found for found in (shape(each, sizes) for each in candidates) if found is not None),
+            (),
+        )
         return self._tensor(extents, self._dtype_of(plan, name, annotation), operator)
 
     def _dtype_of(self, plan, name: str, annotation: str):
@@ -100,7 +118,8 @@ def is_tensor(parameter, known: bool) -> bool:
     if parameter.default is not NOTHING and parameter.default is not None:
         return False
     return known or not (
-        _PLAIN.match(parameter.name) or parameter.name.startswith(("is_", "use_", "return_", "output_"))
+        _PLAIN.match(parameter.name)
+        or parameter.name.startswith(("is_", "use_", "return_", "output_"))
     )
 
 
@@ -123,8 +142,17 @@ def _plain(operator, parameter, sizes: dict):
         return torch.float32
     if "device" in name:
         return torch.device("cuda")
-    if isinstance(parameter.default, bool) or annotation in ("bool", "<class 'bool'>", "Optional[bool]", "bool | None"):
-        return True if parameter.default is False else bool(parameter.default) and parameter.default is not NOTHING
+    if isinstance(parameter.default, bool) or annotation in (
+        "bool",
+        "<class 'bool'>",
+        "Optional[bool]",
+        "bool | None",
+    ):
+        return (
+            True
+            if parameter.default is False
+            else bool(parameter.default) and parameter.default is not NOTHING
+        )
     if name in _FLOATS or "float" in annotation:
         return _FLOATS.get(name, 1.0)
     offered = choices(operator, parameter)
@@ -134,4 +162,8 @@ def _plain(operator, parameter, sizes: dict):
         return "none"
     if isinstance(parameter.default, (int, float)):
         return parameter.default
-    return size(name, sizes) if re.search(r"head|dim|hidden|seq|len|vocab|batch|^[A-Z]+$", name) else _MIDDLING
+    return (
+        size(name, sizes)
+        if re.search(r"head|dim|hidden|seq|len|vocab|batch|^[A-Z]+$", name)
+        else _MIDDLING
+    )

@@ -1,4 +1,6 @@
-"""Runs a piece of somebody else's package: it may raise anything, hang, or exit, and the drive goes on."""
+"""Runs a piece of somebody else's package: it may raise anything, hang, or exit, and the drive goes
+on.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class TooLong(BaseException):
 
 @dataclass(frozen=True)
 class Failure:
-    """What a piece raised: its type, its text, the lines of source it went through (innermost last)."""
+    """What a piece raised: its type, its text, the lines of source it went through (innermost
+    last).
+    """
 
     kind: str
     text: str
@@ -53,4 +57,6 @@ def _limited(seconds: float):
 def _failure(error: BaseException) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)[1:]
     lines = tuple(linecache.getline(frame.filename, frame.lineno or 0).strip() for frame in frames)
-    return Failure(type(error).__name__, str(error), lines, "".join(traceback.format_exception(error)))
+    return Failure(
+        type(error).__name__, str(error), lines, "".join(traceback.format_exception(error))
+    )

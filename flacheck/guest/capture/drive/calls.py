@@ -18,7 +18,9 @@ _SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """`launches` made and the kernels `recorded` for the first time; where and how it failed, if it did."""
+    """`launches` made and the kernels `recorded` for the first time; where and how it failed, if it
+    did.
+    """
 
     launches: int
     recorded: frozenset
@@ -28,7 +30,9 @@ class Outcome:
     @property
     def worked(self) -> bool:
         """Whether the call came to its end, or to that of its forward when there is no backward."""
-        return self.failure is None or (self.stage == "backward" and self.failure.kind == "NotImplementedError")
+        return self.failure is None or (
+            self.stage == "backward" and self.failure.kind == "NotImplementedError"
+        )
 
 
 class Caller:
@@ -44,14 +48,26 @@ class Caller:
         return frozenset(self._recorder.kernels)
 
     def parameters(self, operator) -> tuple:
-        """What a call takes: a function's parameters or those of a layer's forward, and those hidden in kwargs."""
+        """What a call takes: a function's parameters or those of a layer's forward, and those
+        hidden in kwargs.
+        """
         if operator.name not in self._parameters:
-            found = layers.forward_parameters(operator) if operator.kind == LAYER else operator.parameters
+            found = (
+                layers.forward_parameters(operator)
+                if operator.kind == LAYER
+                else operator.parameters
+            )
             named = [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
             taken = {p.name for p in named}
-            extra = hidden(operator.source) if len(named) < len(found) or operator.kind != LAYER else ()
+            extra = (
+                hidden(operator.source) if len(named) < len(found) or operator.kind != LAYER else ()
+            )
             keyword = inspect.Parameter.KEYWORD_ONLY
-            named += [inspect.Parameter(name, keyword, default=None) for name in extra if name not in taken]
+            named += [
+                inspect.Parameter(name, keyword, default=None)
+                for name in extra
+                if name not in taken
+            ]
             self._parameters[operator.name] = tuple(named)
         return self._parameters[operator.name]
 
@@ -68,11 +84,15 @@ class Caller:
 
     def _staged(self, operator, plan, dtype: str):
         arguments = Arguments(self.shapes, self._recipe, dtype)
-        function, failure = attempt(lambda: self._function(operator, plan, arguments, dtype), _SECONDS)
+        function, failure = attempt(
+            lambda: self._function(operator, plan, arguments, dtype), _SECONDS
+        )
         if failure:
             return "build", failure
         function, plan = function
-        given, failure = attempt(lambda: arguments.build(operator, plan, self.parameters(operator)), _SECONDS)
+        given, failure = attempt(
+            lambda: arguments.build(operator, plan, self.parameters(operator)), _SECONDS
+        )
         if failure:
             return "arguments", failure
         result, failure = attempt(lambda: self._forward(operator, plan, function, given), _SECONDS)

@@ -28,26 +28,44 @@ def compared(module: str) -> dict[str, list]:
 
 
 def _name(node) -> str | None:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else None
+    )
 
 
 def _constants(node) -> list:
     parts = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     values = [part.value for part in parts if isinstance(part, ast.Constant)]
-    return [value for value in values if isinstance(value, (str, int)) and not isinstance(value, bool)]
+    return [
+        value for value in values if isinstance(value, (str, int)) and not isinstance(value, bool)
+    ]
 
 
 def choices(operator, parameter) -> list:
-    """The values worth trying for a parameter: of `Literal[…]`, of comparisons, both truths of a flag."""
+    """The values worth trying for a parameter: of `Literal[…]`, of comparisons, both truths of a
+    flag.
+    """
     if isinstance(parameter.default, bool):
         return [not parameter.default]
     kinds = (
-        (str,) if isinstance(parameter.default, str) else (int,) if isinstance(parameter.default, int) else (str, int)
+        (str,)
+        if isinstance(parameter.default, str)
+        else (int,)
+        if isinstance(parameter.default, int)
+        else (str, int)
     )
     listed = re.findall(r"Literal\[(.*?)\]", str(parameter.annotation))
     literals = re.findall(r"['\"](\w+)['\"]", listed[0]) if listed else []
     values = literals + compared(operator.module).get(parameter.name, [])
-    wanted = [value for value in values if isinstance(value, kinds) and value != parameter.default and value != ""]
+    wanted = [
+        value
+        for value in values
+        if isinstance(value, kinds) and value != parameter.default and value != ""
+    ]
     return list(dict.fromkeys(wanted))[:4]
 
 

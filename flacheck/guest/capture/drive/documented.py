@@ -8,11 +8,17 @@ import re
 from .sizes import SIZES, extent
 
 _GROUP = r"[\[(]([^\[\]()]{1,60})[\])]"
-_NAMED = re.compile(r"^[ \t]*(?:-[ \t]*|:param[ \t]+)?`?(\w+)`?[ \t]*(?:\(.*?\)|\[[\w\[\]., |]*\])?[ \t]*:(?!:)", re.M)
-_SHAPE = re.compile(
-    rf"(?:shaped?|size|dimensions?)\W{{0,12}}(?:of|is|as|:)?\W{{0,6}}?{_GROUP}|`{_GROUP}`|^\s*{_GROUP}", re.I | re.M
+_NAMED = re.compile(
+    r"^[ \t]*(?:-[ \t]*|:param[ \t]+)?`?(\w+)`?[ \t]*(?:\(.*?\)|\[[\w\[\]., |]*\])?[ \t]*:(?!:)",
+    re.M,
 )
-_CHOICE = re.compile(rf"{_GROUP}`?\s+if\s+`?(\w+)\s*=+\s*(\w+)`?[\s,]*(?:else|otherwise)\s+`?{_GROUP}", re.I)
+_SHAPE = re.compile(
+    rf"(?:shaped?|size|dimensions?)\W{{0,12}}(?:of|is|as|:)?\W{{0,6}}?{_GROUP}|`{_GROUP}`|^\s*{_GROUP}",
+    re.I | re.M,
+)
+_CHOICE = re.compile(
+    rf"{_GROUP}`?\s+if\s+`?(\w+)\s*=+\s*(\w+)`?[\s,]*(?:else|otherwise)\s+`?{_GROUP}", re.I
+)
 
 
 def documented(function) -> dict[str, tuple[str, ...]]:
@@ -61,8 +67,13 @@ def dimensions_in(text: str) -> tuple[str, ...] | None:
 
 
 def _split(text: str) -> tuple[str, ...] | None:
-    """The dimensions in `B, T, H*K`; a text that lists anything else is no shape. `...` stands for batch and time."""
+    """The dimensions in `B, T, H*K`; a text that lists anything else is no shape. `...` stands for
+    batch and time.
+    """
     parts = [part.strip() for part in text.replace("...", "B, T").replace("*,", "B, T,").split(",")]
     parts = [re.sub(r"(?<=[a-z]) (?=[a-z])", "_", part) for part in parts if part]
-    known = parts and all(extent(part, SIZES) is not None and not part.lower().startswith("optional") for part in parts)
+    known = parts and all(
+        extent(part, SIZES) is not None and not part.lower().startswith("optional")
+        for part in parts
+    )
     return tuple(parts) if known else None

@@ -1,4 +1,6 @@
-"""Which shapes an argument may have, the likeliest first: by recipe, documentation, source, siblings, and name."""
+"""Which shapes an argument may have, the likeliest first: by recipe, documentation, source,
+siblings, and name.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _NAMES = {
     **dict.fromkeys(("h0", "ht", "dht", "dh0", "initial_state", "final_state", "state"), _STATE),
     **dict.fromkeys(("h", "dh"), _STATES),
     **dict.fromkeys(("A", "Aw", "Au", "Aqk", "Akk", "Ai", "dA"), ("B", "T", "H", "BT")),
-    **dict.fromkeys(("x", "hidden_states", "input", "inputs", "residual", "y", "dy", "dout"), _MODEL),
+    **dict.fromkeys(
+        ("x", "hidden_states", "input", "inputs", "residual", "y", "dy", "dout"), _MODEL
+    ),
     **dict.fromkeys(("weight", "bias", "norm_weight", "norm_bias"), ("D",)),
     **dict.fromkeys(("linear_weight",), ("D", "D")),
     **dict.fromkeys(("linear_bias",), ("D",)),
@@ -38,7 +42,10 @@ class Shapes:
 
     def __init__(self, operators, recipe) -> None:
         self._recipe = recipe
-        self._own = {operator.name: documented(operator.source) | _class_documented(operator) for operator in operators}
+        self._own = {
+            operator.name: documented(operator.source) | _class_documented(operator)
+            for operator in operators
+        }
         self._siblings: dict = collections.defaultdict(collections.Counter)
         for operator in operators:
             for name, dimensions in self._own[operator.name].items():
@@ -59,14 +66,19 @@ class Shapes:
             *self._said_nearby(operator, name),
             *_by_name(name, operator.kind == LAYER),
         ]
-        return list(dict.fromkeys(tuple(dimensions) for dimensions in found if dimensions is not None))
+        return list(
+            dict.fromkeys(tuple(dimensions) for dimensions in found if dimensions is not None)
+        )
 
     def _said_nearby(self, operator, name: str) -> list:
         """What the documentation of the nearest module says of an argument of that name."""
         for spelled in _spellings(name):
             for place in _places(operator.module):
                 if self._siblings[place, spelled]:
-                    return [dimensions for dimensions, _ in self._siblings[place, spelled].most_common(2)]
+                    return [
+                        dimensions
+                        for dimensions, _ in self._siblings[place, spelled].most_common(2)
+                    ]
         return []
 
 

@@ -1,4 +1,6 @@
-"""Layers: built as their constructors' defaults have it, moved to the device, and called on hidden states."""
+"""Layers: built as their constructors' defaults have it, moved to the device, and called on hidden
+states.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,19 @@ import inspect
 
 from .arguments import NOTHING
 
-_WIDTHS = ("hidden_size", "dim", "d_model", "input_dim", "in_features", "embed_dim", "n_embd", "hidden_dim",
-           "input_size", "normalized_shape", "channels")  # fmt: skip
+_WIDTHS = (
+    "hidden_size",
+    "dim",
+    "d_model",
+    "input_dim",
+    "in_features",
+    "embed_dim",
+    "n_embd",
+    "hidden_dim",
+    "input_size",
+    "normalized_shape",
+    "channels",
+)
 
 
 def build(operator, plan, arguments, dtype):

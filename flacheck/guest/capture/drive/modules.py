@@ -23,10 +23,12 @@ class NotImported(Exception):
 
 
 def load(names, skipped) -> tuple[list, dict[str, str]]:
-    """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of their names.
+    """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of their
+    names.
 
-    A package whose own `__init__` raises (it registers models, say, that a newer library has itself) is entered
-    past its `__init__` files. Raises NotImported when nothing below it can be imported either.
+    A package whose own `__init__` raises (it registers models, say, that a newer library has
+    itself) is entered past its `__init__` files. Raises NotImported when nothing below it can be
+    imported either.
     """
     found, failed = {}, {}
     for name in names:
@@ -43,8 +45,12 @@ def load(names, skipped) -> tuple[list, dict[str, str]]:
 
 
 def _enter_lazily(name: str) -> None:
-    """Import the package anew without running its `__init__` files unless something asks them for a name."""
-    root = next(path for path in sys.path if os.path.isfile(os.path.join(path, name, "__init__.py")))
+    """Import the package anew without running its `__init__` files unless something asks them for a
+    name.
+    """
+    root = next(
+        path for path in sys.path if os.path.isfile(os.path.join(path, name, "__init__.py"))
+    )
     for loaded in [module for module in sys.modules if module.partition(".")[0] == name]:
         del sys.modules[loaded]
     finder = LazyPackages()

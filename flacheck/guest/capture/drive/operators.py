@@ -13,7 +13,9 @@ _IGNORED = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 @dataclass(frozen=True)
 class Operator:
-    """Something to call. `outer` ones are offered by a package's own namespace or called by nothing else in it."""
+    """Something to call. `outer` ones are offered by a package's own namespace or called by nothing
+    else in it.
+    """
 
     name: str
     call: object
@@ -30,20 +32,29 @@ class Operator:
 
 def operators(modules, uses) -> list[Operator]:
     """Every operator of some modules that leads to a kernel."""
-    offered = {id(thing) for module in modules if hasattr(module, "__path__") for thing in vars(module).values()}
+    offered = {
+        id(thing)
+        for module in modules
+        if hasattr(module, "__path__")
+        for thing in vars(module).values()
+    }
     defined = [(name, thing) for module in modules for name, thing in _defined(module)]
     called = _called([thing for _, thing in defined], uses)
     found = []
     for name, thing in defined:
         kernels = uses.kernels(thing)
         if kernels:
-            found += _operator(name, thing, id(thing) in offered or id(thing) not in called, kernels)
+            found += _operator(
+                name, thing, id(thing) in offered or id(thing) not in called, kernels
+            )
     return found
 
 
 def _called(defined, uses) -> set[int]:
     """Those of some functions and classes that another of them uses."""
-    homes = {id(thing) for thing in defined} | {id(inspect.unwrap(thing)) for thing in defined if callable(thing)}
+    homes = {id(thing) for thing in defined} | {
+        id(inspect.unwrap(thing)) for thing in defined if callable(thing)
+    }
     found: set[int] = set()
     for thing in defined:
         own, seen, waiting = {id(thing), id(inspect.unwrap(thing))}, set(), [thing]
@@ -70,18 +81,34 @@ def _defined(module):
 
 def _operator(name: str, thing, outer: bool, kernels) -> list[Operator]:
     if inspect.isfunction(thing):
-        return [Operator(name, thing, FUNCTION, outer, kernels, _parameters(thing), inspect.unwrap(thing))]
+        return [
+            Operator(
+                name, thing, FUNCTION, outer, kernels, _parameters(thing), inspect.unwrap(thing)
+            )
+        ]
     if issubclass(thing, torch.autograd.Function):
         forward = inspect.unwrap(thing.forward)
         parameters = tuple(p for p in _parameters(forward) if p.name != "ctx")
         return [Operator(name, thing.apply, FUNCTION, False, kernels, parameters, forward)]
     if issubclass(thing, torch.nn.Module) and thing.forward is not torch.nn.Module.forward:
-        return [Operator(name, thing, LAYER, outer, kernels, _parameters(thing), inspect.unwrap(thing.forward))]
+        return [
+            Operator(
+                name,
+                thing,
+                LAYER,
+                outer,
+                kernels,
+                _parameters(thing),
+                inspect.unwrap(thing.forward),
+            )
+        ]
     return []
 
 
 def _parameters(thing) -> tuple:
     try:
-        return tuple(p for p in inspect.signature(thing).parameters.values() if p.kind not in _IGNORED)
+        return tuple(
+            p for p in inspect.signature(thing).parameters.values() if p.kind not in _IGNORED
+        )
     except (ValueError, TypeError):
         return ()

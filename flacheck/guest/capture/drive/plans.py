@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Plan:
-    """`given` are optional arguments made up as if they were required; `values`, `shapes` and `dtypes` are what single
-    arguments are; `sizes` what dimensions stand for; `build` the constructor's arguments of a layer."""
+    """`given` are optional arguments made up as if they were required; `values`, `shapes` and
+    `dtypes` are what single arguments are; `sizes` what dimensions stand for; `build` the
+    constructor's arguments of a layer.
+    """
 
     label: str = "plain"
     given: frozenset = frozenset()
@@ -20,7 +22,11 @@ class Plan:
     training: bool = True
 
     def giving(self, *names: str) -> Plan:
-        kept = {name: value for name, value in self.values.items() if name not in names or value is not None}
+        kept = {
+            name: value
+            for name, value in self.values.items()
+            if name not in names or value is not None
+        }
         return replace(self, given=self.given.union(names), values=kept)
 
     def omitting(self, name: str) -> Plan:

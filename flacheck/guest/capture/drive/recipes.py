@@ -35,8 +35,13 @@ class Recipe:
 
     def variants(self, operator, plan: Plan) -> list[Plan]:
         """Further calls that are worth making."""
-        wanted = [variant for entry in self._entries(operator) for variant in entry.get("variants") or ()]
-        return [_changed(plan, variant, variant.get("name") or f"variant {n}") for n, variant in enumerate(wanted, 1)]
+        wanted = [
+            variant for entry in self._entries(operator) for variant in entry.get("variants") or ()
+        ]
+        return [
+            _changed(plan, variant, variant.get("name") or f"variant {n}")
+            for n, variant in enumerate(wanted, 1)
+        ]
 
 
 def _changed(plan: Plan, entry: dict, label: str | None = None) -> Plan:

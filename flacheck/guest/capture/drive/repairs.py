@@ -1,4 +1,6 @@
-"""Further plans after one failed, by what the error says: arguments it names are given, left out, or changed."""
+"""Further plans after one failed, by what the error says: arguments it names are given, left out,
+or changed.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,28 @@ def repairs(operator, plan, outcome, caller) -> list:
     found = []
     for parameter in named:
         found += (
-            _built(operator, plan, parameter, text) if building else _changed(operator, plan, parameter, text, caller)
+            _built(operator, plan, parameter, text)
+            if building
+            else _changed(operator, plan, parameter, text, caller)
         )
     if not building and operator.kind == LAYER:
-        found += [p for each in _mentioned(operator.parameters, text) for p in _built(operator, plan, each, text)]
+        found += [
+            p
+            for each in _mentioned(operator.parameters, text)
+            for p in _built(operator, plan, each, text)
+        ]
     if not building:
         found = _spelled_out(plan, named, outcome.failure.text) + found
-        found += _reshaped(operator, plan, named, caller) + _reshaped(operator, plan, parameters, caller)
+        found += _reshaped(operator, plan, named, caller) + _reshaped(
+            operator, plan, parameters, caller
+        )
     return found
 
 
 def _spelled_out(plan, named, text: str) -> list:
-    """What an error says outright: the shape that an argument must have, or that it must be in single precision."""
+    """What an error says outright: the shape that an argument must have, or that it must be in
+    single precision.
+    """
     said = dimensions_in(text)
     found = [plan.but(shapes={parameter.name: said}) for parameter in named] if said else []
     if re.search(r"float32|fp32", text):

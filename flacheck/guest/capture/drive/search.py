@@ -1,4 +1,6 @@
-"""The order in which operators are called, and when to stop: outer ones first, then what still misses a kernel."""
+"""The order in which operators are called, and when to stop: outer ones first, then what still
+misses a kernel.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from .operators import LAYER
 from .repairs import repairs
 from .variants import unusual, usual
 
-# Calls until a plan works: of an operator's first, of its usual variants, of those that look for a missing kernel.
+# Calls until a plan works: of an operator's first, of its usual variants, of those that look for a
+# missing kernel.
 _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
 # CPU seconds without a new kernel after which an operator's further variants are left.
 _FRUITLESS = 0.4
@@ -19,10 +22,17 @@ _LEAVING = 3.0
 
 
 class Search:
-    """Calls operators until their kernels are recorded or the time is over; `report` says how each went."""
+    """Calls operators until their kernels are recorded or the time is over; `report` says how each
+    went.
+    """
 
     def __init__(self, operators, caller, recipe, dtypes, seconds: float) -> None:
-        self._operators, self._caller, self._recipe, self._dtypes = operators, caller, recipe, dtypes
+        self._operators, self._caller, self._recipe, self._dtypes = (
+            operators,
+            caller,
+            recipe,
+            dtypes,
+        )
         self._end = seconds - _LEAVING
         self._until = self._end
         self._bases: dict[str, tuple] = {}
@@ -32,9 +42,15 @@ class Search:
         self.report: dict[str, dict] = {}
 
     def run(self) -> None:
-        """Everything, in the order of its worth; each round may last until its share of the time is over."""
-        outer = [operator for operator in self._operators if operator.outer and operator.kind != LAYER]
-        layers = [operator for operator in self._operators if operator.outer and operator.kind == LAYER]
+        """Everything, in the order of its worth; each round may last until its share of the time is
+        over.
+        """
+        outer = [
+            operator for operator in self._operators if operator.outer and operator.kind != LAYER
+        ]
+        layers = [
+            operator for operator in self._operators if operator.outer and operator.kind == LAYER
+        ]
         inner = [operator for operator in self._operators if not operator.outer]
         rounds = (
             (self._plain, outer, 0.45),
@@ -47,7 +63,9 @@ class Search:
         )
         for step, operators, share in rounds:
             self._until = self._end * share
-            self._all(step, sorted(operators, key=self._worth) if step == self._missing else operators)
+            self._all(
+                step, sorted(operators, key=self._worth) if step == self._missing else operators
+            )
         self._until = self._end
         self._other_dtypes()
 
@@ -65,7 +83,9 @@ class Search:
         return time.process_time() > self._until
 
     def _worth(self, operator) -> tuple:
-        """Those first of whose kernels most are missing: little else is launched on the way to them."""
+        """Those first of whose kernels most are missing: little else is launched on the way to
+        them.
+        """
         missing = self._unrecorded(operator)
         return operator.kind == LAYER, -len(missing) / len(operator.kernels), -len(missing)
 
@@ -73,7 +93,13 @@ class Search:
         return operator.kernels - self._caller.recorded
 
     def _entry(self, operator) -> dict:
-        fresh = {"kernels": sorted(operator.kernels), "calls": 0, "launches": 0, "worked": [], "failures": {}}
+        fresh = {
+            "kernels": sorted(operator.kernels),
+            "calls": 0,
+            "launches": 0,
+            "worked": [],
+            "failures": {},
+        }
         return self.report.setdefault(operator.name, fresh)
 
     def _base(self, operator) -> tuple:
@@ -108,7 +134,9 @@ class Search:
                 step(operator)
 
     def _repaired(self, operator, plan, tries: int):
-        """The first plan that works of this one and those that its errors suggest; None when none does."""
+        """The first plan that works of this one and those that its errors suggest; None when none
+        does.
+        """
         waiting, seen = deque([plan]), set()
         while waiting and tries and operator.name not in self._slow and not self._over():
             current = waiting.popleft()

@@ -1,4 +1,6 @@
-"""How large things are: what the names of dimensions stand for, and what an expression over them comes to."""
+"""How large things are: what the names of dimensions stand for, and what an expression over them
+comes to.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,32 @@ import ast
 import operator
 import re
 
-# Letters as the field uses them: batch, time, heads (of queries, of values), key and value width, model width,
-# sequences, memory slots, selected blocks, ranks, vocabulary.
+# Letters as the field uses them: batch, time, heads (of queries, of values), key and value width,
+# model width, sequences, memory slots, selected blocks, ranks, vocabulary.
 SIZES = {
-    "B": 2, "T": 512, "H": 4, "HQ": 16, "HV": 4, "HK": 4, "K": 64, "V": 64, "D": 256, "N": 2, "M": 64, "S": 16,
-    "R": 2, "L": 512, "TQ": 512, "W": 4, "G": 4, "C": 256, "NT": 8, "BT": 64, "P": 64, "E": 8,
-}  # fmt: skip
+    "B": 2,
+    "T": 512,
+    "H": 4,
+    "HQ": 16,
+    "HV": 4,
+    "HK": 4,
+    "K": 64,
+    "V": 64,
+    "D": 256,
+    "N": 2,
+    "M": 64,
+    "S": 16,
+    "R": 2,
+    "L": 512,
+    "TQ": 512,
+    "W": 4,
+    "G": 4,
+    "C": 256,
+    "NT": 8,
+    "BT": 64,
+    "P": 64,
+    "E": 8,
+}
 _WORDS = (
     (r"vocab|classes", 1024),
     (r"batch|^b$|^bs$", "B"),
@@ -25,12 +47,19 @@ _WORDS = (
     (r"top", 2),
 )
 _UNKNOWN = 64
-_OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
-               ast.FloorDiv: operator.floordiv}  # fmt: skip
+_OPERATIONS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+}
 
 
 def size(symbol: str, sizes: dict) -> int:
-    """What a name of a dimension stands for: as it is, by what its word means, else some middling size."""
+    """What a name of a dimension stands for: as it is, by what its word means, else some middling
+    size.
+    """
     if symbol in sizes:
         return sizes[symbol]
     lowered = symbol.lower()
@@ -60,5 +89,8 @@ def _worth(node, sizes: dict) -> int:
 
 def shape(dimensions, sizes: dict) -> tuple[int, ...] | None:
     """The extents of symbolic dimensions, None when one of them is no expression."""
-    found = [dimension if isinstance(dimension, int) else extent(dimension, sizes) for dimension in dimensions]
+    found = [
+        dimension if isinstance(dimension, int) else extent(dimension, sizes)
+        for dimension in dimensions
+    ]
     return None if None in found else tuple(found)

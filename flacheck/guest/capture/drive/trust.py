@@ -1,8 +1,10 @@
-"""Which launches to keep: a kernel that an operator launched as its package does is not scanned as we guessed it.
+"""Which launches to keep: a kernel that an operator launched as its package does is not scanned as
+we guessed it.
 
-Arguments are made up, and so may be wrong: a call that failed half-way, or one of a package's inner functions, can
-launch a kernel with dtypes that never meet. Such launches stay only where there are no better ones of that kernel,
-and are marked. A layer makes the arguments of its kernels itself: where one passes a pointer, a number is wrong.
+Arguments are made up, and so may be wrong: a call that failed half-way, or one of a package's inner
+functions, can launch a kernel with dtypes that never meet. Such launches stay only where there are
+no better ones of that kernel, and are marked. A layer makes the arguments of its kernels itself:
+where one passes a pointer, a number is wrong.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Witness:
         self._during.clear()
 
     def sift(self, path: str) -> None:
-        """Leave the launches file with the most trusted launches of each kernel, or at least its first line."""
+        """Leave the launches file with the most trusted launches of each kernel, or at least its
+        first line.
+        """
         if not self._rank and not self._during:
             self._journal._begin()
             return
@@ -52,7 +56,14 @@ class Witness:
         kept = [line for line in lines if "kernel" not in line or self._stays(line, best, forms)]
         identities = {line["id"] for line in kept if "id" in line}
         _texts(lines, kept)
-        _replace(path, [line for line in kept if line.get("of", line.get("id")) in identities or "schema" in line])
+        _replace(
+            path,
+            [
+                line
+                for line in kept
+                if line.get("of", line.get("id")) in identities or "schema" in line
+            ],
+        )
 
     def _stays(self, line: dict, best: dict, forms) -> bool:
         rank = self._of(line)
@@ -63,7 +74,9 @@ class Witness:
 
 
 class _Forms:
-    """Which arguments of kernels are pointers and which are numbers, as the package's own layers pass them."""
+    """Which arguments of kernels are pointers and which are numbers, as the package's own layers
+    pass them.
+    """
 
     def __init__(self, launches) -> None:
         self._seen: dict[tuple[str, str], set[str]] = {}
@@ -72,7 +85,9 @@ class _Forms:
                 self._seen.setdefault((line["kernel"], name), set()).add(form)
 
     def agree(self, line: dict) -> bool:
-        return all(form in self._seen.get((line["kernel"], name), (form,)) for name, form in _forms(line))
+        return all(
+            form in self._seen.get((line["kernel"], name), (form,)) for name, form in _forms(line)
+        )
 
 
 def _forms(line: dict):

@@ -1,4 +1,6 @@
-"""Shapes that a function's own source gives away: `B, T, H, K = q.shape`, or a call that hands `q` on to such code."""
+"""Shapes that a function's own source gives away: `B, T, H, K = q.shape`, or a call that hands `q`
+on to such code.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def unpacked(function, depth: int = 0) -> dict[str, tuple[str, ...]]:
     node = tree(function)
     if not isinstance(node, ast.FunctionDef):
         return {}
-    names = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    names = {
+        argument.arg
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    }
     found: dict[str, tuple[str, ...]] = {}
     for statement in ast.walk(node):
         if isinstance(statement, ast.Assign):
@@ -63,7 +68,11 @@ def _shaped(node) -> str | None:
     """`q` of `q.shape` or `q.size()`."""
     if isinstance(node, ast.Call) and not node.args:
         node = node.func
-    if isinstance(node, ast.Attribute) and node.attr in ("shape", "size") and isinstance(node.value, ast.Name):
+    if (
+        isinstance(node, ast.Attribute)
+        and node.attr in ("shape", "size")
+        and isinstance(node.value, ast.Name)
+    ):
         return node.value.id
     return None
 
@@ -87,13 +96,19 @@ def _callee(node, scope: dict):
     """The function of the same package that a call goes to; of `X.apply` the forward."""
     if isinstance(node, ast.Name):
         found = scope.get(node.id)
-    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr == "apply":
+    elif (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.attr == "apply"
+    ):
         found = getattr(scope.get(node.value.id), "forward", None)
     else:
         return None
     found = inspect.unwrap(found) if callable(found) else None
     mine = str(scope.get("__name__", "")).partition(".")[0]
-    return found if inspect.isfunction(found) and found.__module__.partition(".")[0] == mine else None
+    return (
+        found if inspect.isfunction(found) and found.__module__.partition(".")[0] == mine else None
+    )
 
 
 def _pairs(call, callee):

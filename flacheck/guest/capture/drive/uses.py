@@ -8,7 +8,9 @@ import types
 
 
 def kernel_name(thing) -> str | None:
-    """`module:qualname` of a kernel, through the tuners and heuristics around it; None for anything else."""
+    """`module:qualname` of a kernel, through the tuners and heuristics around it; None for anything
+    else.
+    """
     if isinstance(thing, types.ModuleType):
         return None
     while hasattr(thing, "arg_names") and hasattr(thing, "run") and hasattr(thing, "fn"):

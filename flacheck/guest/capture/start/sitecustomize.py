@@ -1,4 +1,6 @@
-"""Found by every Python that a captured program starts: arms the recorder, then steps aside for the user's own."""
+"""Found by every Python that a captured program starts: arms the recorder, then steps aside for the
+user's own.
+"""
 
 import importlib.machinery
 import importlib.util

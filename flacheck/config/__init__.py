@@ -1,0 +1,1 @@
+"""Settings and waivers, read from TOML with line numbers."""

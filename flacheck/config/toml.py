@@ -1,0 +1,137 @@
+"""TOML with the line of every string in it, and with a way to change some strings and nothing else."""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from flacheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from tomlkit.items import String
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Path = tuple[str | int, ...]
+
+_KEY = r"""(?:[A-Za-z0-9_-]+ | "(?:\\.|[^"\\\n])*" | '[^'\n]*')"""
+_TOKEN = re.compile(
+    rf"""\#[^\n]*
+      | ^[ \t]*\[{{1,2}}[ \t]* {_KEY} (?:[ \t]*\.[ \t]*{_KEY})* [ \t]*\]{{1,2}}[ \t]*(?=\#|\r?$)
+      | (?P<string>\"{{3}}(?:\\.|[^\\])*?\"{{3,5}}(?!\") | '{{3}}.*?'{{3,5}}(?!') | "(?:\\.|[^"\\\n])*" | '[^'\n]*')
+        (?P<of_key>[ \t]*[.=])?""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_AT_LINE = re.compile(r"\s*\(?at line (\d+), column (\d+)\)?")
+
+
+def loads(text: str, file: str) -> dict[str, Any]:
+    """The document; a UsageError with file and line when it is none."""
+    try:
+        document: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _AT_LINE.search(str(error))
+        line = int(found[1]) if found else text.count("\n") + 1
+        raise UsageError(f"{file}:{line}: not valid TOML: {_AT_LINE.sub('', str(error))}") from None
+    except RecursionError:
+        raise UsageError(f"{file}: not valid TOML: it is nested too deeply") from None
+    return document
+
+
+def lines(text: str) -> Mapping[Path, int]:
+    """The line, from 1, of the string values of a document that `loads` accepts, by their paths of
+    keys and indices.
+
+    The text is parsed once more with each string's line written in its place. An array in an array
+    that stands on a line of its own looks like a table's header: its strings are left out.
+    """
+    ends = [end.start() for end in re.finditer("\n", text)]
+
+    def numbered(token: re.Match[str]) -> str:
+        is_value = token["string"] is not None and token["of_key"] is None
+        return f'"{bisect_left(ends, token.start()) + 1}"' if is_value else token[0]
+
+    found = _strings(tomllib.loads(_TOKEN.sub(numbered, text)))
+    return {path: int(line) for path, line in found if line.isdecimal()}
+
+
+def strings(text: str, file: str) -> Mapping[Path, str]:
+    """Every string value of a document by its path of keys and indices; a UsageError as from
+    `loads`.
+    """
+    return dict(_strings(loads(text, file)))
+
+
+def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
+    """The document with other strings at these paths; comments, layout and quotes are as they were.
+
+    Raises UsageError where that cannot be had: the text was changed by someone, or the editor would
+    change more.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        for path, value in values.items():
+            holder = _holder(document, path)
+            holder[path[-1]] = _quoted_like(holder[path[-1]], value)
+        made = tomlkit.dumps(document)
+    except (TOMLKitError, LookupError, TypeError) as error:
+        raise UsageError(f"{file}: cannot be edited ({error}); write the change by hand") from None
+    if not _differs_only(text, made, values):
+        raise UsageError(
+            f"{file}: cannot be edited without a change of its layout; write the change by hand"
+        )
+    return made
+
+
+def _strings(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    entries = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, entry in entries:
+        yield from _strings(entry, (*path, key))
+
+
+def _holder(document: Any, path: Path) -> Any:
+    """The table or list that holds the last key of a path."""
+    for key in path[:-1]:
+        document = document[key]
+    return document
+
+
+def _quoted_like(old: String, value: str) -> String:
+    import tomlkit
+
+    written = old.as_string()
+    return tomlkit.string(value, literal=written[0] == "'", multiline=written[:3] in ('"""', "'''"))
+
+
+def _differs_only(text: str, made: str, values: Mapping[Path, str]) -> bool:
+    """Whether `made` holds these values, all else that the text does, and every other line as it is
+    there.
+    """
+    wanted = deepcopy(tomllib.loads(text))
+    for path, value in values.items():
+        _holder(wanted, path)[path[-1]] = value
+    places = lines(text)
+    changed = {places.get(path) for path in values}
+    before, after = text.split("\n"), made.split("\n")
+    same = all(
+        number in changed or old == new for number, (old, new) in enumerate(zip(before, after), 1)
+    )
+    return same and len(before) == len(after) and tomllib.loads(made) == wanted

@@ -1,0 +1,1 @@
+"""Sandbox, executors, judge and the one loop."""

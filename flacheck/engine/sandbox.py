@@ -1,0 +1,135 @@
+"""One worker and its warm server, seen from flacheck's side: start it, ask it, survive it.
+
+Everything a compiler can do to its process (abort, fault, hang, eat memory, leave an assembler
+running) ends here as an event, never as an exception.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flacheck.guest import channel
+from flacheck.model import Json, digest
+
+_GUEST = Path(__file__).parent.parent / "guest"
+_BOOT = (
+    "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
+    "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
+    "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
+    "from flacheck_guest.server import main; main()"
+)
+
+
+@dataclass(frozen=True)
+class WorkerKind:
+    """What a warm process holds: one compiler, one set of packages, one Python.
+
+    `config` is what the guest is told: `path` (folders for its imports), `identity` of the
+    compiler, `worker` (the guest's module) or `worker_file`, `packages` (name → folder), `corpus`
+    (folder), `memory_mb` (limit of its address space). `environment` adds to the allow-list.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    python: str = sys.executable
+
+    @property
+    def key(self) -> str:
+        return digest([self.name, dict(self.config), dict(self.environment), self.python])
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class Worker:
+    """A running server. Requests go in with `send`; `events` gives what came back since."""
+
+    def __init__(self, kind: WorkerKind) -> None:
+        self.kind = kind
+        self.scratch = tempfile.mkdtemp(prefix="flacheck-")
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.PACKET)
+        self._child: int | None = None
+        with theirs:
+            self._server = self._start(theirs)
+
+    def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        config = json.dumps({**self.kind.config, "scratch": self.scratch})
+        return subprocess.Popen(
+            [self.kind.python, "-I", "-S", "-c", _BOOT, str(_GUEST), config, str(theirs.fileno())],
+            env=self._environment(),
+            cwd=self.scratch,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """An allow-list: a user's TRITON_PTXAS_PATH or LD_PRELOAD would falsify every key."""
+        return {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "HOME": self.scratch,
+            "TMPDIR": self.scratch,
+            "PYTHONHASHSEED": "0",
+            "TRITON_ALWAYS_COMPILE": "1",
+            "TRITON_CACHE_DIR": self.scratch,
+            **self.kind.environment,
+        }
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, request: Json, fresh: bool = False) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            channel.send(self._socket, request, fresh)
+
+    def receive(self) -> Json:
+        """Wait for the next event: `ready`, `broken`, `hello`, `answer`, `exit`, or `gone` when the
+        server is dead.
+        """
+        event = channel.receive(self._socket) or {"event": "gone"}
+        if event["event"] == "hello":
+            self._child = event["pid"]
+        elif event["event"] == "exit":
+            self._child = None
+        elif event["event"] == "gone":
+            self.kill()
+        return event
+
+    def has_event(self) -> bool:
+        """Whether `receive` would return at once."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def kill(self) -> None:
+        """End the worker at once, with all that it started; the server lives on and reports it."""
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End worker and server; returns when both are gone."""
+        self._socket.close()
+        try:
+            self._server.wait(5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._server.kill()
+            self._server.wait()
+        shutil.rmtree(self.scratch, ignore_errors=True)

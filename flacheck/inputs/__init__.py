@@ -1,0 +1,1 @@
+"""Where cells come from."""

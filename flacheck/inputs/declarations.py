@@ -1,0 +1,246 @@
+"""What a kernel file declares, checked part by part, so that an error names the line and what is
+allowed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flacheck.errors import MatrixError
+from flacheck.source.kernel_source import KernelSource, first_line
+
+FLOATS = ("fp16", "bf16", "fp32", "fp64", "fp8e4nv", "fp8e5")
+DTYPES = (*FLOATS, "i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+ARGUMENT = 'an argument is None, {"dtype", "align"}, {"int"}, {"float"} or {"constexpr"}'
+KINDS = ({"dtype", "align"}, {"int"}, {"float"}, {"constexpr"})
+
+Step = str | int
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One declaration's value, with the syntax tree that knows the line of each part of it."""
+
+    file: Path
+    node: ast.expr
+    value: Any
+
+    @staticmethod
+    def of(source: KernelSource, name: str) -> Declared:
+        found = [
+            s
+            for s in source.bound.get(name, ())
+            if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value
+        ]
+        if len(found) != 1 or len(source.bound[name]) != 1:
+            line = first_line(source.bound[name][-1]) if name in source.bound else None
+            raise MatrixError(
+                str(source.file),
+                line,
+                f"{name} is not set exactly once",
+                "it is set to one literal",
+            )
+        node = found[0].value
+        assert node is not None
+        try:
+            return Declared(source.file, node, ast.literal_eval(node))
+        except (ValueError, TypeError) as error:
+            raise MatrixError(
+                str(source.file),
+                node.lineno,
+                f"{name} is no literal: {error}",
+                "names and calls are not allowed in it",
+            ) from error
+
+    def line(self, path: tuple[Step, ...]) -> int:
+        """The line of the innermost part on the path that is written down."""
+        node: ast.expr = self.node
+        line = node.lineno
+        for step in path:
+            if isinstance(node, ast.Dict):
+                at = [
+                    i
+                    for i, key in enumerate(node.keys)
+                    if isinstance(key, ast.Constant) and key.value == step
+                ]
+                if not at:
+                    break
+                key = node.keys[at[-1]]
+                node, line = node.values[at[-1]], key.lineno if key else line
+            elif (
+                isinstance(node, (ast.List, ast.Tuple))
+                and isinstance(step, int)
+                and step < len(node.elts)
+            ):
+                node = node.elts[step]
+                line = node.lineno
+        return line
+
+    def require(self, holds: bool, path: tuple[Step, ...], what: str, allowed: str) -> None:
+        """Raise MatrixError with the line of that part unless it holds."""
+        if not holds:
+            raise MatrixError(str(self.file), self.line(path), what, allowed)
+
+
+def check_shapes(shapes: Declared) -> None:
+    """SHAPES is a list of dicts of integers that all name the same sizes."""
+    allowed = (
+        'SHAPES is a list such as [{"B": 1, "T": 2048, "K": 64}], each entry with the same names'
+    )
+    shapes.require(isinstance(shapes.value, list) and bool(shapes.value), (), "no shapes", allowed)
+    for i, shape in enumerate(shapes.value):
+        sizes = isinstance(shape, dict) and all(
+            isinstance(n, str) and is_int(size) for n, size in shape.items()
+        )
+        shapes.require(
+            sizes and set(shape) == set(shapes.value[0]),
+            (i,),
+            f"shape {shape!r} does not fit",
+            allowed,
+        )
+
+
+def check_kernel(
+    kernels: Declared, name: Any, function: ast.FunctionDef | None, shapes: list[dict[str, int]]
+) -> None:
+    """One entry of KERNELS against the function that it declares; raises MatrixError."""
+    declared = kernels.value[name]
+    kernels.require(
+        function is not None,
+        (name,),
+        f"no function {name!r}",
+        "KERNELS names functions of its own file",
+    )
+    assert function is not None
+    check_fields(
+        kernels, (name,), declared, {"form": str, "launch": dict, "configs": list, "keys": list}
+    )
+    check_fields(kernels, (name, "launch"), declared["launch"], {"args": dict, "omitted": list})
+    check_launch(kernels, name, function, shapes)
+    check_configs(kernels, name)
+    parameters = [a.arg for a in function.args.args]
+    allowed = "a key is an argument that is not omitted: " + ", ".join(declared["launch"]["args"])
+    for i, key in enumerate(declared["keys"]):
+        good = key in parameters and key not in declared["launch"]["omitted"]
+        kernels.require(
+            good, (name, "keys", i), f"{name}: key {key!r} is no argument of the launch", allowed
+        )
+
+
+def check_fields(
+    kernels: Declared, path: tuple[Step, ...], value: Any, fields: Mapping[str, type]
+) -> None:
+    """The value is a dict with exactly these fields of these types."""
+    allowed = "needed are exactly " + ", ".join(
+        f"{field} ({kind.__name__})" for field, kind in fields.items()
+    )
+    named = isinstance(value, dict) and set(value) == set(fields)
+    kernels.require(named, path, f"{'.'.join(map(str, path))} has other fields", allowed)
+    for field, kind in fields.items():
+        kernels.require(
+            isinstance(value[field], kind),
+            (*path, field),
+            f"{field} is no {kind.__name__}",
+            allowed,
+        )
+
+
+def check_launch(
+    kernels: Declared, name: str, function: ast.FunctionDef, shapes: list[dict[str, int]]
+) -> None:
+    """Every parameter is given or omitted, in a form that fits its annotation; the omitted ones
+    come last.
+    """
+    args, omitted = kernels.value[name]["launch"]["args"], kernels.value[name]["launch"]["omitted"]
+    path = (name, "launch")
+    parameters = {a.arg: a.annotation is not None for a in function.args.args}
+    kernels.require(
+        list(parameters)[len(parameters) - len(omitted) :] == omitted,
+        (*path, "omitted"),
+        f"{name}: omitted are not the last parameters, in order",
+        "Triton 3.1.0 finds keys by position, so what the autotuner supplies comes last in the signature",
+    )
+    for argument, value in args.items():
+        at = (*path, "args", argument)
+        known = argument in parameters and argument not in omitted
+        allowed = "the function has " + ", ".join(parameters)
+        kernels.require(known, at, f"{name}: {argument!r} is no open parameter", allowed)
+        check_argument(kernels, at, value, shapes[0])
+        constant = isinstance(value, dict) and "constexpr" in value
+        kernels.require(
+            constant == parameters[argument],
+            at,
+            f"{name}: {argument!r} disagrees with its annotation",
+            "a parameter annotated tl.constexpr is given as constexpr, and no other",
+        )
+    missing = [p for p in parameters if p not in args and p not in omitted]
+    kernels.require(
+        not missing, (*path, "args"), f"{name}: no value for {', '.join(missing)}", ARGUMENT
+    )
+
+
+def check_argument(
+    kernels: Declared, path: tuple[Step, ...], value: Any, shape: Mapping[str, int]
+) -> None:
+    """One argument of a launch is in one of the contract's forms."""
+    if value is None:
+        return
+    kernels.require(
+        isinstance(value, dict) and set(value) in KINDS, path, f"{value!r} is no argument", ARGUMENT
+    )
+    for field, held in value.items():
+        sizes = ", ".join(f'"{{{name}}}"' for name in shape)
+        allowed, good = {
+            "dtype": ('"{dtype}" or one of ' + ", ".join(DTYPES), held in ("{dtype}", *DTYPES)),
+            "align": ("bytes, a positive integer", is_int(held) and held > 0),
+            "int": (f"an integer or one of {sizes}", is_int(held) or is_size(held, shape)),
+            "float": ("a number", isinstance(held, float) or is_int(held)),
+            "constexpr": (
+                f"a literal, or one of {sizes}",
+                not is_template(held) or is_size(held, shape),
+            ),
+        }[field]
+        kernels.require(good, (*path, field), f"{field} cannot be {held!r}", allowed)
+
+
+def check_configs(kernels: Declared, name: str) -> None:
+    """Every configuration supplies exactly what the launch omits, and options of the compiler."""
+    omitted = kernels.value[name]["launch"]["omitted"]
+    configs = kernels.value[name]["configs"]
+    allowed = f'{{"kwargs": a value for each of {omitted}}} and positive integers for any of {", ".join(OPTIONS)}'
+    kernels.require(bool(configs), (name, "configs"), f"{name}: no configuration", allowed)
+    for i, config in enumerate(configs):
+        fits = (
+            isinstance(config, dict)
+            and set(config) - {"kwargs"} <= set(OPTIONS)
+            and isinstance(config.get("kwargs"), dict)
+            and set(config["kwargs"]) == set(omitted)
+            and all(
+                is_int(option) and option > 0
+                for field, option in config.items()
+                if field != "kwargs"
+            )
+        )
+        kernels.require(
+            fits, (name, "configs", i), f"{name}: configuration {config!r} does not fit", allowed
+        )
+
+
+def is_int(value: Any) -> bool:
+    """An integer that is no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_template(value: Any) -> bool:
+    """A string that stands for something else."""
+    return isinstance(value, str) and value.startswith("{") and value.endswith("}")
+
+
+def is_size(value: Any, shape: Mapping[str, int]) -> bool:
+    """A string that stands for an entry of the shape."""
+    return is_template(value) and value[1:-1] in shape

@@ -1,0 +1,1 @@
+"""Packages and checkouts, each provided at an exact version."""

@@ -1,0 +1,216 @@
+"""Packages whose kernels are compiled: installed beside no torch, no triton and no CUDA, in a
+folder of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from flacheck.errors import ToolchainError, UsageError
+from flacheck.model import digest
+from flacheck.packages import checkouts
+from flacheck.toolchains import cache, filling, identity, index, wheels
+from flacheck.toolchains.base import Progress, silent
+
+STAND_INS = ("torch", "triton")
+_STAND_IN_VERSION = "9999.0"
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package at an exact version: `path` is its folder for imports, `digest` a hash of its own
+    files and of the packages it pins exactly; `contains` maps the distributions in the folder to
+    their versions.
+    """
+
+    name: str
+    version: str
+    path: str
+    digest: str
+    contains: dict[str, str]
+
+    @property
+    def identity(self) -> str:
+        """What a record says: `flash-linear-attention==0.2.2`."""
+        return f"{self.name}=={self.version}"
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The top-level packages that the distribution, and those it pins exactly, bring: `fla`."""
+        files = {name for owner in _own(Path(self.path), self.name) for name in _files(owner)}
+        split = (name.split("/") for name in files)
+        return tuple(
+            sorted({parts[0] for parts in split if len(parts) == 2 and parts[1] == "__init__.py"})
+        )
+
+
+def provide_package(spec: str, progress: Progress = silent) -> Package:
+    """The package `NAME==VERSION`, or the one whose checkout lies in a folder, installed when it is
+    not there.
+
+    A checkout's version ends in a hash of its files. Raises UsageError for a package that does not
+    exist, ToolchainError when it cannot be installed.
+    """
+    if checkouts.is_path(spec):
+        return _built(checkouts.folder(spec), progress)
+    name, version = parse(spec)
+    folder = _folder(f"{name}-{version}")
+    try:
+        shelf = filling.fill(
+            folder, lambda into: _download(name, version, into, progress), progress
+        )
+    except wheels.NotFound as error:
+        raise UsageError(_unknown(name, version, error)) from error
+    return _package(folder, shelf.manifest)
+
+
+def _built(checkout: Path, progress: Progress) -> Package:
+    """Installed anew, with what it depends on, after every edit."""
+    state = checkouts.digest(checkout)
+    folder = _folder(f"checkout-{state}")
+    return _package(
+        folder,
+        filling.fill(
+            folder, lambda into: _build(checkout, state, into, progress), progress
+        ).manifest,
+    )
+
+
+def _folder(name: str) -> Path:
+    return cache.root() / "packages" / f"{name}-{cache.python_tag()}"
+
+
+def _package(folder: Path, said: Mapping[str, Any]) -> Package:
+    return Package(said["name"], said["version"], str(folder), said["digest"], said["contains"])
+
+
+def parse(spec: str) -> tuple[str, str]:
+    """The normalised name and the version in `NAME==VERSION`."""
+    try:
+        wanted = Requirement(spec)
+        exact = re.fullmatch(r"={2,3}\s*([^*,]+)", str(wanted.specifier))
+    except InvalidRequirement:
+        exact = None
+    if not exact:
+        raise UsageError(
+            f"{spec!r} names no package: give NAME==VERSION, as flash-linear-attention==0.2.2"
+        )
+    return canonicalize_name(wanted.name), str(Version(exact[1]))
+
+
+def _unknown(name: str, version: str, error: ToolchainError) -> str:
+    try:
+        there = index.available(name, binary_only=False)
+    except wheels.NotFound:
+        return f"there is no package {name} in the package index"
+    except ToolchainError:
+        return str(error)
+    if Version(version) in there:
+        return str(error)
+    near = ", ".join(map(str, index.near(Version(version), there)))
+    return f"there is no {name} {version}; the nearest are {near}"
+
+
+def _download(name: str, version: str, into: Path, progress: Progress) -> dict[str, Any]:
+    done = _install(f"{name}=={version}", f"{name} {version}", into, progress)
+    return {**done, **_facts(into, name, version)}
+
+
+def _build(checkout: Path, state: str, into: Path, progress: Progress) -> dict[str, Any]:
+    with checkouts.copied(checkout) as copy:
+        done = _install(str(copy), checkout.name, into, progress)
+    built = checkouts.installed(into)
+    version = Version(built.version)
+    local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
+    return {**done, **_facts(into, canonicalize_name(built.name), f"{version.public}+{local}")}
+
+
+def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
+    own = digest({d.name: _files(d) for d in _own(into, name)})
+    return {"name": name, "version": version, "digest": own, "contains": wheels.contents(into)}
+
+
+def _install(requirement: str, what: str, into: Path, progress: Progress) -> dict[str, Any]:
+    aside = into / ".stand-ins"
+    aside.mkdir()
+    constraints = aside / "constraints.txt"
+    constraints.write_text("".join(f"{n} @ {_stand_in(aside, n).as_uri()}\n" for n in STAND_INS))
+    done = wheels.install(
+        [requirement], into, what=what, constraints=constraints, progress=progress
+    )
+    _drop_stand_ins(into, aside)
+    return done
+
+
+def _stand_in(folder: Path, name: str) -> Path:
+    """An empty wheel that satisfies every requirement on `name`, so that the installer brings no
+    real one.
+    """
+    wheel = folder / f"{name}-{_STAND_IN_VERSION}-py3-none-any.whl"
+    info = f"{name}-{_STAND_IN_VERSION}.dist-info"
+    entries = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {_STAND_IN_VERSION}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: flacheck\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{entry},,\n" for entry in [*entries, f"{info}/RECORD"])
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for entry, text in {**entries, f"{info}/RECORD": record}.items():
+            archive.writestr(entry, text)
+    return wheel
+
+
+def _drop_stand_ins(into: Path, aside: Path) -> None:
+    for folder in (aside, *(into / f"{name}-{_STAND_IN_VERSION}.dist-info" for name in STAND_INS)):
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.unlink()
+        if folder.is_dir():
+            folder.rmdir()
+
+
+def _own(folder: Path, name: str) -> Iterator[importlib.metadata.Distribution]:
+    """The distribution asked for and those that it pins with `==`, as flash-linear-attention pins
+    fla-core.
+    """
+    found = importlib.metadata.distributions(path=[str(folder)])
+    there: dict[str, importlib.metadata.Distribution] = {
+        canonicalize_name(d.name): d for d in found
+    }
+    waiting, seen = [name], set[str]()
+    while waiting:
+        current = waiting.pop()
+        if current in there and current not in seen:
+            seen.add(current)
+            yield there[current]
+            waiting += _pinned(there[current])
+
+
+def _pinned(distribution: importlib.metadata.Distribution) -> list[str]:
+    wanted = map(Requirement, distribution.requires or [])
+    return [
+        canonicalize_name(r.name)
+        for r in wanted
+        if str(r.specifier).startswith("==") and not r.marker
+    ]
+
+
+def _files(distribution: importlib.metadata.Distribution) -> dict[str, str]:
+    """What the distribution's wheel held: no bytecode, no metadata, no scripts, which installers
+    write.
+    """
+    hashes = identity.record_hashes(distribution.read_text("RECORD") or "")
+    outside = (".dist-info/", "__pycache__/")
+    return {
+        n: h
+        for n, h in hashes.items()
+        if not n.startswith("..") and not any(part in n for part in outside)
+    }

@@ -1,0 +1,81 @@
+"""What is reduced: a module that imports only triton, one kernel of it, and one launch of that
+kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from flacheck.model import Cell, Json, Kernel, Launch, digest
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A kernel with one launch. `source` is the module's text, `name` the kernel in it, `args` maps
+    every parameter to its value in the contract's form; `stage` is `compile`, `autotune` or `load`
+    (import only).
+    """
+
+    source: str
+    name: str
+    args: Mapping[str, Any]
+    target: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    stage: str = "compile"
+    omitted: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @cached_property
+    def key(self) -> str:
+        """Content hash: two specimens of one key are the same question to a compiler."""
+        return digest(self.to_json())
+
+    def to_json(self) -> Json:
+        return {
+            "source": self.source,
+            "name": self.name,
+            "args": list(self.args.items()),
+            "target": self.target,
+            "options": dict(self.options),
+            "stage": self.stage,
+            "omitted": list(self.omitted),
+        }
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The module's syntax tree, not to be changed: `edited` gives a copy."""
+        return ast.parse(self.source)
+
+    @cached_property
+    def function(self) -> ast.FunctionDef:
+        """The kernel's definition in `tree`."""
+        return next(
+            s for s in self.tree.body if isinstance(s, ast.FunctionDef) and s.name == self.name
+        )
+
+    @cached_property
+    def lines(self) -> int:
+        """Lines of the kernel's body, one statement a line."""
+        return sum(len(ast.unparse(statement).splitlines()) for statement in self.function.body)
+
+    @cached_property
+    def nodes(self) -> int:
+        """Nodes of the whole module's syntax tree."""
+        return sum(1 for _ in ast.walk(self.tree))
+
+    def with_(self, **changes: Any) -> Specimen:
+        return replace(self, **changes)
+
+    def cell(self, toolchain: str, until: str | None = None) -> Cell:
+        """The specimen as a cell for one release."""
+        kernel = Kernel(self.name, None, self.key, {"source": self.source, "qualname": self.name})
+        launch = Launch(self.args, self.omitted)
+        return Cell(
+            kernel, toolchain, self.target, launch, self.options, stage=self.stage, until=until
+        )

@@ -1,0 +1,1 @@
+"""What a reproduction leaves behind: the script, the issue, the result."""

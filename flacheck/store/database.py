@@ -1,0 +1,182 @@
+"""Opening the store's SQLite file, and saying what to do when that or anything later fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flacheck.errors import StoreError, UsageError
+
+SCHEMA = 2
+BUSY_SECONDS = 60.0
+
+TABLES = (
+    "CREATE TABLE runs (id TEXT PRIMARY KEY, started TEXT NOT NULL, finished TEXT, matrix TEXT,"
+    " environment TEXT NOT NULL, context TEXT NOT NULL)",
+    "CREATE TABLE records (id INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL, added REAL NOT NULL,"
+    " verdict TEXT NOT NULL, body TEXT NOT NULL)",
+    "CREATE INDEX records_by_key ON records (key, added, id)",
+    "CREATE TRIGGER records_stay BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are immutable'); END",
+    "CREATE TABLE run_records (run TEXT NOT NULL, record INTEGER NOT NULL, PRIMARY KEY (run, record)) WITHOUT ROWID",
+)
+
+# What schema 2 added: from which kernel, up to which stage, a cell is compiled. A record says the
+# rest.
+CELL_TABLES = (
+    "CREATE TABLE kernels (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL, until TEXT) WITHOUT ROWID",
+)
+
+# What SQLite says (in lower case) → what the user should know and do.
+ADVICE = (
+    (
+        ("is full",),
+        "no space left to write it; free some and give the same command again: every record stored so far is kept",
+    ),
+    (
+        ("i/o error",),
+        "it could not be written or read: no space left, a limit on file sizes, or a failing disk;"
+        " every record stored so far is kept",
+    ),
+    (
+        ("not a database", "malformed", "no such table", "no such column"),
+        "it is damaged, or no flacheck store; move it away, or name another folder with --store",
+    ),
+    (
+        ("readonly", "unable to open", "access permission"),
+        "it cannot be opened; check the permissions of the file and its folder, or name another with --store",
+    ),
+    (
+        ("locked", "busy"),
+        f"another process has been writing to it for over {BUSY_SECONDS:.0f} s; end that one or try again later",
+    ),
+)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn whatever SQLite or the system raises about the store into one StoreError that says what
+    to do.
+    """
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path}: {_advice(error)} ({error})") from error
+
+
+def connect(path: Path, create: bool) -> sqlite3.Connection:
+    """The store's file, opened and checked; with `create` made where it is missing."""
+    connection, writable = _open(path, create)
+    try:
+        _prepare(connection, path, create, writable)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def missing(path: Path) -> UsageError:
+    """What a reader is told when nothing was ever stored there."""
+    return UsageError(
+        f"no store at {path}: run `flacheck scan` first, or name another folder with --store"
+    )
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return ADVICE[0][1] if error.errno in (errno.ENOSPC, errno.EDQUOT) else ADVICE[3][1]
+    said = str(error).lower()
+    return next(
+        (advice for words, advice in ADVICE if any(word in said for word in words)),
+        "SQLite refuses it",
+    )
+
+
+def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
+    """The connection, and whether it can write."""
+    uri = path.absolute().as_uri()
+    writable = create or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    if writable:
+        mode = "?mode=rwc" if create else "?mode=rw"
+    else:
+        # A reader of a WAL file writes beside it, unless told that nobody else does.
+        mode = "?mode=ro" if path.with_name(path.name + "-wal").exists() else "?mode=ro&immutable=1"
+    return sqlite3.connect(
+        uri + mode, uri=True, timeout=BUSY_SECONDS, isolation_level=None
+    ), writable
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable: bool) -> None:
+    schema = _schema(connection, path)
+    if not schema and not create:
+        raise missing(path)
+    if not schema:
+        _write_ahead(connection)
+    if schema < SCHEMA and writable:
+        _migrate(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _schema(connection: sqlite3.Connection, path: Path) -> int:
+    """The file's schema, 0 for a new one; one of another kind or of a later time is refused
+    untouched.
+    """
+    connection.execute(
+        "BEGIN"
+    )  # one snapshot for both questions: another scan may be making the tables right now
+    try:
+        schema = _version(connection)
+        tables = {
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+    finally:
+        connection.execute("ROLLBACK")
+    if schema > SCHEMA:
+        raise StoreError(
+            f"{path} was written by a newer flacheck (schema {schema}, this one knows {SCHEMA}):"
+            " upgrade flacheck, or name another folder with --store"
+        )
+    if (tables or schema) and not (schema and tables >= {"runs", "records", "run_records"}):
+        raise StoreError(f"{path} is no flacheck store: name another folder with --store")
+    return schema
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a new or older file to this schema, all steps or none. An older one that cannot be
+    written stays as it is, and readable.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it while this one waited.
+        for statement in (
+            s for step in (TABLES, CELL_TABLES)[_version(connection) :] for s in step
+        ):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to WAL, for which SQLite does not always wait although told to."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.02)

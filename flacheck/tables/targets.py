@@ -1,0 +1,209 @@
+"""The table of GPUs: one row a target, each with its limits and the document they come from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from flacheck.errors import UsageError
+
+CUDA_GUIDE = "CUDA C++ Programming Guide, appendix Compute Capabilities, technical specifications"
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What one multiprocessor holds at a time, and in which units it is handed out.
+
+    `shared` and `shared_unit` are bytes, `shared_reserved` the bytes that the system keeps of each
+    block's; `blocks` and `warps` the most that reside; `register_unit` the registers that a warp's
+    share is rounded up to; `partitions` the parts among which warps and registers are divided.
+    Source: the guide's table; for the units, cuda_occupancy.h of the CUDA toolkit.
+    """
+
+    shared: int
+    blocks: int
+    warps: int
+    shared_reserved: int = KIB
+    shared_unit: int = 128
+    registers: int = 65_536
+    register_unit: int = 256
+    partitions: int = 4
+
+
+@dataclass(frozen=True)
+class Target:
+    """A GPU architecture and one real card of it.
+
+    `arch` is what the compiler takes (90 or "gfx942"); `shared_limit` the bytes of shared memory
+    (LDS) that a block can have after opting in; `registers` the 32-bit registers a block can have,
+    `thread_registers` a thread; `tensor_memory` the columns of tensor memory, 0 where there is
+    none; `multiprocessors` and `memory_gb` describe the card `gpu` as its driver reports it.
+    """
+
+    name: str
+    backend: str
+    arch: int | str
+    warp_size: int
+    gpu: str
+    capability: tuple[int, int]
+    shared_limit: int
+    multiprocessors: int
+    memory_gb: int
+    source: str
+    aliases: tuple[str, ...] = ()
+    bf16: bool = True
+    max_threads: int = 1024
+    registers: int = 65_536
+    thread_registers: int = 255
+    tensor_memory: int = 0
+    experimental: bool = False
+
+    @property
+    def multiprocessor(self) -> Multiprocessor | None:
+        """What one of its multiprocessors holds; None where no table says it (AMD)."""
+        return _MULTIPROCESSORS.get(self.name)
+
+
+def _cuda(
+    arch: int,
+    gpu: str,
+    shared_kib: int,
+    multiprocessors: int,
+    memory_gb: int,
+    sheet: str,
+    aliases: tuple[str, ...],
+    tensor_memory: int = 0,
+) -> Target:
+    """A row for NVIDIA: the guide's table gives the block limits, `sheet` the card's size."""
+    return Target(
+        name=f"sm{arch}",
+        backend="cuda",
+        arch=arch,
+        warp_size=32,
+        gpu=gpu,
+        capability=divmod(arch, 10),
+        shared_limit=shared_kib * KIB,
+        multiprocessors=multiprocessors,
+        memory_gb=memory_gb,
+        source=f"{CUDA_GUIDE}; {sheet}",
+        aliases=aliases,
+        bf16=arch >= 80,
+        tensor_memory=tensor_memory,
+    )
+
+
+def _hip(
+    arch: str,
+    gpu: str,
+    capability: tuple[int, int],
+    lds_kib: int,
+    warp_size: int,
+    multiprocessors: int,
+    memory_gb: int,
+    aliases: tuple[str, ...],
+) -> Target:
+    """A row for AMD: experimental, for no verdict of it was ever compared with a card here."""
+    return Target(
+        name=arch,
+        backend="hip",
+        arch=arch,
+        warp_size=warp_size,
+        gpu=gpu,
+        capability=capability,
+        shared_limit=lds_kib * KIB,
+        multiprocessors=multiprocessors,
+        memory_gb=memory_gb,
+        source="ROCm documentation, GPU hardware specifications (LDS, compute units, memory)",
+        aliases=aliases,
+        thread_registers=512 if warp_size == 64 else 256,
+        experimental=True,
+    )
+
+
+_ROWS = (
+    _cuda(70, "Tesla V100-SXM2-32GB", 96, 80, 32, "V100 data sheet", ("v100",)),
+    _cuda(75, "Tesla T4", 64, 40, 16, "T4 data sheet", ("t4", "rtx2080")),
+    _cuda(80, "NVIDIA A100-SXM4-80GB", 163, 108, 80, "A100 data sheet", ("a100", "a800", "a30")),
+    _cuda(
+        86,
+        "NVIDIA GeForce RTX 3090",
+        99,
+        82,
+        24,
+        "GA102 white paper",
+        ("rtx3090", "a10", "a40", "a6000"),
+    ),
+    _cuda(
+        89,
+        "NVIDIA GeForce RTX 4090",
+        99,
+        128,
+        24,
+        "AD102 white paper",
+        ("rtx4090", "l4", "l40", "l40s"),
+    ),
+    _cuda(
+        90,
+        "NVIDIA H100 80GB HBM3",
+        227,
+        132,
+        80,
+        "H100 data sheet",
+        ("h100", "h200", "h800", "h20", "gh200"),
+    ),
+    _cuda(
+        100,
+        "NVIDIA B200",
+        227,
+        148,
+        180,
+        "Blackwell data sheet",
+        ("b200", "b100", "gb200"),
+        tensor_memory=512,
+    ),
+    _cuda(
+        120,
+        "NVIDIA GeForce RTX 5090",
+        99,
+        170,
+        32,
+        "RTX Blackwell white paper",
+        ("rtx5090", "rtxpro6000"),
+    ),
+    _hip("gfx90a", "AMD Instinct MI250X", (9, 0), 64, 64, 110, 64, ("mi210", "mi250", "mi250x")),
+    _hip("gfx942", "AMD Instinct MI300X", (9, 4), 64, 64, 304, 192, ("mi300", "mi300x", "mi325x")),
+    _hip("gfx950", "AMD Instinct MI350X", (9, 5), 160, 64, 256, 288, ("mi350", "mi350x", "mi355x")),
+    # HIP counts work-group processors, two compute units each, on these two.
+    _hip("gfx1100", "AMD Radeon RX 7900 XTX", (11, 0), 64, 32, 48, 24, ("rx7900xtx",)),
+    _hip("gfx1201", "AMD Radeon RX 9070 XT", (12, 0), 64, 32, 32, 16, ("rx9070xt",)),
+)
+
+# No field of a row: a captured package's key covers the row, and nothing here changes what is
+# launched.
+_MULTIPROCESSORS = {
+    "sm70": Multiprocessor(96 * KIB, blocks=32, warps=64, shared_reserved=0, shared_unit=256),
+    "sm75": Multiprocessor(64 * KIB, blocks=16, warps=32, shared_reserved=0, shared_unit=256),
+    "sm80": Multiprocessor(164 * KIB, blocks=32, warps=64),
+    "sm86": Multiprocessor(100 * KIB, blocks=16, warps=48),
+    "sm89": Multiprocessor(100 * KIB, blocks=24, warps=48),
+    "sm90": Multiprocessor(228 * KIB, blocks=32, warps=64),
+    "sm100": Multiprocessor(228 * KIB, blocks=32, warps=64),
+    "sm120": Multiprocessor(100 * KIB, blocks=24, warps=48),
+}
+
+TARGETS: dict[str, Target] = {row.name: row for row in _ROWS}
+_ALIASES = {alias: row for row in _ROWS for alias in row.aliases}
+
+
+def find(name: str) -> Target:
+    """The target called `name`: `sm90`, `sm_90a`, `90`, `9.0`, `cuda:90`, `gfx942` or a card such
+    as `h100`.
+    """
+    plain = re.sub(r"[\s._-]|^(cuda|hip):", "", name.strip().lower())
+    plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon)+", "", plain)
+    capability = re.fullmatch(r"(?:sm|compute)?(\d{2,3})[af]?", plain)
+    found = TARGETS.get(f"sm{capability[1]}" if capability else plain) or _ALIASES.get(plain)
+    if found is None:
+        raise UsageError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
+    return found
