@@ -1,90 +1,202 @@
-"""The house: imports only go down, the guest stands alone, and no report reads the store."""
+"""The house: its rooms, and which way an import may go.
+
+`ROOMS` is the plan. CONTRIBUTING's table is checked against it, and every module of the package,
+imports for types included, is read and held to it.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent / "flacheck"
+import pytest
 
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "flacheck"
+
+# From the ground floor up: an import leads to a floor below. Rooms that share a floor are
+# capabilities and do not import each other.
+ROOMS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("model",),
+    ("tables",),
+    ("config",),
+    ("source",),
+    ("guest",),
+    ("toolchains",),
+    ("packages",),
+    ("rules",),
+    ("store",),
+    ("analysis",),
+    ("engine",),
+    ("capture",),
+    ("inputs",),
+    ("fallbacks",),
+    ("scan", "bisect", "repro", "autotune", "gate"),
+    ("reports",),
+    ("cli",),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+CAPABILITIES = next(rooms for rooms in ROOMS if len(rooms) > 1)
+# The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
+GUEST_ROOMS = ("engine", "workers", "fake_cuda", "recorder", "package_driver")
+LOOSE = {"__init__", "__main__", "errors"}
+# Data that ships with the package and holds no module.
+FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "__pycache__"}
 # The sandbox speaks the guest's protocol; that file has no dependencies and is the one thing both
 # sides share.
-SHARED = "flacheck.guest.channel"
+SHARED = "flacheck.guest.engine.channel"
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package outside the guest, by its dotted name."""
+    found = {}
+    for file in sorted(PACKAGE.rglob("*.py")):
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        if parts[1] != "guest":
+            found[".".join(parts).removesuffix(".__init__")] = file
+    return found
 
 
 def imports(file: Path) -> Iterator[str]:
+    """Every absolute import of a file, those for types and within functions included."""
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module
-            yield from (
-                f"{node.module}.{alias.name}" for alias in node.names if node.module == "flacheck"
-            )
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room(path: str) -> str:
-    """The room an import leads to, "" for one outside flacheck."""
-    parts = path.split(".")
-    return parts[1] if parts[0] == "flacheck" and len(parts) > 1 else ""
+def room_of(name: str) -> str:
+    """The room that a dotted name leads to, "" for one outside flacheck or a name of its top."""
+    parts = name.split(".")
+    inside = parts[0] == "flacheck" and len(parts) > 1 and parts[1] in FLOOR
+    return parts[1] if inside else ""
 
 
-def test_every_room_has_a_floor() -> None:
-    """A new module is placed before it is used."""
-    rooms = {path.stem for path in PACKAGE.glob("*.py")} | {
-        path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()
-    }
-    assert rooms - {"guest"} <= set(FLOORS)
+def edges() -> dict[str, set[str]]:
+    """Which module imports which."""
+    names = modules()
+    found: dict[str, set[str]] = {}
+    for name, file in names.items():
+        reached = set()
+        for imported in imports(file):
+            target = imported if imported in names else imported.rpartition(".")[0]
+            if target in names and target != name:
+                reached.add(target)
+        found[name] = reached
+    return found
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """Modules that import each other in a ring, none when there is no such ring."""
+    done: set[str] = set()
+    path: list[str] = []
+
+    def visit(name: str) -> list[str]:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        path.append(name)
+        for reached in sorted(graph[name]):
+            ring = visit(reached)
+            if ring:
+                return ring
+        path.pop()
+        done.add(name)
+        return []
+
+    for name in sorted(graph):
+        ring = visit(name)
+        if ring:
+            return ring
+    return []
+
+
+def test_every_module_is_in_a_room() -> None:
+    """A new folder is placed in the plan before it is used, and nothing lies about."""
+    loose = {file.stem for file in PACKAGE.glob("*.py")}
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    assert loose == LOOSE
+    assert folders - FOLDERS_WITHOUT_MODULES == set(FLOOR) - LOOSE
 
 
 def test_imports_only_go_down() -> None:
-    """No module imports from a floor above its own."""
+    """No module imports from its own floor's other rooms or from a floor above."""
     wrong = []
-    for file in PACKAGE.rglob("*.py"):
-        own = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if own in ("guest", "kernels", "matrices"):
-            continue
-        for name in imports(file):
-            if FLOORS.get(room(name), -1) > FLOORS[own]:
-                wrong.append(f"{file.relative_to(PACKAGE)} imports {name}")
+    for name, file in modules().items():
+        own = room_of(name)
+        for imported in imports(file):
+            other = room_of(imported)
+            if own and other and other != own and FLOOR[other] >= FLOOR[own]:
+                wrong.append(f"{name} imports {imported}")
     assert wrong == []
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """Not even for types: what two modules share lies below both."""
+    assert circle(edges()) == []
+
+
+def test_a_ring_of_imports_would_be_seen() -> None:
+    """The search for rings finds one that is there."""
+    assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c"]
+
+
+def test_contributing_shows_the_same_rooms() -> None:
+    """The table that a newcomer reads is the one that the tests hold the code to."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
+    shown = tuple(tuple(re.findall(r"`(\w+)(?:/|\.py)`", rooms)) for _, rooms in table)
+    assert shown == ROOMS
 
 
 def test_only_the_protocol_is_shared_with_the_guest() -> None:
     """flacheck starts the guest and never imports it, and the guest imports nothing of flacheck."""
     outside = {
-        name
-        for file in PACKAGE.rglob("*.py")
-        if "guest" not in file.parts
-        for name in imports(file)
-        if name.startswith("flacheck.guest")
+        imported
+        for file in modules().values()
+        for imported in imports(file)
+        if imported.startswith("flacheck.guest")
     }
-    assert outside <= {"flacheck.guest", SHARED}
+    assert outside <= {SHARED}
     inside = [name for file in (PACKAGE / "guest").rglob("*.py") for name in imports(file)]
-    assert not [name for name in inside if name.partition(".")[0] == "flacheck"]
+    assert [name for name in inside if name.partition(".")[0] == "flacheck"] == []
 
 
-def test_reports_do_not_read_the_store() -> None:
+def test_the_guests_engine_needs_only_the_compiler() -> None:
+    """Server and workers run beside compilers that have neither torch nor flacheck."""
+    for room in ("engine", "workers"):
+        for file in (PACKAGE / "guest" / room).glob("*.py"):
+            found = {name.partition(".")[0] for name in imports(file)}
+            assert found <= {*sys.stdlib_module_names, "triton", "torch"}, file
+
+
+@pytest.mark.parametrize("room", ["reports"])
+def test_reports_do_not_read_the_store(room: str) -> None:
     """A report gets values."""
-    found = {name for file in (PACKAGE / "reports").glob("*.py") for name in imports(file)}
-    assert not found & {"flacheck.store", "flacheck.database", "sqlite3"}
+    found = {room_of(name) for file in (PACKAGE / room).rglob("*.py") for name in imports(file)}
+    assert not found & {"store", "engine", "toolchains", "packages"}
 
 
 def test_the_model_has_no_io() -> None:
     """The nouns import neither what draws nor what compiles."""
-    found = {name.partition(".")[0] for name in imports(PACKAGE / "model.py")}
-    assert not found & {"rich", "typer", "torch", "triton", "sqlite3", "subprocess"}
+    found = {
+        name.partition(".")[0]
+        for file in (PACKAGE / "model").rglob("*.py")
+        for name in imports(file)
+    }
+    assert not found & {"rich", "typer", "torch", "triton", "sqlite3", "subprocess", "yaml"}
 
 
 def test_the_command_line_imports_neither_triton_nor_torch() -> None:
     """Help and explanations are quick, and the compile path never needs torch."""
-    code = (
-        "import sys, flacheck.cli, flacheck.session; print({'torch', 'triton'} & set(sys.modules))"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    assert said.strip() == "set()"
+    code = "import sys, flacheck.cli, flacheck.engine.loop, flacheck.inputs.planning; "
+    code += "print({'torch', 'triton'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"

@@ -816,7 +816,7 @@ def test_an_index_out_of_range_is_the_programs_own_error(tmp_path: Path) -> None
 
 
 WRITTEN = """
-from flacheck_guest.capture.known_values import value_of
+from flacheck_guest.fake_cuda.known_values import value_of
 offsets = torch.tensor([0, 5, 64], device="cuda")
 filled, count, state = torch.empty(4, dtype=torch.int32, device="cuda").fill_(7), torch.empty_like(offsets), \\
     torch.empty(4, device="cuda").fill_(float("nan"))
@@ -839,7 +839,7 @@ def test_a_launch_forgets_what_it_may_have_written(tmp_path: Path) -> None:
 
 
 SHORTCUT = """
-from flacheck_guest.capture.shortcut import Shortcut
+from flacheck_guest.recorder.shortcut import Shortcut
 asked = []
 def form(t): return t.shape, t.stride(), t.dtype, t.device, t.untyped_storage().size()
 def computed(x, half, i):
@@ -920,7 +920,7 @@ import stand_in
 guest, output, script = sys.argv[1:]
 spec = importlib.util.spec_from_file_location("guest", guest + "/__init__.py", submodule_search_locations=[guest])
 sys.modules["guest"] = importlib.util.module_from_spec(spec)
-from guest import capture
+from guest import recorder as capture
 with capture.session(capture.Settings(output)) as recorder:
     runpy.run_path(script, run_name="__main__")
 assert recorder.calls == 1 and stand_in.ran == [32, 64, 32], stand_in.ran
@@ -948,7 +948,7 @@ def test_on_a_real_device_a_launch_is_written_and_goes_on(tmp_path: Path) -> Non
 @needs_torch
 def test_an_untested_torch_is_refused_with_a_remedy(tmp_path: Path) -> None:
     """Rather a clear message than a crash inside torch."""
-    from flacheck.guest.capture.device import UntestedTorch, check
+    from flacheck.guest.fake_cuda.device import UntestedTorch, check
 
     check("2.13.0+cpu")
     with pytest.raises(

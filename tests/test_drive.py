@@ -23,7 +23,7 @@ BOOT = (
     "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
     "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
     "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
-    "from flacheck_guest.capture.drive import main; main()"
+    "from flacheck_guest.package_driver import main; main()"
 )
 pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torch", "triton"))),

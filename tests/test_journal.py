@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from flacheck.guest.capture.journal import SCHEMA, Journal
+from flacheck.guest.recorder.journal import SCHEMA, Journal
 
 THREADS, LAUNCHES = 8, 40
 

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import sys
-from flacheck.guest.loader import Loader
+from flacheck.guest.engine.loader import Loader
 loader = Loader({"shop": {"path": sys.argv[1], "modules": ["shop"]}}, None, sys.argv[1], lambda card: None)
 print(loader.load({"module": "shop.ops", "qualname": sys.argv[2]}, {"name": "any"}))
 print(sorted(name for name in sys.modules if name.startswith("shop.")))

@@ -41,7 +41,7 @@ def test_nothing_but_flacheck_is_top_level(wheel: Path) -> None:
         "matrices/seeds.yaml",
         "tables/schemas/run-1.json",
         "tables/torch_pins.yaml",
-        "guest/server.py",
+        "guest/engine/server.py",
     )
     assert {f"flacheck/{file}" for file in files} <= set(names)
 

@@ -18,7 +18,7 @@ from flacheck.inputs.launches import SCHEMA
 from flacheck.model import Json
 
 NOT_STARTED = 125
-_START = Path(__file__).parent.parent / "guest" / "capture" / "start"
+_START = Path(__file__).parent.parent / "guest" / "recorder" / "start"
 _SIGNALLED = 128
 # What the guest's capture.settings reads; it is another interpreter's and not imported here.
 _VARIABLE = "FLACHECK_CAPTURE_SETTINGS"

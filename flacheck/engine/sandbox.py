@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flacheck.guest import channel
+from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
 
 _GUEST = Path(__file__).parent.parent / "guest"
@@ -29,7 +29,7 @@ _BOOT = (
     "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
     "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
     "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
-    "from flacheck_guest.server import main; main()"
+    "from flacheck_guest.engine.server import main; main()"
 )
 
 

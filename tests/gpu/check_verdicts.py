@@ -39,7 +39,7 @@ def attempt(record: dict) -> tuple[str, int | None, int | None]:
     import triton.language as language
     from triton.runtime.errors import OutOfResources
 
-    from flacheck.guest import values
+    from flacheck.guest.workers import values
 
     arguments = {
         name: values.value(spec, language) for name, spec in record["launch"]["args"].items()

@@ -69,7 +69,7 @@ def load_worker(config: dict):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
-        module = importlib.import_module("." + config["worker"], __package__)
+        module = importlib.import_module("..workers." + config["worker"], __package__)
     return module.Worker(config)
 
 

@@ -7,7 +7,8 @@ name. The second passes plain arguments and compiles the configuration that is c
 
 from __future__ import annotations
 
-from . import releases, values
+from ..engine import releases
+from . import values
 
 
 class _Caught:

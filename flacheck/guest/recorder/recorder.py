@@ -11,7 +11,7 @@ import contextlib
 import threading
 from dataclasses import dataclass, field
 
-from .. import releases
+from ..engine import releases
 from . import described, grids, memory
 from .cut import Cutter, handed
 from .origin import Origins

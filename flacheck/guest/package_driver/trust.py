@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 
-from .. import journal
+from ..recorder import journal
 
 # The kinds of call, from the one that is trusted most.
 LAYER, OUTER, INNER, FAILED = range(4)

@@ -8,7 +8,7 @@ import os
 import pkgutil
 import sys
 
-from ...loader import LazyPackages
+from ..engine.loader import LazyPackages
 from .attempts import Failure, attempt
 
 _SECONDS = 30.0

@@ -53,7 +53,7 @@ class Arrival(importlib.abc.MetaPathFinder):
 
     def _torch(self) -> None:
         if self._settings.card is not None:
-            from .device import FakeDevice
+            from ..fake_cuda.device import FakeDevice
 
             self._device = FakeDevice(self._settings.card, self._readers.guessed)
             self._device.enter()
@@ -61,8 +61,8 @@ class Arrival(importlib.abc.MetaPathFinder):
 
     def _triton(self) -> None:
         if self._settings.card is not None:
-            from .. import releases
-            from ..driver import Driver
+            from ..engine import releases
+            from ..engine.driver import Driver
 
             driver = Driver()
             driver.select(self._settings.card)

@@ -20,11 +20,11 @@ def _arm():
     )
     sys.modules[_NAME] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[_NAME])
-    from flacheck_guest import capture
+    from flacheck_guest import recorder
 
-    settings = capture.Settings.from_environment()
+    settings = recorder.Settings.from_environment()
     if settings:
-        capture.install(settings)
+        recorder.install(settings)
 
 
 def _run_the_next():

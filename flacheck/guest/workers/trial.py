@@ -8,7 +8,8 @@ it lets through, or kills the process, ends a run.
 
 from __future__ import annotations
 
-from . import releases, values
+from ..engine import releases
+from . import values
 
 _TRIED, _PASSED_BY = [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]
 _COMPILED: list = []

@@ -18,8 +18,8 @@ import os
 import sys
 import time
 
-from .. import session
-from ..settings import Settings
+from ..recorder import session
+from ..recorder.settings import Settings
 from .trust import Witness
 
 

@@ -7,7 +7,8 @@ program's own.
 
 from __future__ import annotations
 
-from . import releases, values
+from ..engine import releases
+from . import values
 from .timed_launch import TimedLaunch
 
 _SPREAD = 0.1

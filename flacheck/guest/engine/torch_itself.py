@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from .capture import cuda, device
+from ..fake_cuda import cuda, device
 
 device.install_compilers(torch)
 

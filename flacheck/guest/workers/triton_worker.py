@@ -8,10 +8,11 @@ import sys
 import tempfile
 import time
 
-from . import releases, torch_stub, trial, tune, values
-from .assembler import Assembler
-from .driver import Driver
-from .loader import Loader
+from ..engine import releases, torch_stub
+from . import trial, tune, values
+from ..engine.assembler import Assembler
+from ..engine.driver import Driver
+from ..engine.loader import Loader
 
 _SWEEP = 64
 
@@ -28,7 +29,7 @@ def _torch(folder: str | None, driver: Driver):
         torch_stub.install(driver)
         return torch_stub.turn
     sys.path.append(folder)  # behind the compiler: other things lie there too
-    from . import torch_itself
+    from ..engine import torch_itself
 
     return torch_itself.turn
 
@@ -159,7 +160,7 @@ class Worker:
         """The kernel's source with all that it uses, as one module, and what its heuristics make of
         the launch.
         """
-        from .capture.cut import Cutter, handed
+        from ..recorder.cut import Cutter, handed
 
         function = releases.unwrap(kernel)
         given = self.arguments(request, function) if request["launch"] else {}

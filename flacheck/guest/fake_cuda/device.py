@@ -43,7 +43,8 @@ class FakeDevice:
         import torch
 
         check(torch.__version__)
-        from . import autograd, cuda, known_values, pickled, placement
+        from . import autograd, cuda, known_values
+        from ..recorder import pickled, placement
 
         self.mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self.values = known_values.KnownValues(self.mode, guessed)

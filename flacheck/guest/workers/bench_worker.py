@@ -15,7 +15,7 @@ import sys
 import time
 
 from . import host_launch, recorded_launch, values
-from .loader import Loader
+from ..engine.loader import Loader
 
 _WARM_UP_MS, _MEASURED_MS = 25, 200
 _QUANTILES = (0.5, 0.2, 0.8)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from .loader import _module_from
+from ..engine.loader import _module_from
 from .timed_launch import TimedLaunch
 
 

@@ -1,0 +1,1 @@
+"""The warm server and what it needs: the standard library and the compiler only."""
