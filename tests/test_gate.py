@@ -21,14 +21,14 @@ from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
 from flacheck.gate import evidence, sources
 from flacheck.gate.admitted import Admission, Releases, admit
-from flacheck.gate.evidence import Asked, Evidence, of_store, place
+from flacheck.gate.evidence import Evidence, RecordFilter, of_store, place
 from flacheck.gate.fix import edited, fix
 from flacheck.gate.judging import Gate
 from flacheck.gate.narrow import alternatives, narrowed
-from flacheck.gate.outcome import Outcome, Use
 from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.states import State
-from flacheck.gate.suggest import Change, Wanted, suggest, with_changes
+from flacheck.gate.result import GateResult, WaiverUse
+from flacheck.gate.states import ReleaseState
+from flacheck.gate.suggest import PinChange, Wanted, suggest, with_changes
 from flacheck.model import Record
 from flacheck.store import Store
 from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
@@ -66,7 +66,7 @@ def admitted(*requirements: str) -> Admission:
 
 def gate(
     records: Sequence[Record], *requirements: str, history: Sequence[Record] = (), **changes: Any
-) -> Outcome:
+) -> GateResult:
     judge = Gate(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
     known = Evidence(
         {place(r): r for r in records},
@@ -84,7 +84,7 @@ COMPILES = [record(**on(release)) for release in ("3.1.0", "3.4.0", "3.5.0", "3.
 RECORDS = [BROKEN, record(**on("3.2.0")), failure(**on("3.3.0")), *COMPILES]
 
 
-def states(outcome: Outcome) -> dict[str, str]:
+def states(outcome: GateResult) -> dict[str, str]:
     return {version.triton: version.state.value for version in outcome.versions}
 
 
@@ -246,7 +246,7 @@ def test_targets_that_are_asked_must_all_be_known() -> None:
     """Without targets those count that have records."""
     assert states(gate(RECORDS, "triton==3.4.0", targets=("sm90",))) == {"3.4.0": "good"}
     (version,) = gate(RECORDS, "triton==3.4.0", targets=("sm80", "sm90")).versions
-    assert (version.state, version.standing.why) == (State.UNTESTED, "no record on sm80")
+    assert (version.state, version.standing.why) == (ReleaseState.UNTESTED, "no record on sm80")
 
 
 def test_an_advisory_makes_a_good_release_compile_but() -> None:
@@ -280,7 +280,7 @@ def test_a_waived_failure_is_no_finding(waiver: Waiver) -> None:
     """The release is judged by the rest, and the waiver says how many cells it lets pass."""
     outcome = gate([BROKEN, record(**on("3.2.0"))], "triton==3.2.0", waivers=(waiver,))
     assert states(outcome) == {"3.2.0": "good"} and outcome.exit_code() is Exit.OK
-    assert [(found.use, found.cells) for found in outcome.waived] == [(Use.ACTIVE, 1)]
+    assert [(found.use, found.cells) for found in outcome.waived] == [(WaiverUse.ACTIVE, 1)]
     assert outcome.versions[0].to_json()["codes"] == []
 
 
@@ -296,7 +296,7 @@ def test_an_expired_waiver_is_a_finding_and_waives_nothing() -> None:
     assert states(gate(RECORDS, "triton==3.2.0", waivers=(waiver,))) == {"3.2.0": "bad"}
     outcome = gate(COMPILES, "triton==3.4.0", waivers=(waiver,))
     assert [found.use for found in outcome.waived] == [
-        Use.EXPIRED
+        WaiverUse.EXPIRED
     ] and outcome.exit_code() is Exit.FINDINGS
 
 
@@ -308,7 +308,7 @@ def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
     by_signature = gate(mended, "triton==3.4.0", waivers=(once,), history=[BROKEN])
     for outcome in (by_kernel, by_signature):
         assert [found.use for found in outcome.waived] == [
-            Use.MENDED
+            WaiverUse.MENDED
         ] and outcome.exit_code() is Exit.FINDINGS
 
 
@@ -317,7 +317,7 @@ def test_a_waiver_of_something_that_was_not_tried_is_no_finding() -> None:
     unused = (Waiver("known", kernel="other"), Waiver("known", signature="FC302:other"))
     outcome = gate(COMPILES, "triton==3.4.0", waivers=unused)
     assert {found.use for found in outcome.waived} == {
-        Use.UNUSED
+        WaiverUse.UNUSED
     } and outcome.exit_code() is Exit.OK
 
 
@@ -332,7 +332,7 @@ def test_only_the_records_that_are_asked_for_count(tmp_path: Path) -> None:
         store.add_many(store.begin_run({}, "mine", {}), [other])
 
         def kernels(**asked: Any) -> set[str]:
-            return {found.kernel for found in of_store(store, Asked(**asked)).records}
+            return {found.kernel for found in of_store(store, RecordFilter(**asked)).records}
 
         assert kernels() == {DELTA, other.kernel}
         assert (
@@ -361,7 +361,7 @@ def test_the_newest_record_of_a_cell_counts_whatever_its_source_was(tmp_path: Pa
         run = store.begin_run({}, "seeds", {})
         store.add_many(run, [BROKEN, failure(**on("3.3.0"))])
         store.add_many(run, [mended, stopped])
-        found = of_store(store, Asked())
+        found = of_store(store, RecordFilter())
         assert [(r.toolchain, r.verdict.value) for r in found.records] == [
             ("triton==3.2.0", "compiles"),
             ("triton==3.3.0", "fails"),
@@ -501,7 +501,7 @@ def test_where_nothing_is_good_nothing_is_suggested() -> None:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> tuple[list[Installation], Mapping[str, State], bool]:
+def questions(draw: st.DrawFn) -> tuple[list[Installation], Mapping[str, ReleaseState], bool]:
     """Pins of all kinds, and a state for each release."""
     exact = st.sampled_from(
         ["triton==" + v for v in RELEASES.triton] + ["torch==" + v for v in RELEASES.torch]
@@ -511,7 +511,9 @@ def questions(draw: st.DrawFn) -> tuple[list[Installation], Mapping[str, State],
     )
     pins = st.lists(exact | ranges, min_size=1, max_size=3).map(lambda texts: installation(*texts))
     found = draw(
-        st.fixed_dictionaries({triton: st.sampled_from(list(State)) for triton in RELEASES.triton})
+        st.fixed_dictionaries(
+            {triton: st.sampled_from(list(ReleaseState)) for triton in RELEASES.triton}
+        )
     )
     return draw(st.lists(pins, min_size=1, max_size=2)), found, draw(st.booleans())
 
@@ -519,13 +521,13 @@ def questions(draw: st.DrawFn) -> tuple[list[Installation], Mapping[str, State],
 @settings(deadline=None)
 @given(questions())
 def test_what_is_suggested_passes(
-    asked: tuple[list[Installation], Mapping[str, State], bool],
+    asked: tuple[list[Installation], Mapping[str, ReleaseState], bool],
 ) -> None:
     """Every installation that was not given up passes after the changes, and one that was fine is
     not touched.
     """
     installations, found, strict = asked
-    wanted = Wanted(RELEASES, lambda triton: found.get(triton, State.UNTESTED), strict)
+    wanted = Wanted(RELEASES, lambda triton: found.get(triton, ReleaseState.UNTESTED), strict)
     changed, helpless = suggest(installations, wanted)
     new = {change.pin: change.to for change in changed}
     if len(installations) == 1:
@@ -623,7 +625,7 @@ def test_a_file_of_powershell_is_fixed_as_it_is_written(
     """UTF-16 with its mark."""
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_bytes("numpy\r\ntriton==3.3.0\r\n".encode("utf-16"))
-    change = Change(sources.named([Path("r.txt")], print)[0].pins[0], "==3.4.0")
+    change = PinChange(sources.named([Path("r.txt")], print)[0].pins[0], "==3.4.0")
     fix([change])
     assert Path("r.txt").read_bytes() == "numpy\r\ntriton==3.4.0\r\n".encode("utf-16")
 
@@ -636,7 +638,7 @@ def test_a_file_given_under_two_names_is_fixed_once(
     Path("r.txt").write_text("triton==3.3.0\n")
     Path("link.txt").symlink_to("r.txt")
     pins = sources.named([Path("r.txt"), Path("link.txt")], print)[0].pins
-    fix([Change(pin, "==3.4.0") for pin in pins])
+    fix([PinChange(pin, "==3.4.0") for pin in pins])
     assert Path("r.txt").read_text() == "triton==3.4.0\n" and Path("link.txt").is_symlink()
 
 
@@ -645,12 +647,12 @@ import sys
 from pathlib import Path
 from flacheck.gate.fix import fix
 from flacheck.gate.pinned import Pin
-from flacheck.gate.suggest import Change
+from flacheck.gate.suggest import PinChange
 
 versions = ["==3.3.0", "==3.4.0"]
 print("ready", flush=True)
 while True:
-    fix([Change(Pin("r.txt", 1, "triton", versions[0], (6, 13), versions[0]), versions[1])])
+    fix([PinChange(Pin("r.txt", 1, "triton", versions[0], (6, 13), versions[0]), versions[1])])
     versions.reverse()
 """
 
@@ -717,13 +719,13 @@ def test_what_cannot_be_written_is_left_and_said(
 def test_a_file_that_changed_meanwhile_is_not_touched() -> None:
     """The pin must stand where it was read."""
     pin = Pin("r.txt", 1, "triton", "==3.3.0", (6, 13), "==3.3.0")
-    assert edited(b"triton==3.3.0\n", "r.txt", [Change(pin, "==3.4.0")]) == b"triton==3.4.0\n"
+    assert edited(b"triton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")]) == b"triton==3.4.0\n"
     with pytest.raises(UsageError, match="was changed while the gate looked at it"):
-        edited(b"# new\ntriton==3.3.0\n", "r.txt", [Change(pin, "==3.4.0")])
+        edited(b"# new\ntriton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")])
 
 
 def test_a_file_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:
     """Nothing is left beside it."""
     pin = Pin(str(tmp_path / "gone" / "r.txt"), 1, "triton", "==3.3.0", (6, 13), "==3.3.0")
     with pytest.raises(UsageError, match="cannot be written"):
-        fix([Change(pin, "==3.4.0")])
+        fix([PinChange(pin, "==3.4.0")])

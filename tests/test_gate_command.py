@@ -18,7 +18,7 @@ import yaml
 
 import flacheck as package
 from flacheck.gate import gaps
-from flacheck.gate.evidence import Asked
+from flacheck.gate.evidence import RecordFilter
 from flacheck.store import Store
 from tests.made_records import PACKAGE, failure, record
 from tests.test_cli import flacheck
@@ -319,9 +319,9 @@ def test_the_gaps_are_the_admitted_releases_without_a_verdict(
     monkeypatch.setattr(
         gaps.packaged, "plan", lambda name, selection, progress: asked.append((name, selection))
     )
-    gaps.plan(Asked("mine.yaml", None, ("chunk_*",), ("sm90",)), ["3.3.1", "3.9.0"], print)
-    gaps.plan(Asked("mine.yaml", PACKAGE), ["3.3.1"], print)
-    gaps.plan(Asked(), ["3.3.1"], print)
+    gaps.plan(RecordFilter("mine.yaml", None, ("chunk_*",), ("sm90",)), ["3.3.1", "3.9.0"], print)
+    gaps.plan(RecordFilter("mine.yaml", PACKAGE), ["3.3.1"], print)
+    gaps.plan(RecordFilter(), ["3.3.1"], print)
     assert [name for name, _ in asked] == ["mine.yaml", PACKAGE, "quick"]
     first = asked[0][1]
     assert (first.toolchains, first.kernels, first.targets) == (

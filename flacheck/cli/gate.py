@@ -16,10 +16,10 @@ from flacheck.errors import EmptySelection, UsageError
 MEMORY_MB = 8192
 
 if TYPE_CHECKING:
-    from flacheck.gate.evidence import Asked, Evidence
+    from flacheck.gate.evidence import Evidence, RecordFilter
     from flacheck.gate.judging import Gate
-    from flacheck.gate.outcome import Outcome
     from flacheck.gate.pinned import Installation
+    from flacheck.gate.result import GateResult
 
 
 @common.command
@@ -83,19 +83,19 @@ def gate(
     before.
     """
     from flacheck import reports
-    from flacheck.gate.evidence import Asked
+    from flacheck.gate.evidence import RecordFilter
 
     reports.check(format)
     if installed and (files or fix):
         raise UsageError(
             "--installed looks at the live environment: it takes no files and there is nothing to --fix"
         )
-    asked = Asked(matrix, package, common.split(kernel), _targets(target))
+    asked = RecordFilter(matrix, package, common.split(kernel), _targets(target))
     judge = _gate(asked, strict, refresh or scan)
 
     warn = cache(common.say)  # once each, though the files are read again after a scan or a fix
 
-    def judged() -> Outcome:
+    def judged() -> GateResult:
         return judge.outcome(
             _read(files or [], installed, warn), _evidence(store, asked), asked.about
         )
@@ -117,7 +117,7 @@ def _targets(names: list[str]) -> tuple[str, ...]:
     return tuple(targets.find(name).name for name in common.split(names))
 
 
-def _gate(asked: Asked, strict: bool, refresh: bool) -> Gate:
+def _gate(asked: RecordFilter, strict: bool, refresh: bool) -> Gate:
     from flacheck.gate.admitted import Releases
     from flacheck.gate.judging import Gate
     from flacheck.tables import advisories
@@ -151,7 +151,7 @@ def _read(files: list[Path], installed: bool, warn: Callable[[str], None]) -> li
     return found
 
 
-def _evidence(store: Path, asked: Asked) -> Evidence:
+def _evidence(store: Path, asked: RecordFilter) -> Evidence:
     from flacheck.gate import evidence
     from flacheck.store import Store
 
@@ -161,7 +161,7 @@ def _evidence(store: Path, asked: Asked) -> Evidence:
         return evidence.of_store(opened, asked)
 
 
-def _fill(outcome: Outcome, asked: Asked, store: Path, jobs: int) -> bool:
+def _fill(outcome: GateResult, asked: RecordFilter, store: Path, jobs: int) -> bool:
     """Compile what was asked under the admitted releases that have no verdict; whether there were
     any.
     """
@@ -186,7 +186,7 @@ def _fill(outcome: Outcome, asked: Asked, store: Path, jobs: int) -> bool:
     return True
 
 
-def _fix(outcome: Outcome) -> bool:
+def _fix(outcome: GateResult) -> bool:
     """Write the suggested changes; whether there was any."""
     from flacheck.gate import fix
 
@@ -200,7 +200,9 @@ def _fix(outcome: Outcome) -> bool:
     return bool(written)
 
 
-def _show(outcome: Outcome, format: str, suggest: bool, strict: bool, output: Path | None) -> None:
+def _show(
+    outcome: GateResult, format: str, suggest: bool, strict: bool, output: Path | None
+) -> None:
     from flacheck.gate import formats
     from flacheck.reports import Page
 

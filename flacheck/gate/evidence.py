@@ -14,7 +14,7 @@ from flacheck.store import FILE, Store
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordFilter:
     """Which records count: `matrix` is a name or a file as `flacheck scan` takes it; a package
     comes before it.
     """
@@ -84,7 +84,7 @@ def exists(directory: Path) -> bool:
     return (directory / FILE).is_file()
 
 
-def of_store(store: Store, asked: Asked) -> Evidence:
+def of_store(store: Store, asked: RecordFilter) -> Evidence:
     """The store's newest records of what is asked. A compile that was stopped on request proves
     nothing.
     """
@@ -98,7 +98,7 @@ def of_store(store: Store, asked: Asked) -> Evidence:
     return Evidence({here: record for here, (_, record) in newest.items()}, store.failed_with)
 
 
-def _asked(store: Store, asked: Asked) -> Iterator[tuple[float, Record]]:
+def _asked(store: Store, asked: RecordFilter) -> Iterator[tuple[float, Record]]:
     by_matrix = asked.stem if not asked.package else None
     keys = store.keys_of(by_matrix) if by_matrix else None
     for added, record in store.dated():

@@ -12,10 +12,10 @@ from flacheck.analysis.known_good import grouped
 from flacheck.config import toml
 from flacheck.errors import UsageError
 from flacheck.gate.sources.text import Encoding
-from flacheck.gate.suggest import Change
+from flacheck.gate.suggest import PinChange
 
 
-def fix(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]:
     """Write what can be written and say which changes those are; the others have an obstacle.
 
     A file is replaced in one step, with its mode, owner, line ends and byte order mark. Raises
@@ -27,7 +27,7 @@ def fix(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
     return able, [change for change in changes if not change.pin.span]
 
 
-def _write(path: Path, shown: str, changes: Sequence[Change]) -> None:
+def _write(path: Path, shown: str, changes: Sequence[PinChange]) -> None:
     try:
         held = path.read_bytes()
         _replace(path, edited(held, shown, changes))
@@ -39,7 +39,7 @@ def _write(path: Path, shown: str, changes: Sequence[Change]) -> None:
         ) from None
 
 
-def edited(held: bytes, shown: str, changes: Sequence[Change]) -> bytes:
+def edited(held: bytes, shown: str, changes: Sequence[PinChange]) -> bytes:
     """The file's bytes with every changed specifier in its place."""
     encoding = Encoding.of(held)
     text = encoding.decode(held)
@@ -53,7 +53,7 @@ def edited(held: bytes, shown: str, changes: Sequence[Change]) -> bytes:
     return encoding.encode(_spliced(text, changes, shown))
 
 
-def _spliced(text: str, changes: Iterable[Change], shown: str) -> str:
+def _spliced(text: str, changes: Iterable[PinChange], shown: str) -> str:
     """The text with each change in its span, the last one first, so that the offsets of the others
     stay true.
     """

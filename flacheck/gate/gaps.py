@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flacheck.gate.evidence import Asked
-from flacheck.gate.outcome import Outcome
-from flacheck.gate.states import State
+from flacheck.gate.evidence import RecordFilter
+from flacheck.gate.result import GateResult
+from flacheck.gate.states import ReleaseState
 from flacheck.inputs import packaged, planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.planning import Plan
@@ -13,12 +13,16 @@ from flacheck.toolchains.base import Progress
 MATRIX = "quick"
 
 
-def missing(outcome: Outcome) -> list[str]:
+def missing(outcome: GateResult) -> list[str]:
     """The admitted releases that exist and have no verdict, oldest first."""
-    return [version.triton for version in outcome.of(State.UNTESTED) if version.triton[0].isdigit()]
+    return [
+        version.triton
+        for version in outcome.of(ReleaseState.UNTESTED)
+        if version.triton[0].isdigit()
+    ]
 
 
-def plan(asked: Asked, releases: list[str], progress: Progress) -> Plan:
+def plan(asked: RecordFilter, releases: list[str], progress: Progress) -> Plan:
     """What `flacheck scan` would compile for the same question under these releases alone."""
     toolchains = tuple(f"triton=={release}" for release in releases)
     selection = Selection(kernels=asked.kernels, targets=asked.targets, toolchains=toolchains)

@@ -11,9 +11,9 @@ from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
 from flacheck.gate.evidence import Evidence, place
-from flacheck.gate.outcome import Outcome, Use, Waived, versions
 from flacheck.gate.pinned import Installation
-from flacheck.gate.states import NO_RECORD, Advise, Judge, Standing, State, untested
+from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse, versions
+from flacheck.gate.states import NO_RECORD, Advise, Judge, ReleaseState, Standing, untested
 from flacheck.gate.suggest import Wanted, suggest
 from flacheck.model import Record, Verdict
 from flacheck.toolchains import torch_pins as pins
@@ -34,7 +34,7 @@ class Gate:
 
     def outcome(
         self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
-    ) -> Outcome:
+    ) -> GateResult:
         """Judge every Triton release that the installations admit, and look for what to change."""
         known = self.standings(evidence)
         releases = self.releases.and_those(known)
@@ -44,7 +44,7 @@ class Gate:
             for triton in _named(admissions)
         }
         changes, helpless = suggest(installations, Wanted(releases, _state_of(known), self.strict))
-        return Outcome(
+        return GateResult(
             admissions=admissions,
             versions=versions(admissions, standing_of, releases),
             waived=tuple(self._waived(waiver, evidence) for waiver in self.waivers),
@@ -60,23 +60,25 @@ class Gate:
         judge = Judge(self.targets, lambda cell: waivers.waived(valid, cell), self.advise)
         return judge.standings(observe(evidence.records))
 
-    def _waived(self, waiver: Waiver, evidence: Evidence) -> Waived:
+    def _waived(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
         cells = sum(
             waiver.covers(record) for record in evidence.records if record.verdict is Verdict.FAILS
         )
         if waiver.expired(self.today):
-            return Waived(waiver, Use.EXPIRED, cells)
+            return JudgedWaiver(waiver, WaiverUse.EXPIRED, cells)
         if cells:
-            return Waived(waiver, Use.ACTIVE, cells)
-        return Waived(waiver, Use.MENDED if _mended(waiver, evidence) else Use.UNUSED)
+            return JudgedWaiver(waiver, WaiverUse.ACTIVE, cells)
+        return JudgedWaiver(
+            waiver, WaiverUse.MENDED if _mended(waiver, evidence) else WaiverUse.UNUSED
+        )
 
 
 def _named(admissions: Sequence[Admission]) -> list[str]:
     return [triton for admission in admissions for triton in admission.triton]
 
 
-def _state_of(known: Mapping[str, Standing]) -> Callable[[str], State]:
-    return lambda triton: known[triton].state if triton in known else State.UNTESTED
+def _state_of(known: Mapping[str, Standing]) -> Callable[[str], ReleaseState]:
+    return lambda triton: known[triton].state if triton in known else ReleaseState.UNTESTED
 
 
 def _unrecorded(triton: str, releases: Releases) -> Standing:
@@ -99,7 +101,7 @@ def _known_good(known: Mapping[str, Standing], releases: Releases) -> tuple[str,
     plain = {
         triton
         for triton, standing in known.items()
-        if standing.state is State.GOOD and not standing.waived
+        if standing.state is ReleaseState.GOOD and not standing.waived
     }
     good = [triton for triton in releases.triton if triton in plain]
     torch = [torch for triton in good for torch in releases.torch_for(triton)]

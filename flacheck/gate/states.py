@@ -15,7 +15,7 @@ from flacheck.model import Verdict
 Advise = Callable[[Iterable[str], str, str], Sequence[str]]
 
 
-class State(str, Enum):
+class ReleaseState(str, Enum):
     """`good`: known good on every target that counts. `advised`: good, but something is known
     against it that no compile shows. `bad`: a kernel fails that nothing makes up for. `untested`:
     no verdict either way.
@@ -34,7 +34,7 @@ class Standing:
     """
 
     triton: str
-    state: State
+    state: ReleaseState
     failures: tuple[SignatureGroup, ...] = ()
     advisories: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
@@ -80,11 +80,17 @@ class Judge:
         waived = {cell.key for cell in failing if self.waives(cell)}
         blocking = [cell for cell in failing if cell.key not in waived]
         reasons = list(self._missing(places, waived))
-        state = State.BAD if blocking else State.UNTESTED if reasons else State.GOOD
-        advisories = self._advisories(version, places) if state is State.GOOD else ()
+        state = (
+            ReleaseState.BAD
+            if blocking
+            else ReleaseState.UNTESTED
+            if reasons
+            else ReleaseState.GOOD
+        )
+        advisories = self._advisories(version, places) if state is ReleaseState.GOOD else ()
         return Standing(
             triton=version,
-            state=State.ADVISED if advisories else state,
+            state=ReleaseState.ADVISED if advisories else state,
             failures=tuple(by_signature(blocking)),
             advisories=advisories,
             targets=tuple(
@@ -92,7 +98,7 @@ class Judge:
             ),
             cells=sum(_tried(found) for found in places.values()),
             waived=len(waived),
-            why="; ".join(reasons) if state is State.UNTESTED else "",
+            why="; ".join(reasons) if state is ReleaseState.UNTESTED else "",
         )
 
     def _missing(self, places: Mapping[str, Sequence[Observed]], waived: set[str]) -> Iterable[str]:
@@ -129,7 +135,7 @@ NO_RECORD = "no record"
 
 def untested(triton: str, why: str = NO_RECORD) -> Standing:
     """A release that nobody tried."""
-    return Standing(triton, State.UNTESTED, why=why)
+    return Standing(triton, ReleaseState.UNTESTED, why=why)
 
 
 def _tried(cells: Sequence[Observed]) -> int:

@@ -11,14 +11,14 @@ from packaging.version import Version
 from flacheck.gate.admitted import Admission, Releases, admit, held, satisfies
 from flacheck.gate.narrow import alternatives
 from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.states import State
+from flacheck.gate.states import ReleaseState
 from flacheck.model import Json
 
 Changes = Mapping[Pin, str]
 
 
 @dataclass(frozen=True)
-class Change:
+class PinChange:
     """`pin` should read `to` (a PEP 440 specifier) instead."""
 
     pin: Pin
@@ -33,18 +33,18 @@ class Wanted:
     """What passes: `state_of` a Triton release; `strict` wants all that is admitted to be good."""
 
     releases: Releases
-    state_of: Callable[[str], State]
+    state_of: Callable[[str], ReleaseState]
     strict: bool = False
 
     def tolerable(self, triton: str) -> bool:
         """Whether a pin may admit the release."""
         state = self.state_of(triton)
-        return state is State.GOOD if self.strict else state is not State.BAD
+        return state is ReleaseState.GOOD if self.strict else state is not ReleaseState.BAD
 
     def proven(self, triton: str) -> bool:
         """Whether the release is known to compile."""
-        return self.state_of(triton) is State.GOOD or (
-            self.state_of(triton) is State.ADVISED and not self.strict
+        return self.state_of(triton) is ReleaseState.GOOD or (
+            self.state_of(triton) is ReleaseState.ADVISED and not self.strict
         )
 
     def harmless(self, admission: Admission) -> bool:
@@ -62,7 +62,7 @@ class Wanted:
 
 def suggest(
     installations: Sequence[Installation], wanted: Wanted
-) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+) -> tuple[tuple[PinChange, ...], tuple[str, ...]]:
     """The changes after which every installation passes, and the names of those that no change can
     help.
 
@@ -84,7 +84,7 @@ def suggest(
             if wanted.passes(admit(with_changes(installation, changes), wanted.releases))
             else [installation.name]
         )
-    return tuple(Change(pin, to) for pin, to in changes.items()), tuple(helpless)
+    return tuple(PinChange(pin, to) for pin, to in changes.items()), tuple(helpless)
 
 
 def with_changes(installation: Installation, changes: Changes) -> Installation:

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from flacheck.gate.outcome import Outcome
+from flacheck.gate.result import GateResult
 
 if TYPE_CHECKING:
     from flacheck.reports.base import Page
 
 
-def render(name: str, outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
+def render(
+    name: str, outcome: GateResult, page: Page, suggest: bool, strict: bool
+) -> Iterator[str]:
     """The outcome in a format that `reports.check` knows. `suggest` asks people's formats for the
     changes to make.
     """

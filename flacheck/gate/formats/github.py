@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
 from flacheck.gate.formats import wording
-from flacheck.gate.outcome import Outcome
 from flacheck.gate.pinned import Pin
-from flacheck.gate.states import State
+from flacheck.gate.result import GateResult
+from flacheck.gate.states import ReleaseState
 from flacheck.reports.base import Page
 from flacheck.reports.github import command
 
 
-def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
+def render(outcome: GateResult, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
     """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind) and waivers
     that have to go.
     """
@@ -36,7 +36,7 @@ def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterato
     yield command("notice", "flacheck gate", f"{wording.headline(outcome)} (by {outcome.about})")
 
 
-def _advised(outcome: Outcome) -> Iterator[str]:
+def _advised(outcome: GateResult) -> Iterator[str]:
     said = grouped(
         (text, version.triton)
         for version in outcome.versions
@@ -48,9 +48,9 @@ def _advised(outcome: Outcome) -> Iterator[str]:
         )
 
 
-def _untested(outcome: Outcome, level: str) -> Iterator[str]:
+def _untested(outcome: GateResult, level: str) -> Iterator[str]:
     reasons = grouped(
-        (version.standing.why, version.triton) for version in outcome.of(State.UNTESTED)
+        (version.standing.why, version.triton) for version in outcome.of(ReleaseState.UNTESTED)
     )
     for why, releases in reasons.items():
         said = f"admits Triton {', '.join(releases)}, which nobody tested: {why}"
@@ -58,7 +58,7 @@ def _untested(outcome: Outcome, level: str) -> Iterator[str]:
 
 
 def _pinned(
-    outcome: Outcome, releases: Sequence[str], level: str, title: str, text: str
+    outcome: GateResult, releases: Sequence[str], level: str, title: str, text: str
 ) -> Iterator[str]:
     """An annotation at each pin that admits one of the releases."""
     yield from (_at(pin, level, title, text) for pin in wording.culprits(outcome, releases))

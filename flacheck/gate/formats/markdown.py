@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flacheck.gate.formats import wording
-from flacheck.gate.outcome import Outcome
+from flacheck.gate.result import GateResult
 from flacheck.reports.base import Page
 
 
-def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
+def render(outcome: GateResult, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
     """A heading, the admitted releases as a table, then lists."""
     yield f"## flacheck gate\n\n{wording.headline(outcome)} ({outcome.about})\n"
     if outcome.versions:

@@ -9,20 +9,20 @@ from rich.padding import Padding
 from rich.text import Text
 
 from flacheck.gate.formats import wording
-from flacheck.gate.outcome import Outcome, Waived
-from flacheck.gate.states import State
+from flacheck.gate.result import GateResult, JudgedWaiver
+from flacheck.gate.states import ReleaseState
 from flacheck.reports.base import Page
 from flacheck.reports.drawing import heading, labelled, table, text_of
 
 _STYLES = {
-    State.GOOD: "green",
-    State.BAD: "bold red",
-    State.UNTESTED: "yellow",
-    State.ADVISED: "yellow",
+    ReleaseState.GOOD: "green",
+    ReleaseState.BAD: "bold red",
+    ReleaseState.UNTESTED: "yellow",
+    ReleaseState.ADVISED: "yellow",
 }
 
 
-def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
+def render(outcome: GateResult, page: Page, suggest: bool, strict: bool) -> Iterator[str]:
     """Section after section; each is text for a page of that width."""
     between = ""
     for section in _sections(outcome, suggest, strict):
@@ -32,7 +32,9 @@ def render(outcome: Outcome, page: Page, suggest: bool, strict: bool) -> Iterato
             between = "\n"
 
 
-def _sections(outcome: Outcome, suggest: bool, strict: bool) -> Iterator[Iterable[RenderableType]]:
+def _sections(
+    outcome: GateResult, suggest: bool, strict: bool
+) -> Iterator[Iterable[RenderableType]]:
     yield _head(outcome)
     yield _pins(outcome)
     yield _releases(outcome)
@@ -51,8 +53,8 @@ def _sections(outcome: Outcome, suggest: bool, strict: bool) -> Iterator[Iterabl
     yield _list("Next", wording.advice(outcome, suggest, strict))
 
 
-def _head(outcome: Outcome) -> Iterator[RenderableType]:
-    bad = outcome.of(State.BAD) or outcome.conflicts
+def _head(outcome: GateResult) -> Iterator[RenderableType]:
+    bad = outcome.of(ReleaseState.BAD) or outcome.conflicts
     yield Text(
         wording.headline(outcome),
         style="bold red" if bad else "bold yellow" if outcome.unproven else "bold green",
@@ -60,14 +62,14 @@ def _head(outcome: Outcome) -> Iterator[RenderableType]:
     yield Text(f"by {outcome.about}", style="dim")
 
 
-def _pins(outcome: Outcome) -> Iterator[RenderableType]:
+def _pins(outcome: GateResult) -> Iterator[RenderableType]:
     rows = table("pin", "in")
     for pin in outcome.pins:
         rows.add_row(Text(pin.said), Text(pin.where, style="dim"))
     yield rows
 
 
-def _releases(outcome: Outcome) -> Iterator[RenderableType]:
+def _releases(outcome: GateResult) -> Iterator[RenderableType]:
     if not outcome.versions:
         return
     rows = table("Triton", "torch", "", "")
@@ -82,7 +84,7 @@ def _releases(outcome: Outcome) -> Iterator[RenderableType]:
     yield rows
 
 
-def _failures(outcome: Outcome) -> Iterator[RenderableType]:
+def _failures(outcome: GateResult) -> Iterator[RenderableType]:
     found = wording.failures(outcome)
     if found:
         yield heading("Failures")
@@ -98,7 +100,7 @@ def _failures(outcome: Outcome) -> Iterator[RenderableType]:
         told.add(failure.code)
 
 
-def _waivers(waived: Sequence[Waived]) -> Iterator[RenderableType]:
+def _waivers(waived: Sequence[JudgedWaiver]) -> Iterator[RenderableType]:
     if waived:
         yield heading("Waivers")
     for entry in waived:

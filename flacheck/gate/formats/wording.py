@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target
 from flacheck.gate.admitted import Conflict
-from flacheck.gate.outcome import Outcome, Release, Use, Waived
 from flacheck.gate.pinned import Pin
-from flacheck.gate.states import State
-from flacheck.gate.suggest import Change
+from flacheck.gate.result import AdmittedRelease, GateResult, JudgedWaiver, WaiverUse
+from flacheck.gate.states import ReleaseState
+from flacheck.gate.suggest import PinChange
 from flacheck.reports.wording import kernel_name, some
 from flacheck.rules import RULES
 
@@ -49,11 +49,11 @@ class Failure:
         return " · ".join((", ".join(self.releases), ", ".join(self.targets), ", ".join(kernels)))
 
 
-def failures(outcome: Outcome) -> list[Failure]:
+def failures(outcome: GateResult) -> list[Failure]:
     """Why admitted releases are bad, by code."""
     found = grouped(
         ((group.code, group.signature), (version.triton, group))
-        for version in outcome.of(State.BAD)
+        for version in outcome.of(ReleaseState.BAD)
         for group in version.standing.failures
     )
     made = [
@@ -71,11 +71,16 @@ def failures(outcome: Outcome) -> list[Failure]:
     return sorted(made, key=lambda failure: failure.code)
 
 
-def headline(outcome: Outcome) -> str:
+def headline(outcome: GateResult) -> str:
     """One line with what came out."""
     counts = [
         (len(outcome.of(state)), state.value)
-        for state in (State.GOOD, State.ADVISED, State.UNTESTED, State.BAD)
+        for state in (
+            ReleaseState.GOOD,
+            ReleaseState.ADVISED,
+            ReleaseState.UNTESTED,
+            ReleaseState.BAD,
+        )
     ]
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
     number = len(outcome.conflicts)
@@ -83,12 +88,12 @@ def headline(outcome: Outcome) -> str:
     return f"Triton releases admitted: {said}{conflicts}"
 
 
-def about(version: Release) -> str:
+def about(version: AdmittedRelease) -> str:
     """What there is to say of an admitted release in one line."""
     standing = version.standing
-    if version.state is State.BAD:
+    if version.state is ReleaseState.BAD:
         return f"{', '.join(standing.codes)}: {', '.join(some([kernel_name(k) for k in standing.kernels], NAMED))}"
-    if version.state is State.UNTESTED:
+    if version.state is ReleaseState.UNTESTED:
         return standing.why
     cells = f"{standing.cells} cell{'s' * (standing.cells != 1)} on {', '.join(standing.targets)}"
     return cells + (f", {standing.waived} waived" if standing.waived else "")
@@ -102,26 +107,26 @@ def conflict_line(conflict: Conflict) -> str:
     return conflict.reason if whole else f"{conflict.installation}: {conflict.reason}"
 
 
-def waiver_line(waived: Waived) -> str:
+def waiver_line(waived: JudgedWaiver) -> str:
     """A waiver and what became of it."""
     entry = waived.waiver
     ends = f" until {entry.expires}" if entry.expires else ""
     said = {
-        Use.ACTIVE: f"lets {waived.cells} failing cell{'s' * (waived.cells != 1)} pass{ends}",
-        Use.EXPIRED: f"expired on {entry.expires}: renew it or mend what fails",
-        Use.MENDED: "is no longer needed, for what it waives compiles again: remove it",
-        Use.UNUSED: "waives nothing that was tried",
+        WaiverUse.ACTIVE: f"lets {waived.cells} failing cell{'s' * (waived.cells != 1)} pass{ends}",
+        WaiverUse.EXPIRED: f"expired on {entry.expires}: renew it or mend what fails",
+        WaiverUse.MENDED: "is no longer needed, for what it waives compiles again: remove it",
+        WaiverUse.UNUSED: "waives nothing that was tried",
     }
     return f"{entry.about} {said[waived.use]} ({entry.reason})"
 
 
-def change_line(change: Change) -> str:
+def change_line(change: PinChange) -> str:
     """What to write instead of what, and where."""
     note = f"; not to be written by --fix: {change.pin.obstacle}" if change.pin.obstacle else ""
     return f"{change.pin.where}: {change.pin.said} → {change.pin.name}{change.to}{note}"
 
 
-def culprits(outcome: Outcome, releases: Container[str]) -> list[Pin]:
+def culprits(outcome: GateResult, releases: Container[str]) -> list[Pin]:
     """The pins by which any of the releases is admitted: those of Triton, else those of torch."""
     found: dict[Pin, None] = {}
     for admission in outcome.admissions:
@@ -131,10 +136,10 @@ def culprits(outcome: Outcome, releases: Container[str]) -> list[Pin]:
     return list(found)
 
 
-def suggested(outcome: Outcome, strict: bool) -> list[str]:
+def suggested(outcome: GateResult, strict: bool) -> list[str]:
     """The changes, what they leave untested, and where none helps."""
     lines = list(map(change_line, outcome.suggest))
-    if outcome.suggest and not strict and outcome.of(State.UNTESTED):
+    if outcome.suggest and not strict and outcome.of(ReleaseState.UNTESTED):
         lines.append("what is untested stays admitted; with --strict only what is good does")
     helpless = (
         f"{name}: no change of its pins passes: no release that fits is known good"
@@ -143,13 +148,13 @@ def suggested(outcome: Outcome, strict: bool) -> list[str]:
     return [*lines, *helpless]
 
 
-def advice(outcome: Outcome, suggest: bool, strict: bool) -> Sequence[str]:
+def advice(outcome: GateResult, suggest: bool, strict: bool) -> Sequence[str]:
     """What to type next."""
     said = []
     if outcome.suggest and not suggest:
         said.append(
             "the same with --suggest shows the narrowest change that passes, with --fix writes it"
         )
-    if outcome.unproven or (strict and outcome.of(State.UNTESTED)):
+    if outcome.unproven or (strict and outcome.of(ReleaseState.UNTESTED)):
         said.append("the same with --scan compiles for the releases that have no verdict")
     return said

@@ -14,14 +14,14 @@ from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.gate.admitted import Admission, Conflict, Releases
 from flacheck.gate.pinned import Installation, Pin, distinct
-from flacheck.gate.states import Standing, State
-from flacheck.gate.suggest import Change
+from flacheck.gate.states import ReleaseState, Standing
+from flacheck.gate.suggest import PinChange
 from flacheck.model import Json
 
 SCHEMA = "flacheck.gate/1"
 
 
-class Use(str, Enum):
+class WaiverUse(str, Enum):
     """What became of a waiver: it is `active`, or past its day, or its cells compile again, or
     nothing was seen of what it speaks of.
     """
@@ -33,24 +33,24 @@ class Use(str, Enum):
 
 
 @dataclass(frozen=True)
-class Waived:
+class JudgedWaiver:
     """A waiver with how many failing cells it lets pass."""
 
     waiver: Waiver
-    use: Use
+    use: WaiverUse
     cells: int = 0
 
     @property
     def is_finding(self) -> bool:
         """Whether the waiver has to go."""
-        return self.use in (Use.EXPIRED, Use.MENDED)
+        return self.use in (WaiverUse.EXPIRED, WaiverUse.MENDED)
 
     def to_json(self) -> Json:
         return {**self.waiver.to_json(), "use": self.use.value, "cells": self.cells}
 
 
 @dataclass(frozen=True)
-class Release:
+class AdmittedRelease:
     """A Triton release (or, as `>3.9.0`, releases nobody knows) that is admitted; `torch` are the
     releases that may come with it, `by` the installations that admit it.
     """
@@ -64,7 +64,7 @@ class Release:
         return self.standing.triton
 
     @property
-    def state(self) -> State:
+    def state(self) -> ReleaseState:
         return self.standing.state
 
     def to_json(self) -> Json:
@@ -78,7 +78,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GateResult:
     """The contract's flacheck.gate/1. `helpless` are installations that no change of a pin would
     let pass, `about` says which records were asked, `known_good` what to require so that exactly
     the releases that are good by these records are admitted, those included that the pins exclude
@@ -86,9 +86,9 @@ class Outcome:
     """
 
     admissions: tuple[Admission, ...]
-    versions: tuple[Release, ...] = ()
-    waived: tuple[Waived, ...] = ()
-    suggest: tuple[Change, ...] = ()
+    versions: tuple[AdmittedRelease, ...] = ()
+    waived: tuple[JudgedWaiver, ...] = ()
+    suggest: tuple[PinChange, ...] = ()
     helpless: tuple[str, ...] = ()
     about: str = ""
     known_good: tuple[str, ...] = ()
@@ -111,7 +111,9 @@ class Outcome:
     def unproven(self) -> tuple[Installation, ...]:
         """Installations of which no admitted release has a verdict."""
         decided = {
-            version.triton for version in self.versions if version.state is not State.UNTESTED
+            version.triton
+            for version in self.versions
+            if version.state is not ReleaseState.UNTESTED
         }
         return tuple(
             admission.installation
@@ -119,7 +121,7 @@ class Outcome:
             if not admission.conflict and not decided & set(admission.triton)
         )
 
-    def of(self, *states: State) -> tuple[Release, ...]:
+    def of(self, *states: ReleaseState) -> tuple[AdmittedRelease, ...]:
         """The admitted releases in any of these states."""
         return tuple(version for version in self.versions if version.state in states)
 
@@ -146,7 +148,7 @@ class Outcome:
 
 def versions(
     admissions: Iterable[Admission], standing_of: Mapping[str, Standing], releases: Releases
-) -> tuple[Release, ...]:
+) -> tuple[AdmittedRelease, ...]:
     """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases
     that pin them.
     """
@@ -159,7 +161,7 @@ def versions(
             torch.setdefault(release, []).extend([found] if found else releases.torch_for(release))
     order = sorted(by, key=lambda release: (not release[0].isdigit(), by_version(release)))
     return tuple(
-        Release(
+        AdmittedRelease(
             standing_of[release],
             tuple(sorted(set(torch.get(release, ())), key=by_version)),
             tuple(by[release]),
@@ -168,14 +170,14 @@ def versions(
     )
 
 
-def _codes(outcome: Outcome, strict: bool) -> Iterable[Exit]:
+def _codes(outcome: GateResult, strict: bool) -> Iterable[Exit]:
     yield Exit.OK
-    findings = (State.BAD, State.ADVISED) if strict else (State.BAD,)
+    findings = (ReleaseState.BAD, ReleaseState.ADVISED) if strict else (ReleaseState.BAD,)
     if (
         outcome.of(*findings)
         or outcome.conflicts
         or any(waived.is_finding for waived in outcome.waived)
     ):
         yield Exit.FINDINGS
-    if outcome.unproven or (strict and outcome.of(State.UNTESTED)):
+    if outcome.unproven or (strict and outcome.of(ReleaseState.UNTESTED)):
         yield Exit.INCOMPLETE
