@@ -18,7 +18,7 @@ from flacheck.autotune.bench import _price, _rank
 from flacheck.autotune.cost import cost
 from flacheck.autotune.emit import fla, python
 from flacheck.autotune.emit.choice import choices
-from flacheck.autotune.examined import Fate, Result, Timing
+from flacheck.autotune.examined import Fate, Timing, TunerResult
 from flacheck.autotune.ranks import spearman
 from flacheck.autotune.trials import ruled_out, trials
 from flacheck.errors import UsageError
@@ -54,7 +54,7 @@ def fatal() -> Record:
     )
 
 
-def result(folder: Path, *records: Record, keys: Record | None = None, **more: Any) -> Result:
+def result(folder: Path, *records: Record, keys: Record | None = None, **more: Any) -> TunerResult:
     """The result of an autotuner with a configuration a record."""
     of = tuned(folder, configs=THREE[: len(records)], **more)
     asked = trials(of)
@@ -162,7 +162,7 @@ def test_what_gains_nothing_is_named(tmp_path: Path) -> None:
     assert cost([], 1, 4).first_run == 0
 
 
-def document(*results: Result) -> dict[str, Any]:
+def document(*results: TunerResult) -> dict[str, Any]:
     """The JSON of results, which is as its schema says."""
     made: dict[str, Any] = json.loads("".join(formats.render("json", "made:*", results, Page())))
     jsonschema.validate(made, SCHEMA, jsonschema.Draft202012Validator)

@@ -121,9 +121,11 @@ def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
     found = times(
         Bench("cpu"), Tuned(cell, {}, (), False, None), [entry.configs[3], entry.configs[4], bad]
     )
-    assert all(time.median and time.low and time.high and time.warm_up for time in found[:2])
+    assert all(
+        time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in found[:2]
+    )
     assert found[0].error == 0 and found[1].error is not None and found[1].error < 1e-5
-    assert found[2].median is None and found[2].failed and "arange" in found[2].failed
+    assert found[2].median_ms is None and found[2].failed and "arange" in found[2].failed
 
 
 @needs_torch
@@ -193,7 +195,7 @@ def test_a_configuration_that_takes_its_worker_along_ends_no_other(tmp_path: Pat
     far = 1 << 45
     tuned = breaking(tmp_path, (0, 0), (far, 0), (1, 0), (far + 1, 0), (2, 0))
     found = times(Bench("cpu"), tuned)
-    assert [time.median is not None for time in found] == [True, False, True, False, False]
+    assert [time.median_ms is not None for time in found] == [True, False, True, False, False]
     assert found[1].failed == found[3].failed == "it took its worker along (SIGSEGV)"
     assert found[4].failed and found[4].failed.startswith("not tried")
 
@@ -205,7 +207,9 @@ def test_a_configuration_that_hangs_is_ended(tmp_path: Path) -> None:
     bench._seconds = 25
     found = times(bench, breaking(tmp_path, (0, 0), (0, 1 << 30), (1, 0)))
     assert (
-        found[0].median is not None and found[1].failed and "had not ended after" in found[1].failed
+        found[0].median_ms is not None
+        and found[1].failed
+        and "had not ended after" in found[1].failed
     )
     assert found[2].failed and found[2].failed.startswith("not tried")
 
@@ -224,7 +228,7 @@ def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None
     )
     tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[None, [1]])
     first, second = times(Bench("cpu"), tuned)
-    assert first.failed == "its grid was not recorded" and second.median is not None
+    assert first.failed == "its grid was not recorded" and second.median_ms is not None
 
 
 TUPLES = (

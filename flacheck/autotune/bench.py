@@ -16,7 +16,7 @@ from typing import Any
 from flacheck import toolchains
 from flacheck.autotune import timeable
 from flacheck.autotune.emit.choice import configuration
-from flacheck.autotune.examined import Examined, Fate, Price, Result, Timing, Tuned
+from flacheck.autotune.examined import ExaminedConfig, Fate, Price, Timing, Tuned, TunerResult
 from flacheck.autotune.ranks import spearman
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.sandbox import WorkerKind
@@ -88,7 +88,7 @@ class Bench:
         known = f"sm{arch}" if f"sm{arch}" in targets.TARGETS else None
         return Card(facts["name"], known, facts["triton"], facts["torch"])
 
-    def timed(self, result: Result, tuned: Tuned, packages: Packages) -> Result:
+    def timed(self, result: TunerResult, tuned: Tuned, packages: Packages) -> TunerResult:
         """The result with times of its configurations and of its fallbacks, or with why there are
         none.
         """
@@ -104,7 +104,7 @@ class Bench:
         prices = [Price(use, *_price(times[canonical(config)], timed)) for use, config in instead]
         return replace(result, configs=timed, prices=prices, rank=_rank(timed))
 
-    def _elsewhere(self, result: Result) -> str | None:
+    def _elsewhere(self, result: TunerResult) -> str | None:
         """Why this card and the Triton here have nothing to say of a result."""
         if result.toolchain == self._choice and self.card.target in (None, result.target):
             return None
@@ -126,9 +126,9 @@ class Bench:
         for config in configs:
             own = timeable.own_grid(tuned, config)
             if own is None:
-                times[canonical(config)] = _failed("its grid was not recorded")
+                times[canonical(config)] = Timing(failed="its grid was not recorded")
             elif lost >= _LOST:
-                times[canonical(config)] = _failed(_GIVEN_UP)
+                times[canonical(config)] = Timing(failed=_GIVEN_UP)
             else:
                 attempt = self._ask(kind, {**request, "op": "bench", "config": dict(config), **own})
                 times[canonical(config)] = _timing(attempt)
@@ -153,16 +153,10 @@ class Bench:
 
 def _timing(attempt: Attempt) -> Timing:
     if attempt.outcome is not Outcome.FINISHED:
-        return _failed(_said(attempt))
-    facts = attempt.facts
-    median, low, high, warm_up = (
-        round(facts[name], 5) for name in ("median_ms", "low_ms", "high_ms", "warm_up_s")
-    )
-    return Timing(median, low, high, warm_up, facts["error"])
-
-
-def _failed(why: str) -> Timing:
-    return Timing(None, None, None, None, None, why)
+        return Timing(failed=_said(attempt))
+    names = ("median_ms", "low_ms", "high_ms", "warm_up_s")
+    measured = {name: round(attempt.facts[name], 5) for name in names}
+    return Timing(**measured, error=attempt.facts["error"])
 
 
 def _said(attempt: Attempt) -> str:
@@ -179,7 +173,7 @@ def _said(attempt: Attempt) -> str:
     )
 
 
-def _instead(result: Result) -> Iterator[tuple[_Config, _Config]]:
+def _instead(result: TunerResult) -> Iterator[tuple[_Config, _Config]]:
     """Fallbacks that are a configuration, with it."""
     for fallback in result.fallbacks:
         config = configuration(result, fallback)
@@ -187,20 +181,16 @@ def _instead(result: Result) -> Iterator[tuple[_Config, _Config]]:
             yield fallback.use, config
 
 
-def _price(timing: Timing, configs: Sequence[Examined]) -> tuple[float | None, float | None]:
+def _price(timing: Timing, configs: Sequence[ExaminedConfig]) -> tuple[float | None, float | None]:
     """What a fallback takes, and that as a multiple of the best configuration."""
-    best = min(
-        (each.timing.median for each in configs if each.timing and each.timing.median), default=None
-    )
-    ratio = round(timing.median / best, 3) if timing.median and best else None
-    return timing.median, ratio
+    medians = [each.timing.median_ms for each in configs if each.timing and each.timing.median_ms]
+    if timing.median_ms is None or not medians:
+        return timing.median_ms, None
+    return timing.median_ms, round(timing.median_ms / min(medians), 3)
 
 
-def _rank(configs: Sequence[Examined]) -> float | None:
+def _rank(configs: Sequence[ExaminedConfig]) -> float | None:
     """How well the estimate's order agrees with the measured one."""
-    pairs = [
-        (each.estimate, each.timing.median)
-        for each in configs
-        if each.timing and each.timing.median is not None
-    ]
+    timed = [(each.estimate, each.timing.median_ms) for each in configs if each.timing]
+    pairs = [(estimate, median) for estimate, median in timed if median is not None]
     return spearman([estimate for estimate, _ in pairs], [median for _, median in pairs])

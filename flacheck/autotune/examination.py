@@ -11,7 +11,7 @@ from pathlib import Path
 from flacheck.autotune import judging
 from flacheck.autotune.bench import Bench
 from flacheck.autotune.estimates import estimates
-from flacheck.autotune.examined import Result
+from flacheck.autotune.examined import TunerResult
 from flacheck.autotune.pruning import pruned
 from flacheck.autotune.sources import Gathered
 from flacheck.autotune.substitutes import Substitutes
@@ -74,8 +74,8 @@ class Examination:
                 yield record
 
     def timed(
-        self, results: Sequence[Result], bench: Bench, progress: Callable[[str], None]
-    ) -> list[Result]:
+        self, results: Sequence[TunerResult], bench: Bench, progress: Callable[[str], None]
+    ) -> list[TunerResult]:
         """The results with what the card that is here makes of their configurations."""
         places = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
         timed = []
@@ -88,7 +88,9 @@ class Examination:
                 timed.append(bench.timed(each, tuned, self.plan.packages))
         return timed
 
-    def results(self, store: Path, budget: int, progress: Callable[[str], None]) -> list[Result]:
+    def results(
+        self, store: Path, budget: int, progress: Callable[[str], None]
+    ) -> list[TunerResult]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of
         at most `budget` candidates for each failure (none with 0). Kernels of which there is
         nothing to say are only named.

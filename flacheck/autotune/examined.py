@@ -5,12 +5,11 @@ faults of its keys.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.autotune.cost import Cost
 from flacheck.autotune.declared import Declared
 from flacheck.autotune.occupancy import Occupancy
 from flacheck.fallbacks.host_code import HostLaunch
@@ -67,28 +66,20 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Timing:
-    """Measured on a card: `median` milliseconds of a launch, a fifth of the launches below `low`
-    and above `high`; `warm_up` seconds of the first one with its compile; the largest relative
-    `error` of what it wrote against the launch's first configuration (after one that took its
-    worker along, the first since), None where made-up inputs led to no number. All None where it
-    could not be timed, with `failed`, why.
+    """Measured on a card: `median_ms` milliseconds of a launch, a fifth of the launches below
+    `low_ms` and above `high_ms`; `warm_up_s` seconds of the first one with its compile.
+
+    `error` is the largest relative error of what it wrote against the launch's first configuration
+    (or against the first since a configuration took its worker along); None where invented inputs
+    led to no number. A configuration that could not be timed has `failed`, the reason, only.
     """
 
-    median: float | None
-    low: float | None
-    high: float | None
-    warm_up: float | None
-    error: float | None
+    median_ms: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    warm_up_s: float | None = None
+    error: float | None = None
     failed: str | None = None
-
-    def to_json(self) -> Json:
-        names = {
-            "median_ms": self.median,
-            "low_ms": self.low,
-            "high_ms": self.high,
-            "warm_up_s": self.warm_up,
-        }
-        return {**names, "error": self.error, "failed": self.failed}
 
 
 @dataclass(frozen=True)
@@ -96,15 +87,12 @@ class Price:
     """What a fallback takes on a card, in milliseconds and as a multiple of the best configuration."""
 
     use: Mapping[str, Any]
-    median: float | None
+    median_ms: float | None
     times_best: float | None
-
-    def to_json(self) -> Json:
-        return {"use": dict(self.use), "median_ms": self.median, "times_best": self.times_best}
 
 
 @dataclass(frozen=True)
-class Examined:
+class ExaminedConfig:
     """A configuration with what became of it; `fate` is None where nothing is known of it.
     `estimate` ranks it among those of its launch, the least first.
     """
@@ -121,22 +109,42 @@ class Examined:
         return self.record.verdict is Verdict.COMPILES
 
     def to_json(self) -> Json:
-        held = self.occupancy
+        filled: Json = {"occupancy": None, "blocks": None, "limited_by": None}
+        if self.occupancy:
+            filled["occupancy"] = round(self.occupancy.fraction, 4)
+            filled["blocks"] = self.occupancy.blocks
+            filled["limited_by"] = self.occupancy.limit
         return {
             "config": dict(self.config),
             "verdict": self.record.verdict.value,
             "code": self.record.code,
-            "outcome": self.fate.value if self.fate else None,
+            "outcome": self.fate and self.fate.value,
             "resources": dict(self.record.resources),
-            "occupancy": round(held.fraction, 4) if held else None,
-            "blocks": held.blocks if held else None,
-            "limited_by": held.limit if held else None,
+            **filled,
             "estimate": round(self.estimate, 5),
-            "timing": self.timing.to_json() if self.timing else None,
+            "timing": self.timing and asdict(self.timing),
             "seconds": self.record.seconds,
             "reason": self.record.reason,
             "message": self.record.message,
         }
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of compiling before the first result, see `flacheck.autotune.cost`.
+
+    `keys` counts the distinct keys of the recorded launches; `droppable` names configurations that
+    tuning gains nothing from, by their place in the list from 0, with the reason.
+    """
+
+    configs: int
+    keys: int
+    seconds: float
+    first_run: float
+    warmed: float
+    workers: int
+    pruned: float
+    droppable: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -155,18 +163,16 @@ class KeyFault:
     end_line: int | None = None
     fix: str = ""
 
-    def to_json(self) -> Json:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
 
 @dataclass(frozen=True)
-class Result:
-    """What the autotuner of a kernel does under one toolchain on one target. `ends` says why the
-    whole run ends, None when it does not; `pruned` are configurations that the kernel itself leaves
-    out; `unkeyed` constexprs that no key covers, in which no harm is seen; `tuning_keys` the
-    distinct keys that calls of this dtype had, as values and tensors' dtypes. With a card `prices`
-    are those of the fallbacks, and `rank` is Spearman's correlation of the estimates with the
-    times; `not_timed` says why a card that was asked timed nothing.
+class TunerResult:
+    """What the autotuner of a kernel does under one toolchain on one target.
+
+    `ends` says why the whole run ends, None when it does not; `pruned` are configurations that the
+    kernel itself leaves out; `unkeyed` constexprs that no key covers, in which no harm is seen;
+    `tuning_keys` the distinct keys that calls of this dtype had, as values and tensors' dtypes.
+    With a card `prices` are those of the fallbacks, and `rank` is Spearman's correlation of the
+    estimates with the times; `not_timed` says why a card that was asked timed nothing.
     """
 
     kernel: str
@@ -175,13 +181,13 @@ class Result:
     target: str
     dtype: str | None
     launch: Mapping[str, Any] | None
-    configs: Sequence[Examined]
+    configs: Sequence[ExaminedConfig]
     keys: Sequence[KeyFault]
     cost: Cost | None
     ends: str | None = None
     pruned: Sequence[Mapping[str, Any]] = ()
     unkeyed: Sequence[str] = ()
-    fallbacks: Sequence[Fallback] = field(default_factory=tuple)
+    fallbacks: Sequence[Fallback] = ()
     tuning_keys: Sequence[tuple[Sequence[Any], Sequence[str]]] = ()
     prices: Sequence[Price] = ()
     rank: float | None = None
@@ -190,9 +196,8 @@ class Result:
     @property
     def is_finding(self) -> bool:
         """Whether it makes the command exit 1: something ends a run, or a key is at fault."""
-        return bool(
-            self.ends or self.keys or any(config.fate is Fate.ENDS_RUN for config in self.configs)
-        )
+        ends_run = any(config.fate is Fate.ENDS_RUN for config in self.configs)
+        return bool(self.ends or self.keys or ends_run)
 
     @property
     def is_silent(self) -> bool:
@@ -200,21 +205,13 @@ class Result:
         return not (self.configs or self.keys or self.ends)
 
     def to_json(self) -> Json:
-        return {
-            "kernel": self.kernel,
-            "package": self.package,
-            "toolchain": self.toolchain,
-            "target": self.target,
-            "dtype": self.dtype,
-            "launch": self.launch,
-            "configs": [config.to_json() for config in self.configs],
-            "keys": [fault.to_json() for fault in self.keys],
-            "cost": self.cost.to_json() if self.cost else None,
-            "ends": self.ends,
-            "pruned": [dict(config) for config in self.pruned],
-            "unkeyed": list(self.unkeyed),
-            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
-            "prices": [price.to_json() for price in self.prices],
-            "rank": self.rank,
-            "not_timed": self.not_timed,
-        }
+        """A result of `flacheck.autotune/1`, its fields in the order in which they stand here."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self)}
+        # Only for `--emit fla`.
+        del shown["tuning_keys"]
+        shown["configs"] = [config.to_json() for config in self.configs]
+        shown["keys"] = [asdict(fault) for fault in self.keys]
+        shown["cost"] = self.cost and asdict(self.cost)
+        shown["fallbacks"] = [fallback.to_json() for fallback in self.fallbacks]
+        shown["prices"] = [asdict(price) for price in self.prices]
+        return shown

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flacheck.autotune.cost import cost
-from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
+from flacheck.autotune.examined import ExaminedConfig, Fate, KeyFault, TunerResult
 from flacheck.autotune.faults import Case, faults, unkeyed
 from flacheck.autotune.occupancy import occupancy
 from flacheck.autotune.trials import Trials, version
@@ -26,7 +26,7 @@ def judge(
     estimates: Sequence[float],
     pruned: Sequence[Mapping[str, Any]] = (),
     workers: int | None = None,
-) -> Result:
+) -> TunerResult:
     """The result of a launch from the records of its cells, by key; so many `workers` could warm it
     up.
     """
@@ -38,7 +38,7 @@ def judge(
         for place, cell in enumerate(asked.configs)
     ]
     distinct = max(len(case.by_key), 1)
-    return Result(
+    return TunerResult(
         kernel=tuned.cell.kernel.name,
         package=tuned.cell.kernel.package,
         toolchain=tuned.cell.toolchain,
@@ -72,12 +72,12 @@ def _audit(asked: Trials, records: Mapping[str, Record]) -> list[Mapping[str, An
 
 def _examined(
     asked: Trials, place: int, record: Record, keys: Sequence[KeyFault], estimate: float
-) -> Examined:
+) -> ExaminedConfig:
     config = asked.tuned.launch.configs[place]
     held, target = record.resources, targets.find(record.target)
     warps = config.get("num_warps", _WARPS)
     filled = occupancy(target, warps, held["registers"], held["shared"])
-    return Examined(config, record, filled, _fate(record, keys), estimate)
+    return ExaminedConfig(config, record, filled, _fate(record, keys), estimate)
 
 
 def _fate(record: Record, keys: Sequence[KeyFault]) -> Fate | None:
@@ -94,7 +94,7 @@ def _fate(record: Record, keys: Sequence[KeyFault]) -> Fate | None:
 def _ends(
     asked: Trials,
     records: Mapping[str, Record],
-    configs: Sequence[Examined],
+    configs: Sequence[ExaminedConfig],
     keys: Sequence[KeyFault],
 ) -> str | None:
     """Why no run of this autotuner comes to its end, the first reason it meets."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from flacheck import fallbacks
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.autotune.estimates import compiled
-from flacheck.autotune.examined import Fate, Result
+from flacheck.autotune.examined import Fate, TunerResult
 from flacheck.autotune.trials import Trials
 from flacheck.engine import loop as scan
 from flacheck.engine.executors import LocalPool
@@ -37,8 +37,8 @@ class Substitutes:
     _tried: dict[str, Record] = field(default_factory=dict)
 
     def add(
-        self, examined: Sequence[tuple[Trials, Result]], progress: Callable[[str], None]
-    ) -> list[Result]:
+        self, examined: Sequence[tuple[Trials, TunerResult]], progress: Callable[[str], None]
+    ) -> list[TunerResult]:
         """The results, each with what its failing configurations can be replaced by."""
         wanted = {_identity(result) for _, result in examined if _wants(result)}
         launches = [
@@ -50,7 +50,7 @@ class Substitutes:
         found = self._search(list({cell.key: cell for cell in cells}.values()), progress)
         return [replace(result, fallbacks=_of(result, found)) for _, result in examined]
 
-    def _compiles(self, asked: Trials, result: Result) -> list[Cell]:
+    def _compiles(self, asked: Trials, result: TunerResult) -> list[Cell]:
         """Each configuration as a plain compile, with what its trial found."""
         cells = []
         for place, examined in enumerate(result.configs):
@@ -85,17 +85,17 @@ class _Tried:
         return {key: self.records[key] for key in keys if key in self.records}
 
 
-def _identity(result: Result) -> tuple[str, str | None, str, str]:
+def _identity(result: TunerResult) -> tuple[str, str | None, str, str]:
     return result.kernel, result.package, result.toolchain, result.target
 
 
-def _wants(result: Result) -> bool:
+def _wants(result: TunerResult) -> bool:
     """Whether something ends its runs that other settings could mend: no key, and no import."""
     fates = [config.fate for config in result.configs if not config.compiles]
     return Fate.ENDS_RUN in fates or bool(fates and len(fates) == len(result.configs))
 
 
-def _of(result: Result, found: Iterable[Fallback]) -> tuple[Fallback, ...]:
+def _of(result: TunerResult, found: Iterable[Fallback]) -> tuple[Fallback, ...]:
     return tuple(
         each
         for each in found

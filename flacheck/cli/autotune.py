@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from flacheck.autotune.bench import Bench
     from flacheck.autotune.examination import Examination
-    from flacheck.autotune.examined import Result
+    from flacheck.autotune.examined import TunerResult
     from flacheck.autotune.sources import Asked
 
 _LINE = re.compile(r"(?P<file>.+\.jsonl)(?::(?P<line>\d+))?")
@@ -181,7 +181,7 @@ def _selected(asked: Asked, target: list[str], dtype: list[str], toolchain: list
     return replace(asked, selection=selection)
 
 
-def _results(examination: Examination, store: Path, budget: int) -> Sequence[Result] | None:
+def _results(examination: Examination, store: Path, budget: int) -> Sequence[TunerResult] | None:
     """None when interrupted; what is finished is stored then."""
     from flacheck.cli.progress import watch
 
@@ -196,7 +196,7 @@ def _results(examination: Examination, store: Path, budget: int) -> Sequence[Res
         return None
 
 
-def _show(format: str, kernel: str, results: Sequence[Result], output: Path | None) -> None:
+def _show(format: str, kernel: str, results: Sequence[TunerResult], output: Path | None) -> None:
     from flacheck.autotune import formats
     from flacheck.reports import Page
 
@@ -204,7 +204,7 @@ def _show(format: str, kernel: str, results: Sequence[Result], output: Path | No
     common.write(formats.render(format, kernel, results, page), output)
 
 
-def _emit_fla(results: Sequence[Result], folder: Path) -> None:
+def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:
     """The folder that FLA_CONFIG_DIR is to name; the variables to set go to stdout."""
     from flacheck.autotune.emit import fla
 
@@ -229,13 +229,13 @@ def _emit_fla(results: Sequence[Result], folder: Path) -> None:
     )
 
 
-def _emit_python(results: Sequence[Result], output: Path | None) -> None:
+def _emit_python(results: Sequence[TunerResult], output: Path | None) -> None:
     from flacheck.autotune.emit import python
 
     common.write(python.render(results), output)
 
 
-def _exit_code(results: Sequence[Result]) -> Exit:
+def _exit_code(results: Sequence[TunerResult]) -> Exit:
     if any(result.is_finding for result in results):
         return Exit.FINDINGS
     known = any(config.fate is not None for result in results for config in result.configs)

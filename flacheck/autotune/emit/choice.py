@@ -10,7 +10,7 @@ from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
-from flacheck.autotune.examined import Examined, Fate, Result
+from flacheck.autotune.examined import ExaminedConfig, Fate, TunerResult
 from flacheck.model import canonical
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -23,7 +23,7 @@ class Choice:
     """
 
     kernel: str
-    results: Sequence[Result]
+    results: Sequence[TunerResult]
     configs: Sequence[Mapping[str, Any]]
 
     @property
@@ -34,7 +34,7 @@ class Choice:
         return f"{', '.join(toolchains)} on {', '.join(targets)}"
 
 
-def choices(results: Sequence[Result]) -> list[Choice]:
+def choices(results: Sequence[TunerResult]) -> list[Choice]:
     """One for each kernel with configurations; what fails everywhere is replaced by its nearest
     fallback, if that is a matter of configurations alone.
     """
@@ -42,7 +42,7 @@ def choices(results: Sequence[Result]) -> list[Choice]:
     return [Choice(kernel, found, _configs(found)) for kernel, found in tried.items()]
 
 
-def _configs(results: Sequence[Result]) -> list[Mapping[str, Any]]:
+def _configs(results: Sequence[TunerResult]) -> list[Mapping[str, Any]]:
     runs = [
         {canonical(each.config): each for each in result.configs if each.fate is Fate.RUNS}
         for result in results
@@ -58,12 +58,12 @@ def _configs(results: Sequence[Result]) -> list[Mapping[str, Any]]:
     return [each.config for each in sorted(kept, key=_rank)] or _fallbacks(results)
 
 
-def _rank(examined: Examined) -> tuple[bool, float]:
+def _rank(examined: ExaminedConfig) -> tuple[bool, float]:
     """One that spills comes last, whatever is estimated of its tiles."""
     return bool(examined.record.resources.get("spills")), examined.estimate
 
 
-def _fallbacks(results: Sequence[Result]) -> list[Mapping[str, Any]]:
+def _fallbacks(results: Sequence[TunerResult]) -> list[Mapping[str, Any]]:
     """Fallbacks that change nothing but a configuration and compile at every place, nearest first."""
     places = {(result.toolchain, result.target) for result in results}
     pairs = [(result, fallback) for result in results for fallback in result.fallbacks]
@@ -71,7 +71,7 @@ def _fallbacks(results: Sequence[Result]) -> list[Mapping[str, Any]]:
     return list({canonical(config): config for config in found if config is not None}.values())
 
 
-def configuration(result: Result, fallback: Fallback) -> Mapping[str, Any] | None:
+def configuration(result: TunerResult, fallback: Fallback) -> Mapping[str, Any] | None:
     """A fallback as a configuration; None for one that changes more than that."""
     tuned = {name for each in result.configs for name in each.config.get("kwargs", {})} | set(
         _OPTIONS

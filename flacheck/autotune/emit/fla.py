@@ -18,7 +18,7 @@ from typing import Any
 
 from flacheck.analysis.order import short
 from flacheck.autotune.emit.choice import Choice, choices
-from flacheck.autotune.examined import Result
+from flacheck.autotune.examined import TunerResult
 from flacheck.model import Json
 from flacheck.reports.wording import kernel_name
 
@@ -40,7 +40,7 @@ _TORCH = {
 _DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "ir_override": None}
 
 
-def files(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+def files(results: Sequence[TunerResult]) -> Iterator[tuple[str, str]]:
     """(name, text) of each file; a kernel of which nothing runs everywhere has none."""
     for choice in choices(results):
         if choice.configs:

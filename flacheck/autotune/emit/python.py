@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.autotune.emit.choice import choices
-from flacheck.autotune.examined import Result
+from flacheck.autotune.examined import TunerResult
 from flacheck.reports.wording import kernel_name
 
 
-def render(results: Sequence[Result]) -> Iterator[str]:
+def render(results: Sequence[TunerResult]) -> Iterator[str]:
     """Imports, then a list a kernel, the best estimate first."""
     found = choices(results)
     written = [_config(config) for choice in found for config in choice.configs]

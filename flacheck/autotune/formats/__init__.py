@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from flacheck.autotune.examined import Result
+from flacheck.autotune.examined import TunerResult
 from flacheck.autotune.formats import json_, markdown, table
 from flacheck.errors import UsageError
 from flacheck.reports.base import Page
 
-_FORMATS: dict[str, Callable[[str, Sequence[Result], Page], Iterator[str]]] = {
+_FORMATS: dict[str, Callable[[str, Sequence[TunerResult], Page], Iterator[str]]] = {
     "table": table.render,
     "json": json_.render,
     "markdown": markdown.render,
@@ -22,6 +22,6 @@ def check(name: str) -> None:
         raise UsageError(f"--format {name}: allowed are {', '.join(_FORMATS)}")
 
 
-def render(name: str, kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
+def render(name: str, kernel: str, results: Sequence[TunerResult], page: Page) -> Iterator[str]:
     """The results for `kernel`, the glob that was asked, in a format."""
     return _FORMATS[name](kernel, results, page)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from flacheck.autotune.examined import Result
+from flacheck.autotune.examined import TunerResult
 from flacheck.reports.base import Page
 
 SCHEMA = "flacheck.autotune/1"
 
 
-def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
+def render(kernel: str, results: Sequence[TunerResult], page: Page) -> Iterator[str]:
     """One document."""
     found = {
         "schema": SCHEMA,

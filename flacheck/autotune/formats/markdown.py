@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flacheck.autotune.examined import Result
+from flacheck.autotune.examined import TunerResult
 from flacheck.autotune.formats import wording
 from flacheck.reports.base import Page
 
 
-def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
+def render(kernel: str, results: Sequence[TunerResult], page: Page) -> Iterator[str]:
     """A heading and a table a result."""
     yield f"**{wording.headline(results)}**\n"
     for result in results:
@@ -17,7 +17,7 @@ def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
         yield from _result(result)
 
 
-def _result(result: Result) -> Iterator[str]:
+def _result(result: TunerResult) -> Iterator[str]:
     if result.ends:
         yield f"The run ends: {_code(result.ends)}\n\n"
     if result.configs:

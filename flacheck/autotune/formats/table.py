@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from flacheck.autotune.examined import Fate, Result
+from flacheck.autotune.examined import Fate, TunerResult
 from flacheck.autotune.formats import wording
 from flacheck.reports.base import Page
 from flacheck.reports.drawing import heading, table, text_of
@@ -18,7 +18,7 @@ from flacheck.reports.drawing import heading, table, text_of
 _STYLES = {Fate.RUNS: "green", Fate.SKIPPED: "yellow", Fate.ENDS_RUN: "bold red", None: "yellow"}
 
 
-def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
+def render(kernel: str, results: Sequence[TunerResult], page: Page) -> Iterator[str]:
     """A section a result; each is text for a page of that width."""
     bad = any(result.is_finding for result in results)
     yield text_of(
@@ -28,7 +28,7 @@ def render(kernel: str, results: Sequence[Result], page: Page) -> Iterator[str]:
         yield "\n" + text_of(_section(result), page)
 
 
-def _section(result: Result) -> Iterator[RenderableType]:
+def _section(result: TunerResult) -> Iterator[RenderableType]:
     yield heading(wording.title(result))
     if result.ends:
         yield _indented(f"the run ends: {result.ends}", "bold red")
@@ -47,7 +47,7 @@ def _section(result: Result) -> Iterator[RenderableType]:
     yield from _fallbacks(result)
 
 
-def _configs(result: Result) -> RenderableType:
+def _configs(result: TunerResult) -> RenderableType:
     rows = table(*wording.HEADERS)
     for place, each in enumerate(result.configs, 1):
         words = [Text(word) for word in wording.row(place, each)]
@@ -56,7 +56,7 @@ def _configs(result: Result) -> RenderableType:
     return rows
 
 
-def _times(result: Result) -> Iterator[RenderableType]:
+def _times(result: TunerResult) -> Iterator[RenderableType]:
     timed = wording.timed(result)
     if timed:
         rows = table(*wording.TIMES)
@@ -67,13 +67,13 @@ def _times(result: Result) -> Iterator[RenderableType]:
         yield _indented(line)
 
 
-def _keys(result: Result) -> Iterable[RenderableType]:
+def _keys(result: TunerResult) -> Iterable[RenderableType]:
     for fault in result.keys:
         yield _indented(wording.fault_line(fault), "bold red")
         yield Padding(Text(fault.fix), (0, 0, 0, 4))
 
 
-def _fallbacks(result: Result) -> Iterable[RenderableType]:
+def _fallbacks(result: TunerResult) -> Iterable[RenderableType]:
     for failing, use in wording.instead(result):
         yield _indented(f"instead of {failing}: {use}", "green")
 

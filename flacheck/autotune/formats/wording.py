@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.analysis.order import short
-from flacheck.autotune.cost import Cost
-from flacheck.autotune.examined import Examined, Fate, KeyFault, Result
+from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
 from flacheck.reports.wording import advice, kernel_name, settings, some
 
 HEADERS = (
@@ -33,7 +32,7 @@ TIMES = ("", "timed", "median ms", "spread", "error")
 _KIB = 1024
 
 
-def title(result: Result) -> str:
+def title(result: TunerResult) -> str:
     """Which kernel, under what, on what."""
     where = (short(result.toolchain), result.target, result.dtype or "")
     return f"{kernel_name(result.kernel)} · {' · '.join(filter(None, where))}"
@@ -46,7 +45,7 @@ def config(values: Mapping[str, Any]) -> str:
     )
 
 
-def row(place: int, examined: Examined) -> tuple[str, ...]:
+def row(place: int, examined: ExaminedConfig) -> tuple[str, ...]:
     """A configuration in as many words as there are headers."""
     held, values = examined.record.resources, examined.config
     others = {name: value for name, value in values.items() if name not in ("kwargs", *_OPTIONS)}
@@ -63,7 +62,7 @@ def row(place: int, examined: Examined) -> tuple[str, ...]:
     )
 
 
-def _verdict(examined: Examined) -> str:
+def _verdict(examined: ExaminedConfig) -> str:
     """`compiles`, or the code of what is wrong."""
     record = examined.record
     return record.code or record.verdict.value
@@ -79,14 +78,14 @@ def _number(value: int | None) -> str:
     return "–" if value is None else str(value)
 
 
-def _occupancy(examined: Examined) -> str:
+def _occupancy(examined: ExaminedConfig) -> str:
     held = examined.occupancy
     return (
         f"{held.fraction:.0%} {held.blocks}× {_LIMITS.get(held.limit, held.limit)}" if held else "–"
     )
 
 
-def causes(result: Result) -> list[tuple[str, list[int]]]:
+def causes(result: TunerResult) -> list[tuple[str, list[int]]]:
     """The first line of each failure or doubt, with the places of the configurations that have it."""
     lines: dict[str, str] = {}
     found: dict[str, list[int]] = {}
@@ -102,21 +101,26 @@ def causes(result: Result) -> list[tuple[str, list[int]]]:
     return [(lines[cause], numbers) for cause, numbers in found.items()]
 
 
-def timed(result: Result) -> list[tuple[str, ...]]:
+def timed(result: TunerResult) -> list[tuple[str, ...]]:
     """Each timed configuration with its place, its milliseconds and their spread, and the error."""
     rows: list[tuple[str, ...]] = []
     for place, each in enumerate(result.configs, 1):
         time = each.timing
-        if time and time.median is not None and time.low is not None and time.high is not None:
-            spread = f"{time.low:.3f}–{time.high:.3f}"
+        if (
+            time
+            and time.median_ms is not None
+            and time.low_ms is not None
+            and time.high_ms is not None
+        ):
+            spread = f"{time.low_ms:.3f}–{time.high_ms:.3f}"
             error = "–" if time.error is None else f"{time.error:.1e}"
-            rows.append((str(place), config(each.config), f"{time.median:.3f}", spread, error))
+            rows.append((str(place), config(each.config), f"{time.median_ms:.3f}", spread, error))
         elif time:
             rows.append((str(place), config(each.config), "–", time.failed or "", "–"))
     return rows
 
 
-def bench_lines(result: Result) -> Iterator[str]:
+def bench_lines(result: TunerResult) -> Iterator[str]:
     """Why nothing was timed; the prices of fallbacks, and whether the estimate's order was the
     measured one.
     """
@@ -124,7 +128,7 @@ def bench_lines(result: Result) -> Iterator[str]:
         yield f"not timed: {result.not_timed}"
     for price in result.prices:
         if price.times_best is not None:
-            yield f"{settings(price.use)} instead takes {price.median:.3f} ms, {price.times_best:.2f} × the best"
+            yield f"{settings(price.use)} instead takes {price.median_ms:.3f} ms, {price.times_best:.2f} × the best"
     if result.rank is not None:
         yield f"rank correlation of the estimates with the times: {result.rank:.2f} (Spearman)"
 
@@ -174,12 +178,12 @@ def droppable(cost: Cost) -> list[tuple[str, str]]:
     return [(places(numbers), why) for why, numbers in found.items()]
 
 
-def instead(result: Result) -> list[tuple[str, str]]:
+def instead(result: TunerResult) -> list[tuple[str, str]]:
     """What fails, and what to use in its place, nearest first."""
     return [("; ".join(each.failing), " or ".join(each.uses)) for each in advice(result.fallbacks)]
 
 
-def headline(results: Sequence[Result]) -> str:
+def headline(results: Sequence[TunerResult]) -> str:
     """One line with what came out."""
     configs = [each for result in results for each in result.configs]
     counts = [(sum(each.fate is fate for each in configs), word) for fate, word in FATES.items()]
@@ -192,7 +196,7 @@ def headline(results: Sequence[Result]) -> str:
     return what + (f" · {faults} key fault{'s' * (faults != 1)}" if faults else "")
 
 
-def notes(result: Result) -> Iterator[str]:
+def notes(result: TunerResult) -> Iterator[str]:
     """What is worth knowing, and no fault."""
     if result.pruned:
         named = some([config(each) for each in result.pruned], PRUNED)
