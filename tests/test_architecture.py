@@ -92,6 +92,25 @@ def edges() -> dict[str, set[str]]:
     return found
 
 
+def guest_edges() -> dict[str, set[str]]:
+    """Which module of the guest imports which: there all imports are relative."""
+    folder = PACKAGE / "guest"
+    files = {}
+    for file in folder.rglob("*.py"):
+        files[".".join(file.relative_to(folder).with_suffix("").parts)] = file
+    graph: dict[str, set[str]] = {}
+    for name, file in files.items():
+        graph[name] = set()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = [*name.split(".")[: -node.level], *filter(None, [node.module])]
+                for alias in node.names:
+                    paths = [".".join([*base, alias.name]), ".".join(base)]
+                    paths.append(f"{paths[1]}.__init__")
+                    graph[name].update([path for path in paths if path in files][:1])
+    return graph
+
+
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
     """Modules that import each other in a ring, none when there is no such ring."""
     done: set[str] = set()
@@ -175,6 +194,20 @@ def test_the_guests_engine_needs_only_the_compiler() -> None:
         for file in (PACKAGE / "guest" / room).glob("*.py"):
             found = {name.partition(".")[0] for name in imports(file)}
             assert found <= {*sys.stdlib_module_names, "triton", "torch"}, file
+
+
+def test_imports_of_the_guest_only_go_down() -> None:
+    """The compiler's process knows no recorder, and no two modules of the guest import each other."""
+    floor = {room: number for number, room in enumerate(GUEST_ROOMS)}
+    graph = guest_edges()
+    wrong = []
+    for name, reached in graph.items():
+        own = floor.get(name.partition(".")[0], 0)
+        for other in reached:
+            if floor.get(other.partition(".")[0], 0) > own:
+                wrong.append(f"{name} imports {other}")
+    assert wrong == []
+    assert circle(graph) == []
 
 
 @pytest.mark.parametrize("room", ["reports"])

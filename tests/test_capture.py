@@ -839,7 +839,7 @@ def test_a_launch_forgets_what_it_may_have_written(tmp_path: Path) -> None:
 
 
 SHORTCUT = """
-from flacheck_guest.recorder.shortcut import Shortcut
+from flacheck_guest.fake_cuda.shortcut import Shortcut
 asked = []
 def form(t): return t.shape, t.stride(), t.dtype, t.device, t.untyped_storage().size()
 def computed(x, half, i):

@@ -43,8 +43,8 @@ class FakeDevice:
         import torch
 
         check(torch.__version__)
-        from . import autograd, cuda, known_values
-        from ..recorder import pickled, placement
+        from ..workers import torch_cuda
+        from . import autograd, known_values, pickled, placement
 
         self.mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self.values = known_values.KnownValues(self.mode, guessed)
@@ -53,11 +53,11 @@ class FakeDevice:
             logging.CRITICAL
         )  # it logs what it then raises
         _install_guard(torch)
-        cuda.install(card)
+        torch_cuda.turn(card)
         autograd.install()
         pickled.install()
         placement.install()
-        install_compilers(torch)
+        torch_cuda.leave_functions_uncompiled()
         _install_tensors(torch)
 
     def enter(self) -> None:
@@ -90,20 +90,6 @@ def _install_guard(torch) -> None:
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
     registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
     registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
-
-
-def install_compilers(torch) -> None:
-    """torch.compile leaves a function as it is: what it would launch are kernels of its own making.
-    So does torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself.
-    """
-    os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    torch.jit._state.disable()
-    torch.compile = _undecorated
-    torch.compiler.disable = _undecorated
-
-
-def _undecorated(function=None, *args, **kwargs):
-    return function if function is not None else lambda function: function
 
 
 def _install_tensors(torch) -> None:

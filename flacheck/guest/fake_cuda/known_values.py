@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 
 from . import guesses
-from ..recorder.shortcut import Shortcut
+from .shortcut import Shortcut
 
 INTEGERS_UP_TO = 1 << 18
 FLOATS_UP_TO = 1 << 12

@@ -12,8 +12,8 @@ import threading
 from dataclasses import dataclass, field
 
 from ..engine import releases
+from ..workers.cut import Cutter, handed
 from . import described, grids, memory
-from .cut import Cutter, handed
 from .origin import Origins
 
 _SWITCHES = ("grid", "warmup")

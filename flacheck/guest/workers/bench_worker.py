@@ -14,8 +14,8 @@ import os
 import sys
 import time
 
-from . import host_launch, recorded_launch, values
 from ..engine.loader import Loader
+from . import host_launch, recorded_launch, values
 
 _WARM_UP_MS, _MEASURED_MS = 25, 200
 _QUANTILES = (0.5, 0.2, 0.8)

@@ -8,11 +8,12 @@ import sys
 import tempfile
 import time
 
-from ..engine import releases, torch_stub
-from . import trial, tune, values
+from ..engine import releases
 from ..engine.assembler import Assembler
 from ..engine.driver import Driver
 from ..engine.loader import Loader
+from . import torch_stub, trial, tune, values
+from .cut import Cutter, handed
 
 _SWEEP = 64
 
@@ -29,9 +30,10 @@ def _torch(folder: str | None, driver: Driver):
         torch_stub.install(driver)
         return torch_stub.turn
     sys.path.append(folder)  # behind the compiler: other things lie there too
-    from ..engine import torch_itself
+    from . import torch_cuda
 
-    return torch_itself.turn
+    torch_cuda.leave_functions_uncompiled()
+    return torch_cuda.turn
 
 
 class Worker:
@@ -160,8 +162,6 @@ class Worker:
         """The kernel's source with all that it uses, as one module, and what its heuristics make of
         the launch.
         """
-        from ..recorder.cut import Cutter, handed
-
         function = releases.unwrap(kernel)
         given = self.arguments(request, function) if request["launch"] else {}
         complete = releases.with_heuristics(kernel, given)

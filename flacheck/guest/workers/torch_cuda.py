@@ -1,8 +1,13 @@
-"""`torch.cuda` of a card that is not there: one device, always ready, that says what the real card
-says.
+"""torch itself, speaking of a card that is not there: `torch.cuda` has one device, always ready, and
+says what the real card says.
+
+Its CPU build will do, beside a compiler too, where a package's modules are to be what they are
+when they run.
 """
 
 from __future__ import annotations
+
+import os
 
 import torch
 
@@ -205,7 +210,22 @@ def facade(card: dict) -> dict:
     return names
 
 
-def install(card: dict) -> None:
+def leave_functions_uncompiled() -> None:
+    """torch.compile leaves a function as it is: what it would launch are kernels of its own making.
+    So does torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself.
+    """
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
+    torch.jit._state.disable()
+    torch.compile = _undecorated
+    torch.compiler.disable = _undecorated
+
+
+def _undecorated(function=None, *args, **kwargs):
+    return function if function is not None else lambda function: function
+
+
+def turn(card: dict) -> None:
+    """From now on torch speaks of this card."""
     for name, value in facade(card).items():
         setattr(torch.cuda, name, value)
     for module in ("random", "memory", "graphs", "streams"):

@@ -14,7 +14,7 @@ import importlib.machinery
 import sys
 import types
 
-from ..workers.values import DType
+from .values import DType
 
 VERSION = "2.6.0"
 _DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool float8_e4m3fn float8_e5m2 complex64".split()
