@@ -8,7 +8,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from flacheck.analysis import Context, mark_slow, summarise
 from flacheck.errors import UsageError
 from flacheck.model import Json, Record
 from flacheck.reports import Page, RunView
-from flacheck.rules import explanation
+from flacheck.rules import RULES, explanation
 from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,21 +38,6 @@ TORCH = {"3.1.0": ["2.5.0", "2.5.1"], "3.2.0": ["2.6.0"], "3.4.0": ["2.8.0"]}
 FORMS = {
     (PACKAGE, DELTA): ("delta", "chunk"),
     (PACKAGE, "fla.ops:recurrent_fwd"): ("delta", "fused_recurrent"),
-}
-
-
-@dataclass(frozen=True)
-class Text:
-    """A rule's texts, as reports take them."""
-
-    title: str
-    cause: str
-    remedy: str
-
-
-RULES = {
-    "FC302": Text("LinearLayout assertion", "Eight warps overflow the layout.", "Use 4 warps."),
-    "FC501": Text("shared memory over the limit", "Too many stages.", "Fewer stages."),
 }
 
 
@@ -78,9 +63,9 @@ def _cells(releases: Sequence[str] = ("3.1.0", "3.2.0", "3.4.0")) -> list[Record
     return out
 
 
-def _view(cells: Sequence[Record], **more: Any) -> RunView:
+def _view(cells: Sequence[Record]) -> RunView:
     summary = summarise(cells, Context(forms=FORMS, torch_for=lambda triton: TORCH.get(triton, [])))
-    return RunView(RUN, lambda: mark_slow(cells, summary.slow), summary, RULES.get, **more)
+    return RunView(RUN, lambda: mark_slow(cells, summary.slow), summary)
 
 
 def _text(name: str, view: RunView, page: Page | None = None) -> str:
@@ -246,13 +231,6 @@ def test_an_unknown_code_is_shown_without_a_rule() -> None:
     assert "FC399 · 1 cell\n  strange\n" in _text("table", _view([failure("FC399", "strange")]))
 
 
-def test_next_commands_may_be_given() -> None:
-    """The caller's own commands take the place of the report's."""
-    assert _text("table", _view(_cells(), next_commands=("flacheck repro 12345678",))).endswith(
-        "Next\n  flacheck repro 12345678\n"
-    )
-
-
 def test_fallbacks_that_are_alike_share_a_row() -> None:
     """The same remedy for several settings is said once; one that only adds to a nearer one is not
     said.
@@ -288,13 +266,11 @@ def test_markdown_is_fit_for_an_issue() -> None:
 def test_markdown_names_what_matters() -> None:
     """Known-good pairs, failures with their lines, fallbacks, and how the run was made."""
     text = _text("markdown", _view(_cells()))
+    rule = RULES["FC302"]
     assert text.startswith("## flacheck: seeds\n\n23 cells: ")
     assert "| 3.4.0 | 2.8.0 | sm80, sm90 | 7 |" in text
     assert f"  {RESHAPE}\n" in text
-    assert (
-        "<summary>cause and remedy</summary>\n\nEight warps overflow the layout.\n\nUse 4 warps."
-        in text
-    )
+    assert f"<summary>cause and remedy</summary>\n\n{rule.cause}\n\n{rule.remedy}" in text
     assert "| num_warps=8 | 3.2.0 | sm90 | `num_warps=4`<br>`form=fused_recurrent` |" in text
     assert "Run `20261120-191224-3f2a1b`" in text
 
@@ -306,7 +282,7 @@ def test_github_annotations_are_escaped_and_few() -> None:
     errors = [line for line in lines if line.startswith("::error")]
     assert len(errors) == 10
     assert (
-        "::error title=FC302 LinearLayout assertion::50%25 of: a, b%0A1 × 3.2.0 · sm90 · k"
+        f"::error title=FC302 {RULES['FC302'].title}::50%25 of: a, b%0A1 × 3.2.0 · sm90 · k"
         in "\n".join(errors)
     )
     assert all(

@@ -6,11 +6,12 @@ from flacheck.analysis.context import Context, forms_from_json, forms_to_json
 from flacheck.analysis.exit_code import Tally, exit_code
 from flacheck.analysis.grid import Grid, Square, grid
 from flacheck.analysis.slow import mark_slow
-from flacheck.analysis.summary import Summary, summarise
+from flacheck.analysis.summary import RunView, Summary, summarise
 
 __all__ = [
     "Context",
     "Grid",
+    "RunView",
     "Square",
     "Summary",
     "Tally",

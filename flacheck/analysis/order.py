@@ -1,8 +1,10 @@
-"""The order in which releases and targets are shown."""
+"""How releases, targets, kernels and settings are named and ordered where people read them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -32,3 +34,22 @@ def short(toolchain: str) -> str:
     """What a column is headed with: the version of a Triton, the whole identity of anything else."""
     name, version = split(toolchain)
     return version if name == "triton" else toolchain
+
+
+def kernel_name(kernel: str) -> str:
+    """The last part of a package kernel's name; our own names are short as they are."""
+    return kernel.rpartition(":")[2]
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """`num_warps=4 BC=32`."""
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def some(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:
+    """The first few texts and how many there are besides."""
+    rest = len(texts) - most
+    # In place of the words "and 1 more" the last text itself can stand.
+    if rest <= 1:
+        return list(texts)
+    return [*texts[:most], more.format(rest)]

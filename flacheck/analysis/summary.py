@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,6 +46,17 @@ class Summary:
             **{name: [entry.to_json() for entry in getattr(self, name)] for name in lists},
             "coverage": list(self.coverage),
         }
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run, or several as one, as a report shows it: `run` is the run's JSON object, `records`
+    gives all records anew each time it is called.
+    """
+
+    run: Json
+    records: Callable[[], Iterable[Record]]
+    summary: Summary
 
 
 def _identity(found: Fallback) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from flacheck.analysis.order import some
 from flacheck.autotune import judging
 from flacheck.autotune.bench import Bench
 from flacheck.autotune.estimates import estimates
@@ -19,7 +20,6 @@ from flacheck.autotune.trials import Trials, ruled_out, trials
 from flacheck.inputs.matrix import Matrix
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
-from flacheck.reports.wording import some
 from flacheck.scan.session import Session
 from flacheck.store import Store
 

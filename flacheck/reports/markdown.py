@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from flacheck.analysis import Grid, Square, grid
 from flacheck.analysis.grid import KernelOf, Row
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.order import short
+from flacheck.analysis.order import kernel_name, short, some
 from flacheck.model import Verdict
 from flacheck.reports.base import Page, RunView
 from flacheck.reports.wording import (
@@ -17,16 +17,15 @@ from flacheck.reports.wording import (
     by_code,
     counts,
     is_perfect,
-    kernel_name,
     next_commands,
     reasons,
     slow,
-    some,
     square_lines,
     target_name,
     title_of,
     where,
 )
+from flacheck.rules import RULES
 
 # GitHub takes 65,536 characters in an issue; a run of any size stays well below.
 SHOWN = 20
@@ -99,7 +98,7 @@ def _failures(view: RunView) -> Iterator[str]:
         yield f"\n{title}\n\n"
         for group in groups[:SHOWN]:
             yield from _signature(group)
-        rule = view.rule_for(code)
+        rule = RULES.get(code)
         if rule:
             yield f"\n<details><summary>cause and remedy</summary>\n\n{rule.cause}\n\n{rule.remedy}\n\n</details>\n"
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from flacheck.analysis import Grid, Square
 from flacheck.analysis.grid import KernelOf, Row
-from flacheck.analysis.order import short
-from flacheck.reports.wording import is_perfect, kernel_name, square_lines, target_name
+from flacheck.analysis.order import kernel_name, short
+from flacheck.reports.wording import is_perfect, square_lines, target_name
 
 GAP = 2
 # Above so many kernels, those without anything to say share one line.

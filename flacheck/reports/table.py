@@ -13,7 +13,7 @@ from rich.text import Text
 from flacheck.analysis import grid
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import short
+from flacheck.analysis.order import kernel_name, short, some
 from flacheck.model import Verdict
 from flacheck.reports.base import Page, RunView
 from flacheck.reports.drawing import heading as _heading
@@ -26,14 +26,13 @@ from flacheck.reports.wording import (
     advice,
     by_code,
     counts,
-    kernel_name,
     next_commands,
     reached,
     reasons,
     slow,
-    some,
     where,
 )
+from flacheck.rules import RULES
 
 SHOWN = 20
 USES = 3
@@ -80,7 +79,7 @@ def _failures(view: RunView) -> Iterator[RenderableType]:
     if view.summary.by_signature:
         yield _heading("Failures")
     for code, groups in by_code(view.summary.by_signature).items():
-        rule = view.rule_for(code)
+        rule = RULES.get(code)
         cells = sum(group.count for group in groups)
         tolerated = all(group.tolerated == group.count for group in groups)
         head = Text.assemble(
@@ -130,7 +129,7 @@ def _reasons(view: RunView) -> Iterator[RenderableType]:
                 Text(_places(reason.toolchains, reason.targets), style="dim"), (0, 0, 0, 4)
             )
             # A reason that says itself what to do needs no other advice.
-            rule = view.rule_for(reason.code) if reason.code and ";" not in reason.text else None
+            rule = RULES.get(reason.code) if reason.code and ";" not in reason.text else None
             if rule:
                 yield _labelled("remedy", rule.remedy)
         if len(found) > SHOWN:

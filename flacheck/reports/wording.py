@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.analysis import Square, Summary
+from flacheck.analysis import RunView, Square, Summary
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.grid import Row
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import by_target, by_version, short
+from flacheck.analysis.order import by_target, by_version, kernel_name, settings, short, some
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.fallbacks import HOST
 from flacheck.model import Record, Verdict
-from flacheck.reports.base import RunView
+from flacheck.rules import RULES
 from flacheck.tables.targets import TARGETS
 
 LEGEND = "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but an autotuner passes over it · ? unknown · – skipped"
@@ -88,7 +88,7 @@ def is_perfect(row: Row, toolchains: Sequence[str]) -> bool:
 
 def title_of(view: RunView, code: str) -> str:
     """A code's title, empty for a code that nobody knows."""
-    rule = view.rule_for(code)
+    rule = RULES.get(code)
     return rule.title if rule else ""
 
 
@@ -101,11 +101,6 @@ def target_name(target: str) -> str:
     """A target, with the word for those whose verdicts were never compared with a card."""
     row = TARGETS.get(target)
     return f"{target} (experimental)" if row and row.experimental else target
-
-
-def kernel_name(kernel: str) -> str:
-    """The last part of a package kernel's name; our own are short as they are."""
-    return kernel.rpartition(":")[2]
 
 
 def where(toolchains: Sequence[str], targets: Sequence[str], kernels: Sequence[str]) -> str:
@@ -130,11 +125,6 @@ def reasons(view: RunView, verdict: Verdict) -> list[Reason]:
         for (text, code), places in found.items()
     ]
     return sorted(made, key=lambda reason: (-reason.count, reason.text))
-
-
-def settings(values: Mapping[str, Any]) -> str:
-    """`num_warps=4 BC=32`."""
-    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
@@ -167,12 +157,6 @@ def _told(found: Fallback) -> dict[str, Any]:
         if found.marks.get(name) == HOST
     }
     return {**found.use, **host}
-
-
-def some(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str]:
-    """The first few texts and how many there are besides."""
-    rest = len(texts) - most
-    return [*texts[:most], more.format(rest)] if rest > 1 else list(texts)
 
 
 def slow(view: RunView) -> Iterator[tuple[str, str]]:
@@ -221,8 +205,6 @@ def next_commands(view: RunView) -> tuple[str, ...]:
     """What to type next: what the first failure means, which releases have it, the same report for
     others to read.
     """
-    if view.next_commands:
-        return view.next_commands
     share = f"flacheck report {view.run['id']} --format markdown"
     first = view.summary.by_signature[:1]
     about = [

@@ -11,7 +11,7 @@ from datetime import date
 from functools import partial
 
 from flacheck import __version__, analysis, fallbacks
-from flacheck.analysis import Context
+from flacheck.analysis import Context, RunView
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.engine import loop as scan
@@ -20,7 +20,6 @@ from flacheck.errors import Exit
 from flacheck.fallbacks import Fallback, kept
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Json, Record, Verdict
-from flacheck.reports.base import RunView
 from flacheck.store import PURPOSE, Run, Store
 from flacheck.tables import advisories
 from flacheck.toolchains import torch_pins as pins

@@ -16,11 +16,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.analysis.order import short
+from flacheck.analysis.order import kernel_name, short
 from flacheck.autotune.emit.choice import Choice, choices
 from flacheck.autotune.examined import TunerResult
 from flacheck.model import Json
-from flacheck.reports.wording import kernel_name
 
 _TORCH = {
     "fp64": "float64",

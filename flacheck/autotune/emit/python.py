@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from flacheck.analysis.order import kernel_name
 from flacheck.autotune.emit.choice import choices
 from flacheck.autotune.examined import TunerResult
-from flacheck.reports.wording import kernel_name
 
 
 def render(results: Sequence[TunerResult]) -> Iterator[str]:

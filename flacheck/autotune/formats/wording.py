@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.analysis.order import short
+from flacheck.analysis.order import kernel_name, settings, short, some
 from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
-from flacheck.reports.wording import advice, kernel_name, settings, some
+from flacheck.reports.wording import advice
 
 HEADERS = (
     "",

@@ -6,13 +6,12 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import by_target
+from flacheck.analysis.order import by_target, kernel_name, some
 from flacheck.gate.admitted import Conflict
 from flacheck.gate.pinned import Pin
 from flacheck.gate.result import AdmittedRelease, GateResult, JudgedWaiver, WaiverUse
 from flacheck.gate.states import ReleaseState
 from flacheck.gate.suggest import PinChange
-from flacheck.reports.wording import kernel_name, some
 from flacheck.rules import RULES
 
 NAMED = 4
