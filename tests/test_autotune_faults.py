@@ -13,7 +13,9 @@ import pytest
 from packaging.version import Version
 
 from flacheck.autotune.examined import KeyFault, Tuned
-from flacheck.autotune.faults import Case, faults, mended, unkeyed
+from flacheck.autotune.key_faults import faults, mended
+from flacheck.autotune.keys import KeyEvidence
+from flacheck.autotune.missing_keys import unkeyed
 from flacheck.fallbacks.host_code import HostLaunch
 from flacheck.fallbacks.kernel_code import kernel_code
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
@@ -21,7 +23,7 @@ from tests.test_autotune_declared import pasted, read
 
 
 def found(of: Tuned, version: str = "3.5.1", audit: Any = ()) -> list[KeyFault]:
-    return faults(Case(of, Version(version), audit))
+    return faults(KeyEvidence(of, Version(version), audit))
 
 
 def said(of: list[KeyFault]) -> list[tuple[str, str]]:
@@ -73,7 +75,7 @@ def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> Non
     assert (fault.fault, fault.key, fault.want, fault.got) == ("missing", "H", "H", None)
     assert "4, then 8" in fault.why and "key=['K', 'USE_G', 'H']," in fault.fix
     apart = tuned(tmp_path, call(), call(H=constexpr(8), K=constexpr(128)), source=source)
-    assert found(apart) == [] and unkeyed(Case(apart, Version("3.5.1"))) == ["H"]
+    assert found(apart) == [] and unkeyed(KeyEvidence(apart, Version("3.5.1"))) == ["H"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,9 @@ def test_a_free_constexpr_that_decides_a_branch_is_missing(
         for fault in free
     )
     unused = replace(of, code=replace(code, steering=frozenset()), hosts=(host,))
-    assert found(unused) == [] == found(of) and unkeyed(Case(unused, Version("3.5.1"))) == ["FLAG"]
+    assert found(unused) == [] == found(of) and unkeyed(KeyEvidence(unused, Version("3.5.1"))) == [
+        "FLAG"
+    ]
 
 
 def test_a_heuristic_speaks_for_its_tensor(tmp_path: Path) -> None:

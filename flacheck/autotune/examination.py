@@ -11,7 +11,6 @@ from pathlib import Path
 from flacheck.analysis.order import some
 from flacheck.autotune import judging
 from flacheck.autotune.bench import Bench
-from flacheck.autotune.estimates import estimates
 from flacheck.autotune.examined import TunerResult
 from flacheck.autotune.pruning import pruned
 from flacheck.autotune.sources import Gathered
@@ -25,7 +24,8 @@ from flacheck.store import Store
 
 # Trials lie beside the scan's records: they are asked differently, and would count as its cells.
 FOLDER = "autotune"
-NAMED = 4
+# A package has dozens of kernels without a launch; a line names a few.
+_NAMED = 4
 
 
 @dataclass
@@ -52,16 +52,16 @@ class Examination:
         matrix = Matrix(f"autotune {self.name}", "", ())
         return Plan(matrix, cells, self.gathered.choices, self.gathered.packages, {})
 
-    def ruled_out(self) -> Iterator[str]:
-        """What can be said of configurations before any is compiled."""
-        seen = set()
+    def ruled_out(self) -> list[str]:
+        """What can be said of configurations before any is compiled, once each."""
+        lines = []
         for asked in self.trials:
+            cell = asked.tuned.cell
             for config in asked.tuned.launch.configs:
                 why = ruled_out(asked.tuned, config)
-                line = f"{asked.tuned.cell.kernel.name} on {asked.tuned.cell.target}: {why}"
-                if why and line not in seen:
-                    seen.add(line)
-                    yield line
+                if why:
+                    lines.append(f"{cell.kernel.name} on {cell.target}: {why}")
+        return list(dict.fromkeys(lines))
 
     def records(self, store: Path, progress: Callable[[str], None]) -> Iterator[Record]:
         """Each cell's record as it is settled."""
@@ -77,14 +77,13 @@ class Examination:
         self, results: Sequence[TunerResult], bench: Bench, progress: Callable[[str], None]
     ) -> list[TunerResult]:
         """The results with what the card that is here makes of their configurations."""
-        places = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
+        launched = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
         timed = []
         with bench:
             for number, each in enumerate(results, 1):
-                progress(
-                    f"timing {number} of {len(results)}: {each.kernel}, {len(each.configs)} configurations"
-                )
-                tuned = places[each.kernel, each.package, each.toolchain, each.target]
+                step = f"timing {number} of {len(results)}"
+                progress(f"{step}: {each.kernel}, {len(each.configs)} configurations")
+                tuned = launched[each.kernel, each.package, each.toolchain, each.target]
                 timed.append(bench.timed(each, tuned, self.plan.packages))
         return timed
 
@@ -95,33 +94,27 @@ class Examination:
         at most `budget` candidates for each failure (none with 0). Kernels of which there is
         nothing to say are only named.
         """
-        left_out = pruned(
-            self.plan, [asked.tuned for asked in self.trials], self.memory_mb, progress
-        )
+        tuned = [asked.tuned for asked in self.trials]
+        left_out = pruned(self.plan, tuned, self.memory_mb, progress)
         workers = len(os.sched_getaffinity(0))
-        judged = [
-            (
-                asked,
-                judging.judge(
-                    asked,
-                    self._records,
-                    estimates(asked, self.plan.packages),
-                    left_out[asked.tuned.cell.key],
-                    workers,
-                ),
-            )
-            for asked in self.trials
-        ]
-        silent = sorted({result.kernel for _, result in judged if result.is_silent})
+        judged = []
+        silent = set()
+        for asked in self.trials:
+            estimates = asked.estimates(self.plan.packages)
+            its_own = left_out.get(asked.tuned.cell.key, [])
+            result = judging.judge(asked, self._records, estimates, its_own, workers)
+            if result.is_silent:
+                silent.add(result.kernel)
+            else:
+                judged.append((asked, result))
         if silent:
-            names = ", ".join(some(silent, NAMED))
-            progress(
-                f"{len(silent)} kernels were not launched, and nothing can be said of them: {names}"
-            )
-        said = [(asked, result) for asked, result in judged if not result.is_silent]
+            names = ", ".join(some(sorted(silent), _NAMED))
+            count = f"{len(silent)} kernels were not launched"
+            progress(f"{count}, and nothing can be said of them: {names}")
         if not budget:
-            return [result for _, result in said]
-        return Substitutes(self.plan, store, self.jobs, self.memory_mb, budget).add(said, progress)
+            return [result for _, result in judged]
+        search = Substitutes(self.plan, store, self.jobs, self.memory_mb, budget)
+        return search.add(judged, progress)
 
 
 def _place(cell: Cell) -> tuple[str, str | None, str, str]:

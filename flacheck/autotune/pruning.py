@@ -13,56 +13,58 @@ from dataclasses import replace
 from typing import Any
 
 from flacheck.autotune.examined import Tuned
-from flacheck.engine import loop as scan
+from flacheck.engine import loop
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Outcome, canonical
 
+# A kernel's list needs an import of its module, and no compile.
 _SECONDS = 120.0
 _OPTIONS = ("num_warps", "num_stages")
+_Config = Mapping[str, Any]
 
 
 def pruned(
     plan: Plan, tuned: Sequence[Tuned], memory_mb: int, progress: Callable[[str], None]
-) -> Mapping[str, list[Mapping[str, Any]]]:
-    """The configurations left out of each launch, by its cell's key."""
-    out: dict[str, list[Mapping[str, Any]]] = {each.cell.key: [] for each in tuned}
+) -> Mapping[str, list[_Config]]:
+    """The configurations left out of each launch of which that is known, by its cell's key."""
+    left_out: dict[str, list[_Config]] = {}
     question = plan.question(memory_mb, False, _SECONDS, progress)
-    tasks = [
-        Task(each.cell, kind, scan.request(replace(each.cell, stage="inspect")))
-        for each in tuned
-        if _loadable(each) and isinstance(kind := question.kind_of(each.cell), WorkerKind)
-    ]
+    tasks = []
+    for cell in [each.cell for each in tuned if _has_list(each)]:
+        kind = question.kind_of(cell)
+        if isinstance(kind, WorkerKind):
+            tasks.append(Task(cell, kind, loop.request(replace(cell, stage="inspect"))))
     pool = LocalPool(1, lambda task: _SECONDS)
     try:
         pool.submit(tasks)
         for ended in pool.completed():
             for task, attempt in ended:
                 if attempt.outcome is Outcome.FINISHED:
-                    out[task.name.key] = _left_out(attempt.facts["configs"], task.name)
+                    left_out[task.name.key] = _left_out(attempt.facts["configs"], task.name)
     finally:
         pool.close()
-    return out
+    return left_out
 
 
-def _loadable(tuned: Tuned) -> bool:
+def _has_list(tuned: Tuned) -> bool:
+    """Whether the kernel is loaded with its decorators, and its launch came past them."""
     origin = tuned.cell.kernel.origin
-    return (
-        tuned.cell.stage == "autotune"
-        and ("import" in origin or "module" in origin)
-        and not tuned.by_matrix
-    )
+    if tuned.cell.stage != "autotune" or tuned.by_matrix:
+        return False
+    return "import" in origin or "module" in origin
 
 
-def _left_out(listed: Sequence[Mapping[str, Any]], cell: Cell) -> list[Mapping[str, Any]]:
-    kept = cell.launch.configs if cell.launch else ()
+def _left_out(listed: Sequence[_Config], cell: Cell) -> list[_Config]:
+    assert cell.launch is not None
+    kept = cell.launch.configs
     return [config for config in listed if not any(_is(config, other) for other in kept)]
 
 
-def _is(listed: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+def _is(listed: _Config, kept: _Config) -> bool:
     """Heuristics below the autotuner add to a kept configuration's constants."""
-    constants = all(
-        canonical(kept["kwargs"].get(name)) == canonical(v) for name, v in listed["kwargs"].items()
-    )
-    return constants and all(kept.get(name, listed[name]) == listed[name] for name in _OPTIONS)
+    for name, value in listed["kwargs"].items():
+        if canonical(kept["kwargs"].get(name)) != canonical(value):
+            return False
+    return all(kept.get(name, listed[name]) == listed[name] for name in _OPTIONS)

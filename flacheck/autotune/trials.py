@@ -13,14 +13,19 @@ from typing import Any
 
 from packaging.version import Version
 
+from flacheck import fallbacks
 from flacheck.analysis.order import split
 from flacheck.autotune.examined import Tuned
+from flacheck.autotune.keys import BY_NAME_FROM
 from flacheck.autotune.occupancy import thread_registers
+from flacheck.fallbacks.cost import of_settings
+from flacheck.inputs.expand import filled
 from flacheck.model import Cell
+from flacheck.packages.package import Package
 from flacheck.tables import targets
 
-BY_NAME_FROM = Version("3.2.0")
-_DEFAULT_WARPS = 4
+# What `triton.Config` takes where a configuration says nothing.
+DEFAULT_WARPS = 4
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Trials:
 
     tuned: Tuned
     configs: tuple[Cell, ...]
-    keys: Cell | None
+    keys: Cell | None = None
     imports: Cell | None = None
 
     @property
@@ -40,14 +45,46 @@ class Trials:
         yield from self.configs
         yield from (cell for cell in (self.keys, self.imports) if cell)
 
+    def compiles(self) -> list[Cell]:
+        """Each configuration as a plain compile: what an estimate, or a search for fallbacks, is
+        about.
+        """
+        compiles = []
+        for trial, config in zip(self.configs, self.tuned.launch.configs):
+            launch = filled(self.tuned.launch, config.get("kwargs", {}))
+            cell = replace(trial, stage="compile", launch=launch, configs=self.tuned.launch.configs)
+            compiles.append(cell)
+        return compiles
+
+    def estimates(self, packages: Mapping[str, Package]) -> list[float]:
+        """The estimated time of each configuration before it is run, to rank them by; in no unit:
+        only ratios mean something. `tests/gpu/check_estimate.py` compares the ranks with times
+        measured on a card.
+        """
+        warp_size = targets.find(self.tuned.cell.target).warp_size
+        estimates = []
+        for cell in self.compiles():
+            settings = {**_constexprs(cell), **cell.options}
+            tiles = fallbacks.constants(cell, packages).blocks
+            estimates.append(of_settings(settings, tiles, warp_size))
+        return estimates
+
+
+def _constexprs(cell: Cell) -> dict[str, Any]:
+    assert cell.launch is not None
+    specs = {name: spec for name, spec in cell.launch.args.items() if isinstance(spec, Mapping)}
+    return {name: spec["constexpr"] for name, spec in specs.items() if "constexpr" in spec}
+
 
 def trials(tuned: Tuned) -> Trials:
     """What to ask of a launch."""
     if tuned.cell.stage == "import":
-        return Trials(tuned, (), None, tuned.cell)
+        return Trials(tuned, (), imports=tuned.cell)
     cells = tuple(_trial(tuned, place) for place in range(len(tuned.launch.configs)))
-    by_position = version(tuned.cell) < BY_NAME_FROM and tuned.launch.keys and len(cells) > 1
-    return Trials(tuned, cells, replace(tuned.cell, stage="keys") if by_position else None)
+    # An autotuner with one configuration looks no key up.
+    if version(tuned.cell) < BY_NAME_FROM and tuned.launch.keys and len(cells) > 1:
+        return Trials(tuned, cells, replace(tuned.cell, stage="keys"))
+    return Trials(tuned, cells)
 
 
 def version(cell: Cell) -> Version:
@@ -58,13 +95,10 @@ def version(cell: Cell) -> Version:
 def _trial(tuned: Tuned, place: int) -> Cell:
     configs = tuned.launch.configs
     tried = configs[place]
-    other = [configs[1 if place == 0 else 0]] if len(configs) > 1 else []
-    options = {
-        **tuned.options,
-        **{name: value for name, value in tried.items() if name != "kwargs"},
-    }
-    launch = replace(tuned.launch, configs=(tried, *other), keys=())
-    return replace(tuned.cell, stage="trial", launch=launch, options=options)
+    others = [config for number, config in enumerate(configs) if number != place]
+    options = {name: value for name, value in tried.items() if name != "kwargs"}
+    launch = replace(tuned.launch, configs=(tried, *others[:1]), keys=())
+    return replace(tuned.cell, stage="trial", launch=launch, options={**tuned.options, **options})
 
 
 def ruled_out(tuned: Tuned, config: Mapping[str, Any]) -> str | None:
@@ -72,11 +106,12 @@ def ruled_out(tuned: Tuned, config: Mapping[str, Any]) -> str | None:
     speaks against it.
     """
     target = targets.find(tuned.cell.target)
-    warps = config.get("num_warps", _DEFAULT_WARPS)
+    warps = config.get("num_warps", DEFAULT_WARPS)
     threads = warps * target.warp_size
     if threads > target.max_threads:
         return f"num_warps={warps} is {threads} threads, a block has at most {target.max_threads}"
     most = thread_registers(target, warps)
     if (config.get("maxnreg") or 0) > most:
-        return f"maxnreg={config['maxnreg']} with num_warps={warps}: a thread can have at most {most} registers"
+        asked = f"maxnreg={config['maxnreg']} with num_warps={warps}"
+        return f"{asked}: a thread can have at most {most} registers"
     return None
