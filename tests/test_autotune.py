@@ -14,12 +14,11 @@ import pytest
 import flacheck
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.autotune import formats, judging
-from flacheck.autotune.bench import _price, _rank
+from flacheck.autotune.bench import _price, _rank, spearman
 from flacheck.autotune.cost import cost
 from flacheck.autotune.emit import fla, python
 from flacheck.autotune.emit.choice import choices
 from flacheck.autotune.examined import Fate, Timing, TunerResult
-from flacheck.autotune.ranks import spearman
 from flacheck.autotune.trials import ruled_out, trials
 from flacheck.errors import UsageError
 from flacheck.model import Record

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,6 @@ from flacheck import toolchains
 from flacheck.autotune import timeable
 from flacheck.autotune.emit.choice import configuration
 from flacheck.autotune.examined import ExaminedConfig, Fate, Price, Timing, Tuned, TunerResult
-from flacheck.autotune.ranks import spearman
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
@@ -26,6 +26,7 @@ from flacheck.model import Attempt, Json, Outcome, canonical
 from flacheck.packages.package import Package
 from flacheck.tables import targets
 
+# The longest that a scan's compile takes before anything is known of its kernel.
 _SECONDS = 300.0
 # A worker that starts anew has forgotten what the first configuration computed.
 _RESIDENT_MB = 64_000
@@ -34,6 +35,7 @@ _LOST = 2
 _GIVEN_UP = "not tried: configurations before it hung, or took their worker along"
 # What the CUDA driver and torch look at; everything else of a user's environment stays outside.
 _PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
+# A traceback's last line with the error's name, and what the worker says before it dies.
 _ERROR = re.compile(r"[A-Za-z_][\w.]*: .+|the kernel faulted .+")
 _Config = Mapping[str, Any]
 Packages = Mapping[str, Package]
@@ -60,13 +62,8 @@ class Bench:
             raise UsageError("--bench needs torch with CUDA beside flacheck, and a GPU")
         (choice,) = toolchains.resolve(["installed"]).choices
         self._config = toolchains.provide(choice).worker_config()
-        self._config |= {
-            "worker": "bench_worker",
-            "corpus": str(corpus.folder()),
-            "torch": torch,
-            "device": device,
-        }
-        self._config["recycle_mb"] = _RESIDENT_MB
+        self._config |= {"worker": "bench_worker", "corpus": str(corpus.folder())}
+        self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         self._choice, self._seconds = choice.identity, seconds
         with self:
             self.card = self._card()
@@ -84,9 +81,10 @@ class Bench:
             last = attempt.log.strip().splitlines()[-1:] or ["torch.cuda.is_available() is False"]
             raise UsageError(f"--bench needs a GPU that torch can use: {last[0]}")
         facts = attempt.facts
-        arch = "".join(map(str, facts["capability"] or ()))
-        known = f"sm{arch}" if f"sm{arch}" in targets.TARGETS else None
-        return Card(facts["name"], known, facts["triton"], facts["torch"])
+        target: str | None = "sm" + "".join(map(str, facts["capability"] or ()))
+        if target not in targets.TARGETS:
+            target = None
+        return Card(facts["name"], target, facts["triton"], facts["torch"])
 
     def timed(self, result: TunerResult, tuned: Tuned, packages: Packages) -> TunerResult:
         """The result with times of its configurations and of its fallbacks, or with why there are
@@ -94,10 +92,11 @@ class Bench:
         """
         runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
         instead = list(_instead(result))
+        configs = [*runs, *(config for _, config in instead)]
         why = self._elsewhere(result) or timeable.untimeable(tuned)
-        if why is None and not (runs or instead):
+        if not why and not configs:
             why = "none of its configurations runs"
-        times = why or self._times(tuned, [*runs, *(config for _, config in instead)], packages)
+        times = why or self._times(tuned, configs, packages)
         if isinstance(times, str):
             return replace(result, not_timed=times)
         timed = [replace(each, timing=times.get(canonical(each.config))) for each in result.configs]
@@ -108,9 +107,8 @@ class Bench:
         """Why this card and the Triton here have nothing to say of a result."""
         if result.toolchain == self._choice and self.card.target in (None, result.target):
             return None
-        return (
-            f"{self._choice} on {self.card.target or self.card.name} is what is here to time with"
-        )
+        card = self.card.target or self.card.name
+        return f"{self._choice} on {card} is what is here to time with"
 
     def _times(
         self, tuned: Tuned, configs: Sequence[_Config], packages: Packages
@@ -167,10 +165,9 @@ def _said(attempt: Attempt) -> str:
         return f"it had not ended after {attempt.seconds:.0f} s"
     lines = attempt.log.strip().splitlines()
     named = [line for line in lines if _ERROR.fullmatch(line)]
-    return next(
-        iter([*named[-1:], *lines[-1:]]),
-        f"it took its worker along ({attempt.signal or attempt.exit_code})",
-    )
+    if not lines:
+        return f"it took its worker along ({attempt.signal or attempt.exit_code})"
+    return (named or lines)[-1]
 
 
 def _instead(result: TunerResult) -> Iterator[tuple[_Config, _Config]]:
@@ -194,3 +191,18 @@ def _rank(configs: Sequence[ExaminedConfig]) -> float | None:
     timed = [(each.estimate, each.timing.median_ms) for each in configs if each.timing]
     pairs = [(estimate, median) for estimate, median in timed if median is not None]
     return spearman([estimate for estimate, _ in pairs], [median for _, median in pairs])
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Spearman's rank correlation, −1 to 1, ties sharing their mean rank; None for fewer than three
+    pairs, or where all of one side are equal.
+    """
+    if len(first) < 3 or len(set(first)) == 1 or len(set(second)) == 1:
+        return None
+    return round(statistics.correlation(_ranks(first), _ranks(second)), 3)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Each value's rank from 1, ties sharing their mean."""
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]

@@ -13,9 +13,10 @@ from flacheck.autotune.examined import Tuned
 from flacheck.inputs.launches import Memory, RecordedLaunch
 from flacheck.model import Json, canonical, digest
 
+# Tensors of floats may hold any number; integers lead a kernel to where it reads and writes.
 _FLOATS = ("fp", "bf")
 # Well below what a packet holds where the system keeps sockets' buffers at their usual size.
-_MOST = 150 << 10
+_LONGEST_REQUEST = 150 << 10
 
 
 def untimeable(tuned: Tuned) -> str | None:
@@ -26,8 +27,17 @@ def untimeable(tuned: Tuned) -> str | None:
     if recorded is None:
         return "its launch was declared, not recorded, and so its tensors have no sizes"
     if recorded.memory is None:
-        return "the launches file says nothing of its tensors' sizes: an earlier flacheck recorded it; capture it anew"
-    return next(_lacking(recorded, recorded.memory), None) or _too_much(tuned)
+        return (
+            "the launches file says nothing of its tensors' sizes: "
+            "an earlier flacheck recorded it; capture it anew"
+        )
+    for lacking in _lacking(recorded, recorded.memory):
+        return lacking
+    size = len(canonical(request(tuned)))
+    if size > _LONGEST_REQUEST:
+        kib = size >> 10
+        return f"its source and integers are {kib} KiB, more than a worker can be told at once"
+    return None
 
 
 def request(tuned: Tuned) -> Json:
@@ -59,34 +69,30 @@ def own_grid(tuned: Tuned, config: Mapping[str, Any]) -> Json | None:
         if all(config.get(name) == value for name, value in known.items())
     ]
     alike = [grid for known, grid in pairs if known.get("kwargs") == config.get("kwargs")]
-    found = next(iter([*same, *alike]), None)
-    return None if found is None else {"grid": list(found)}
-
-
-def _too_much(tuned: Tuned) -> str | None:
-    size = len(canonical(request(tuned)))
-    return (
-        f"its source and integers are {size >> 10} KiB, more than a worker can be told at once"
-        if size > _MOST
-        else None
-    )
+    grid = next(iter([*same, *alike]), None)
+    if grid is None:
+        return None
+    return {"grid": list(grid)}
 
 
 def _lacking(recorded: RecordedLaunch, memory: Memory) -> Iterator[str]:
     """What is not known of the launch's arguments."""
     for name, spec in {**recorded.launch.args, **recorded.heuristics}.items():
-        for path, form in _tensors(name, spec):
+        for path, dtype in _tensors(name, spec):
             placed = memory.tensors.get(path)
             if placed is None:
                 yield f"the size of {path} is not known: it is no tensor of torch's"
-            elif not form["dtype"].startswith(_FLOATS) and placed.values is None:
-                yield f"{path} holds integers ({form['dtype']}), which were too many to record or known to nobody"
+            elif not dtype.startswith(_FLOATS) and placed.values is None:
+                integers = f"{path} holds integers ({dtype})"
+                yield f"{integers}, which were too many to record or known to nobody"
 
 
-def _tensors(path: str, spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The tensors in an argument, with their forms."""
-    if isinstance(spec, dict) and "tuple" in spec:
-        for place, item in enumerate(spec["tuple"]):
-            yield from _tensors(f"{path}[{place}]", item)
-    elif isinstance(spec, dict) and ("dtype" in spec or "descriptor" in spec):
-        yield path, spec.get("descriptor", spec)
+def _tensors(path: str, spec: Any) -> Iterator[tuple[str, str]]:
+    """The tensors in an argument, each by its path with its dtype."""
+    if not isinstance(spec, dict):
+        return
+    for place, item in enumerate(spec.get("tuple", ())):
+        yield from _tensors(f"{path}[{place}]", item)
+    form = spec.get("descriptor", spec)
+    if "dtype" in form:
+        yield path, form["dtype"]

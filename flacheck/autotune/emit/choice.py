@@ -14,17 +14,18 @@ from flacheck.autotune.examined import ExaminedConfig, Fate, TunerResult
 from flacheck.model import canonical
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Choice:
+class KeptConfigs:
     """A kernel with the configurations that run everywhere, the best estimate first; `failing` says
     why there are none where there are none. `results` are what was examined of it.
     """
 
     kernel: str
     results: Sequence[TunerResult]
-    configs: Sequence[Mapping[str, Any]]
+    configs: Sequence[_Config]
 
     @property
     def where(self) -> str:
@@ -34,27 +35,24 @@ class Choice:
         return f"{', '.join(toolchains)} on {', '.join(targets)}"
 
 
-def choices(results: Sequence[TunerResult]) -> list[Choice]:
+def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
     """One for each kernel with configurations; what fails everywhere is replaced by its nearest
     fallback, if that is a matter of configurations alone.
     """
     tried = grouped((result.kernel, result) for result in results if result.configs)
-    return [Choice(kernel, found, _configs(found)) for kernel, found in tried.items()]
+    return [KeptConfigs(kernel, of, _configs(of)) for kernel, of in tried.items()]
 
 
-def _configs(results: Sequence[TunerResult]) -> list[Mapping[str, Any]]:
-    runs = [
-        {canonical(each.config): each for each in result.configs if each.fate is Fate.RUNS}
-        for result in results
-    ]
-    common = [each for key, each in runs[0].items() if all(key in other for other in runs[1:])]
-    dropped = {
-        canonical(result.configs[place].config)
-        for result in results
-        if result.cost
-        for place in result.cost.droppable
-    }
-    kept = [each for each in common if canonical(each.config) not in dropped] or common
+def _configs(results: Sequence[TunerResult]) -> list[_Config]:
+    """What runs in every result, without what tuning gains nothing from if anything else is left."""
+    ways = {canonical(each.config): each for each in results[0].configs}
+    dropped: set[str] = set()
+    for result in results:
+        runs = {canonical(each.config) for each in result.configs if each.fate is Fate.RUNS}
+        ways = {config: each for config, each in ways.items() if config in runs}
+        if result.cost:
+            dropped |= {canonical(result.configs[each].config) for each in result.cost.droppable}
+    kept = [each for config, each in ways.items() if config not in dropped] or ways.values()
     return [each.config for each in sorted(kept, key=_rank)] or _fallbacks(results)
 
 
@@ -63,26 +61,27 @@ def _rank(examined: ExaminedConfig) -> tuple[bool, float]:
     return bool(examined.record.resources.get("spills")), examined.estimate
 
 
-def _fallbacks(results: Sequence[TunerResult]) -> list[Mapping[str, Any]]:
-    """Fallbacks that change nothing but a configuration and compile at every place, nearest first."""
+def _fallbacks(results: Sequence[TunerResult]) -> list[_Config]:
+    """Fallbacks that change nothing but a configuration and compile everywhere, nearest first."""
     places = {(result.toolchain, result.target) for result in results}
-    pairs = [(result, fallback) for result in results for fallback in result.fallbacks]
-    found = [configuration(result, each) for result, each in pairs if places <= set(each.places)]
-    return list({canonical(config): config for config in found if config is not None}.values())
+    configs: dict[str, _Config] = {}
+    for result in results:
+        for fallback in result.fallbacks:
+            config = configuration(result, fallback)
+            if config is not None and places <= set(fallback.places):
+                configs[canonical(config)] = config
+    return list(configs.values())
 
 
-def configuration(result: TunerResult, fallback: Fallback) -> Mapping[str, Any] | None:
+def configuration(result: TunerResult, fallback: Fallback) -> _Config | None:
     """A fallback as a configuration; None for one that changes more than that."""
-    tuned = {name for each in result.configs for name in each.config.get("kwargs", {})} | set(
-        _OPTIONS
-    )
-    if not set(fallback.use) <= tuned:
+    tuned = {*_OPTIONS}
+    for each in result.configs:
+        tuned |= each.config.get("kwargs", {}).keys()
+    if not fallback.use.keys() <= tuned:
         return None
-    return _changed({**fallback.failing, **fallback.use}, result.configs[0].config)
-
-
-def _changed(settings: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration like another one, with these settings in it."""
+    settings = {**fallback.failing, **fallback.use}
+    like = result.configs[0].config
     kwargs = {name: settings.get(name, value) for name, value in like.get("kwargs", {}).items()}
     options = {name: settings.get(name, value) for name, value in like.items() if name != "kwargs"}
     return {"kwargs": kwargs, **options}

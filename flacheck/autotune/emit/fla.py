@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.analysis.order import kernel_name, short
-from flacheck.autotune.emit.choice import Choice, choices
+from flacheck.autotune.emit.choice import KeptConfigs, choices
 from flacheck.autotune.examined import TunerResult
 from flacheck.model import Json
 
@@ -46,16 +46,14 @@ def files(results: Sequence[TunerResult]) -> Iterator[tuple[str, str]]:
             yield f"{kernel_name(choice.kernel)}.json", json.dumps(_file(choice), indent=2) + "\n"
 
 
-def _file(choice: Choice) -> Json:
+def _file(choice: KeptConfigs) -> Json:
     config = _config(choice.configs[0])
-    keys = [key for result in choice.results for key in result.tuning_keys]
-    entries = {_md5(key): {"autotune_key": key, "config": config} for key in map(_key, keys)}
+    keys = [_key(key) for result in choice.results for key in result.tuning_keys]
+    releases = dict.fromkeys(short(result.toolchain) for result in choice.results)
     return {
         "kernel_name": kernel_name(choice.kernel),
-        "triton_version": ", ".join(
-            dict.fromkeys(short(result.toolchain) for result in choice.results)
-        ),
-        "autotune_entries": entries,
+        "triton_version": ", ".join(releases),
+        "autotune_entries": {_md5(key): {"autotune_key": key, "config": config} for key in keys},
         "default_config": config,
     }
 
