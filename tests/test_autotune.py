@@ -126,7 +126,7 @@ def test_what_no_block_can_have_is_known_before_a_compile(
 
 
 def test_the_cost_of_a_first_run(tmp_path: Path) -> None:
-    """Configurations × keys × seconds; less by several compilers, less without what gains nothing."""
+    """Configurations × keys × seconds; several compilers or fewer configurations take less."""
     keys = [call(), call(H=constexpr(8)), call(H=constexpr(16))]
     of = tuned(tmp_path, *keys, configs=THREE)
     asked = trials(of)
@@ -244,7 +244,7 @@ def test_a_fallback_stands_in_where_nothing_runs(tmp_path: Path) -> None:
 
 
 def test_python_runs_as_pasted(tmp_path: Path) -> None:
-    """Under a real Triton it is a list of its configurations; constants of the language are that."""
+    """Under a real Triton it is a list of its configurations, with the language's constants."""
     pytest.importorskip("triton")
     configs = (
         {"kwargs": {"BK": 32, "ACC": {"dtype": "fp32"}}, "num_warps": 4, "num_stages": 2},

@@ -44,7 +44,9 @@ import torch, triton, triton.language as tl
 @triton.autotune([triton.Config({"BLOCK": b}, num_warps=1) for b in (64, 32, 16)], ["K"])
 @triton.heuristics({"TWICE": lambda args: 2 * args["BLOCK"]})
 @triton.jit
-def segments(x, y, ends, scale, K: tl.constexpr, BLOCK: tl.constexpr, HALF: tl.constexpr, TWICE: tl.constexpr):
+def segments(
+    x, y, ends, scale, K: tl.constexpr, BLOCK: tl.constexpr, HALF: tl.constexpr, TWICE: tl.constexpr
+):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     first, last = tl.load(ends + 0), tl.load(ends + 1)
     here = (i >= first) & (i < last)
@@ -307,7 +309,7 @@ def fill(x, BLOCK: tl.constexpr, TWICE: tl.constexpr):
 
 @needs_torch
 def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> None:
-    """Below its decorators, with what it depends on; the package's own `__init__` stays out of it."""
+    """Below its decorators, with what it depends on, but without the package's own `__init__`."""
     for name, text in PACKAGE.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -107,7 +107,7 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
 
 
 def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:
-    """Exit 1; so are configurations that are all skipped, and keys that tune anew for every value."""
+    """Exit 1, as for configurations that are all skipped, and keys that tune for every value."""
     recorded(tmp_path, name="tl.sum(n, 3)")
     found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
     assert (
@@ -153,7 +153,7 @@ def test_python_and_fla_are_emitted(tmp_path: Path) -> None:
         (("l.jsonl:1",), 2, "no launch of an autotuned kernel on this line"),
         (("l.jsonl:99",), 2, "no launch of an autotuned kernel on this line"),
         ((OURS, "--format", "github"), 2, "allowed are table, json, markdown"),
-        ((OURS, "--emit", "yaml"), 2, "fla or python"),
+        ((OURS, "--emit", "yaml"), 2, "expected fla or python"),
         ((OURS, "--dtype", "bf61"), 2, "unknown dtype"),
         ((OURS, "--target", "sm1"), 2, "unknown target"),
         ((OURS, "--dtype", "i8"), 4, ""),

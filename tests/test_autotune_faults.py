@@ -181,7 +181,7 @@ def test_a_length_is_no_key_to_add(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["T", "NT", "seqlen_q", "total_tokens"])
 def test_a_sequence_length_as_a_key_is_a_storm(tmp_path: Path, name: str) -> None:
-    """By its name; a bucket of lengths is none, also where the compiler is told not to look at it."""
+    """By its name; a bucket of lengths is none, also one that the compiler ignores."""
     source = SOURCE.replace("['H', 'K', 'USE_G']", "['T', 'H', 'K', 'USE_G']")
     args = call()
     renamed = {(name if n == "T" else n): spec for n, spec in args.items()}

@@ -53,7 +53,8 @@ class Below:
 
 below = tuner.fn = Below(tuner.fn)
 tensors, absent, sizes = json.loads(sys.argv[1])
-given = {**{n: torch.zeros(16, dtype=torch.bfloat16) for n in tensors}, **dict.fromkeys(absent), **sizes}
+given = {name: torch.zeros(16, dtype=torch.bfloat16) for name in tensors}
+given |= {**dict.fromkeys(absent), **sizes}
 given = {name: given[name] for name in tuner.arg_names if name in given}
 kernel.run(grid=(1,), warmup=False, scale=1.0, T=512, **given)
 print("took", json.dumps({n: below.seen[n] for n in ("BK", "BV", "num_warps", "num_stages")}))

@@ -84,7 +84,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Price:
-    """What a fallback takes on a card, in milliseconds and as a multiple of the best configuration."""
+    """What a fallback takes on a card: milliseconds, and a multiple of the best configuration."""
 
     use: Mapping[str, Any]
     median_ms: float | None

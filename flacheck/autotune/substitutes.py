@@ -26,7 +26,7 @@ from flacheck.store import Store
 
 @dataclass(frozen=True)
 class Substitutes:
-    """The search over examined launches; `store` is the folder in which scans keep their records."""
+    """The search over examined launches; `store` is the folder that holds scans' records."""
 
     plan: Plan
     store: Path

@@ -41,7 +41,7 @@ def untimeable(tuned: Tuned) -> str | None:
 
 
 def request(tuned: Tuned) -> Json:
-    """What a worker makes the launch from, whatever the configuration; the launch must be timeable."""
+    """What a worker makes the launch from, for any configuration; the launch must be timeable."""
     cell, recorded = tuned.cell, tuned.recorded
     made: Json = {"kernel": dict(cell.kernel.origin)}
     if "corpus" in cell.kernel.origin:

@@ -44,7 +44,7 @@ def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
 
 
 def _configs(results: Sequence[TunerResult]) -> list[_Config]:
-    """What runs in every result, without what tuning gains nothing from if anything else is left."""
+    """What runs in every result; what tuning gains nothing from only where nothing else is left."""
     ways = {canonical(each.config): each for each in results[0].configs}
     dropped: set[str] = set()
     for result in results:
