@@ -49,8 +49,8 @@ def no_argument(evidence: KeyEvidence) -> Iterator[KeyFault]:
     free = [name for name in evidence.arguments if name not in taken]
     for key in keys:
         if key not in evidence.arguments:
-            meant = difflib.get_close_matches(key, free, 1, _SPELT_ALIKE) or [None]
-            yield KeyFault(key, "no-argument", meant[0], None, why)
+            alike = difflib.get_close_matches(key, free, 1, _SPELT_ALIKE)
+            yield KeyFault(key, "no-argument", next(iter(alike), None), None, why)
 
 
 def by_position(evidence: KeyEvidence) -> Iterator[KeyFault]:
