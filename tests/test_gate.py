@@ -21,14 +21,14 @@ from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
 from flacheck.gate import evidence, sources
 from flacheck.gate.admitted import Admission, Releases, admit
-from flacheck.gate.evidence import Evidence, RecordFilter, of_store, place
+from flacheck.gate.evidence import Evidence, RecordFilter, cell_identity, of_store
 from flacheck.gate.fix import edited, fix
 from flacheck.gate.judging import Gate
 from flacheck.gate.narrow import alternatives, narrowed
 from flacheck.gate.pinned import Installation, Pin
 from flacheck.gate.result import GateResult, WaiverUse
 from flacheck.gate.states import ReleaseState
-from flacheck.gate.suggest import PinChange, Wanted, suggest, with_changes
+from flacheck.gate.suggest import Acceptance, PinChange, suggest, with_changes
 from flacheck.model import Record
 from flacheck.store import Store
 from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
@@ -69,10 +69,10 @@ def gate(
 ) -> GateResult:
     judge = Gate(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
     known = Evidence(
-        {place(r): r for r in records},
+        {cell_identity(r): r for r in records},
         lambda signature: [r for r in history if r.signature == signature],
     )
-    return judge.outcome([installation(*requirements)], known)
+    return judge.judge([installation(*requirements)], known)
 
 
 def on(release: str, **more: Any) -> dict[str, Any]:
@@ -274,25 +274,29 @@ def test_strictly_an_untested_release_is_incomplete() -> None:
 
 
 @pytest.mark.parametrize(
-    "waiver", [Waiver("known", signature=BROKEN.signature), Waiver("known", kernel="chunk_gated_*")]
+    "waiver",
+    [
+        Waiver(reason="known", signature=BROKEN.signature),
+        Waiver(reason="known", kernel="chunk_gated_*"),
+    ],
 )
 def test_a_waived_failure_is_no_finding(waiver: Waiver) -> None:
     """The release is judged by the rest, and the waiver says how many cells it lets pass."""
     outcome = gate([BROKEN, record(**on("3.2.0"))], "triton==3.2.0", waivers=(waiver,))
     assert states(outcome) == {"3.2.0": "good"} and outcome.exit_code() is Exit.OK
     assert [(found.use, found.cells) for found in outcome.waived] == [(WaiverUse.ACTIVE, 1)]
-    assert outcome.versions[0].to_json()["codes"] == []
+    assert outcome.to_json()["versions"][0]["codes"] == []
 
 
 def test_a_release_all_of_whose_cells_are_waived_passes() -> None:
     """There is nothing left to ask of it."""
-    outcome = gate([BROKEN], "triton==3.2.0", waivers=(Waiver("known", kernel="*"),))
+    outcome = gate([BROKEN], "triton==3.2.0", waivers=(Waiver(reason="known", kernel="*"),))
     assert outcome.exit_code() is Exit.OK
 
 
 def test_an_expired_waiver_is_a_finding_and_waives_nothing() -> None:
     """Even where nothing that is admitted fails."""
-    waiver = Waiver("known", kernel="*", expires=date(2026, 11, 20))
+    waiver = Waiver(reason="known", kernel="*", expires=date(2026, 11, 20))
     assert states(gate(RECORDS, "triton==3.2.0", waivers=(waiver,))) == {"3.2.0": "bad"}
     outcome = gate(COMPILES, "triton==3.4.0", waivers=(waiver,))
     assert [found.use for found in outcome.waived] == [
@@ -302,9 +306,11 @@ def test_an_expired_waiver_is_a_finding_and_waives_nothing() -> None:
 
 def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
     """By a kernel, or by the signature that the same cell once failed with."""
-    by_kernel = gate(COMPILES, "triton==3.4.0", waivers=(Waiver("known", kernel="chunk_gated_*"),))
+    by_kernel = gate(
+        COMPILES, "triton==3.4.0", waivers=(Waiver(reason="known", kernel="chunk_gated_*"),)
+    )
     mended = [*COMPILES, record(**on("3.2.0"), options={"num_warps": 8})]
-    once = Waiver("known", signature=BROKEN.signature)
+    once = Waiver(reason="known", signature=BROKEN.signature)
     by_signature = gate(mended, "triton==3.4.0", waivers=(once,), history=[BROKEN])
     for outcome in (by_kernel, by_signature):
         assert [found.use for found in outcome.waived] == [
@@ -314,7 +320,10 @@ def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
 
 def test_a_waiver_of_something_that_was_not_tried_is_no_finding() -> None:
     """Another store may hold it."""
-    unused = (Waiver("known", kernel="other"), Waiver("known", signature="FC302:other"))
+    unused = (
+        Waiver(reason="known", kernel="other"),
+        Waiver(reason="known", signature="FC302:other"),
+    )
     outcome = gate(COMPILES, "triton==3.4.0", waivers=unused)
     assert {found.use for found in outcome.waived} == {
         WaiverUse.UNUSED
@@ -374,7 +383,9 @@ def test_the_newest_record_of_a_cell_counts_whatever_its_source_was(tmp_path: Pa
 
 def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
     """And none is made."""
-    assert not evidence.exists(tmp_path / "no")
+    with evidence.opened(tmp_path / "no", RecordFilter()) as known:
+        assert known.records == []
+    assert not (tmp_path / "no").exists()
     assert gate([], "triton==3.4.0").exit_code() is Exit.INCOMPLETE
 
 
@@ -527,17 +538,17 @@ def test_what_is_suggested_passes(
     not touched.
     """
     installations, found, strict = asked
-    wanted = Wanted(RELEASES, lambda triton: found.get(triton, ReleaseState.UNTESTED), strict)
+    wanted = Acceptance(RELEASES, found, strict)
     changed, helpless = suggest(installations, wanted)
     new = {change.pin: change.to for change in changed}
     if len(installations) == 1:
         before, after = (
             admit(i, RELEASES) for i in (installations[0], with_changes(installations[0], new))
         )
-        assert bool(new) <= (not wanted.harmless(before))
-        assert helpless or wanted.harmless(after)
+        assert bool(new) <= (not wanted.is_harmless(before))
+        assert helpless or wanted.is_harmless(after)
         assert wanted.passes(after) or not new
-    if not any(map(wanted.proven, RELEASES.triton)):
+    if not any(map(wanted.is_proven, RELEASES.triton)):
         assert not new
 
 
@@ -548,7 +559,10 @@ def test_what_is_known_good_is_said_as_a_requirement() -> None:
         "torch>=2.5.1,!=2.6.0,!=2.7.0,!=2.7.1,<2.15",
     )
     assert gate([BROKEN], "triton==3.2.0").known_good == ()
-    assert gate([BROKEN], "triton==3.2.0", waivers=(Waiver("known", kernel="*"),)).known_good == ()
+    assert (
+        gate([BROKEN], "triton==3.2.0", waivers=(Waiver(reason="known", kernel="*"),)).known_good
+        == ()
+    )
 
 
 def test_a_release_that_was_scanned_is_known() -> None:
@@ -568,8 +582,8 @@ def fixed(name: str, text: str, *records: Record) -> str:
     """The file after --fix."""
     Path(name).write_bytes(text.encode())
     judge = Gate(RELEASES, lambda *asked: (), today=TODAY)
-    known = Evidence({place(r): r for r in records or RECORDS})
-    fix(judge.outcome(sources.named([Path(name)], lambda text: None), known).suggest)
+    known = Evidence({cell_identity(r): r for r in records or RECORDS})
+    fix(judge.judge(sources.of_files([Path(name)], lambda text: None), known).suggest)
     return Path(name).read_bytes().decode()
 
 
@@ -625,7 +639,7 @@ def test_a_file_of_powershell_is_fixed_as_it_is_written(
     """UTF-16 with its mark."""
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_bytes("numpy\r\ntriton==3.3.0\r\n".encode("utf-16"))
-    change = PinChange(sources.named([Path("r.txt")], print)[0].pins[0], "==3.4.0")
+    change = PinChange(sources.of_files([Path("r.txt")], print)[0].pins[0], "==3.4.0")
     fix([change])
     assert Path("r.txt").read_bytes() == "numpy\r\ntriton==3.4.0\r\n".encode("utf-16")
 
@@ -637,7 +651,7 @@ def test_a_file_given_under_two_names_is_fixed_once(
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_text("triton==3.3.0\n")
     Path("link.txt").symlink_to("r.txt")
-    pins = sources.named([Path("r.txt"), Path("link.txt")], print)[0].pins
+    pins = sources.of_files([Path("r.txt"), Path("link.txt")], print)[0].pins
     fix([PinChange(pin, "==3.4.0") for pin in pins])
     assert Path("r.txt").read_text() == "triton==3.4.0\n" and Path("link.txt").is_symlink()
 
@@ -707,8 +721,9 @@ def test_what_cannot_be_written_is_left_and_said(
     }.items():
         assert fixed(name, text) == text
         judge = Gate(RELEASES, lambda *asked: ())
-        outcome = judge.outcome(
-            sources.named([Path(name)], lambda text: None), Evidence({place(r): r for r in RECORDS})
+        outcome = judge.judge(
+            sources.of_files([Path(name)], lambda text: None),
+            Evidence({cell_identity(r): r for r in RECORDS}),
         )
         written, left = fix(outcome.suggest)
         assert (

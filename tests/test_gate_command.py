@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import flacheck as package
-from flacheck.gate import gaps
+from flacheck.gate import evidence
 from flacheck.gate.evidence import RecordFilter
 from flacheck.store import Store
 from tests.made_records import PACKAGE, failure, record
@@ -102,7 +102,7 @@ def test_codes(project: Path, text: str, code: int, said: str) -> None:
         ("uv.lock", "[[package]\n", 2, "uv.lock:1: not valid TOML"),
         ("setup.py", "", 2, "cannot be read by gate"),
         ("r.txt", "numpy\n", 4, "neither torch nor triton is pinned there"),
-        ("pyproject.toml", "[tool.flacheck]\nwaivers = 3\n", 2, "waivers are tables"),
+        ("pyproject.toml", "[tool.flacheck]\nwaivers = 3\n", 2, "waivers must be tables"),
     ],
 )
 def test_what_cannot_be_judged_is_one_message(
@@ -314,14 +314,14 @@ def test_the_gaps_are_the_admitted_releases_without_a_verdict(
     """A scan is asked for those alone, of the same matrix, kernels and targets, or of the package."""
     asked: list[Any] = []
     monkeypatch.setattr(
-        gaps.planning, "plan", lambda name, selection, progress: asked.append((name, selection))
+        evidence.planning, "plan", lambda name, selection, progress: asked.append((name, selection))
     )
     monkeypatch.setattr(
-        gaps.packaged, "plan", lambda name, selection, progress: asked.append((name, selection))
+        evidence.packaged, "plan", lambda name, selection, progress: asked.append((name, selection))
     )
-    gaps.plan(RecordFilter("mine.yaml", None, ("chunk_*",), ("sm90",)), ["3.3.1", "3.9.0"], print)
-    gaps.plan(RecordFilter("mine.yaml", PACKAGE), ["3.3.1"], print)
-    gaps.plan(RecordFilter(), ["3.3.1"], print)
+    RecordFilter("mine.yaml", None, ("chunk_*",), ("sm90",)).plan(["3.3.1", "3.9.0"], print)
+    RecordFilter("mine.yaml", PACKAGE).plan(["3.3.1"], print)
+    RecordFilter().plan(["3.3.1"], print)
     assert [name for name, _ in asked] == ["mine.yaml", PACKAGE, "quick"]
     first = asked[0][1]
     assert (first.toolchains, first.kernels, first.targets) == (

@@ -177,7 +177,7 @@ def test_pins_are_read_as_the_tools_read_them(
     """Each once, with its line, and nothing that is not a pin of torch or Triton on Linux."""
     monkeypatch.chdir(tmp_path)
     file, content, wanted = READ[name]
-    found = sources.named([lay(tmp_path, file, content)], lambda text: None)
+    found = sources.of_files([lay(tmp_path, file, content)], lambda text: None)
     pins = dict.fromkeys(pin for installation in found for pin in installation.pins)
     assert [f"{pin.line or ''} {pin.said}" for pin in pins] == wanted
 
@@ -188,7 +188,7 @@ def test_pins_are_read_as_the_tools_read_them(
         (
             R,
             "numpy\npytorch-triton==3.4.0+git1\n",
-            "r.txt:2: pytorch-triton is Triton between two releases",
+            "r.txt:2: pytorch-triton is a Triton between two releases",
         ),
         (
             R,
@@ -211,7 +211,7 @@ def test_what_is_assumed_or_left_out_is_said_once(
     """With file and line."""
     monkeypatch.chdir(tmp_path)
     warnings: list[str] = []
-    sources.named([lay(tmp_path, file, text)], warnings.append)
+    sources.of_files([lay(tmp_path, file, text)], warnings.append)
     assert [warning.startswith(said) for warning in warnings] == [True]
 
 
@@ -315,7 +315,7 @@ def test_what_is_broken_is_one_error_with_its_place(
     """Exit code 2, never a traceback out of a library."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
-        sources.named([lay(tmp_path, file, content)], lambda text: None)
+        sources.of_files([lay(tmp_path, file, content)], lambda text: None)
     assert str(caught.value).startswith(said)
 
 
@@ -326,14 +326,14 @@ def test_dependencies_of_another_kind_in_a_lock_are_an_error(
     monkeypatch.chdir(tmp_path)
     text = '[[package]]\nname="triton"\nversion="3.4.0"\n[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
     with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
-        sources.named([lay(tmp_path, L, text)], lambda text: None)
+        sources.of_files([lay(tmp_path, L, text)], lambda text: None)
 
 
 def test_a_real_lock_with_conflicting_extras() -> None:
     """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own
     Triton.
     """
-    found = sources.named([GOLDEN / L], lambda text: None)
+    found = sources.of_files([GOLDEN / L], lambda text: None)
     assert [[pin.said for pin in installation.pins] for installation in found] == [
         ["torch==2.6.0", "triton==3.2.0"],
         ["torch==2.8.0", "triton==3.4.0"],

@@ -10,7 +10,7 @@ import pytest
 from flacheck.errors import UsageError
 from flacheck.gate import sources
 from flacheck.gate.pinned import Installation
-from flacheck.gate.sources import environment, poetry, requirement
+from flacheck.gate.sources import poetry, requirement
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def no_warning(text: str) -> None:
 
 
 def read(*files: Path) -> dict[str, list[str]]:
-    return said(sources.named(files, no_warning))
+    return said(sources.of_files(files, no_warning))
 
 
 def test_requirements_as_pip_reads_them() -> None:
@@ -91,7 +91,7 @@ def test_a_wheel_is_an_exact_pin_and_another_address_any_release() -> None:
         "./wheels/triton-3.3.1-cp311-cp311-linux_x86_64.whl\n"
         "triton @ git+https://example.com/triton\n"
     )
-    found = said(sources.named([write("r.txt", text)], warnings.append))
+    found = said(sources.of_files([write("r.txt", text)], warnings.append))
     assert found == {
         "r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]
     }
@@ -115,7 +115,7 @@ def test_a_bad_line_is_an_error_with_file_and_line(text: str, where: str) -> Non
     path = Path("r.txt")
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError) as caught:
-        sources.named([path], no_warning)
+        sources.of_files([path], no_warning)
     assert str(caught.value).startswith(where)
 
 
@@ -195,7 +195,7 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
 def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -> None:
     """Syntax, kinds, requirements, circles."""
     with pytest.raises(UsageError) as caught:
-        sources.named([write("pyproject.toml", text)], no_warning)
+        sources.of_files([write("pyproject.toml", text)], no_warning)
     assert str(caught.value).startswith(where)
 
 
@@ -331,7 +331,7 @@ def test_found_files_are_judged_each_by_itself(here: Path) -> None:
     write("requirements/h100.txt", "triton==3.4.0\n")
     write("requirements.txt", "numpy\n")
     write("notes.txt", "not a requirement at all\n")
-    assert said(sources.found(here, no_warning)) == {
+    assert said(sources.in_folder(here, no_warning)) == {
         "requirements-a100.txt": ["requirements-a100.txt:1 triton==3.2.0"],
         "requirements/h100.txt": ["requirements/h100.txt:1 triton==3.4.0"],
     }
@@ -342,7 +342,7 @@ def test_a_kind_of_file_that_is_not_read_is_said() -> None:
     with pytest.raises(
         UsageError, match=r"environment.yml: cannot be read by gate, which knows pyproject.toml"
     ):
-        sources.named([write("environment.yml", "dependencies: [triton]")], no_warning)
+        sources.of_files([write("environment.yml", "dependencies: [triton]")], no_warning)
 
 
 def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,10 +351,10 @@ def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def version(name: str) -> str:
         if name not in there:
-            raise environment.metadata.PackageNotFoundError(name)
+            raise sources.metadata.PackageNotFoundError(name)
         return there[name]
 
-    monkeypatch.setattr(environment.metadata, "version", version)
+    monkeypatch.setattr(sources.metadata, "version", version)
     assert said(sources.installed()) == {"the live environment": ["(installed) triton==3.4.0"]}
     assert sources.installed()[0].pins[0].line is None
 
@@ -372,5 +372,4 @@ def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_specifier_is_found_in_its_requirement(text: str, specifier: str) -> None:
     """Nothing more and nothing less is replaced by --fix."""
-    span = requirement.specifier_span(text)
-    assert span is not None and text[slice(*span)] == specifier
+    assert text[slice(*requirement.specifier_span(text))] == specifier

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from pathlib import Path
 from types import TracebackType
 
 import typer
@@ -14,6 +15,7 @@ from flacheck.cli import (
     autotune,
     bisect,
     capture,
+    common,
     doctor,
     explain,
     gate,
@@ -23,8 +25,8 @@ from flacheck.cli import (
     scan,
     toolchain,
 )
-from flacheck.cli.settings import defaults
-from flacheck.errors import Exit
+from flacheck.config import settings
+from flacheck.errors import Exit, UsageError
 
 app = typer.Typer(
     name="flacheck",
@@ -80,5 +82,12 @@ def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType
 
 def main() -> None:
     sys.excepthook = _fault
+    try:
+        defaults = settings.defaults(Path.cwd())
+    except UsageError as error:
+        common.say(str(error))
+        raise SystemExit(error.exit_code) from None
+    # Each command looks for its own options only, so all can have the same map.
+    of_commands = {str(command.name): defaults for command in app.registered_commands}
     # Not app(): that puts Typer's own excepthook in place of ours.
-    typer.main.get_command(app)(prog_name="flacheck", default_map=defaults(app))
+    typer.main.get_command(app)(prog_name="flacheck", default_map=of_commands)

@@ -1,4 +1,4 @@
-"""flacheck gate: the pins of torch and Triton against records and advisories."""
+"""flacheck gate: the pins of torch and triton against records and advisories."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common, settings
+from flacheck.cli import common
+from flacheck.config import settings
 from flacheck.errors import EmptySelection, UsageError
 
-MEMORY_MB = 8192
-
+# Help must not wait for what judges.
 if TYPE_CHECKING:
-    from flacheck.gate.evidence import Evidence, RecordFilter
+    from flacheck.gate.evidence import RecordFilter
     from flacheck.gate.judging import Gate
     from flacheck.gate.pinned import Installation
     from flacheck.gate.result import GateResult
+
+# What a scan gives a worker that is told nothing else.
+MEMORY_MB = 8192
 
 
 @common.command
@@ -28,19 +31,21 @@ def gate(
         list[Path] | None,
         typer.Argument(
             metavar="[FILES]",
-            help="pyproject.toml, requirements or constraints files (one installation together), uv.lock; "
-            "without any each that is found here, else the live environment.",
+            help="pyproject.toml, requirements or constraints files (one installation together),"
+            " uv.lock. Default: every supported file in this directory; if there is none, the"
+            " installed environment.",
         ),
     ] = None,
     installed: Annotated[
-        bool, typer.Option("--installed", help="The live environment instead of files.")
+        bool, typer.Option("--installed", help="Judge the installed environment, not files.")
     ] = False,
     suggest: Annotated[
         bool, typer.Option("--suggest", help="Show the narrowest change that passes.")
     ] = False,
     fix: Annotated[bool, typer.Option("--fix", help="Write that change into the files.")] = False,
     scan: Annotated[
-        bool, typer.Option("--scan", help="Compile for the admitted releases without a record.")
+        bool,
+        typer.Option("--scan", help="Compile allowed releases that have no stored result."),
     ] = False,
     refresh: Annotated[
         bool,
@@ -63,18 +68,7 @@ def gate(
     ] = None,
     kernel: common.Kernel = [],
     target: common.Target = [],
-    jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=0,
-            metavar="N",
-            show_default=False,
-            help="Workers of --scan at once.",
-            envvar="FLACHECK_JOBS",
-        ),
-    ] = 0,
+    jobs: common.Jobs = 0,
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
     output: common.Output = None,
@@ -83,97 +77,86 @@ def gate(
     before.
     """
     from flacheck import reports
-    from flacheck.gate.evidence import RecordFilter
+    from flacheck.gate import evidence
+    from flacheck.tables import targets
 
     reports.check(format)
     if installed and (files or fix):
-        raise UsageError(
-            "--installed looks at the live environment: it takes no files and there is nothing to --fix"
-        )
-    asked = RecordFilter(matrix, package, common.split(kernel), _targets(target))
-    judge = _gate(asked, strict, refresh or scan)
-
-    warn = cache(common.say)  # once each, though the files are read again after a scan or a fix
+        raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
+    names = tuple(targets.find(name).name for name in common.split(target))
+    wanted = evidence.RecordFilter(matrix, package, common.split(kernel), names)
+    judge = _gate(wanted, strict, refresh or scan)
+    # Once each, though the files are read again after a scan or a fix.
+    warn = cache(common.say)
 
     def judged() -> GateResult:
-        return judge.outcome(
-            _read(files or [], installed, warn), _evidence(store, asked), asked.about
-        )
+        installations = _installations(files or [], installed, warn)
+        with evidence.opened(store, wanted) as known:
+            return judge.judge(installations, known, wanted.about)
 
-    outcome = judged()
+    result = judged()
     try:
-        outcome = judged() if scan and _fill(outcome, asked, store, jobs) else outcome
+        if scan and result.gaps:
+            _scan(result, wanted, store, jobs)
+            result = judged()
     except KeyboardInterrupt:
         return common.interrupted()
-    if fix and _fix(outcome):
-        outcome = judged()
-    _show(outcome, format, suggest or fix, strict, output)
-    return outcome.exit_code(strict)
+    if fix and _fix(result):
+        result = judged()
+    _show(result, format, suggest or fix, strict, output)
+    return result.exit_code(strict)
 
 
-def _targets(names: list[str]) -> tuple[str, ...]:
-    from flacheck.tables import targets
-
-    return tuple(targets.find(name).name for name in common.split(names))
-
-
-def _gate(asked: RecordFilter, strict: bool, refresh: bool) -> Gate:
+def _gate(wanted: RecordFilter, strict: bool, refresh: bool) -> Gate:
     from flacheck.gate.admitted import Releases
     from flacheck.gate.judging import Gate
     from flacheck.tables import advisories
-    from flacheck.toolchains import torch_pins as pins
-    from flacheck.toolchains import triton_releases
+    from flacheck.toolchains import torch_pins, triton_releases
 
     if refresh:
         for warning in triton_releases.here()[1]:
             common.say(warning)
-        pins.refresh()
-    releases = Releases(tuple(triton_releases.known()), pins.pins())
-    return Gate(releases, advisories.of, asked.targets, settings.waivers(), date.today(), strict)
+        torch_pins.refresh()
+    return Gate(
+        releases=Releases(tuple(triton_releases.known()), torch_pins.pins()),
+        advise=advisories.of,
+        targets=wanted.targets,
+        waivers=settings.waivers(Path.cwd()),
+        today=date.today(),
+        strict=strict,
+    )
 
 
-def _read(files: list[Path], installed: bool, warn: Callable[[str], None]) -> list[Installation]:
+def _installations(
+    files: list[Path], installed: bool, warn: Callable[[str], None]
+) -> list[Installation]:
     """What is held to pins of torch or Triton; EmptySelection when there is none."""
     from flacheck.gate import sources
 
-    if installed or files:
-        found = sources.installed() if installed else sources.named(files, warn)
+    if files:
+        judged = sources.of_files(files, warn)
+    elif installed:
+        judged = sources.installed()
     else:
-        found = sources.found(Path.cwd(), warn)
-        if not found:
+        judged = sources.in_folder(Path.cwd(), warn)
+        if not judged:
             warn("no file here pins torch or triton: looking at the live environment")
-            found = sources.installed()
-    if not found:
+            judged = sources.installed()
+    if not judged:
         where = ", ".join(map(str, files)) or "the live environment"
         raise EmptySelection(
             f"{where}: neither torch nor triton is pinned there; name a file that does"
         )
-    return found
+    return judged
 
 
-def _evidence(store: Path, asked: RecordFilter) -> Evidence:
-    from flacheck.gate import evidence
-    from flacheck.store import Store
-
-    if not evidence.exists(store):
-        return evidence.Evidence()
-    with Store.open(store, create=False) as opened:
-        return evidence.of_store(opened, asked)
-
-
-def _fill(outcome: GateResult, asked: RecordFilter, store: Path, jobs: int) -> bool:
-    """Compile what was asked under the admitted releases that have no verdict; whether there were
-    any.
-    """
+def _scan(result: GateResult, wanted: RecordFilter, store: Path, jobs: int) -> None:
+    """Compile what was asked under the admitted releases that have no verdict."""
     from flacheck.cli.progress import watch
-    from flacheck.gate import gaps
     from flacheck.scan import session
     from flacheck.store import Store
 
-    missing = gaps.missing(outcome)
-    if not missing:
-        return False
-    plan = gaps.plan(asked, missing, common.say)
+    plan = wanted.plan(result.gaps, common.say)
     for warning in plan.warnings:
         common.say(warning)
     with Store.open(store) as opened:
@@ -183,14 +166,13 @@ def _fill(outcome: GateResult, asked: RecordFilter, store: Path, jobs: int) -> b
         with watch(len(plan.cells)) as seen:
             for record in running.records(seen.say):
                 seen(record)
-    return True
 
 
-def _fix(outcome: GateResult) -> bool:
+def _fix(result: GateResult) -> bool:
     """Write the suggested changes; whether there was any."""
-    from flacheck.gate import fix
+    from flacheck.gate.fix import fix
 
-    written, left = fix.fix(outcome.suggest)
+    written, left = fix(result.suggest)
     for change in written:
         common.say(f"{change.pin.where}: {change.pin.said} is now {change.pin.name}{change.to}")
     for change in left:
@@ -201,10 +183,10 @@ def _fix(outcome: GateResult) -> bool:
 
 
 def _show(
-    outcome: GateResult, format: str, suggest: bool, strict: bool, output: Path | None
+    result: GateResult, format: str, suggest: bool, strict: bool, output: Path | None
 ) -> None:
     from flacheck.gate import formats
     from flacheck.reports import Page
 
     page = Page() if output else Page.of_stdout()
-    common.write(formats.render(format, outcome, page, suggest, strict), output)
+    common.write(formats.render(format, result, page, suggest, strict), output)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flacheck.cli import common, settings
+from flacheck.cli import common
+from flacheck.config import settings
 from flacheck.errors import Exit
 
 
@@ -42,5 +43,5 @@ def report(
                 output,
             )
             return Exit.OK
-        common.report(format, session.view(opened, runs or ["last"], settings.waivers()), output)
+        common.report(format, session.view(opened, runs or ["last"], settings.waivers(Path.cwd())), output)
     return Exit.OK

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common, settings
+from flacheck.cli import common
+from flacheck.config import settings
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _run(
     from flacheck.scan import session
     from flacheck.store import Store
 
-    waived = settings.waivers()
+    waived = settings.waivers(Path.cwd())
     with Store.open(store) as opened:
         running = session.Session(plan, opened, timeout, jobs, memory, fresh, max_failures, waived)
         try:

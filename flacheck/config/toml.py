@@ -1,4 +1,4 @@
-"""TOML with the line of every string in it, and with a way to change some strings and nothing else."""
+"""TOML with the line of every string, and a way to change some strings and nothing else."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flacheck.errors import UsageError
-
-if TYPE_CHECKING:
-    from tomlkit.items import String
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,14 +18,19 @@ else:
 
 Path = tuple[str | int, ...]
 
+# A bare key, or one in quotes.
 _KEY = r"""(?:[A-Za-z0-9_-]+ | "(?:\\.|[^"\\\n])*" | '[^'\n]*')"""
+# What a string may be mistaken for comes first: a comment, a table's header with quoted keys. A
+# string that is followed by a dot or an equals sign is a key.
 _TOKEN = re.compile(
     rf"""\#[^\n]*
       | ^[ \t]*\[{{1,2}}[ \t]* {_KEY} (?:[ \t]*\.[ \t]*{_KEY})* [ \t]*\]{{1,2}}[ \t]*(?=\#|\r?$)
-      | (?P<string>\"{{3}}(?:\\.|[^\\])*?\"{{3,5}}(?!\") | '{{3}}.*?'{{3,5}}(?!') | "(?:\\.|[^"\\\n])*" | '[^'\n]*')
+      | (?P<string>\"{{3}}(?:\\.|[^\\])*?\"{{3,5}}(?!\") | '{{3}}.*?'{{3,5}}(?!')
+          | "(?:\\.|[^"\\\n])*" | '[^'\n]*')
         (?P<of_key>[ \t]*[.=])?""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
+# How tomllib ends its messages; the line is said first, as compilers do.
 _AT_LINE = re.compile(r"\s*\(?at line (\d+), column (\d+)\)?")
 
 
@@ -37,8 +39,9 @@ def loads(text: str, file: str) -> dict[str, Any]:
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = _AT_LINE.search(str(error))
-        line = int(found[1]) if found else text.count("\n") + 1
+        at_line = _AT_LINE.search(str(error))
+        # tomllib says "at end of document" where a bracket is never closed.
+        line = int(at_line[1]) if at_line else text.count("\n") + 1
         raise UsageError(f"{file}:{line}: not valid TOML: {_AT_LINE.sub('', str(error))}") from None
     except RecursionError:
         raise UsageError(f"{file}: not valid TOML: it is nested too deeply") from None
@@ -58,14 +61,12 @@ def lines(text: str) -> Mapping[Path, int]:
         is_value = token["string"] is not None and token["of_key"] is None
         return f'"{bisect_left(ends, token.start()) + 1}"' if is_value else token[0]
 
-    found = _strings(tomllib.loads(_TOKEN.sub(numbered, text)))
-    return {path: int(line) for path, line in found if line.isdecimal()}
+    numbers = _strings(tomllib.loads(_TOKEN.sub(numbered, text)))
+    return {path: int(line) for path, line in numbers if line.isdecimal()}
 
 
 def strings(text: str, file: str) -> Mapping[Path, str]:
-    """Every string value of a document by its path of keys and indices; a UsageError as from
-    `loads`.
-    """
+    """Every string value by its path of keys and indices; a UsageError as from `loads`."""
     return dict(_strings(loads(text, file)))
 
 
@@ -75,6 +76,7 @@ def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
     Raises UsageError where that cannot be had: the text was changed by someone, or the editor would
     change more.
     """
+    # Here, for it takes longer to import than all the rest of the gate and only a fix wants it.
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -82,7 +84,10 @@ def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
         document = tomlkit.parse(text)
         for path, value in values.items():
             holder = _holder(document, path)
-            holder[path[-1]] = _quoted_like(holder[path[-1]], value)
+            quotes = holder[path[-1]].as_string()[:3]
+            holder[path[-1]] = tomlkit.string(
+                value, literal=quotes[0] == "'", multiline=quotes in ('"""', "'''")
+            )
         made = tomlkit.dumps(document)
     except (TOMLKitError, LookupError, TypeError) as error:
         raise UsageError(f"{file}: cannot be edited ({error}); write the change by hand") from None
@@ -96,15 +101,12 @@ def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
 def _strings(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
-    entries = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for key, entry in entries:
-        yield from _strings(entry, (*path, key))
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _strings(entry, (*path, key))
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            yield from _strings(entry, (*path, index))
 
 
 def _holder(document: Any, path: Path) -> Any:
@@ -114,13 +116,6 @@ def _holder(document: Any, path: Path) -> Any:
     return document
 
 
-def _quoted_like(old: String, value: str) -> String:
-    import tomlkit
-
-    written = old.as_string()
-    return tomlkit.string(value, literal=written[0] == "'", multiline=written[:3] in ('"""', "'''"))
-
-
 def _differs_only(text: str, made: str, values: Mapping[Path, str]) -> bool:
     """Whether `made` holds these values, all else that the text does, and every other line as it is
     there.
@@ -128,10 +123,11 @@ def _differs_only(text: str, made: str, values: Mapping[Path, str]) -> bool:
     wanted = deepcopy(tomllib.loads(text))
     for path, value in values.items():
         _holder(wanted, path)[path[-1]] = value
-    places = lines(text)
-    changed = {places.get(path) for path in values}
+    if tomllib.loads(made) != wanted:
+        return False
+    line_of = lines(text)
+    changed = {line_of.get(path) for path in values}
     before, after = text.split("\n"), made.split("\n")
-    same = all(
+    return len(before) == len(after) and all(
         number in changed or old == new for number, (old, new) in enumerate(zip(before, after), 1)
     )
-    return same and len(before) == len(after) and tomllib.loads(made) == wanted

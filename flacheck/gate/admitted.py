@@ -4,7 +4,7 @@ pins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -13,7 +13,6 @@ from packaging.version import Version
 
 from flacheck.analysis.order import by_version
 from flacheck.gate.pinned import Installation, Pin, is_version
-from flacheck.model import Json
 
 Pair = tuple[str | None, str]
 
@@ -37,22 +36,19 @@ class Releases:
         """How Triton releases are called that are older than all known ones."""
         return f"<{self.triton[0]}"
 
-    def and_those(self, triton: Iterable[str]) -> Releases:
-        """With the final Triton releases among these, which have records though no index was asked."""
-        new = {
-            version for version in triton if is_version(version) and not _special(version)
-        } - set(self.triton)
-        return (
-            replace(self, triton=tuple(sorted({*self.triton, *new}, key=by_version)))
-            if new
-            else self
-        )
+    def with_recorded(self, triton: Iterable[str]) -> Releases:
+        """With those of these that are final releases: they have records, though no index was
+        asked.
+        """
+        finals = {version for version in triton if is_version(version) and _is_final(version)}
+        return replace(self, triton=tuple(sorted({*self.triton, *finals}, key=by_version)))
 
     def torch_for(self, triton: str) -> list[str]:
-        """The torch releases that a Triton release goes with; no torch pins a local build, whatever
-        its version.
-        """
-        return [] if "+" in triton else [torch for torch in self.torch if self.goes(torch, triton)]
+        """The torch releases that a Triton release goes with."""
+        # No torch pins a local build, whatever its version.
+        if "+" in triton:
+            return []
+        return [torch for torch in self.torch if self.goes(torch, triton)]
 
     def goes(self, torch: str, triton: str) -> bool:
         """Whether a torch release can be installed with a Triton release; an unknown torch may go
@@ -69,13 +65,6 @@ class Conflict:
     installation: str
     pins: tuple[Pin, ...]
     reason: str
-
-    def to_json(self) -> Json:
-        return {
-            "installation": self.installation,
-            "pins": [pin.to_json() for pin in self.pins],
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True)
@@ -98,20 +87,14 @@ class Admission:
 def admit(installation: Installation, releases: Releases) -> Admission:
     """The pairs that satisfy every pin, or the conflict that leaves none."""
     tritons = _satisfying(installation.of("triton"), releases.triton)
-    torches = _satisfying(held(installation), list(releases.torch))
+    torches = _satisfying(installation.torch_with_triton, releases.torch)
     pairs = tuple(_pairs(installation, releases, torches, tritons))
-    unknown = _unknown(installation, releases, torches) or (
-        () if pairs else _older(installation, releases)
-    )
+    unknown = _unknown(installation, releases, torches)
+    if not pairs and not unknown and _admits_only_older(installation, releases):
+        unknown = (releases.before,)
     if pairs or unknown:
         return Admission(installation, pairs, unknown)
     return Admission(installation, conflict=_conflict(installation, releases, tritons, torches))
-
-
-def held(installation: Installation) -> tuple[Pin, ...]:
-    """The pins of torch that say something of Triton; those of a build without it do not."""
-    pins = installation.of("torch")
-    return pins if all(pin.brings_triton for pin in pins) else ()
 
 
 def satisfies(pins: Iterable[Pin], version: str) -> bool:
@@ -119,62 +102,64 @@ def satisfies(pins: Iterable[Pin], version: str) -> bool:
     return all(pin.admits(version) for pin in pins)
 
 
-def _satisfying(pins: Sequence[Pin], known: Sequence[str]) -> list[str]:
+def _satisfying(pins: Sequence[Pin], known: Iterable[str]) -> list[str]:
     """The known releases that all pins admit, and those that a pin names by itself."""
-    named = {version for pin in pins for version in pin.exact} if pins else set()
-    public = {Version(version) for version in known}
-    every = [*known, *(version for version in named if Version(version) not in public)]
-    return [version for version in sorted(every, key=by_version) if satisfies(pins, version)]
+    by_release = {Version(version): version for version in known}
+    for pin in pins:
+        for version in pin.exact:
+            by_release.setdefault(Version(version), version)
+    return [
+        version
+        for version in sorted(by_release.values(), key=by_version)
+        if satisfies(pins, version)
+    ]
 
 
 def _pairs(
     installation: Installation, releases: Releases, torches: Sequence[str], tritons: Sequence[str]
-) -> Iterator[Pair]:
-    if not held(installation):
-        yield from ((None, triton) for triton in tritons)
-        return
-    # What an unknown torch requires nobody knows: it goes with what is pinned beside it, and says
-    # nothing alone.
-    known = [
-        torch for torch in torches if installation.of("triton") or _public(torch) in releases.torch
+) -> list[Pair]:
+    if not installation.torch_with_triton:
+        return [(None, triton) for triton in tritons]
+    if not installation.of("triton"):
+        # What an unknown torch requires nobody knows: it goes with what is pinned beside it, and
+        # says nothing alone.
+        torches = [torch for torch in torches if _public(torch) in releases.torch]
+    return [
+        (torch, triton) for torch in torches for triton in tritons if releases.goes(torch, triton)
     ]
-    yield from (
-        (torch, triton) for torch in known for triton in tritons if releases.goes(torch, triton)
-    )
 
 
 def _unknown(
     installation: Installation, releases: Releases, torches: Sequence[str]
 ) -> tuple[str, ...]:
     """Names for what may be installed besides the known Triton releases."""
-    triton, torch = installation.of("triton"), held(installation)
+    triton, torch = installation.of("triton"), installation.torch_with_triton
     if not triton and not torch:
         return ()
-    if _open(triton, releases.triton[-1]) and _open(torch, list(releases.torch)[-1]):
+    if _is_open(triton, releases.triton[-1]) and _is_open(torch, list(releases.torch)[-1]):
         return (releases.beyond,)
-    strange = [name for name in torches if torch and _public(name) not in releases.torch]
-    return () if triton else tuple(f"of torch {name}" for name in strange)
+    if triton:
+        return ()
+    return tuple(f"of torch {name}" for name in torches if _public(name) not in releases.torch)
 
 
-def _open(pins: Sequence[Pin], newest: str) -> bool:
+def _is_open(pins: Sequence[Pin], newest: str) -> bool:
     """Whether minor or major releases after the newest known one are admitted."""
     last = Version(newest)
     after = (f"{last.major}.{last.minor + 1}.0", f"{last.major + 1}.0.0", f"{last.major + 1}.1.0")
     return any(satisfies(pins, version) for version in after)
 
 
-def _older(installation: Installation, releases: Releases) -> tuple[str, ...]:
-    """The name for Triton releases before the oldest known one, when those are all that is
-    admitted.
-    """
-    asked = (
-        (installation.of("triton"), releases.triton[0]),
-        (held(installation), next(iter(releases.torch))),
+def _admits_only_older(installation: Installation, releases: Releases) -> bool:
+    """Whether releases before the oldest known ones are admitted, where no known one is."""
+    return _admits_older(installation.of("triton"), releases.triton[0]) and _admits_older(
+        installation.torch_with_triton, next(iter(releases.torch))
     )
-    return (releases.before,) if all(_admits_older(pins, oldest) for pins, oldest in asked) else ()
 
 
 def _admits_older(pins: Sequence[Pin], oldest: str) -> bool:
+    # Older releases are in no table: these numbers stand for them. A release that a pin names by
+    # itself was found before.
     first = Version(oldest)
     versions = (
         f"{major}.{minor}.{patch}"
@@ -185,9 +170,9 @@ def _admits_older(pins: Sequence[Pin], oldest: str) -> bool:
     return any(Version(version) < first and satisfies(pins, version) for version in versions)
 
 
-def _special(version: str) -> bool:
-    """Whether this is a local build or a pre-release, which no index offers by itself."""
-    return Version(version).local is not None or Version(version).is_prerelease
+def _is_final(version: str) -> bool:
+    """Whether an index offers the release by itself: neither a local build nor a pre-release."""
+    return Version(version).local is None and not Version(version).is_prerelease
 
 
 def _public(version: str) -> str:
@@ -197,37 +182,35 @@ def _public(version: str) -> str:
 def _conflict(
     installation: Installation, releases: Releases, tritons: Sequence[str], torches: Sequence[str]
 ) -> Conflict:
-    for name, found, known in (
-        ("triton", tritons, releases.triton),
-        ("torch", torches, list(releases.torch)),
-    ):
-        pins = installation.of(name)
-        if pins and not found:
-            return _disjoint(installation, name, pins, known)
-    wanted = dict.fromkeys(
+    triton_pins, torch_pins = installation.of("triton"), installation.of("torch")
+    if triton_pins and not tritons:
+        return _disjoint(installation, triton_pins, releases.triton)
+    if torch_pins and not torches:
+        return _disjoint(installation, torch_pins, releases.torch)
+    required = [
         f"torch {torch} requires triton{releases.torch[_public(torch)]}" for torch in torches
-    )
-    pinned = " and ".join(f"{pin.where} pins {pin.said}" for pin in installation.of("triton"))
-    reason = f"{_few(list(wanted))}, but {pinned}"
+    ]
+    if len(required) > 3:
+        required = [required[0], "…", required[-1]]
+    pinned = " and ".join(f"{pin.where} pins {pin.said}" for pin in triton_pins)
+    reason = f"{', '.join(required)}, but {pinned}"
+    return Conflict(installation.name, (*torch_pins, *triton_pins), reason)
+
+
+def _disjoint(installation: Installation, pins: Sequence[Pin], known: Iterable[str]) -> Conflict:
+    """Pins of one name: one that nothing satisfies, else the first two that exclude each other,
+    else all of them.
+    """
+    culprits = tuple(pins)
+    for pair in combinations(pins, 2):
+        if not _satisfying(pair, known):
+            culprits = pair
+            break
+    for pin in culprits:
+        if not _satisfying([pin], known):
+            culprits = (pin,)
+            break
+    said = " and ".join(f"{pin.said} ({pin.where})" for pin in culprits)
     return Conflict(
-        installation.name, (*installation.of("torch"), *installation.of("triton")), reason
+        installation.name, culprits, f"no release of {culprits[0].name} satisfies {said}"
     )
-
-
-def _disjoint(
-    installation: Installation, name: str, pins: Sequence[Pin], known: Sequence[str]
-) -> Conflict:
-    """Pins of one name: the first two that exclude each other, else all of them."""
-    pair = next((two for two in combinations(pins, 2) if not _satisfying(two, known)), tuple(pins))
-    empty = next((pin for pin in pair if not _satisfying([pin], known)), None)
-    if empty or len(pair) == 1:
-        pin = empty or pair[0]
-        return Conflict(
-            installation.name, (pin,), f"no release of {name} satisfies {pin.said} ({pin.where})"
-        )
-    said = " and ".join(f"{pin.said} ({pin.where})" for pin in pair)
-    return Conflict(installation.name, pair, f"no release of {name} satisfies {said}")
-
-
-def _few(texts: Sequence[str]) -> str:
-    return ", ".join(texts if len(texts) < 4 else (texts[0], "…", texts[-1]))

@@ -1,16 +1,23 @@
 """The records that a gate goes by: those of a matrix, a package, kernels and targets, or every one
-of the store.
+of the store; and the plan of a scan for more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flacheck.inputs.expand import named
+from flacheck.inputs import packaged, planning
+from flacheck.inputs.expand import Selection, named
+from flacheck.inputs.planning import Plan
 from flacheck.model import Record, Verdict, digest
 from flacheck.store import FILE, Store
+from flacheck.toolchains.base import Progress
+
+# What a scan compiles for when it is told nothing else.
+DEFAULT_MATRIX = "quick"
 
 
 @dataclass(frozen=True)
@@ -27,14 +34,20 @@ class RecordFilter:
     @property
     def about(self) -> str:
         """What is asked, in a few words."""
-        whole = self.package or (f"matrix {self.stem}" if self.stem else "every record")
+        whole = "every record"
+        if self.package:
+            whole = self.package
+        elif self.run_name:
+            whole = f"matrix {self.run_name}"
         return " · ".join(filter(None, (whole, ", ".join(self.kernels), ", ".join(self.targets))))
 
     @property
-    def stem(self) -> str | None:
-        """The matrix as its runs are called."""
+    def run_name(self) -> str | None:
+        """The matrix as its runs are called: a file's by the file's name alone."""
         path = Path(self.matrix or "")
-        return path.stem if path.suffix in (".yaml", ".yml", ".jsonl") else self.matrix
+        if path.suffix in (".yaml", ".yml", ".jsonl"):
+            return path.stem
+        return self.matrix
 
     def wants(self, record: Record) -> bool:
         """Whether a record is about what is asked; the matrix is not looked at."""
@@ -44,6 +57,14 @@ class RecordFilter:
             return False
         return not self.kernels or any(named(glob, record.kernel) for glob in self.kernels)
 
+    def plan(self, releases: Sequence[str], progress: Progress) -> Plan:
+        """What `flacheck scan` would compile for the same question under these releases alone."""
+        toolchains = tuple(f"triton=={release}" for release in releases)
+        selection = Selection(kernels=self.kernels, targets=self.targets, toolchains=toolchains)
+        if self.package:
+            return packaged.plan(self.package, selection, progress=progress)
+        return planning.plan(self.matrix or DEFAULT_MATRIX, selection, progress=progress)
+
 
 def no_history(signature: str) -> Sequence[Record]:
     """What failed with a signature where nothing was ever stored."""
@@ -52,7 +73,7 @@ def no_history(signature: str) -> Sequence[Record]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The newest record of each cell by `place`, and what ever failed with a signature."""
+    """The newest record of each cell by `cell_identity`, and what ever failed with a signature."""
 
     newest: Mapping[str, Record] = field(default_factory=dict)
     failed_with: Callable[[str], Sequence[Record]] = no_history
@@ -62,45 +83,41 @@ class Evidence:
         return list(self.newest.values())
 
 
-def place(record: Record) -> str:
+@contextmanager
+def opened(folder: Path, wanted: RecordFilter) -> Iterator[Evidence]:
+    """The evidence of the store in a folder, for as long as the store is open.
+
+    No store is made: without one nothing is known, which is an answer too.
+    """
+    if not (folder / FILE).is_file():
+        yield Evidence()
+        return
+    with Store.open(folder, create=False) as store:
+        yield of_store(store, wanted)
+
+
+def of_store(store: Store, wanted: RecordFilter) -> Evidence:
+    """The store's newest records of what is asked."""
+    keys = None
+    if wanted.run_name and not wanted.package:
+        keys = store.keys_of(wanted.run_name)
+    newest: dict[str, tuple[float, Record]] = {}
+    for added, record in store.dated():
+        if (keys is not None and record.key not in keys) or not wanted.wants(record):
+            continue
+        # A compile that was stopped on request proves nothing.
+        if record.verdict is Verdict.COMPILES and record.reason is not None:
+            continue
+        cell = cell_identity(record)
+        if cell not in newest or newest[cell][0] <= added:
+            newest[cell] = added, record
+    return Evidence({cell: record for cell, (_, record) in newest.items()}, store.failed_with)
+
+
+def cell_identity(record: Record) -> str:
     """What a cell is whatever its kernel's source: when that is edited, the new record takes the
     old one's place.
     """
-    return digest(
-        [
-            record.kernel,
-            record.package,
-            record.toolchain,
-            record.target,
-            record.launch,
-            dict(record.options),
-        ],
-        16,
-    )
-
-
-def exists(directory: Path) -> bool:
-    """Whether there is a store; without one nothing is known, which is an answer too."""
-    return (directory / FILE).is_file()
-
-
-def of_store(store: Store, asked: RecordFilter) -> Evidence:
-    """The store's newest records of what is asked. A compile that was stopped on request proves
-    nothing.
-    """
-    newest: dict[str, tuple[float, Record]] = {}
-    for added, record in _asked(store, asked):
-        if record.verdict is Verdict.COMPILES and record.reason is not None:
-            continue
-        here = place(record)
-        if here not in newest or newest[here][0] <= added:
-            newest[here] = added, record
-    return Evidence({here: record for here, (_, record) in newest.items()}, store.failed_with)
-
-
-def _asked(store: Store, asked: RecordFilter) -> Iterator[tuple[float, Record]]:
-    by_matrix = asked.stem if not asked.package else None
-    keys = store.keys_of(by_matrix) if by_matrix else None
-    for added, record in store.dated():
-        if (keys is None or record.key in keys) and asked.wants(record):
-            yield added, record
+    asked = [record.kernel, record.package, record.toolchain, record.target, record.launch]
+    # Only kept while the gate runs, so a short digest is enough.
+    return digest([*asked, dict(record.options)], 16)

@@ -11,7 +11,7 @@ from pathlib import Path
 from flacheck.analysis.known_good import grouped
 from flacheck.config import toml
 from flacheck.errors import UsageError
-from flacheck.gate.sources.text import Encoding
+from flacheck.gate.sources.pin_file import encoding_of
 from flacheck.gate.suggest import PinChange
 
 
@@ -22,35 +22,34 @@ def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]
     UsageError when one cannot be written, or no longer holds the pin where it was read.
     """
     able = [change for change in changes if change.pin.span]
-    for path, mine in grouped((Path(change.pin.file).resolve(), change) for change in able).items():
-        _write(path, mine[0].pin.file, mine)
+    of_file = grouped((Path(change.pin.file).resolve(), change) for change in able)
+    for path, mine in of_file.items():
+        shown = mine[0].pin.file
+        try:
+            _replace(path, edited(path.read_bytes(), shown, mine))
+        except UnicodeDecodeError:
+            raise _was_changed(shown) from None
+        except OSError as error:
+            raise UsageError(
+                f"{shown}: cannot be written ({error.strerror}); nothing in it was changed"
+            ) from None
     return able, [change for change in changes if not change.pin.span]
 
 
-def _write(path: Path, shown: str, changes: Sequence[PinChange]) -> None:
-    try:
-        held = path.read_bytes()
-        _replace(path, edited(held, shown, changes))
-    except UnicodeDecodeError:
-        raise UsageError(_changed(shown)) from None
-    except OSError as error:
-        raise UsageError(
-            f"{shown}: cannot be written ({error.strerror}); nothing in it was changed"
-        ) from None
-
-
-def edited(held: bytes, shown: str, changes: Sequence[PinChange]) -> bytes:
+def edited(content: bytes, shown: str, changes: Sequence[PinChange]) -> bytes:
     """The file's bytes with every changed specifier in its place."""
-    encoding = Encoding.of(held)
-    text = encoding.decode(held)
-    strings = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
-    if strings:
+    codec, mark = encoding_of(content)
+    text = content[len(mark) :].decode(codec)
+    of_string = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
+    if of_string:
         there = toml.strings(text, shown)
         wanted = {
-            keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in strings.items()
+            keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in of_string.items()
         }
-        return encoding.encode(toml.replaced(text, wanted, shown))
-    return encoding.encode(_spliced(text, changes, shown))
+        text = toml.replaced(text, wanted, shown)
+    else:
+        text = _spliced(text, changes, shown)
+    return mark + text.encode(codec)
 
 
 def _spliced(text: str, changes: Iterable[PinChange], shown: str) -> str:
@@ -59,18 +58,20 @@ def _spliced(text: str, changes: Iterable[PinChange], shown: str) -> str:
     """
     # By span, for a file that was given under two names has each of its pins twice.
     by_span = {change.pin.span: change for change in changes if change.pin.span}
-    for (start, end), change in sorted(by_span.items(), key=lambda entry: entry[0], reverse=True):
+    for start, end in sorted(by_span, reverse=True):
+        change = by_span[start, end]
         if text[start:end] != change.pin.written:
-            raise UsageError(_changed(shown))
+            raise _was_changed(shown)
         text = text[:start] + change.to + text[end:]
     return text
 
 
-def _changed(shown: str) -> str:
-    return f"{shown}: was changed while the gate looked at it; run the gate again"
+def _was_changed(shown: str) -> UsageError:
+    return UsageError(f"{shown}: was changed while the gate looked at it; run the gate again")
 
 
 def _replace(path: Path, content: bytes) -> None:
+    # Beside the file, for a rename is one step only within one file system.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(handle, "wb") as file:
@@ -78,6 +79,7 @@ def _replace(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         old = path.stat()
+        # Who may write the file need not be its owner.
         with suppress(PermissionError):
             os.chown(temporary, old.st_uid, old.st_gid)
         Path(temporary).chmod(old.st_mode & 0o7777)

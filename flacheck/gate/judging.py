@@ -1,22 +1,24 @@
-"""The gate: installations, evidence and waivers in, the outcome out; pure."""
+"""The gate: installations, evidence and waivers in, the result out; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import observe
+from flacheck.analysis.order import by_version
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
-from flacheck.gate.evidence import Evidence, place
+from flacheck.gate.evidence import Evidence, cell_identity
 from flacheck.gate.pinned import Installation
-from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse, versions
-from flacheck.gate.states import NO_RECORD, Advise, Judge, ReleaseState, Standing, untested
-from flacheck.gate.suggest import Wanted, suggest
+from flacheck.gate.result import AdmittedRelease, GateResult, JudgedWaiver, WaiverUse
+from flacheck.gate.states import Advise, ReleaseState, Standing, standings
+from flacheck.gate.suggest import Acceptance, suggest
 from flacheck.model import Record, Verdict
-from flacheck.toolchains import torch_pins as pins
+from flacheck.toolchains import torch_pins
 
 
 @dataclass(frozen=True)
@@ -32,96 +34,111 @@ class Gate:
     today: date = date.min
     strict: bool = False
 
-    def outcome(
+    def judge(
         self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
     ) -> GateResult:
         """Judge every Triton release that the installations admit, and look for what to change."""
-        known = self.standings(evidence)
-        releases = self.releases.and_those(known)
+        valid = waivers.in_force(self.waivers, self.today)
+        recorded = standings(
+            observe(evidence.records),
+            self.targets,
+            lambda cell: waivers.waived(valid, cell.kernel, cell.signature),
+            self.advise,
+        )
+        releases = self.releases.with_recorded(recorded)
         admissions = tuple(admit(installation, releases) for installation in installations)
-        standing_of = {
-            triton: known.get(triton) or _unrecorded(triton, releases)
-            for triton in _named(admissions)
-        }
-        changes, helpless = suggest(installations, Wanted(releases, _state_of(known), self.strict))
+        states = {triton: standing.state for triton, standing in recorded.items()}
+        changes, helpless = suggest(installations, Acceptance(releases, states, self.strict))
         return GateResult(
             admissions=admissions,
-            versions=versions(admissions, standing_of, releases),
-            waived=tuple(self._waived(waiver, evidence) for waiver in self.waivers),
+            versions=_admitted_releases(admissions, recorded, releases),
+            waived=tuple(self._judged(waiver, evidence) for waiver in self.waivers),
             suggest=changes,
             helpless=helpless,
             about=about,
-            known_good=_known_good(known, releases),
+            known_good=_known_good(recorded, releases),
         )
 
-    def standings(self, evidence: Evidence) -> dict[str, Standing]:
-        """Each Triton release that has a record."""
-        valid = waivers.in_force(self.waivers, self.today)
-        judge = Judge(self.targets, lambda cell: waivers.waived(valid, cell), self.advise)
-        return judge.standings(observe(evidence.records))
-
-    def _waived(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
+    def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
         cells = sum(
-            waiver.covers(record) for record in evidence.records if record.verdict is Verdict.FAILS
+            waiver.covers(record.kernel, record.signature)
+            for record in evidence.records
+            if record.verdict is Verdict.FAILS
         )
         if waiver.expired(self.today):
             return JudgedWaiver(waiver, WaiverUse.EXPIRED, cells)
         if cells:
             return JudgedWaiver(waiver, WaiverUse.ACTIVE, cells)
-        return JudgedWaiver(
-            waiver, WaiverUse.MENDED if _mended(waiver, evidence) else WaiverUse.UNUSED
-        )
+        if _is_mended(waiver, evidence):
+            return JudgedWaiver(waiver, WaiverUse.MENDED)
+        return JudgedWaiver(waiver, WaiverUse.UNUSED)
 
 
-def _named(admissions: Sequence[Admission]) -> list[str]:
-    return [triton for admission in admissions for triton in admission.triton]
-
-
-def _state_of(known: Mapping[str, Standing]) -> Callable[[str], ReleaseState]:
-    return lambda triton: known[triton].state if triton in known else ReleaseState.UNTESTED
+def _admitted_releases(
+    admissions: Sequence[Admission], recorded: Mapping[str, Standing], releases: Releases
+) -> tuple[AdmittedRelease, ...]:
+    """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases
+    that pin them.
+    """
+    tritons = {triton for admission in admissions for triton in admission.triton}
+    torches = grouped(
+        (triton, torch) for admission in admissions for torch, triton in admission.pairs
+    )
+    admitted = []
+    # Those that have a number first, then `<3.0.0`, `>3.9.0` and `of torch 2.15.0`.
+    for triton in sorted(tritons, key=lambda name: (not name[0].isdigit(), by_version(name))):
+        beside = set(torches.get(triton, ()))
+        if None in beside:
+            beside = beside - {None} | set(releases.torch_for(triton))
+        standing = recorded.get(triton) or _unrecorded(triton, releases)
+        admitted.append(AdmittedRelease(standing, sorted(beside, key=by_version)))
+    return tuple(admitted)
 
 
 def _unrecorded(triton: str, releases: Releases) -> Standing:
     """A release without a record, with the reason why nothing is known of it."""
     if triton == releases.beyond:
-        return untested(triton, "newer than every known release")
-    if triton == releases.before:
-        return untested(triton, f"flacheck drives {releases.triton[0]} and newer")
-    return untested(
-        triton,
-        NO_RECORD if triton[0].isdigit() else "nobody knows which Triton that torch requires",
-    )
+        why = "newer than every known release"
+    elif triton == releases.before:
+        why = f"flacheck drives {releases.triton[0]} and newer"
+    elif triton[0].isdigit():
+        why = "no record"
+    else:
+        why = "nobody knows which Triton that torch requires"
+    return Standing(triton, ReleaseState.UNTESTED, why=why)
 
 
-def _known_good(known: Mapping[str, Standing], releases: Releases) -> tuple[str, ...]:
+def _known_good(recorded: Mapping[str, Standing], releases: Releases) -> tuple[str, ...]:
     """The requirements that admit exactly the good releases, and the torch releases that bring
     them.
     """
-    # A waiver lets a failure pass; it makes no release good.
-    plain = {
+    good = [
         triton
-        for triton, standing in known.items()
-        if standing.state is ReleaseState.GOOD and not standing.waived
-    }
-    good = [triton for triton in releases.triton if triton in plain]
+        for triton in releases.triton
+        if triton in recorded
+        and recorded[triton].state is ReleaseState.GOOD
+        # A waiver lets a failure pass; it makes no release good.
+        and not recorded[triton].waived
+    ]
     torch = [torch for triton in good for torch in releases.torch_for(triton)]
-    found = (
-        pins.specifier("triton", good, releases.triton),
-        pins.specifier("torch", torch, releases.torch),
+    requirements = (
+        torch_pins.specifier("triton", good, releases.triton),
+        torch_pins.specifier("torch", torch, releases.torch),
     )
-    return tuple(requirement for requirement in found if requirement)
+    return tuple(requirement for requirement in requirements if requirement)
 
 
-def _mended(waiver: Waiver, evidence: Evidence) -> bool:
+def _is_mended(waiver: Waiver, evidence: Evidence) -> bool:
     """Whether a cell that the waiver let pass compiles now: one that failed so before, or one of
     its kernel.
     """
     if waiver.signature is None:
-        return any(
-            waiver.names(record.kernel) and _compiles(record) for record in evidence.newest.values()
-        )
-    failed = (record for record in evidence.failed_with(waiver.signature) if waiver.covers(record))
-    return any(_compiles(evidence.newest.get(place(record))) for record in failed)
+        return any(_compiles(record) for record in evidence.records if waiver.names(record.kernel))
+    return any(
+        _compiles(evidence.newest.get(cell_identity(record)))
+        for record in evidence.failed_with(waiver.signature)
+        if waiver.covers(record.kernel, record.signature)
+    )
 
 
 def _compiles(record: Record | None) -> bool:

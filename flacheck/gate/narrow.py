@@ -22,23 +22,25 @@ def narrowed(
     `cap`, where the specifier is to be closed, is the first version that must not be admitted.
     """
     kept, lost = sorted(map(Version, keep)), sorted(map(Version, lose))
-    clauses = _clauses(specifier)
-    lower = [version for version in lost if version < kept[0]]
-    upper = [version for version in lost if version > kept[-1]] + ([Version(cap)] if cap else [])
-    if lower:
-        clauses = [clause for clause in clauses if clause.operator not in _LOWER]
-        clauses.insert(0, Specifier(f">={kept[0]}"))
-    if upper:
-        clauses = [clause for clause in clauses if clause.operator not in _UPPER]
-    between = [Specifier(f"!={version}") for version in lost if kept[0] < version < kept[-1]]
-    ending = [Specifier(f"<{_short(min(upper))}")] if upper else []
-    bounds = [clause for clause in clauses if clause.operator in _UPPER] + ending
-    rest = [
-        clause
-        for clause in clauses
-        if clause.operator not in _UPPER and _matters(clause, kept, bool(lower), upper)
-    ]
-    return ",".join(map(str, [*rest, *between, *bounds]))
+    below = [version for version in lost if version < kept[0]]
+    between = [version for version in lost if kept[0] < version < kept[-1]]
+    above = [version for version in lost if version > kept[-1]]
+    if cap:
+        above.append(Version(cap))
+    lower, middle, upper = [], [], []
+    # In the order in which they were written.
+    for text in filter(None, re.split(r"\s*,\s*", specifier.strip())):
+        clause = Specifier(text)
+        if clause.operator in _UPPER:
+            upper.append(clause)
+        elif not (clause.operator in _LOWER and below) and _matters(clause, kept, below, above):
+            middle.append(clause)
+    if below:
+        lower = [Specifier(f">={kept[0]}")]
+    if above:
+        upper = [Specifier(f"<{_short(min(above))}")]
+    excluded = [Specifier(f"!={version}") for version in between]
+    return ",".join(map(str, [*lower, *middle, *excluded, *upper]))
 
 
 def alternatives(
@@ -46,29 +48,27 @@ def alternatives(
 ) -> str:
     """The same for alternatives (Poetry's `||`): those that admit nothing of `keep` go."""
     kept, lost = list(keep), list(lose)
-    found = (
-        (text, [v for v in kept if SpecifierSet(text).contains(v)])
-        for text in specifier.split("||")
-    )
-    return " || ".join(narrowed(text, some, lost, cap) for text, some in found if some)
-
-
-def _clauses(specifier: str) -> list[Specifier]:
-    """The clauses in the order in which they were written."""
-    return [Specifier(clause) for clause in re.split(r"\s*,\s*", specifier.strip()) if clause]
+    narrow = []
+    for text in specifier.split("||"):
+        mine = [version for version in kept if SpecifierSet(text).contains(version)]
+        if mine:
+            narrow.append(narrowed(text, mine, lost, cap))
+    return " || ".join(narrow)
 
 
 def _matters(
-    clause: Specifier, kept: Sequence[Version], raised: bool, upper: Sequence[Version]
+    clause: Specifier, kept: Sequence[Version], below: Sequence[Version], above: Sequence[Version]
 ) -> bool:
     """Whether an exclusion still excludes something: one outside the new bounds does not."""
     if clause.operator != "!=" or clause.version.endswith(".*"):
         return True
     version = Version(clause.version)
-    return not ((raised and version < kept[0]) or (upper and version >= min(upper)))
+    return not ((below and version < kept[0]) or (above and version >= min(above)))
 
 
 def _short(bound: Version) -> str:
     """`3.9` for 3.9.0: the two say the same."""
     minor = Version(f"{bound.major}.{bound.minor}")
-    return str(minor) if bound == minor else str(bound)
+    if bound == minor:
+        return str(minor)
+    return str(bound)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from flacheck.errors import UsageError
-from flacheck.model import Json
 
 NAMES = ("torch", "triton")
+# The build of a release, as PyTorch's own index has it: 2.7.1+cu126.
 _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
 
 
@@ -36,21 +35,25 @@ class Pin:
     ranges: tuple[SpecifierSet, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # A torch from PyTorch's own index has the build in its version (2.7.1+cu126): the release
-        # is what counts.
-        plain = _LOCAL.sub("", self.specifier) if self.name == "torch" else self.specifier
+        plain = self.specifier
+        if self.name == "torch":
+            # What a torch requires depends on its release alone. Builds of Triton are kept apart:
+            # no range admits a local build.
+            plain = _LOCAL.sub("", plain)
         object.__setattr__(self, "ranges", _ranges(plain, self.where))
 
     def admits(self, version: str) -> bool:
-        """Whether an installer may choose this version; a pre-release only when the pin names one."""
-        return any(found.contains(version) for found in self.ranges)
+        """Whether an installer may choose this version; a pre-release only if the pin names one."""
+        return any(alternative.contains(version) for alternative in self.ranges)
 
     @property
     def exact(self) -> tuple[str, ...]:
         """The versions that the pin itself names with `==`."""
-        clauses = (clause for found in self.ranges for clause in found)
+        clauses = (clause for alternative in self.ranges for clause in alternative)
         return tuple(
-            c.version for c in clauses if c.operator in ("==", "===") and is_version(c.version)
+            clause.version
+            for clause in clauses
+            if clause.operator in ("==", "===") and is_version(clause.version)
         )
 
     @property
@@ -62,20 +65,12 @@ class Pin:
     @property
     def where(self) -> str:
         """`requirements.txt:3`."""
-        return place(self.file, self.line)
+        return file_line(self.file, self.line)
 
     @property
     def said(self) -> str:
         """`triton>=3.4,<3.9`."""
         return self.name + self.specifier
-
-    def to_json(self) -> Json:
-        return {
-            "file": self.file,
-            "line": self.line,
-            "name": self.name,
-            "specifier": self.specifier,
-        }
 
 
 @dataclass(frozen=True)
@@ -99,21 +94,20 @@ class Installation:
         """The pins of one distribution."""
         return tuple(pin for pin in self.pins if pin.name == name)
 
+    @property
+    def torch_with_triton(self) -> tuple[Pin, ...]:
+        """The pins of torch, none when one is of a build that requires no Triton."""
+        pins = self.of("torch")
+        if all(pin.brings_triton for pin in pins):
+            return pins
+        return ()
 
-def place(file: str, line: int | None) -> str:
+
+def file_line(file: str, line: int | None) -> str:
     """`requirements.txt:3`, or the file alone."""
-    return f"{file}:{line}" if line else file
-
-
-def _ranges(specifier: str, where: str) -> tuple[SpecifierSet, ...]:
-    try:
-        found = tuple(map(SpecifierSet, specifier.split("||")))
-        for clause in (clause for one in found for clause in one):
-            # packaging reads a version when it compares, and its number can be too long to be read.
-            clause.contains("0")
-    except ValueError:
-        raise UsageError(f"{where}: {specifier[:60]} is no version specifier (PEP 440)") from None
-    return found
+    if line is None:
+        return file
+    return f"{file}:{line}"
 
 
 def is_version(text: str) -> bool:
@@ -125,6 +119,15 @@ def is_version(text: str) -> bool:
     return True
 
 
-def distinct(pins: Iterable[Pin]) -> tuple[Pin, ...]:
-    """The pins, each once, in order of appearance."""
-    return tuple(dict.fromkeys(pins))
+def _ranges(specifier: str, where: str) -> tuple[SpecifierSet, ...]:
+    try:
+        alternatives = tuple(map(SpecifierSet, specifier.split("||")))
+        for alternative in alternatives:
+            for clause in alternative:
+                # packaging reads a version when it compares, and its number can be too long for
+                # Python to read.
+                clause.contains("0")
+    except ValueError:
+        # The start is enough: such a number has thousands of digits.
+        raise UsageError(f"{where}: {specifier[:60]} is no version specifier (PEP 440)") from None
+    return alternatives

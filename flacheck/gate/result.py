@@ -4,21 +4,25 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from flacheck.analysis.exit_code import PRECEDENCE
-from flacheck.analysis.order import by_version
+import msgspec
+
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
-from flacheck.gate.admitted import Admission, Conflict, Releases
-from flacheck.gate.pinned import Installation, Pin, distinct
+from flacheck.gate.admitted import Admission, Conflict
+from flacheck.gate.pinned import Installation, Pin
 from flacheck.gate.states import ReleaseState, Standing
 from flacheck.gate.suggest import PinChange
 from flacheck.model import Json
 
 SCHEMA = "flacheck.gate/1"
+# What flacheck.gate/1 shows of each, in its order.
+_PIN = ("file", "line", "name", "specifier")
+_RELEASE = ("triton", "torch", "state", "codes", "kernels")
 
 
 class WaiverUse(str, Enum):
@@ -45,19 +49,15 @@ class JudgedWaiver:
         """Whether the waiver has to go."""
         return self.use in (WaiverUse.EXPIRED, WaiverUse.MENDED)
 
-    def to_json(self) -> Json:
-        return {**self.waiver.to_json(), "use": self.use.value, "cells": self.cells}
-
 
 @dataclass(frozen=True)
 class AdmittedRelease:
     """A Triton release (or, as `>3.9.0`, releases nobody knows) that is admitted; `torch` are the
-    releases that may come with it, `by` the installations that admit it.
+    releases that may come with it.
     """
 
     standing: Standing
-    torch: tuple[str, ...]
-    by: tuple[str, ...]
+    torch: Sequence[str]
 
     @property
     def triton(self) -> str:
@@ -67,22 +67,20 @@ class AdmittedRelease:
     def state(self) -> ReleaseState:
         return self.standing.state
 
-    def to_json(self) -> Json:
-        lists = {"codes": self.standing.codes, "kernels": self.standing.kernels}
-        return {
-            "triton": self.triton,
-            "torch": list(self.torch),
-            "state": self.state.value,
-            **lists,
-        }
+    @property
+    def codes(self) -> list[str]:
+        return self.standing.codes
+
+    @property
+    def kernels(self) -> list[str]:
+        return self.standing.kernels
 
 
 @dataclass(frozen=True)
 class GateResult:
-    """The contract's flacheck.gate/1. `helpless` are installations that no change of a pin would
-    let pass, `about` says which records were asked, `known_good` what to require so that exactly
-    the releases that are good by these records are admitted, those included that the pins exclude
-    now.
+    """What flacheck.gate/1 shows. `helpless` are installations that no change of a pin would let
+    pass, `about` says which records were asked, `known_good` what to require so that exactly the
+    releases that are good by these records are admitted, those included that the pins exclude now.
     """
 
     admissions: tuple[Admission, ...]
@@ -95,89 +93,81 @@ class GateResult:
 
     @property
     def pins(self) -> tuple[Pin, ...]:
-        return distinct(pin for admission in self.admissions for pin in admission.installation.pins)
+        """The pins of all installations, each once."""
+        pins = (pin for admission in self.admissions for pin in admission.installation.pins)
+        return tuple(dict.fromkeys(pins))
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
         """Each contradiction once, though it may hold in a project and in all its extras."""
-        found = {
+        by_pins = {
             admission.conflict.pins: admission.conflict
             for admission in self.admissions
             if admission.conflict
         }
-        return tuple(found.values())
+        return tuple(by_pins.values())
 
     @property
     def unproven(self) -> tuple[Installation, ...]:
         """Installations of which no admitted release has a verdict."""
-        decided = {
-            version.triton
-            for version in self.versions
-            if version.state is not ReleaseState.UNTESTED
-        }
+        untested = {release.triton for release in self.of(ReleaseState.UNTESTED)}
         return tuple(
             admission.installation
             for admission in self.admissions
-            if not admission.conflict and not decided & set(admission.triton)
+            if not admission.conflict and untested.issuperset(admission.triton)
         )
+
+    @property
+    def gaps(self) -> list[str]:
+        """The admitted releases that exist and have no verdict, oldest first."""
+        untested = [release.triton for release in self.of(ReleaseState.UNTESTED)]
+        return [triton for triton in untested if triton[0].isdigit()]
 
     def of(self, *states: ReleaseState) -> tuple[AdmittedRelease, ...]:
         """The admitted releases in any of these states."""
-        return tuple(version for version in self.versions if version.state in states)
+        return tuple(release for release in self.versions if release.state in states)
 
     def exit_code(self, strict: bool = False) -> Exit:
         """1 for a failing release, a contradiction or a waiver that has to go; 3 when nothing is
         known of what an installation admits. Strictly, an advisory is a finding and an untested
         release incomplete.
         """
-        return min(_codes(self, strict), key=PRECEDENCE.index)
+        has_to_go = any(waived.is_finding for waived in self.waived)
+        if self.of(ReleaseState.BAD) or self.conflicts or has_to_go:
+            return Exit.FINDINGS
+        if strict and self.of(ReleaseState.ADVISED):
+            return Exit.FINDINGS
+        if self.unproven or (strict and self.of(ReleaseState.UNTESTED)):
+            return Exit.INCOMPLETE
+        return Exit.OK
 
     def to_json(self) -> Json:
-        lists: Mapping[str, Sequence[object]] = {
-            "pins": self.pins,
-            "versions": self.versions,
-            "conflicts": self.conflicts,
-            "waived": self.waived,
-            "suggest": self.suggest,
-        }
-        return {
-            "schema": SCHEMA,
-            **{name: [entry.to_json() for entry in found] for name, found in lists.items()},
-        }  # type: ignore[attr-defined]
-
-
-def versions(
-    admissions: Iterable[Admission], standing_of: Mapping[str, Standing], releases: Releases
-) -> tuple[AdmittedRelease, ...]:
-    """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases
-    that pin them.
-    """
-    torch: dict[str, list[str]] = {}
-    by: dict[str, list[str]] = {}
-    for admission in admissions:
-        for release in admission.triton:
-            by.setdefault(release, []).append(admission.installation.name)
-        for found, release in admission.pairs:
-            torch.setdefault(release, []).extend([found] if found else releases.torch_for(release))
-    order = sorted(by, key=lambda release: (not release[0].isdigit(), by_version(release)))
-    return tuple(
-        AdmittedRelease(
-            standing_of[release],
-            tuple(sorted(set(torch.get(release, ())), key=by_version)),
-            tuple(by[release]),
+        """flacheck.gate/1."""
+        document: Json = msgspec.to_builtins(
+            {
+                "schema": SCHEMA,
+                "pins": [_fields(pin, _PIN) for pin in self.pins],
+                "versions": [_fields(release, _RELEASE) for release in self.versions],
+                "conflicts": [
+                    {
+                        "installation": conflict.installation,
+                        "pins": [_fields(pin, _PIN) for pin in conflict.pins],
+                        "reason": conflict.reason,
+                    }
+                    for conflict in self.conflicts
+                ],
+                "waived": [
+                    {**msgspec.structs.asdict(entry.waiver), "use": entry.use, "cells": entry.cells}
+                    for entry in self.waived
+                ],
+                "suggest": [
+                    {**_fields(change.pin, _PIN), "to": change.to, "obstacle": change.pin.obstacle}
+                    for change in self.suggest
+                ],
+            }
         )
-        for release in order
-    )
+        return document
 
 
-def _codes(outcome: GateResult, strict: bool) -> Iterable[Exit]:
-    yield Exit.OK
-    findings = (ReleaseState.BAD, ReleaseState.ADVISED) if strict else (ReleaseState.BAD,)
-    if (
-        outcome.of(*findings)
-        or outcome.conflicts
-        or any(waived.is_finding for waived in outcome.waived)
-    ):
-        yield Exit.FINDINGS
-    if outcome.unproven or (strict and outcome.of(ReleaseState.UNTESTED)):
-        yield Exit.INCOMPLETE
+def _fields(entry: Any, names: Iterable[str]) -> Json:
+    return {name: getattr(entry, name) for name in names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,6 +12,7 @@ from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_target, split
 from flacheck.model import Verdict
 
+# (kernels, triton, target) → what is known against some of these kernels there.
 Advise = Callable[[Iterable[str], str, str], Sequence[str]]
 
 
@@ -51,97 +52,89 @@ class Standing:
         return sorted({kernel for group in self.failures for kernel in group.kernels})
 
 
-@dataclass(frozen=True)
-class Judge:
-    """`targets` are those that must all be good; empty, those that a release has records of.
-    `waives` says which failing cells are let pass; `advise(kernels, triton, target)` names known
-    miscompiles.
+def standings(
+    cells: Iterable[Observed],
+    targets: Sequence[str],
+    waives: Callable[[Observed], bool],
+    advise: Advise,
+) -> dict[str, Standing]:
+    """Each Triton release that has a cell, by its version.
+
+    `targets` must all be good; empty, those count that a release has cells of. `waives` says which
+    failing cells are let pass.
     """
+    of_release = grouped(
+        (split(cell.toolchain)[1], cell) for cell in cells if split(cell.toolchain)[0] == "triton"
+    )
+    return {
+        triton: _standing(triton, mine, targets, waives, advise)
+        for triton, mine in of_release.items()
+    }
 
-    targets: tuple[str, ...] = ()
-    waives: Callable[[Observed], bool] = lambda cell: False
-    advise: Advise = lambda kernels, triton, target: ()
 
-    def standings(self, cells: Sequence[Observed]) -> dict[str, Standing]:
-        """Each Triton release that has a record, by its version."""
-        triton = grouped(
-            (split(cell.toolchain)[1], cell)
-            for cell in cells
-            if split(cell.toolchain)[0] == "triton"
-        )
-        return {version: self.standing(version, found) for version, found in triton.items()}
-
-    def standing(self, version: str, cells: Sequence[Observed]) -> Standing:
-        """One release, by all its cells."""
-        places = grouped(
-            (cell.target, cell) for cell in cells if not self.targets or cell.target in self.targets
-        )
-        failing = [cell for found in places.values() for cell in unserved(found)]
-        waived = {cell.key for cell in failing if self.waives(cell)}
-        blocking = [cell for cell in failing if cell.key not in waived]
-        reasons = list(self._missing(places, waived))
-        state = (
-            ReleaseState.BAD
-            if blocking
-            else ReleaseState.UNTESTED
-            if reasons
-            else ReleaseState.GOOD
-        )
-        advisories = self._advisories(version, places) if state is ReleaseState.GOOD else ()
-        return Standing(
-            triton=version,
-            state=ReleaseState.ADVISED if advisories else state,
-            failures=tuple(by_signature(blocking)),
-            advisories=advisories,
-            targets=tuple(
-                sorted((target for target, found in places.items() if _tried(found)), key=by_target)
-            ),
-            cells=sum(_tried(found) for found in places.values()),
-            waived=len(waived),
-            why="; ".join(reasons) if state is ReleaseState.UNTESTED else "",
-        )
-
-    def _missing(self, places: Mapping[str, Sequence[Observed]], waived: set[str]) -> Iterable[str]:
-        """Why no target, or not every one that must be, is known to compile."""
-        tried = {
-            target: [c for c in found if c.verdict is not Verdict.SKIPPED]
-            for target, found in places.items()
-        }
-        for target in self.targets or sorted(
-            (target for target, found in tried.items() if found), key=by_target
-        ):
-            rest = [cell for cell in tried.get(target, ()) if cell.key not in waived]
-            if not tried.get(target):
-                yield f"no record on {target}"
-            elif rest and not is_good(rest):
-                yield f"{target}: {_undecided(rest)}"
-        if not self.targets and not any(tried.values()):
-            yield "no record" if not places else "only skipped cells"
-
-    def _advisories(
-        self, version: str, places: Mapping[str, Sequence[Observed]]
-    ) -> tuple[str, ...]:
-        said = (
+def _standing(
+    triton: str,
+    cells: Sequence[Observed],
+    targets: Sequence[str],
+    waives: Callable[[Observed], bool],
+    advise: Advise,
+) -> Standing:
+    on_target = grouped(
+        (cell.target, cell) for cell in cells if not targets or cell.target in targets
+    )
+    failing = [cell for mine in on_target.values() for cell in unserved(mine)]
+    waived = {cell.key for cell in failing if waives(cell)}
+    blocking = [cell for cell in failing if cell.key not in waived]
+    tried = {target: _tried(mine) for target, mine in on_target.items() if _tried(mine)}
+    missing = list(_missing(tried, targets, waived, recorded=bool(on_target)))
+    advisories: tuple[str, ...] = ()
+    why = ""
+    if blocking:
+        state = ReleaseState.BAD
+    elif missing:
+        state = ReleaseState.UNTESTED
+        why = "; ".join(missing)
+    else:
+        told = [
             text
-            for target, found in places.items()
-            if _tried(found)
-            for text in self.advise({cell.kernel for cell in found}, version, target)
-        )
-        return tuple(dict.fromkeys(said))
+            for target in tried
+            for text in advise({cell.kernel for cell in on_target[target]}, triton, target)
+        ]
+        advisories = tuple(dict.fromkeys(told))
+        state = ReleaseState.ADVISED if advisories else ReleaseState.GOOD
+    return Standing(
+        triton=triton,
+        state=state,
+        failures=tuple(by_signature(blocking)),
+        advisories=advisories,
+        targets=tuple(sorted(tried, key=by_target)),
+        cells=sum(map(len, tried.values())),
+        waived=len(waived),
+        why=why,
+    )
 
 
-NO_RECORD = "no record"
+def _tried(cells: Sequence[Observed]) -> list[Observed]:
+    """A skipped cell was not asked, so it says nothing."""
+    return [cell for cell in cells if cell.verdict is not Verdict.SKIPPED]
 
 
-def untested(triton: str, why: str = NO_RECORD) -> Standing:
-    """A release that nobody tried."""
-    return Standing(triton, ReleaseState.UNTESTED, why=why)
-
-
-def _tried(cells: Sequence[Observed]) -> int:
-    return sum(cell.verdict is not Verdict.SKIPPED for cell in cells)
-
-
-def _undecided(cells: Sequence[Observed]) -> str:
-    count = sum(cell.verdict is Verdict.UNKNOWN for cell in cells)
-    return f"{count} cell{'s' * (count != 1)} without a verdict"
+def _missing(
+    tried: Mapping[str, Sequence[Observed]],
+    targets: Sequence[str],
+    waived: set[str],
+    recorded: bool,
+) -> Iterator[str]:
+    """Why no target, or not every one that must be, is known to compile."""
+    for target in targets or sorted(tried, key=by_target):
+        if target not in tried:
+            yield f"no record on {target}"
+            continue
+        # Where every cell is waived, there is nothing left to ask of the target.
+        rest = [cell for cell in tried[target] if cell.key not in waived]
+        if rest and not is_good(rest):
+            undecided = sum(cell.verdict is Verdict.UNKNOWN for cell in rest)
+            cells = "cell" if undecided == 1 else "cells"
+            yield f"{target}: {undecided} {cells} without a verdict"
+    if not targets and not tried:
+        yield "only skipped cells" if recorded else "no record"

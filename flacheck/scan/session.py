@@ -156,7 +156,7 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
         known_triton=triton_releases.known(),
         known_torch=list(pins.pins()),
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
-        waives=partial(waivers.waived, valid),
+        waives=lambda cell: waivers.waived(valid, cell.kernel, cell.signature),
         advisories=partial(
             advisories.of, [name for run in runs for name in run.context.get("kernels", ())]
         ),

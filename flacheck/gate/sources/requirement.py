@@ -1,23 +1,36 @@
-"""One requirement as text (PEP 508) → a pin, if it is one of torch or Triton that holds here."""
+"""One requirement as text (PEP 508) → a pin, if it is one of torch or Triton that holds for this
+Python on Linux.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from typing import Any
 
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import NAMES, Pin, place
-from flacheck.gate.sources import markers
+from flacheck.gate.pinned import NAMES, Pin
+from flacheck.gate.sources.pin_file import PinFile
 
-BETWEEN_RELEASES = ("pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "triton-nightly")
+# What PyTorch's own indexes call the Tritons that it builds, of no release of Triton.
+_BETWEEN_RELEASES = (
+    "pytorch-triton",
+    "pytorch-triton-rocm",
+    "pytorch-triton-xpu",
+    "triton-nightly",
+)
+# Triton exists for Linux only, so a pin is looked at as it holds there.
+_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
 
-_HEAD = re.compile(r"\s*[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?")
+# packaging says what a requirement holds, not where its specifier stands: after the name and its
+# extras, up to a marker, an address or the end, with or without parentheses.
+_NAME_AND_EXTRAS = re.compile(r"\s*[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?")
 _SPECIFIER = re.compile(r"\s*\(?\s*([^;@()\s](?:[^;@()]*[^;@()\s])?)")
 _ARCHIVE = re.compile(r"([^/\\#?\s]+\.(?:whl|tar\.gz|zip))")
-_NOT_ASKED = "flacheck does not fetch it"
+_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
 def parsed(text: str, where: str) -> Requirement:
@@ -25,23 +38,18 @@ def parsed(text: str, where: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
+        # The lines after the first draw a pointer into the text.
         said = str(error).partition("\n")[0]
         raise UsageError(
             f"{where}: {text.strip()!r} is no requirement: {said}; write NAME>=VERSION,<VERSION"
         ) from None
 
 
-def holds(requirement: Requirement, where: str) -> bool:
-    """Whether its environment marker is true for this Python on Linux."""
-    return markers.holds(str(requirement.marker or ""), where)
-
-
 def pin(
     requirement: Requirement,
     text: str,
-    file: str,
+    file: PinFile,
     line: int | None,
-    warn: Callable[[str], None],
     *,
     start: int | None = 0,
     keys: tuple[str | int, ...] | None = None,
@@ -49,52 +57,91 @@ def pin(
     """The pin that a requirement is. `start` is the offset of its text in the file, None where it
     cannot be edited; of a string in a TOML file `keys` lead to it instead.
     """
-    name, where = canonicalize_name(requirement.name), place(file, line)
-    if name not in (*NAMES, *BETWEEN_RELEASES) or not holds(requirement, where):
+    name, where = canonicalize_name(requirement.name), file.where(line)
+    if name not in (*NAMES, *_BETWEEN_RELEASES) or not holds(requirement.marker, where):
         return None
-    if name in BETWEEN_RELEASES:
-        warn(
-            f"{where}: {name} is Triton between two releases, of which no index tells; it is left out"
+    if name in _BETWEEN_RELEASES:
+        file.warn(
+            f"{where}: {name} is a Triton between two releases, which no index lists;"
+            " it is left out"
         )
         return None
     if requirement.url:
-        return of_url(requirement.url, name, file, line, warn)
+        return of_url(requirement.url, name, file, line)
     span = specifier_span(text)
-    written = text[span[0] : span[1]] if span else str(requirement.specifier)
-    stands = (start + span[0], start + span[1]) if span and start is not None else None
+    written = text[span[0] : span[1]]
     specifier = re.sub(r"\s+", "", written)
-    return Pin(
-        file,
-        line,
-        name,
-        specifier,
-        stands,
-        written,
-        None if stands else "it is written in several pieces",
-        keys,
-    )
+    if start is None:
+        obstacle = "it is written in several pieces"
+        return Pin(file.shown, line, name, specifier, obstacle=obstacle, written=written, keys=keys)
+    in_file = (start + span[0], start + span[1])
+    return Pin(file.shown, line, name, specifier, in_file, written, keys=keys)
 
 
-def specifier_span(text: str) -> tuple[int, int] | None:
-    """Where the specifier stands in a requirement; an empty span where one would be put."""
-    head = _HEAD.match(text)
-    if head is None:
-        return None
-    found = _SPECIFIER.match(text, head.end())
-    return found.span(1) if found else (len(text[: head.end()].rstrip()),) * 2
+def specifier_span(text: str) -> tuple[int, int]:
+    """Where the specifier stands in a requirement that `parsed` accepts; an empty span where one
+    would be put.
+    """
+    head = _NAME_AND_EXTRAS.match(text)
+    end = head.end() if head else 0
+    specifier = _SPECIFIER.match(text, end)
+    if specifier:
+        return specifier.span(1)
+    place = len(text[:end].rstrip())
+    return place, place
 
 
-def of_url(url: str, name: str, file: str, line: int | None, warn: Callable[[str], None]) -> Pin:
+def of_url(url: str, name: str, file: PinFile, line: int | None) -> Pin:
     """The address of a wheel or an sdist names its version; any other could be any, and the user is
     told so.
     """
-    found = _ARCHIVE.search(url)
-    version = _version(found[1].replace("%2B", "+"), name) if found else None
-    if version is None:
-        warn(
-            f"{place(file, line)}: the address of {name} names no version and {_NOT_ASKED}: every release is assumed"
-        )
-    return Pin(file, line, name, f"=={version}" if version else "", obstacle="it is an address")
+    obstacle = "it is an address"
+    archive = _ARCHIVE.search(url)
+    if archive:
+        # The plus of a build is written so in an address.
+        version = _version(archive[1].replace("%2B", "+"), name)
+        if version:
+            return Pin(file.shown, line, name, f"=={version}", obstacle=obstacle)
+    file.warn(
+        f"{file.where(line)}: the address of {name} names no version and flacheck does not fetch"
+        " it: every release is assumed"
+    )
+    return Pin(file.shown, line, name, "", obstacle=obstacle)
+
+
+def holds(marker: Any, where: str) -> bool:
+    """Whether a marker (parsed, a text, or none) is true without an extra; a UsageError that begins
+    with `where` for what is no marker, or compares what cannot be compared.
+    """
+    if not marker:
+        return True
+    try:
+        return _is_true(str(marker), "")
+    except InvalidMarker:
+        raise UsageError(f"{where}: {marker!r} is no environment marker") from None
+    except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
+        raise UsageError(
+            f"{where}: the marker {str(marker)!r} cannot be evaluated: {error}"
+        ) from None
+
+
+def may_hold(marker: Any, where: str) -> bool:
+    """The same for a lock, which writes extras and groups that may be chosen into its markers."""
+    if not marker:
+        return True
+    if not isinstance(marker, str):
+        raise UsageError(f"{where}: {marker!r} is no environment marker")
+    try:
+        return any(_is_true(marker, extra) for extra in ("", *_EXTRA.findall(marker)))
+    except InvalidMarker:
+        # uv may write what is newer than packaging's grammar.
+        return True
+    except (UndefinedComparison, UndefinedEnvironmentName, ValueError):
+        raise UsageError(f"{where}: {marker!r} is no environment marker") from None
+
+
+def _is_true(marker: str, extra: str) -> bool:
+    return Marker(marker).evaluate({**_LINUX, "extra": extra})
 
 
 def _version(archive: str, name: str) -> str | None:
@@ -102,11 +149,12 @@ def _version(archive: str, name: str) -> str | None:
     archive.
     """
     try:
-        found = (
-            parse_wheel_filename(archive)
-            if archive.endswith(".whl")
-            else parse_sdist_filename(archive)
-        )
+        if archive.endswith(".whl"):
+            distribution, version = parse_wheel_filename(archive)[:2]
+        else:
+            distribution, version = parse_sdist_filename(archive)
     except ValueError:
         return None
-    return str(found[1]) if found[0] == name else None
+    if distribution != name:
+        return None
+    return str(version)

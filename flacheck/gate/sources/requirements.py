@@ -6,24 +6,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import Pin, Scope
-from flacheck.gate.sources import markers, requirement
-from flacheck.gate.sources.text import read_text
+from flacheck.gate.sources import requirement
+from flacheck.gate.sources.pin_file import PinFile
 
 _INCLUDE = re.compile(r"(?:-[rc]\s*|--(?:requirement|constraint)(?:\s+|=))(?P<file>.+)")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTIONS = re.compile(r"\s--?[A-Za-z].*$", re.DOTALL)
+# pip expands no other form, so that a password stays out of the file and all else is literal.
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+# What pip takes for a path or an address and not for a name: a variable may hold either.
 _ADDRESS = re.compile(
     r"\$\{|[\w+.-]+://|[./~]|[A-Za-z]:\\|\S+\.(?:whl|zip|tar\.gz|tgz|tar\.bz2)(?:$|[\s;#\[])|\S*/"
 )
 _EDITABLE = re.compile(r"(?:-e\s*|--editable(?:\s+|=))")
-_FILE_OF = re.compile(
+# An archive of torch or triton, or a source tree called so; not triton-windows or torch-geometric.
+_NAME_IN_ADDRESS = re.compile(
     r"(?:(?:^|/)(?=[^/]+\.(?:whl|tar\.gz|zip)\b)|[#&]egg=)(torch|triton)\b(?=-\d|[^-]|$)",
     re.IGNORECASE,
 )
@@ -31,8 +34,8 @@ _FILE_OF = re.compile(
 
 @dataclass(frozen=True)
 class _Line:
-    """One logical line: its text without comments and continuations, and where it stands in its
-    file.
+    """One logical line: its text without comments and continuations, its number, and from where to
+    where it stands in its file.
     """
 
     text: str
@@ -41,96 +44,88 @@ class _Line:
     end: int
 
 
-def read(path: Path, shown: str, warn: Callable[[str], None]) -> list[Scope]:
+def read(file: PinFile) -> list[Scope]:
     """All pins of the file and of what it includes hold together; UsageError with file and line for
     bad lines.
     """
-    return [Scope(None, tuple(_pins(path, shown, warn, set())))]
+    return [Scope(None, tuple(_pins(file, set())))]
 
 
-def _pins(path: Path, shown: str, warn: Callable[[str], None], seen: set[Path]) -> Iterator[Pin]:
+def _pins(file: PinFile, seen: set[Path]) -> Iterator[Pin]:
     # pip follows a circle of includes until it dies; once each is enough.
-    if path.resolve() in seen:
+    if file.path.resolve() in seen:
         return
-    seen.add(path.resolve())
-    text = read_text(path, shown)
-    for line in _logical(text):
-        where = f"{shown}:{line.number}"
-        included = _INCLUDE.fullmatch(line.text)
-        if included:
-            yield from _included(
-                path, shown, included["file"].strip().strip("\"'"), where, warn, seen
-            )
-        else:
-            found = _pin(text, line, shown, where, warn)
-            yield from [found] if found else []
+    seen.add(file.path.resolve())
+    text = file.text()
+    for line in _logical_lines(text):
+        include = _INCLUDE.fullmatch(line.text)
+        if include:
+            name = include["file"].strip().strip("\"'")
+            yield from _included(file, line.number, name, seen)
+            continue
+        pin = _pin(file, text, line)
+        if pin:
+            yield pin
 
 
-def _included(
-    path: Path, shown: str, name: str, where: str, warn: Callable[[str], None], seen: set[Path]
-) -> Iterator[Pin]:
+def _included(file: PinFile, number: int, name: str, seen: set[Path]) -> Iterator[Pin]:
     """The pins of an included file, whose name is relative to the one that includes it."""
+    where = file.where(number)
     if "://" in name:
-        warn(f"{where}: {name} is not fetched: give a copy of it as a file")
+        file.warn(f"{where}: {name} is not fetched: give a copy of it as a file")
         return
-    found = path.parent / name
-    if not found.is_file():
+    folder = file.path.parent
+    if not (folder / name).is_file():
         raise UsageError(
-            f"{where}: {name} is included and is not there; its name is relative to {path.parent}"
+            f"{where}: {name} is included and is not there; its name is relative to {folder}"
         )
-    yield from _pins(
-        found, os.path.normpath(os.path.join(os.path.dirname(shown), name)), warn, seen
-    )
+    shown = os.path.normpath(os.path.join(os.path.dirname(file.shown), name))
+    yield from _pins(PinFile(folder / name, shown, file.warn), seen)
 
 
-def _pin(text: str, line: _Line, shown: str, where: str, warn: Callable[[str], None]) -> Pin | None:
+def _pin(file: PinFile, text: str, line: _Line) -> Pin | None:
+    """The pin of a line, if it is one; `text` is all of the file."""
+    where = file.where(line.number)
     if _EDITABLE.match(line.text) or _ADDRESS.match(line.text):
         address, _, marker = line.text.partition(" ;")
-        found = _FILE_OF.search(address) if markers.holds(marker.strip(), where) else None
-        return (
-            requirement.of_url(address, found[1].lower(), shown, line.number, warn)
-            if found
-            else None
-        )
+        name = _NAME_IN_ADDRESS.search(address)
+        if requirement.holds(marker.strip(), where) and name:
+            return requirement.of_url(address, name[1].lower(), file, line.number)
+        return None
     if line.text.startswith("-"):
         return None
     plain = _OPTIONS.sub("", line.text)
-    asked = requirement.parsed(plain, where)
-    pin = requirement.pin(asked, plain, shown, line.number, warn, start=_start(text, line, plain))
+    # Continuations or variables may cut a requirement into pieces, and then it is not in the file.
+    start = text.find(plain, line.start, line.end)
+    pin = requirement.pin(
+        requirement.parsed(plain, where),
+        plain,
+        file,
+        line.number,
+        start=start if start >= 0 else None,
+    )
     if pin and "--hash" in line.text:
-        return Pin(
-            pin.file, pin.line, pin.name, pin.specifier, obstacle="its hashes are of that release"
-        )
+        return replace(pin, span=None, written="", obstacle="its hashes are of that release")
     return pin
 
 
-def _start(text: str, line: _Line, plain: str) -> int | None:
-    """The offset of a requirement that stands in one piece; None when continuations or variables
-    cut it.
-    """
-    found = text.find(plain, line.start, line.end)
-    return found if found >= 0 else None
-
-
-def _logical(text: str) -> Iterator[_Line]:
+def _logical_lines(text: str) -> Iterator[_Line]:
     """Lines put together at a backslash; comments and `${VARIABLES}` are resolved as pip does."""
-    pending, number, start, offset = "", 0, 0, 0
-    for count, physical in enumerate(text.splitlines(keepends=True), 1):
+    pending, number, start, end = "", 0, 0, 0
+    # The empty last line ends a continuation at the end of the file.
+    for count, physical in enumerate([*text.splitlines(keepends=True), ""], 1):
         if not pending:
-            number, start = count, offset
-        offset += len(physical)
+            number, start = count, end
+        end += len(physical)
         body = physical.rstrip("\r\n")
-        comment = body.lstrip().startswith("#")
-        if body.endswith("\\") and not comment:
+        # A comment is not continued, and ends what was.
+        if body.lstrip().startswith("#"):
+            body = ""
+        elif body.endswith("\\"):
             pending += body[:-1] + " "
             continue
-        plain = _COMMENT.sub("", pending + ("" if comment else body)).strip()
+        logical = _COMMENT.sub("", pending + body).strip()
         pending = ""
-        if plain:
-            yield _Line(_expanded(plain), number, start, offset)
-    if pending.strip():
-        yield _Line(_expanded(_COMMENT.sub("", pending).strip()), number, start, offset)
-
-
-def _expanded(text: str) -> str:
-    return _VARIABLE.sub(lambda name: os.environ.get(name[1], name[0]), text)
+        if logical:
+            expanded = _VARIABLE.sub(lambda name: os.environ.get(name[1], name[0]), logical)
+            yield _Line(expanded, number, start, end)

@@ -2,85 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.config import toml
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import NAMES, Pin, Scope, place
-from flacheck.gate.sources.markers import may_hold
-from flacheck.gate.sources.text import read_text
+from flacheck.gate.pinned import NAMES, Pin, Scope
+from flacheck.gate.sources.pin_file import PinFile
+from flacheck.gate.sources.requirement import may_hold
+from flacheck.gate.sources.toml_document import TomlDocument
 
+# A package of the lock with the pin that it is.
 Locked = tuple[Mapping[str, Any], Pin]
 
 
-def read(path: Path, shown: str, warn: Callable[[str], None]) -> list[Scope]:
+def read(file: PinFile) -> list[Scope]:
     """A scope for each torch that is locked, with the Triton that goes with it, and for each Triton
     without one.
     """
-    text = read_text(path, shown)
-    packages = _tables(toml.loads(text, shown).get("package", []), f"{shown}: package")
-    named = [
-        (index, package) for index, package in enumerate(packages) if package.get("name") in NAMES
-    ]
-    lines = toml.lines(text) if named else {}
-    locked = [
-        (package, _pin(package, shown, _line(lines, index), warn)) for index, package in named
-    ]
-    return list(_scopes([entry for entry in locked if _holds(*entry)]))
+    document = TomlDocument.read(file)
+    packages = _tables(document.table.get("package", []), f"{file.shown}: package")
+    locked = []
+    for index, package in enumerate(packages):
+        if package.get("name") in NAMES:
+            pin = _pin(document, index, package)
+            if _is_for_here(package, pin):
+                locked.append((package, pin))
+    return list(_scopes(locked))
 
 
-def _line(lines: Mapping[toml.Path, int], index: int) -> int | None:
-    """Of the version, else of the name."""
-    return lines.get(("package", index, "version")) or lines.get(("package", index, "name"))
-
-
-def _pin(
-    package: Mapping[str, Any], shown: str, line: int | None, warn: Callable[[str], None]
-) -> Pin:
+def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
     """The locked version; a source tree may have none before it is built."""
-    version = package.get("version")
+    file, version, specifier = document.file, package.get("version"), ""
+    line = document.lines.get(("package", index, "version"))
+    if line is None:
+        line = document.lines.get(("package", index, "name"))
     if version is None:
-        warn(
-            f"{place(shown, line)}: {package['name']} is locked without a version: every release is assumed"
+        file.warn(
+            f"{file.where(line)}: {package['name']} is locked without a version:"
+            " every release is assumed"
         )
-    elif not isinstance(version, str):
-        raise UsageError(f"{place(shown, line)}: version is no text; is this a uv.lock?")
-    specifier = f"=={version}" if version else ""
-    return Pin(shown, line, package["name"], specifier, obstacle="a lock is written by uv")
+    elif isinstance(version, str):
+        specifier = f"=={version}"
+    else:
+        raise UsageError(f"{file.where(line)}: version is no text; is this a uv.lock?")
+    return Pin(file.shown, line, package["name"], specifier, obstacle="a lock is written by uv")
 
 
 def _scopes(locked: Sequence[Locked]) -> Iterator[Scope]:
-    torches, tritons = ([entry for entry in locked if entry[1].name == name] for name in NAMES)
-    alone = {pin for _, pin in tritons}
+    torches = [entry for entry in locked if entry[1].name == "torch"]
+    tritons = [entry for entry in locked if entry[1].name == "triton"]
     several = len(torches) > 1 or len(tritons) > 1
-    for package, pin in torches:
-        mine = [
-            triton
-            for found, triton in tritons
-            if _requires(package, pin, found, only=len(tritons) == 1)
-        ]
-        alone -= set(mine)
-        yield Scope(pin.said if several else None, (pin, *mine))
-    for _, pin in tritons:
-        yield from [Scope(pin.said if several else None, (pin,))] if pin in alone else []
+    alone = {pin for _, pin in tritons}
+    installations = []
+    for torch, pin in torches:
+        required = _required(torch, pin, tritons)
+        alone -= set(required)
+        installations.append((pin, *required))
+    installations += [(pin,) for _, pin in tritons if pin in alone]
+    for pins in installations:
+        yield Scope(pins[0].said if several else None, pins)
 
 
-def _requires(torch: Mapping[str, Any], pin: Pin, triton: Mapping[str, Any], only: bool) -> bool:
-    """Whether a locked torch leads to a locked Triton; a version is named where there are several."""
+def _required(torch: Mapping[str, Any], pin: Pin, tritons: Sequence[Locked]) -> list[Pin]:
+    """The locked Tritons that a locked torch leads to."""
+    dependencies = _tables(torch.get("dependencies", []), f"{pin.where}: dependencies")
     wanted = [
-        entry
-        for entry in _tables(torch.get("dependencies", []), f"{pin.where}: dependencies")
-        if entry.get("name") == "triton" and may_hold(entry.get("marker"), pin.where)
+        dependency
+        for dependency in dependencies
+        if dependency.get("name") == "triton" and may_hold(dependency.get("marker"), pin.where)
     ]
-    version = triton.get("version")
-    return any(entry.get("version", version) == version for entry in wanted) or (
-        only and not wanted
-    )
+    if not wanted and len(tritons) == 1:
+        return [tritons[0][1]]
+    required = []
+    for triton, triton_pin in tritons:
+        version = triton.get("version")
+        # uv names the version only where several are locked.
+        if any(dependency.get("version", version) == version for dependency in wanted):
+            required.append(triton_pin)
+    return required
 
 
-def _holds(package: Mapping[str, Any], pin: Pin) -> bool:
+def _is_for_here(package: Mapping[str, Any], pin: Pin) -> bool:
+    """Whether a package is locked for this Python on Linux, and not for a fork of the lock."""
     markers = package.get("resolution-markers", [])
     if not isinstance(markers, list):
         raise UsageError(f"{pin.where}: resolution-markers is no list; is this a uv.lock?")
