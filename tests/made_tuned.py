@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
 from flacheck.model import Cell, Kernel, Launch
+from flacheck.source import autotuned
 
 CONFIGS = (
     {"kwargs": {"BK": 32}, "num_warps": 4, "num_stages": 2},
@@ -69,8 +69,7 @@ def tuned(
     """The kernel of a source, launched as `seen`."""
     file = folder / "made.py"
     file.write_text(source)
-    declared._source.cache_clear()
-    found = declared.of_file(file, "kernel", "made.py")
+    found = autotuned.of_file(file, "kernel", "made.py")
     assert found is not None
     calls = seen or (call(),)
     given = {name: spec for name, spec in calls[0].items() if name not in found.heuristics}

@@ -16,10 +16,10 @@ from flacheck.autotune.examined import KeyFault, Tuned
 from flacheck.autotune.key_faults import faults, mended
 from flacheck.autotune.keys import KeyEvidence
 from flacheck.autotune.missing_keys import unkeyed
-from flacheck.fallbacks.host_code import HostLaunch
-from flacheck.fallbacks.kernel_code import kernel_code
+from flacheck.fallbacks.code import kernel_code
+from flacheck.source.host_code import HostLaunch
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
-from tests.test_autotune_declared import pasted, read
+from tests.test_autotuned import pasted, read
 
 
 def found(of: Tuned, version: str = "3.5.1", audit: Any = ()) -> list[KeyFault]:

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from flacheck import toolchains
-from flacheck.autotune import declared, judging
+from flacheck.autotune import judging
 from flacheck.autotune.emit import fla
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.trials import trials
 from flacheck.model import Cell, Kernel, Launch
 from flacheck.packages import package as packages
+from flacheck.source import autotuned
 from tests.test_autotune import fatal, good
 
 pytestmark = [
@@ -65,7 +66,7 @@ def emitted(package: packages.Package, folder: Path) -> None:
     """The file for a kernel whose second configuration does not compile."""
     args: dict[str, Any] = {name: {"dtype": "bf16", "align": 16} for name in TENSORS}
     args |= dict.fromkeys(ABSENT) | {name: {"constexpr": value} for name, value in SIZES.items()}
-    source = declared.of_module(Path(package.path), KERNEL)
+    source = autotuned.of_module(Path(package.path), KERNEL)
     assert source is not None
     launch = Launch(args, ("BK", "BV"), (CONFIG, OTHER), tuple(name for name, _ in source.keys))
     kernel = Kernel(KERNEL, package.identity, "0", {"import": KERNEL})

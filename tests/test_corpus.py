@@ -203,7 +203,7 @@ def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path:
         ),
         ('OPERATOR = "addition"', "", None, ["OPERATOR is not set exactly once"]),
         ("UNUSED = 3", "SHAPES = []", 8, ["SHAPES is not set exactly once"]),
-        ("UNUSED = 3", "UNUSED = = 3", 6, ["no Python"]),
+        ("UNUSED = 3", "UNUSED = = 3", 6, ["not Python"]),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_line_and_what_is_allowed(

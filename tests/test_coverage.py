@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capture.coverage import coverage, launchable
+from flacheck.capture.coverage import coverage
+from flacheck.source.modules import launchable
 
 FILES = {
     "pkg/__init__.py": "raise ImportError('nothing here is imported')\n",

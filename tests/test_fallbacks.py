@@ -28,11 +28,11 @@ from flacheck.fallbacks import Fallback, kept, releases
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.fallbacks.constants import Constant, Constants
 from flacheck.fallbacks.exploration import BRIEF, Exploration, Patience, explore
-from flacheck.fallbacks.kernel_code import KernelCode
 from flacheck.fallbacks.others import other_dtypes
 from flacheck.inputs.matrix import Matrix
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Launch, Record, Verdict
+from flacheck.source.kernel_code import KernelCode
 from flacheck.store import Store
 from flacheck.toolchains.base import Choice
 from tests import fake

@@ -10,12 +10,12 @@ from enum import Enum
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.autotune.declared import Declared
 from flacheck.autotune.occupancy import Occupancy
-from flacheck.fallbacks.host_code import HostLaunch
-from flacheck.fallbacks.kernel_code import KernelCode
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict
+from flacheck.source.autotuned import Declared
+from flacheck.source.host_code import HostLaunch
+from flacheck.source.kernel_code import KernelCode
 
 Args = Mapping[str, Any]
 

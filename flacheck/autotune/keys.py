@@ -10,9 +10,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from flacheck.autotune.declared import Declared
 from flacheck.autotune.examined import Args, Tuned
 from flacheck.model import canonical
+from flacheck.source.autotuned import Declared
 
 # Triton 3.0 and 3.1 look keys up by their position in a list from which omitted arguments are
 # missing; from here on by name.

@@ -15,11 +15,11 @@ from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.observed import BLOCK
-from flacheck.fallbacks.host_code import COVERS, GIVEN, SIZE, HostLaunch
-from flacheck.fallbacks.host_launches import host_launches
-from flacheck.fallbacks.kernel_code import KernelCode, kernel_code
+from flacheck.fallbacks.code import host_launches, kernel_code
 from flacheck.model import Cell
 from flacheck.packages.package import Package
+from flacheck.source.host_code import COVERS, GIVEN, SIZE, HostLaunch
+from flacheck.source.kernel_code import KernelCode
 
 TUNABLE, HOST, UNSAFE = "tunable", "host constant", "unsafe"
 # Below 16 no side of a dot is taken by any release.

@@ -17,7 +17,7 @@ from packaging.version import Version
 
 from flacheck import rules
 from flacheck.capture.cards import card
-from flacheck.capture.coverage import coverage, launchable
+from flacheck.capture.coverage import coverage
 from flacheck.capture.drive import Driven, drive, recipe_of
 from flacheck.errors import EmptySelection, ToolchainError
 from flacheck.inputs import launches, planning, replay
@@ -27,6 +27,7 @@ from flacheck.inputs.planning import Plan
 from flacheck.model import Attempt, Cell, Json, Kernel, Outcome
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
+from flacheck.source.modules import launchable
 from flacheck.toolchains import provide
 from flacheck.toolchains.base import Choice, Progress, silent
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.errors import MatrixError
+from flacheck.source.syntax import DEFINITION, first_line, names_below, parse
 
 DECLARATIONS = ("OPERATOR", "SHAPES", "KERNELS")
 
@@ -26,15 +27,16 @@ class KernelSource:
 
     @staticmethod
     def of(file: Path) -> KernelSource:
+        """A kernel file. Raises MatrixError when it is not Python."""
         return KernelSource.parsed(file, file.read_text(encoding="utf-8"))
 
     @staticmethod
     def parsed(file: Path, text: str) -> KernelSource:
-        """A text as the contents of a file. Raises MatrixError for one that is no Python."""
+        """A text as the contents of a file. Raises MatrixError when it is not Python."""
         try:
-            tree = ast.parse(text)
+            tree = parse(text)
         except SyntaxError as error:
-            raise MatrixError(str(file), error.lineno, f"no Python: {error.msg}") from error
+            raise MatrixError(str(file), error.lineno, f"not Python: {error.msg}") from error
         bound: dict[str, tuple[ast.stmt, ...]] = {}
         for statement in tree.body:
             for name in bindings(statement):
@@ -43,8 +45,10 @@ class KernelSource:
 
     def function(self, name: object) -> ast.FunctionDef | None:
         """The module's function of that name."""
-        found = [s for s in self.bound.get(str(name), ()) if isinstance(s, ast.FunctionDef)]
-        return found[-1] if found else None
+        for statement in reversed(self.bound.get(str(name), ())):
+            if isinstance(statement, ast.FunctionDef):
+                return statement
+        return None
 
     def digest(self, name: str) -> str:
         """SHA-256 of the function's source with all module-level statements that it uses, directly
@@ -61,34 +65,28 @@ class KernelSource:
                     used.add(statement)
                     names += sorted(free_names(statement) - set(DECLARATIONS))
         lines = self.text.splitlines()
-        parts = [
-            "\n".join(lines[first_line(s) - 1 : s.end_lineno]) for s in sorted(used, key=first_line)
-        ]
+        parts = []
+        for statement in sorted(used, key=first_line):
+            parts += lines[first_line(statement) - 1 : statement.end_lineno]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def first_line(statement: ast.stmt) -> int:
-    """The line on which a statement begins, its decorators included."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
-    return statement.lineno
 
 
 def bindings(statement: ast.stmt) -> set[str]:
     """The module-level names that a top-level statement binds, or changes in place."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    if isinstance(statement, DEFINITION):
         return {statement.name}
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(statement):
+        stores = isinstance(getattr(node, "ctx", None), ast.Store)
         if isinstance(node, ast.alias):
-            found.add((node.asname or node.name).split(".")[0])
+            names.add((node.asname or node.name).split(".")[0])
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
-            found |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-    return found
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and stores:
+            names.add(node.id)
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and stores:
+            names |= names_below(node.value)
+    return names
 
 
 def free_names(statement: ast.stmt) -> set[str]:
@@ -96,21 +94,13 @@ def free_names(statement: ast.stmt) -> set[str]:
     variables.
     """
     if not isinstance(statement, ast.FunctionDef):
-        return {
-            n.id
-            for n in ast.walk(statement)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-        }
-    outside = [
-        *statement.decorator_list,
-        *statement.args.defaults,
-        *filter(None, statement.args.kw_defaults),
-    ]
-    outside += [
-        a.annotation for a in ast.walk(statement.args) if isinstance(a, ast.arg) and a.annotation
-    ]
-    local = {a.arg for a in ast.walk(statement.args) if isinstance(a, ast.arg)}
-    inside = [n for s in statement.body for n in ast.walk(s) if isinstance(n, ast.Name)]
-    local |= {n.id for n in inside if isinstance(n.ctx, ast.Store)}
-    read_outside = {n.id for o in outside for n in ast.walk(o) if isinstance(n, ast.Name)}
-    return read_outside | ({n.id for n in inside if isinstance(n.ctx, ast.Load)} - local)
+        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        return {name.id for name in names if isinstance(name.ctx, ast.Load)}
+    # Decorators, defaults and annotations are read where the function is defined.
+    outside: set[str] = set()
+    for part in (*statement.decorator_list, statement.args):
+        outside |= names_below(part)
+    local = {each.arg for each in ast.walk(statement.args) if isinstance(each, ast.arg)}
+    names = [n for part in statement.body for n in ast.walk(part) if isinstance(n, ast.Name)]
+    local |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return outside | ({name.id for name in names if isinstance(name.ctx, ast.Load)} - local)

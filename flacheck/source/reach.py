@@ -22,16 +22,29 @@ none that one does is left out, as far as the conventions hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from flacheck.source.graph import Graph, Node, graph
-from flacheck.source.source import package_of, read
-from flacheck.source.values import State
+from flacheck.source.flow import (
+    MODE,
+    TRAINING,
+    State,
+    all_names,
+    chooses_mode,
+    limit,
+    sets_mode,
+    uses,
+)
+from flacheck.source.modules import DEEPEST, definitions, module_name, package_of, read
+from flacheck.source.syntax import FUNCTION, content, dotted, is_kernel, tree
 
-_Reaching = Mapping[State, frozenset[Node]]
+# A definition of the package: its module and its name there.
+Node = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,52 @@ class Reach:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Switch:
+    """The statement that chooses `mode` by a sequence length: its line and its text."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function, class or assignment: the names it uses in each state in which that may change."""
+
+    layer: bool
+    cases: Mapping[State, frozenset[str]]
+    switch: Switch | None = None
+
+    def uses(self, state: State) -> frozenset[str]:
+        """The names used in a state; a length between two known ones behaves as the smaller."""
+        nearest = max(case.length for case in self.cases if case.length <= state.length)
+        return self.cases[replace(state, length=nearest)]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The layers of a package and, in every state, which definition is used by which others."""
+
+    layers: tuple[Node, ...]
+    users: Mapping[State, Mapping[Node, set[Node]]]
+    switches: Mapping[Node, Switch]
+
+    def reaching(self, kernel: Node, state: State) -> set[Node]:
+        """Every definition that leads to a kernel in a state."""
+        seen: set[Node] = set()
+        todo = [kernel]
+        while todo:
+            node = todo.pop()
+            if node not in seen:
+                seen.add(node)
+                todo.extend(self.users[state].get(node, ()))
+        return seen
+
+
+# For each state of a layer, the definitions that lead to the kernel.
+_Reaching = Mapping[State, set[Node]]
+
+
 def reached(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
     """The layers of the package in a folder that reach `module:kernel`, in order of their files;
     none of an unknown kernel. A package is parsed once, for all its kernels.
@@ -69,8 +128,8 @@ def reached(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
     root = Path(package_folder).absolute()
     known = graph(root, package)
     reaching = {state: known.reaching((module, name), state) for state in known.users}
-    found = (_reach(root, known, layer, reaching) for layer in known.layers)
-    return tuple(reach for reach in found if reach)
+    reaches = (_reach(root, known, layer, reaching) for layer in known.layers)
+    return tuple(reach for reach in reaches if reach)
 
 
 def first_length(reaches: Iterable[Reach]) -> int | None:
@@ -81,18 +140,160 @@ def first_length(reaches: Iterable[Reach]) -> int | None:
     return min(trained)[1] if trained else None
 
 
+# More packages than one scan names; a graph holds a few megabytes.
+@lru_cache(maxsize=16)
+def graph(root: Path, package: str) -> Graph:
+    """The graph of the package in a folder."""
+    top = tuple(_layers(root, package))
+    nodes: dict[Node, list[Definition]] = {}
+    todo = list(top)
+    while todo:
+        module, name = node = todo.pop()
+        if node not in nodes:
+            nodes[node] = _definitions(root, module).get(name, [])
+            names = {used for each in nodes[node] for case in each.cases.values() for used in case}
+            todo.extend(target for used in names for target in resolve(root, module, used))
+    every = [(node, definition) for node, several in nodes.items() for definition in several]
+    states = _states({case.length for _, definition in every for case in definition.cases})
+    switches = {node: definition.switch for node, definition in every if definition.switch}
+    return Graph(top, {state: _users(root, every, state) for state in states}, switches)
+
+
+@cache
+def resolve(root: Path, module: str, name: str, depth: int = 0) -> frozenset[Node]:
+    """The definitions of the package that a dotted name of a module may lead to through imports."""
+    if depth > DEEPEST:
+        return frozenset()
+    head, _, rest = name.partition(".")
+    here = read(root, module)
+    nodes: set[Node] = set()
+    imports = here.imports.get(head, ())
+    if head in here.defined:
+        nodes.add((module, head))
+    elif not imports:
+        imports = here.imports.get("*", ())
+    for each in imports:
+        if package_of(each.module) == package_of(module):
+            inside = name if each.name == "*" else ".".join(filter(None, (each.name, rest)))
+            nodes |= resolve(root, each.module, inside, depth + 1)
+    bound = head in here.defined or head in here.imports
+    if not nodes and rest and not bound and here.file.endswith("__init__.py"):
+        return resolve(root, f"{module}.{head}", rest, depth + 1)
+    return frozenset(nodes)
+
+
+def _layers(root: Path, package: str) -> Iterator[Node]:
+    """The classes of a package whose bases end in `Module`, in order of their files."""
+    for file in sorted((root / package).rglob("*.py")):
+        if b"Module" in content(file):
+            module = module_name(root, file)
+            for name, several in _definitions(root, module).items():
+                if any(definition.layer for definition in several):
+                    yield module, name
+
+
+@cache
+def _definitions(root: Path, module: str) -> dict[str, list[Definition]]:
+    """What a module's names are defined as, several times where branches define them anew."""
+    here = read(root, module)
+    if not here.defined:
+        return {}
+    known = here.defined | here.imports.keys()
+    by_name: dict[str, list[Definition]] = {}
+    for name, node in definitions(tree(content(root / here.file))):
+        by_name.setdefault(name, []).append(_definition(node, known))
+    return by_name
+
+
+def _definition(node: ast.stmt, known: frozenset[str]) -> Definition:
+    """Boil a statement down; of the names it uses only those with a `known` head lead anywhere."""
+    # What a kernel uses runs inside it and is not launched.
+    every = set() if is_kernel(node) else all_names(node)
+    leading = frozenset(name for name in every if "*" in known or name.partition(".")[0] in known)
+    varying = bool(leading) and not every.isdisjoint((MODE, TRAINING))
+    # Many states are alike, and following a definition is the costly part.
+    followed: dict[State, frozenset[str]] = {}
+    cases = {}
+    for state in _states(_lengths(node) if varying else {1}):
+        alike = _alike(node, state, varying)
+        if alike not in followed:
+            followed[alike] = leading
+            if leading and (varying or alike.plain):
+                followed[alike] = leading & uses(node, alike)
+        cases[state] = followed[alike]
+    bases = getattr(node, "bases", ())
+    layer = any((dotted(base) or "").endswith("Module") for base in bases)
+    return Definition(layer, cases, _switch(node) if varying else None)
+
+
+def _alike(node: ast.stmt, state: State, varying: bool) -> State:
+    """The one state that stands for all in which a definition uses the same: only objects train or
+    have defaults.
+    """
+    if not isinstance(node, ast.ClassDef):
+        return State(state.length, False, False)
+    built = any(isinstance(item, FUNCTION) and item.name == "__init__" for item in node.body)
+    return State(state.length, state.training and varying, state.plain and built)
+
+
+def _states(lengths: Iterable[int]) -> list[State]:
+    """Every state at some lengths, the shortest first."""
+    return [
+        State(length, *others)
+        for length in sorted(lengths)
+        for others in product((True, False), repeat=2)
+    ]
+
+
+def _lengths(node: ast.stmt) -> set[int]:
+    """The lengths at which a definition may change its ways: 1, and each limit with its successor."""
+    near = {length for bound in _limits(node) for length in (bound, bound + 1)}
+    return {1} | {length for length in near if length > 1}
+
+
+def _limits(node: ast.AST) -> set[int]:
+    """Every constant that a sequence length is compared with below a node."""
+    return {bound for part in ast.walk(node) if (bound := limit(part)) is not None}
+
+
+def _switch(node: ast.stmt) -> Switch | None:
+    """The first statement of a definition that chooses `mode` by a sequence length."""
+    switches = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.If) and chooses_mode(part) and _limits(part.test):
+            switches.append((part.lineno, f"if {ast.unparse(part.test)}"))
+        elif isinstance(part, ast.stmt) and sets_mode(part) and _limits(part):
+            switches.append((part.lineno, ast.unparse(part)))
+    return Switch(*min(switches)) if switches else None
+
+
+def _users(
+    root: Path, every: Iterable[tuple[Node, Definition]], state: State
+) -> dict[Node, set[Node]]:
+    """For each definition those that use it in a state."""
+    users: dict[Node, set[Node]] = {}
+    for node, definition in every:
+        for used in definition.uses(state):
+            for target in resolve(root, node[0], used):
+                users.setdefault(target, set()).add(node)
+    return users
+
+
 def _reach(root: Path, known: Graph, layer: Node, reaching: _Reaching) -> Reach | None:
     plain = any(layer in nodes for state, nodes in reaching.items() if state.plain)
     asked = {state: nodes for state, nodes in reaching.items() if state.plain == plain}
     if not any(layer in nodes for nodes in asked.values()):
         return None
     decider = _decider(known, layer, asked)
-    switch = known.switches[decider] if decider else None
+    line = condition = None
+    if decider:
+        switch = known.switches[decider]
+        line, condition = switch.line, switch.text
     return Reach(
         layer=":".join(layer),
         file=read(root, (decider or layer)[0]).file,
-        line=switch.line if switch else None,
-        condition=switch.text if switch else None,
+        line=line,
+        condition=condition,
         training=_first(layer, asked, training=True),
         inference=_first(layer, asked, training=False),
         plain=plain,
@@ -121,9 +322,7 @@ def _decider(known: Graph, layer: Node, asked: _Reaching) -> Node | None:
     ]
     if layer in partial:
         return layer
-    held = (
-        node
-        for node in sorted(partial)
-        if any(layer in known.reaching(node, state) for state in asked)
-    )
-    return next(held, None)
+    for node in sorted(partial):
+        if any(layer in known.reaching(node, state) for state in asked):
+            return node
+    return None

@@ -1,28 +1,48 @@
-"""What syntax says at a glance: names, sequence lengths, and the statement that chooses `mode` by
-one.
-"""
+"""What syntax says at a glance: names, parameters, what a statement binds, what a call is given."""
 
 from __future__ import annotations
 
 import ast
-import re
+import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
-MODE = "mode"
-TRAINING = "self.training"
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITION = (*FUNCTION, ast.ClassDef)
 # An argument holds nothing but its annotation; the others hold nothing, and are most of a tree.
 _LEAVES = (ast.arg, ast.Constant, ast.expr_context, ast.operator, ast.cmpop)
-_LENGTH_NAME = re.compile(r"[TL]|\w*len(gth)?")
+_JIT = ("triton.jit", "jit")
 
 
-@dataclass(frozen=True)
-class Switch:
-    """The statement that chooses `mode` by a sequence length: its line and its text."""
+# A module is read by several readers, one soon after the other; the trees of a whole package take
+# a hundred megabytes, so only the last few stay.
+@lru_cache(maxsize=64)
+def parse(source: bytes | str) -> ast.Module:
+    """The syntax tree of a module, shared by all who read it: nobody changes it. Raises SyntaxError
+    and what else the parser raises for text that is not Python.
+    """
+    with warnings.catch_warnings():
+        # Invalid escapes in other people's strings are none of our user's concern.
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
 
-    line: int
-    text: str
+
+def tree(source: bytes | str) -> ast.Module:
+    """The syntax tree of a module, empty when the text is not Python."""
+    try:
+        return parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.Module([], [])
+
+
+def content(file: Path) -> bytes:
+    """The bytes of a file, none of a file that cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 def dotted(node: ast.AST | None) -> str | None:
@@ -34,13 +54,122 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
+def names_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The plain names among some nodes, not those below them."""
+    return (node.id for node in nodes if isinstance(node, ast.Name))
+
+
+def names_below(node: ast.AST) -> set[str]:
+    """Every plain name in a node."""
+    return set(names_in(ast.walk(node)))
+
+
+def called(node: ast.AST) -> str:
+    """The last part of the name that is called, or of a name itself: `cdiv` of `triton.cdiv(…)`."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return getattr(node, "id", "")
+
+
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """What a call is given for a parameter, by name or, where it may be, by position."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and len(call.args) > position:
+        return call.args[position]
+    return None
+
+
+def elements(node: ast.AST | None) -> list[ast.expr]:
+    """The elements of a list or a tuple that is written out, none of anything else."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return list(node.elts)
+    return []
+
+
+def constants_in(node: ast.AST | None) -> list[ast.Constant]:
+    """The constants among the elements of a list or a tuple."""
+    return [each for each in elements(node) if isinstance(each, ast.Constant)]
+
+
+def parameters(function: Function) -> list[ast.arg]:
+    """The parameters of a function, less `*args` and `**kwargs`."""
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """The default of each parameter that has one."""
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(reversed(by_place), reversed(arguments.defaults)),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults),
+    ]
+    return {parameter.arg: default for parameter, default in pairs if default is not None}
+
+
+def is_kernel(node: ast.AST) -> bool:
+    """Whether a function is compiled by Triton (`@triton.jit`, perhaps with arguments)."""
+    if not isinstance(node, FUNCTION):
+        return False
+    decorators = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    return any(dotted(decorator) in _JIT for decorator in decorators)
+
+
+def launched(node: ast.AST) -> str | None:
+    """The name of the kernel that a call launches (`name[grid](…)`), None for any other node."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+        return getattr(node.func.value, "id", None)
+    return None
+
+
+def first_line(statement: ast.stmt) -> int:
+    """The line on which a statement begins, its decorators included."""
+    if isinstance(statement, DEFINITION):
+        return min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
+    return statement.lineno
+
+
+def targets(node: ast.stmt) -> list[ast.expr]:
+    """What a statement assigns to."""
+    if isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        return [node.target]
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return []
+
+
 def evaluated(node: ast.AST) -> Iterable[ast.AST]:
     """A node's children without annotations: naming a layer as a type does not run it."""
     if isinstance(node, FUNCTION):
         return [*node.decorator_list, node.args, *node.body]
     if isinstance(node, ast.AnnAssign):
-        return [node.target, *([node.value] if node.value else [])]
-    return () if isinstance(node, _LEAVES) else ast.iter_child_nodes(node)
+        return [part for part in (node.target, node.value) if part]
+    if isinstance(node, _LEAVES):
+        return ()
+    return ast.iter_child_nodes(node)
+
+
+def dotted_parts(*nodes: ast.AST) -> Iterator[ast.AST]:
+    """Every name or chain of attributes that is evaluated in some nodes, in whatever branch."""
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if dotted(node):
+            yield node
+        else:
+            todo += evaluated(node)
+
+
+def stored(*nodes: ast.AST) -> frozenset[str]:
+    """Every variable and attribute that is assigned in some nodes."""
+    parts = dotted_parts(*nodes)
+    return frozenset(
+        str(dotted(part)) for part in parts if isinstance(getattr(part, "ctx", None), ast.Store)
+    )
 
 
 def inner_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -48,99 +177,3 @@ def inner_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
     for part in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
         for field in ("body", "orelse", "finalbody"):
             yield getattr(part, field, [])
-
-
-def all_names(node: ast.AST) -> frozenset[str]:
-    """Every name below a node, in whatever branch."""
-    found, todo = set(), [node]
-    while todo:
-        node = todo.pop()
-        if name := dotted(node):
-            found.add(name)
-        else:
-            todo += evaluated(node)
-    return frozenset(found)
-
-
-def stored(*nodes: ast.AST) -> frozenset[str]:
-    """Every variable and attribute that is assigned below some nodes."""
-    found: set[str] = set()
-    todo = list(nodes)
-    while todo:
-        node = todo.pop()
-        if name := dotted(node):
-            found.update([name] if isinstance(getattr(node, "ctx", None), ast.Store) else ())
-        else:
-            todo += evaluated(node)
-    return frozenset(found)
-
-
-def is_length(node: ast.expr) -> bool:
-    """`q_len`, `T`, `x.shape[1]`, `x.shape[-2]`, `x.size(1)`: the second axis of (batch, sequence,
-    features).
-    """
-    if isinstance(node, ast.Name):
-        return bool(_LENGTH_NAME.fullmatch(node.id))
-    if isinstance(node, ast.Subscript):
-        owner, axis, attribute = node.value, node.slice, "shape"
-    elif isinstance(node, ast.Call) and len(node.args) == 1:
-        owner, axis, attribute = node.func, node.args[0], "size"
-    else:
-        return False
-    return (
-        isinstance(owner, ast.Attribute)
-        and owner.attr == attribute
-        and ast.unparse(axis) in ("1", "-2")
-    )
-
-
-def limit(node: ast.AST) -> int | None:
-    """The constant that a comparison holds against a sequence length, None for any other node."""
-    if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
-        return None
-    left, right = node.left, node.comparators[0]
-    constant = right if is_length(left) else left if is_length(right) else None
-    return (
-        constant.value
-        if isinstance(constant, ast.Constant) and type(constant.value) is int
-        else None
-    )
-
-
-def limits(node: ast.AST) -> set[int]:
-    """Every constant that a sequence length is compared with below a node."""
-    return {bound for part in ast.walk(node) if (bound := limit(part)) is not None}
-
-
-def targets(node: ast.stmt) -> list[ast.expr]:
-    """What a statement assigns to."""
-    if isinstance(node, (ast.AnnAssign, ast.AugAssign)):
-        return [node.target]
-    return node.targets if isinstance(node, ast.Assign) else []
-
-
-def sets_mode(node: ast.stmt) -> bool:
-    """Whether a statement assigns the name `mode`."""
-    return any(dotted(target) == MODE for target in targets(node))
-
-
-def chooses_mode(node: ast.If) -> bool:
-    """Whether a branch of an `if` assigns `mode` directly."""
-    return any(sets_mode(statement) for statement in (*node.body, *node.orelse))
-
-
-def switch(node: ast.AST) -> Switch | None:
-    """The first statement of a definition that chooses `mode` by a sequence length."""
-    found = [
-        (part.lineno, text)
-        for part in ast.walk(node)
-        if isinstance(part, ast.stmt) and (text := _choice(part))
-    ]
-    return Switch(*min(found)) if found else None
-
-
-def _choice(node: ast.stmt) -> str | None:
-    """The text of a statement that chooses `mode` by a length, of an `if` only its head."""
-    if isinstance(node, ast.If):
-        return f"if {ast.unparse(node.test)}" if chooses_mode(node) and limits(node.test) else None
-    return ast.unparse(node) if sets_mode(node) and limits(node) else None

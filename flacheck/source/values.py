@@ -1,17 +1,21 @@
-"""What an expression is worth at one sequence length, as far as the source says it."""
+"""What an expression is worth, as far as the source says it: constants, comparisons, the arithmetic
+of sizes.
+"""
 
 from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from flacheck.source.syntax import TRAINING, dotted, evaluated, is_length, limit
+from flacheck.source.syntax import called
 
 UNKNOWN = object()
-_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+# The value of a node that the caller knows, UNKNOWN for all others.
+Lookup = Callable[[ast.AST], Any]
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -23,98 +27,70 @@ _OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda item, items: item in items,
     ast.NotIn: lambda item, items: item not in items,
 }
+_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 
 
-@dataclass(frozen=True)
-class State:
-    """The question asked of a layer: a sequence length, whether it trains, and whether it is
-    `plain`, built with its constructor's defaults, or configured in whatever way.
-    """
-
-    length: int
-    training: bool
-    plain: bool
+def next_power_of_2(number: int) -> int:
+    """The smallest power of two that is not below a number."""
+    return 1 << (max(number, 1) - 1).bit_length()
 
 
-@dataclass(frozen=True)
-class Flow:
-    """What holds between two statements: the names used so far, the variables whose values are
-    known, and how the block ended ("returns" or "raises"; empty while it goes on).
-    """
-
-    state: State
-    known: Mapping[str, Any] = field(default_factory=dict)
-    uses: frozenset[str] = frozenset()
-    end: str = ""
-
-    def using(self, *nodes: ast.AST) -> Flow:
-        """The same with the names that these nodes use."""
-        return replace(self, uses=self.uses.union(*(names(node, self) for node in nodes)))
-
-    def setting(self, variables: Iterable[str], content: Any = UNKNOWN) -> Flow:
-        """The same with another value of variables, which are forgotten when it is UNKNOWN."""
-        changed = {
-            name: content for name in variables if self.known.get(name, UNKNOWN) is not content
-        }
-        if not changed:
-            return self
-        return replace(
-            self,
-            known={
-                name: each
-                for name, each in {**self.known, **changed}.items()
-                if each is not UNKNOWN
-            },
-        )
+def cdiv(number: int, by: int) -> int:
+    """A quotient, rounded up."""
+    return -(-number // by)
 
 
-def names(node: ast.AST, flow: Flow) -> Iterator[str]:
-    """The names below a node, less the untaken arm of a conditional expression whose test is known."""
-    todo = [node]
-    while todo:
-        node = todo.pop()
-        if name := dotted(node):
-            yield name
-        elif isinstance(node, ast.IfExp):
-            todo += [node.test, *_arms(node, flow)]
-        else:
-            todo += evaluated(node)
+# What host code computes tile sizes with, as Triton defines it.
+_CALLS: dict[str, Callable[..., int]] = {
+    "next_power_of_2": next_power_of_2,
+    "cdiv": cdiv,
+    "min": min,
+    "max": max,
+}
 
 
-def value(node: ast.AST, flow: Flow, deciding: bool = False) -> Any:
-    """What an expression is worth here, or UNKNOWN. Lengths are known only when `deciding` the
-    mode: elsewhere the second axis of a tensor need not be the sequence.
-    """
-    if isinstance(node, ast.Constant):
-        return node.value
-    if name := dotted(node):
-        return flow.state.training if name == TRAINING else flow.known.get(name, UNKNOWN)
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        items = [value(item, flow, deciding) for item in node.elts]
-        return UNKNOWN if UNKNOWN in items else items
-    return _compound(node, flow, deciding)
-
-
-def _compound(node: ast.AST, flow: Flow, deciding: bool) -> Any:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        truth = value(node.operand, flow, deciding)
-        return UNKNOWN if truth is UNKNOWN else not truth
-    if isinstance(node, ast.BoolOp):
-        return _joined(node, [value(item, flow, deciding) for item in node.values])
-    if isinstance(node, ast.Compare) and len(node.comparators) == 1:
-        return _compared(node, flow, deciding)
-    if isinstance(node, ast.IfExp):
-        first, *others = (value(arm, flow, deciding) for arm in _arms(node, flow, deciding))
-        return first if all(first == other for other in others) else UNKNOWN
+def value(node: ast.AST, known: Lookup) -> Any:
+    """What an expression is worth where the values of some nodes are known, or UNKNOWN."""
+    told = known(node)
+    if told is not UNKNOWN:
+        return told
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Tuple() | ast.List() | ast.Set():
+            items = [value(item, known) for item in node.elts]
+            return UNKNOWN if UNKNOWN in items else items
+        case ast.UnaryOp(op=ast.Not()):
+            truth = value(node.operand, known)
+            return UNKNOWN if truth is UNKNOWN else not truth
+        case ast.BoolOp():
+            return _joined(node, [value(item, known) for item in node.values])
+        case ast.Compare(ops=[comparison], comparators=[right]):
+            return _applied(_COMPARISONS[type(comparison)], [node.left, right], known)
+        case ast.BinOp() if type(node.op) in _ARITHMETIC:
+            return _computed(_ARITHMETIC[type(node.op)], [node.left, node.right], known)
+        case ast.Call(keywords=[]) if called(node) in _CALLS:
+            return _computed(_CALLS[called(node)], node.args, known)
+        case ast.IfExp():
+            first, *others = (value(arm, known) for arm in arms(node, known))
+            return first if all(first == other for other in others) else UNKNOWN
     return UNKNOWN
 
 
-def _arms(node: ast.IfExp, flow: Flow, deciding: bool = False) -> list[ast.expr]:
+def arms(node: ast.IfExp, known: Lookup) -> list[ast.expr]:
     """The arms of a conditional expression that may be taken."""
-    truth = value(node.test, flow, deciding)
+    truth = value(node.test, known)
     if truth is UNKNOWN:
         return [node.body, node.orelse]
-    return [node.body if truth else node.orelse]
+    if truth:
+        return [node.body]
+    return [node.orelse]
 
 
 def _joined(node: ast.BoolOp, items: list[Any]) -> Any:
@@ -122,19 +98,24 @@ def _joined(node: ast.BoolOp, items: list[Any]) -> Any:
     settles = isinstance(node.op, ast.Or)
     if any(item is not UNKNOWN and bool(item) is settles for item in items):
         return settles
-    return UNKNOWN if UNKNOWN in items else not settles
+    if UNKNOWN in items:
+        return UNKNOWN
+    return not settles
 
 
-def _compared(node: ast.Compare, flow: Flow, deciding: bool) -> Any:
-    measured = deciding and limit(node) is not None
-    sides = [
-        flow.state.length if measured and is_length(side) else value(side, flow, deciding)
-        for side in (node.left, node.comparators[0])
-    ]
-    compare = _OPERATORS.get(type(node.ops[0]))
-    if UNKNOWN in sides or compare is None:
+def _computed(function: Callable[..., int], sides: Iterable[ast.expr], known: Lookup) -> Any:
+    """Integers only: a product of a string and a large number is nothing to compute."""
+    sides = list(sides)
+    if all(type(value(side, known)) is int for side in sides):
+        return _applied(function, sides, known)
+    return UNKNOWN
+
+
+def _applied(function: Callable[..., Any], sides: Iterable[ast.AST], known: Lookup) -> Any:
+    values = [value(side, known) for side in sides]
+    if any(each is UNKNOWN for each in values):
         return UNKNOWN
     try:
-        return compare(*sides)
-    except TypeError:
+        return function(*values)
+    except (TypeError, ValueError, ArithmeticError):
         return UNKNOWN

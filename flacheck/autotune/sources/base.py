@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.autotune.examined import Tuned
-from flacheck.fallbacks.host_launches import host_launches
-from flacheck.fallbacks.kernel_code import kernel_code
+from flacheck.fallbacks.code import host_launches, kernel_code
 from flacheck.inputs.expand import Selection, Source, expand, named
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.planning import Resolver

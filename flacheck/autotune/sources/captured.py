@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.sources import matrices, recorded
 from flacheck.autotune.sources.base import Asked, Gathered
@@ -27,6 +26,7 @@ from flacheck.inputs.matrix import Matrix
 from flacheck.model import Cell, Kernel, Launch, digest
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
+from flacheck.source import autotuned
 from flacheck.tables import targets
 from flacheck.toolchains import provide
 from flacheck.toolchains.base import Choice
@@ -147,7 +147,7 @@ def _unlaunched(package: Package, choice: Choice, target: str, name: str) -> Tun
     origin = {"module": module, "qualname": qualname}
     kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
     cell = Cell(kernel, choice.identity, target, Launch({}), stage="import")
-    return Tuned(cell, {}, (), True, declared.of_module(Path(package.path), name))
+    return Tuned(cell, {}, (), True, autotuned.of_module(Path(package.path), name))
 
 
 def _declared_kernels(package: Package) -> Iterator[str]:
@@ -158,4 +158,4 @@ def _declared_kernels(package: Package) -> Iterator[str]:
             module = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(
                 ".__init__"
             )
-            yield from (f"{module}:{name}" for name in declared.names_in(file))
+            yield from (f"{module}:{name}" for name in autotuned.names_in(file))

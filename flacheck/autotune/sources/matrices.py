@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from flacheck.autotune import declared
 from flacheck.autotune.examined import Args, Tuned
 from flacheck.autotune.sources.base import Asked, Gathered, runs, with_code
 from flacheck.errors import EmptySelection
@@ -15,6 +14,7 @@ from flacheck.inputs.matrix import Matrix
 from flacheck.model import Cell
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
+from flacheck.source import autotuned
 
 DTYPE = "bf16"
 
@@ -64,10 +64,10 @@ def _examined(cells: Sequence[Cell], provided: Mapping[str, Package]) -> Iterato
         )
 
 
-def _declared(cell: Cell, provided: Mapping[str, Package]) -> declared.Declared | None:
+def _declared(cell: Cell, provided: Mapping[str, Package]) -> autotuned.Declared | None:
     origin = cell.kernel.origin
     if "corpus" in origin:
         file: Path = corpus.folder() / f"{origin['corpus']}.py"
-        return declared.of_file(file, origin["name"], f"kernels/{file.name}")
+        return autotuned.of_file(file, origin["name"], f"kernels/{file.name}")
     package = provided.get(cell.kernel.package or "")
-    return declared.of_module(Path(package.path), cell.kernel.name) if package else None
+    return autotuned.of_module(Path(package.path), cell.kernel.name) if package else None

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flacheck.autotune import declared
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.sources.base import Asked, Gathered, runs, with_code
 from flacheck.capture.cards import target_of
@@ -17,6 +16,7 @@ from flacheck.inputs.expand import DEFAULT_TARGETS, check_kernels, main_dtype
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell
 from flacheck.packages.package import Package
+from flacheck.source import autotuned
 
 
 def gather(asked: Asked) -> Gathered:
@@ -116,9 +116,9 @@ def _representative(entries: Sequence[RecordedLaunch], asked: Asked) -> Recorded
     return min(fitting, key=lambda entry: entry.made_up, default=None)
 
 
-def _declared(entry: RecordedLaunch, provided: Mapping[str, Package]) -> declared.Declared | None:
+def _declared(entry: RecordedLaunch, provided: Mapping[str, Package]) -> autotuned.Declared | None:
     """The package's source; else the cut one, whose lines are no file's."""
     package = provided.get(entry.package or "")
     if package is not None:
-        return declared.of_module(Path(package.path), entry.kernel)
-    return declared.of_text(entry.text, entry.qualname) if entry.text else None
+        return autotuned.of_module(Path(package.path), entry.kernel)
+    return autotuned.of_text(entry.text, entry.qualname) if entry.text else None

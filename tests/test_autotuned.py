@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from flacheck.autotune import declared
+from flacheck.source import autotuned
 from tests.made_tuned import SOURCE
 
 
-def read(folder: Path, text: str, name: str = "kernel") -> declared.Declared:
+def read(folder: Path, text: str, name: str = "kernel") -> autotuned.Declared:
     file = folder / "read.py"
     file.write_text(text)
-    declared._source.cache_clear()
-    found = declared.of_file(file, name, "read.py")
+    found = autotuned.of_file(file, name, "read.py")
     assert found is not None
     return found
 
@@ -74,18 +73,17 @@ def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) 
 
 def test_a_source_without_a_place_is_read_too() -> None:
     """A kernel that was cut out of its file has arguments, and no lines that mean anything."""
-    found = declared.of_text(
+    found = autotuned.of_text(
         "import triton\n\n@triton.jit\ndef k(x, N: tl.constexpr):\n    pass\n", "k"
     )
     assert found is not None and found.file is None and found.key_list is None
-    assert declared.of_text("x = 1\n", "k") is None
+    assert autotuned.of_text("x = 1\n", "k") is None
 
 
 def test_only_autotuned_functions_are_named(tmp_path: Path) -> None:
     """Files that are no Python name none."""
     file = tmp_path / "names.py"
     file.write_text(SOURCE + "\n\n@triton.jit\ndef plain(x):\n    pass\n")
-    assert declared.names_in(file) == ["kernel"]
+    assert autotuned.names_in(file) == ["kernel"]
     file.write_text("autotune(\n")
-    declared._source.cache_clear()
-    assert declared.names_in(file) == []
+    assert autotuned.names_in(file) == []

@@ -1,0 +1,246 @@
+"""What host code passes for a kernel's parameters where it launches it (`kernel[grid](…)`): sizes
+of the data, or choices of its own. Read, never run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from flacheck.source.modules import launchable, read
+from flacheck.source.syntax import (
+    FUNCTION,
+    Function,
+    called,
+    content,
+    defaults,
+    launched,
+    names_below,
+    parameters,
+    tree,
+)
+from flacheck.source.values import UNKNOWN, value
+
+# How many assignments a value is followed through; `x = f(x)` has no end.
+_DEPTH = 6
+SIZE, COVERS, GIVEN, COMPUTED = "size", "covers", "given", "computed"
+# Where a name has several values, the kind that leaves the least room for a change counts.
+_WORST = (SIZE, COVERS, GIVEN, COMPUTED)
+
+
+@dataclass(frozen=True)
+class HostLaunch:
+    """One place that launches a kernel: the expression passed for each parameter, all that the
+    enclosing function assigns to each of its names before that line, the names that it asserts to
+    be 1, and its own parameters.
+    """
+
+    passed: Mapping[str, ast.expr]
+    assigned: Mapping[str, tuple[ast.expr, ...]] = field(default_factory=dict)
+    ones: frozenset[str] = frozenset()
+    parameters: frozenset[str] = frozenset()
+
+    def kind(self, parameter: str) -> str:
+        """`size`: of the data; `covers`: a power of two that holds all of a size; `given`: whoever
+        calls the host code says it; `computed`: the host code chooses it.
+        """
+        expression = self.passed[parameter]
+        if isinstance(expression, ast.Name) and expression.id in self._alone():
+            return COVERS
+        return self._kind(expression, _DEPTH)
+
+    def _alone(self) -> set[str]:
+        """The tiles of which the host asserts that one is enough: `assert NK == 1` after `NK =
+        cdiv(K, BK)`.
+        """
+        tiles = set()
+        for name in self.ones:
+            for count in self.assigned.get(name, ()):
+                if isinstance(count, ast.Call) and len(count.args) == 2:
+                    tiles.add(getattr(count.args[1], "id", ""))
+        return tiles
+
+    def uses(self, parameter: str) -> frozenset[str]:
+        """The names that the value of a parameter is made of, directly or not."""
+        names: set[str] = set()
+        todo = [self.passed[parameter]] if parameter in self.passed else []
+        while todo:
+            for name in names_below(todo.pop()) - names:
+                names.add(name)
+                todo += self.assigned.get(name, ())
+        return frozenset(names)
+
+    def settled(self, parameter: str, by: Iterable[str]) -> bool:
+        """Whether what is passed for a parameter rests on nothing but what is passed for others,
+        and on constants.
+        """
+        given = {getattr(self.passed[name], "id", name) for name in by if name in self.passed}
+        return self._rests(self.passed[parameter], given)
+
+    def _rests(self, node: ast.expr, known: set[str]) -> bool:
+        """`known` grows by the names that were looked at: what is made of itself rests on its other
+        parts.
+        """
+        for name in names_below(node) - known:
+            known.add(name)
+            made = self.assigned.get(name, ())
+            if not made and name in self.parameters:
+                return False
+            if not all(self._rests(each, known) for each in made):
+                return False
+        return True
+
+    def values(self, known: Mapping[str, Any], parameter: str) -> list[int]:
+        """What the expression of a parameter may be worth where some names have known values."""
+        if parameter not in self.passed:
+            return []
+        return self._values(self.passed[parameter], known, _DEPTH)
+
+    def _values(self, node: ast.expr, known: Mapping[str, Any], depth: int) -> list[int]:
+        several: tuple[ast.expr, ...] = ()
+        if isinstance(node, ast.Name) and node.id not in known and depth:
+            several, depth = self.assigned.get(node.id, ()), depth - 1
+        elif isinstance(node, ast.IfExp):
+            several = (node.body, node.orelse)
+        if several:
+            return [each for one in several for each in self._values(one, known, depth)]
+        worth = value(node, lambda part: known.get(getattr(part, "id", ""), UNKNOWN))
+        return [worth] if type(worth) is int else []
+
+    def _kind(self, node: ast.expr, depth: int) -> str:
+        if isinstance(node, ast.Name):
+            made = self.assigned.get(node.id, ())
+            if not made and node.id in self.parameters:
+                return GIVEN
+            return _worst(self._kind(each, depth - 1) for each in made if depth)
+        if isinstance(node, ast.IfExp):
+            return _worst(self._kind(arm, depth) for arm in (node.body, node.orelse))
+        if measures(node) or self._is_ratio(node, depth):
+            return SIZE
+        if isinstance(node, ast.Call):
+            return self._of_call(node, depth)
+        return COMPUTED
+
+    def _is_ratio(self, node: ast.expr, depth: int) -> bool:
+        """A size by a size or a number, `HQ // H`; by what the host chooses it is a count of tiles."""
+        if not isinstance(node, ast.BinOp):
+            return False
+        sides = [side for side in (node.left, node.right) if not isinstance(side, ast.Constant)]
+        return bool(sides) and all(self._kind(side, depth) == SIZE for side in sides)
+
+    def _of_call(self, call: ast.Call, depth: int) -> str:
+        kinds = [self._kind(given, depth) for given in call.args]
+        if called(call) == "next_power_of_2" and kinds and kinds[0] != COMPUTED:
+            return COVERS
+        if called(call) == "max":
+            worst = _worst(kinds)
+            return COVERS if worst == SIZE else worst
+        # The least of a size and of anything else is what the host chooses, as long as that is
+        # smaller.
+        return COMPUTED
+
+
+def _worst(kinds: Iterable[str]) -> str:
+    return min(kinds, key=_WORST.index, default=COMPUTED)
+
+
+def measures(node: ast.expr) -> bool:
+    """`x.shape[-1]`, `x.size(0)`, `len(x)`: a size of the data."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr == "shape"
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("size", "numel")
+    return called(node) == "len"
+
+
+def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list[HostLaunch]:
+    """Every place in the package below a folder that launches `module:kernel`, whose parameters
+    have these names.
+    """
+    launchers = launchable(root, kernel.partition(".")[0]).get(kernel, ())
+    files = {root / read(root, launcher.partition(":")[0]).file for launcher in launchers}
+    name = kernel.rpartition(":")[2]
+    return [launch for file in sorted(files) for launch in launches_in_file(file, name, names)]
+
+
+@cache
+def launches_in_file(file: Path, kernel: str, names: tuple[str, ...]) -> tuple[HostLaunch, ...]:
+    """Every place in a file that launches the kernel of that name, once for each function around."""
+    launches = []
+    for function in ast.walk(tree(content(file))):
+        if isinstance(function, FUNCTION):
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and launched(call) == kernel:
+                    launches.append(_launch(function, call, names))
+    return tuple(launches)
+
+
+def _launch(function: Function, call: ast.Call, names: tuple[str, ...]) -> HostLaunch:
+    passed = dict(zip(names, call.args))
+    for keyword in call.keywords:
+        if keyword.arg:
+            passed[keyword.arg] = keyword.value
+    assigned: dict[str, tuple[ast.expr, ...]] = {}
+    ones = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and node.lineno < call.lineno:
+            for target in node.targets:
+                for name, expression in _pairs(target, node.value):
+                    assigned[name] = (*assigned.get(name, ()), expression)
+        elif isinstance(node, ast.Assert):
+            ones.add(_asserted_one(node.test))
+    # `chunk_size=64` is the host code's own choice, like a constant.
+    chosen = {
+        name
+        for name, default in defaults(function.args).items()
+        if type(getattr(default, "value", None)) is int
+    }
+    taken = {parameter.arg for parameter in parameters(function)}
+    return HostLaunch(passed, assigned, frozenset(ones - {""}), frozenset(taken - chosen))
+
+
+def _asserted_one(test: ast.expr) -> str:
+    """`NK` of `NK == 1`, nothing of any other test."""
+    match test:
+        case ast.Compare(ast.Name(name), [ast.Eq(), *_], [ast.Constant(1), *_]):
+            return name
+    return ""
+
+
+def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Each assigned name with its expression; what is unpacked out of a shape is an entry of that
+    shape.
+    """
+    if isinstance(target, ast.Name):
+        yield target.id, expression
+    if not isinstance(target, ast.Tuple):
+        return
+    given = expression.elts if isinstance(expression, ast.Tuple) else []
+    starred = any(isinstance(each, ast.Starred) for each in given)
+    if len(given) == len(target.elts) and not starred:
+        for each, its in zip(target.elts, given):
+            yield from _pairs(each, its)
+        return
+    entry = _entry(expression)
+    for each in target.elts:
+        if entry and isinstance(each, ast.Name):
+            yield each.id, entry
+
+
+def _entry(expression: ast.expr) -> ast.expr | None:
+    """The first measure of data in `k.shape` or `*k.shape, v.shape[-1]`."""
+    parts = expression.elts if isinstance(expression, ast.Tuple) else [expression]
+    for part in parts:
+        if isinstance(part, ast.Starred):
+            part = part.value
+        if measures(part):
+            return part
+    return None

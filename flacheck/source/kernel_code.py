@@ -1,0 +1,117 @@
+"""Which of a kernel's constexprs are tile sizes, and what ties them together."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+
+from flacheck.source.syntax import (
+    argument,
+    called,
+    elements,
+    names_below,
+    names_in,
+    parameters,
+    tree,
+)
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """What a kernel's syntax tree says of its parameters.
+
+    `blocks` are the sides of tiles (`tl.arange(0, X)`, a block pointer's block shape, `tl.zeros([X,
+    …])`); `tiled` those of which there is more than one, told apart by an index (`i * X`,
+    `tl.cdiv(…, X)`, `range(…, X)`); `sizes` those that shape data (a block pointer's shape and
+    strides); `steering` those that decide a branch, a loop's bounds or a tile's side; `divided`
+    pairs (X, Y) for `X // Y`, `X % Y` and `tl.cdiv(X, Y)`; `dots` is whether it multiplies
+    matrices, as is assumed of a kernel whose source cannot be read.
+    """
+
+    parameters: tuple[str, ...] = ()
+    blocks: frozenset[str] = frozenset()
+    tiled: frozenset[str] = frozenset()
+    sizes: frozenset[str] = frozenset()
+    steering: frozenset[str] = frozenset()
+    divided: frozenset[tuple[str, str]] = frozenset()
+    dots: bool = True
+
+
+@cache
+def kernel_code(source: bytes, qualname: str) -> KernelCode:
+    """What a module's source says of one of its functions; nothing of one that it does not have."""
+    name = qualname.rpartition(".")[2]
+    function = None
+    for node in ast.walk(tree(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            function = node
+    if function is None:
+        return KernelCode()
+    notes = _Notes()
+    for statement in function.body:
+        for node in ast.walk(statement):
+            notes.add(node)
+    own = tuple(parameter.arg for parameter in parameters(function))
+    blocks = notes.blocks.intersection(own)
+    return KernelCode(
+        parameters=own,
+        blocks=frozenset(blocks),
+        tiled=frozenset(notes.tiled & blocks),
+        sizes=frozenset(notes.sizes.intersection(own)),
+        steering=frozenset(notes.deciding.intersection(own) | blocks),
+        divided=frozenset((one, by) for one, by in notes.divided if one in own and by in own),
+        dots=notes.dots,
+    )
+
+
+class _Notes:
+    """What the nodes of a kernel say of names, parameters or not."""
+
+    def __init__(self) -> None:
+        self.blocks: set[str] = set()
+        self.tiled: set[str] = set()
+        self.sizes: set[str] = set()
+        self.deciding: set[str] = set()
+        self.divided: set[tuple[str, str]] = set()
+        self.dots = False
+
+    def add(self, node: ast.AST) -> None:
+        """Take in one node, not what is below it."""
+        match node:
+            case ast.Call():
+                self._call(node)
+            case ast.BinOp(op=ast.Mult()):
+                self.tiled.update(names_in([node.left, node.right]))
+            case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
+                self._division(node.left, node.right)
+            case ast.If() | ast.IfExp() | ast.While():
+                self.deciding |= names_below(node.test)
+
+    def _call(self, call: ast.Call) -> None:
+        match called(call):
+            case "arange":
+                self.blocks.update(names_in(call.args[-1:]))
+            case "make_block_ptr":
+                # Its arguments in order: base, shape, strides, offsets, block_shape, order.
+                self.blocks.update(names_in(elements(argument(call, "block_shape", 4))))
+                for shaping in (argument(call, "shape", 1), argument(call, "strides", 2)):
+                    if shaping:
+                        self.sizes |= names_below(shaping)
+            case "zeros" | "full" | "broadcast_to" | "reshape" | "view":
+                for given in call.args:
+                    self.blocks.update(names_in(elements(given)))
+            case "cdiv":
+                self.tiled.update(names_in(call.args[1:]))
+                self._division(*call.args[:2])
+            case "range" | "static_range":
+                self.tiled.update(names_in(call.args[2:]))
+                for bound in call.args:
+                    self.deciding |= names_below(bound)
+            case name if name.startswith("dot"):
+                self.dots = True
+
+    def _division(self, *sides: ast.expr) -> None:
+        names = tuple(names_in(sides))
+        if len(names) == 2:
+            self.divided.add((names[0], names[1]))

@@ -1,0 +1,176 @@
+"""The modules of a package, each read once: what their names stand for and which kernels they
+launch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from flacheck.source.syntax import (
+    DEFINITION,
+    FUNCTION,
+    content,
+    inner_blocks,
+    is_kernel,
+    launched,
+    targets,
+    tree,
+)
+
+# Kernels for other vendors' devices are not ours to compile.
+OTHER_VENDORS = ("ascend", "npu")
+# Re-exports go a few modules deep; a circle of imports must end somewhere.
+DEEPEST = 16
+
+
+@dataclass(frozen=True)
+class Import:
+    """`from module import name` (`*` too); without a name the module itself."""
+
+    module: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Module:
+    """What a module's names stand for. A name that branches bind anew has several imports; imports
+    within functions count as if they stood outside. Empty when the module is missing or not Python.
+
+    `file` is relative to the package's folder; `kernels` are the functions that Triton compiles,
+    `launches` pairs (top-level function or class, name of the kernel).
+    """
+
+    file: str = ""
+    imports: Mapping[str, tuple[Import, ...]] = field(default_factory=dict)
+    defined: frozenset[str] = frozenset()
+    kernels: frozenset[str] = frozenset()
+    launches: tuple[tuple[str, str], ...] = ()
+
+
+def package_of(module: str) -> str:
+    """The top-level package of a module."""
+    return module.partition(".")[0]
+
+
+def module_name(root: Path, file: Path) -> str:
+    """The dotted name by which a file below a folder for imports is imported."""
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def file_of(root: Path, module: str) -> Path | None:
+    """The file of a module below a folder for imports."""
+    base = root.joinpath(*module.split("."))
+    for file in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+@cache
+def read(root: Path, module: str) -> Module:
+    """A module of the package in a folder. What is installed in the cache stays as it is."""
+    file = file_of(root, module)
+    if file is None:
+        return Module()
+    package = module
+    if file.name != "__init__.py":
+        package = module.rpartition(".")[0]
+    parsed = tree(content(file))
+    imports: dict[str, list[Import]] = {}
+    for statement, _ in statements(parsed.body):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for name, target in _imported(statement, package):
+                imports.setdefault(name, []).append(target)
+    kernels, launches = _kernels_and_launches(parsed)
+    return Module(
+        file.relative_to(root).as_posix(),
+        {name: tuple(bound) for name, bound in imports.items()},
+        frozenset(name for name, _ in definitions(parsed)),
+        frozenset(kernels),
+        tuple(launches),
+    )
+
+
+def definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """Each name that a module gives to a function, a class or a value, with the statement."""
+    for statement, outside in statements(module.body):
+        if outside and isinstance(statement, DEFINITION):
+            yield statement.name, statement
+        elif outside:
+            for target in targets(statement):
+                if isinstance(target, ast.Name):
+                    yield target.id, statement
+
+
+def statements(body: Iterable[ast.stmt], outside: bool = True) -> Iterator[tuple[ast.stmt, bool]]:
+    """Every statement, with whether it stands outside functions and classes."""
+    for statement in body:
+        yield statement, outside
+        deeper = outside and not isinstance(statement, DEFINITION)
+        for block in inner_blocks(statement):
+            yield from statements(block, deeper)
+
+
+@cache
+def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
+    """The kernels below a module prefix (`fla.ops`) that some function of the package launches
+    (`name[grid](…)`), each with the functions that do.
+    """
+    root = Path(folder)
+    launchers: dict[str, set[str]] = {}
+    for file in sorted(root.joinpath(package_of(prefix)).rglob("*.py")):
+        if any(word in file.as_posix() for word in OTHER_VENDORS):
+            continue
+        module = module_name(root, file)
+        for launcher, name in read(root, module).launches:
+            kernel = _kernel(root, module, name)
+            if kernel and kernel.startswith((f"{prefix}.", f"{prefix}:")):
+                launchers.setdefault(kernel, set()).add(f"{module}:{launcher}")
+    return {kernel: tuple(sorted(who)) for kernel, who in sorted(launchers.items())}
+
+
+def _kernel(root: Path, module: str, name: str) -> str | None:
+    """`module:name` of the kernel that a name of a module leads to, through imports."""
+    for _ in range(DEEPEST):
+        here = read(root, module)
+        imported = next((each for each in here.imports.get(name, ()) if each.name), None)
+        if imported is None:
+            break
+        module, name = imported.module, imported.name
+    if name in read(root, module).kernels:
+        return f"{module}:{name}"
+    return None
+
+
+def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
+    if isinstance(node, ast.Import):
+        for item in node.names:
+            if item.asname:
+                yield item.asname, Import(item.name)
+            else:
+                yield package_of(item.name), Import(package_of(item.name))
+        return
+    above: list[str] = []
+    if node.level:
+        above = package.split(".")[: 1 - node.level or None]
+    module = ".".join(filter(None, (*above, node.module)))
+    for item in node.names:
+        yield item.asname or item.name, Import(module, item.name)
+
+
+def _kernels_and_launches(module: ast.Module) -> tuple[set[str], list[tuple[str, str]]]:
+    """Both in one walk, for a package has a million nodes."""
+    kernels: set[str] = set()
+    launches: list[tuple[str, str]] = []
+    for owner in module.body:
+        for node in ast.walk(owner):
+            if isinstance(node, FUNCTION) and is_kernel(node):
+                kernels.add(node.name)
+            elif name := launched(node):
+                launches.append((getattr(owner, "name", "<module>"), name))
+    return kernels, launches
