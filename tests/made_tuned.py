@@ -5,14 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flacheck.autotune.examined import Tuned
-from flacheck.model import Cell, Kernel, Launch
+from flacheck.autotune import judging
+from flacheck.autotune.examined import Tuned, TunerResult
+from flacheck.autotune.trials import trials
+from flacheck.model import Cell, Kernel, Launch, Record
 from flacheck.source import autotuned
+from tests.made_records import failure, record
 
 CONFIGS = (
     {"kwargs": {"BK": 32}, "num_warps": 4, "num_stages": 2},
     {"kwargs": {"BK": 64}, "num_warps": 8, "num_stages": 3},
 )
+THREE = (*CONFIGS, {"kwargs": {"BK": 128}, "num_warps": 8, "num_stages": 3})
+RESOURCES = {"shared": 16384, "shared_limit": 232448, "registers": 64, "stack": 0, "spills": 0}
+# More shared memory than an H100 has.
+OVER = {**RESOURCES, "shared": 300_000}
 TENSOR = {"dtype": "bf16", "align": 16}
 SOURCE = '''\
 import triton
@@ -85,3 +92,36 @@ def tuned(
         stage="autotune",
     )
     return Tuned(cell, {}, calls, driven, found)
+
+
+def good(**more: Any) -> Record:
+    return record(**{"seconds": 2.0, "resources": RESOURCES, **more})
+
+
+def skipped() -> Record:
+    """A failure that the release's own autotuner passes over."""
+    line = "out of resource: shared memory"
+    return failure("FC501", line, tolerated=True, resources=OVER, seconds=3.0)
+
+
+def fatal() -> Record:
+    """A failure that ends an autotuner's run."""
+    nothing = dict.fromkeys(RESOURCES) | {"shared_limit": 1}
+    return failure("FC302", "Assertion `reshapeOuts' failed.", resources=nothing)
+
+
+def result(
+    folder: Path,
+    *records: Record,
+    calls: tuple[dict[str, Any], ...] = (),
+    keys: Record | None = None,
+    **more: Any,
+) -> TunerResult:
+    """The result of an autotuner with a configuration a record; `keys` is the record of what the
+    release put into its key.
+    """
+    asked = trials(tuned(folder, *calls, **{"configs": THREE[: len(records)], **more}))
+    known = {cell.key: made for cell, made in zip(asked.configs, records, strict=True)}
+    if keys is not None and asked.keys:
+        known[asked.keys.key] = keys
+    return judging.judge(asked, known, [1.0, 2.0, 3.0][: len(records)], workers=4)

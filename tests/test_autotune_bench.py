@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flacheck.autotune import formats, timeable
-from flacheck.autotune.bench import Bench
+from flacheck.autotune.bench import Bench, _price, _rank, spearman
 from flacheck.autotune.examination import Examination
 from flacheck.autotune.examined import Timing, Tuned
 from flacheck.autotune.sources import Asked, gather
@@ -29,6 +29,7 @@ from flacheck.inputs.planning import Resolver
 from flacheck.model import Cell, Json, Launch, Verdict, canonical
 from flacheck.packages.package import Package
 from flacheck.reports.base import Page
+from tests.made_tuned import good, result
 from tests.test_autotune_command import document
 from tests.test_launches import HEAD, HEADER, launch, write
 
@@ -444,3 +445,21 @@ def test_files_of_an_earlier_recorder_are_read(tmp_path: Path) -> None:
         known.grid,
         known.text,
     )
+
+
+def test_ranks_share_their_mean_where_values_tie() -> None:
+    """Against values computed by hand."""
+    assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == 1.0
+    assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == -1.0
+    assert spearman([1, 1, 2, 3], [1, 2, 3, 4]) == 0.949
+    assert spearman([1, 2], [1, 2]) is None and spearman([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_a_price_is_a_multiple_of_the_best(tmp_path: Path) -> None:
+    """And the estimate's rank is of what was timed alone."""
+    found = result(tmp_path, good(), good(), good())
+    times = [Timing(ms, ms, ms, 1.0, 0.0) for ms in (2.0, 1.0, 4.0)]
+    timed = [replace(each, timing=time) for each, time in zip(found.configs, times)]
+    assert _price(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed) == (3.0, 3.0)
+    assert _rank(timed) == 0.5
+    assert _rank([*timed[:2], replace(timed[2], timing=None)]) is None

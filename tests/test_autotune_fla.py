@@ -22,7 +22,7 @@ from flacheck.autotune.trials import trials
 from flacheck.model import Cell, Kernel, Launch
 from flacheck.packages import package as packages
 from flacheck.source import autotuned
-from tests.test_autotune import fatal, good
+from tests.made_tuned import fatal, good
 
 pytestmark = [
     pytest.mark.network,
