@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import sys
 from flacheck.guest.engine.loader import Loader
-loader = Loader({"shop": {"path": sys.argv[1], "modules": ["shop"]}}, None, sys.argv[1], lambda card: None)
+loader = Loader({"shop": {"path": sys.argv[1], "modules": ["shop"]}}, "", sys.argv[1], lambda card: None)
 print(loader.load({"module": "shop.ops", "qualname": sys.argv[2]}, {"name": "any"}))
 print(sorted(name for name in sys.modules if name.startswith("shop.")))
 """

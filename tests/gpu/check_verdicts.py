@@ -36,14 +36,11 @@ def kernel(name: str, known: dict = {}):  # noqa: B006
 
 def attempt(record: dict) -> tuple[str, int | None, int | None]:
     """(what the card says, shared memory, registers) of one record."""
-    import triton.language as language
     from triton.runtime.errors import OutOfResources
 
     from flacheck.guest.workers import values
 
-    arguments = {
-        name: values.value(spec, language) for name, spec in record["launch"]["args"].items()
-    }
+    arguments = values.arguments(record["launch"]["args"])
     compiled = kernel(record["kernel"]).run(
         grid=None, warmup=True, **arguments, **record["options"]
     )

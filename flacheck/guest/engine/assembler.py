@@ -10,10 +10,12 @@ import os
 import re
 import subprocess
 import tempfile
+from typing import Any
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
+# AMD's compiler writes the same figures into the text that it assembles.
 _AMD = {
     "registers": re.compile(r"\.vgpr_count:\s+(\d+)"),
     "stack": re.compile(r"\.private_segment_fixed_size:\s+(\d+)"),
@@ -22,7 +24,7 @@ _AMD = {
 
 
 class Assembler:
-    """Listens to the assembler's runs in this process."""
+    """Listens to the assembler's runs in this process; `folder` holds the compiler's binaries."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -30,9 +32,11 @@ class Assembler:
         self._run = subprocess.run
 
     def listen(self) -> None:
-        subprocess.run = self._listening
+        """From now on read what an assembler writes into its log before the release deletes it."""
+        # By setattr, for mypy takes no other function in the place of one with overloads.
+        setattr(subprocess, "run", self._listening)  # noqa: B010
 
-    def _listening(self, *args, **kwargs):
+    def _listening(self, *args: Any, **kwargs: Any) -> Any:
         result = self._run(*args, **kwargs)
         log = getattr(kwargs.get("stderr"), "name", None)
         if isinstance(log, str) and os.path.exists(log):
@@ -41,21 +45,22 @@ class Assembler:
         return result
 
     def forget(self) -> None:
+        """A compile begins: what was said of another one is not said of this one."""
         self._said = ""
 
-    def usage(self, compiled) -> dict:
-        """`registers` a thread, `stack` and `spills` in bytes a thread; what is not said is absent."""
+    def usage(self, compiled: Any) -> dict[str, int]:
+        """`registers` a thread, `stack` and `spills` in bytes a thread, where they are known."""
         if "amdgcn" in compiled.asm:
-            text = compiled.asm["amdgcn"]
-            return {
-                name: int(m[1]) for name, pattern in _AMD.items() if (m := pattern.search(text))
+            matches = {
+                name: pattern.search(compiled.asm["amdgcn"]) for name, pattern in _AMD.items()
             }
+            return {name: int(match[1]) for name, match in matches.items() if match}
         registers, frame = _REGISTERS.search(self._said), _FRAME.search(self._said)
         if registers and frame:
             return {"registers": int(registers[1]), "stack": int(frame[1]), "spills": int(frame[2])}
-        return self.dumped(compiled.asm["cubin"])
+        return self._dumped(compiled.asm["cubin"])
 
-    def dumped(self, cubin: bytes) -> dict:
+    def _dumped(self, cubin: bytes) -> dict[str, int]:
         """What `cuobjdump -res-usage` says of a cubin."""
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(cubin)
@@ -63,4 +68,6 @@ class Assembler:
             command = [os.path.join(self._folder, "cuobjdump"), "-res-usage", file.name]
             said = self._run(command, capture_output=True, text=True).stdout
         usage = _USAGE.search(said)
-        return {"registers": int(usage[1]), "stack": int(usage[2])} if usage else {}
+        if usage is None:
+            return {}
+        return {"registers": int(usage[1]), "stack": int(usage[2])}

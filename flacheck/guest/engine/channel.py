@@ -8,24 +8,34 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
+from typing import Any
 
+# Longest message in bytes: a kernel's source and log fit many times. The socket's send buffer is
+# set to it, for a packet must fit whole.
 PACKET = 1 << 20
+# The first byte of a packet can be looked at without taking the packet.
 FRESH, ANY = b"!", b"."
+# A compiler's dump of a module can fill megabytes, and each byte may grow to six in JSON.
 LOG_LIMIT = 120_000
 
 
-def receive(sock: socket.socket) -> dict | None:
+def receive(sock: socket.socket) -> dict[str, Any] | None:
     """The next message, or None when the other side is gone."""
     try:
         packet = sock.recv(PACKET)
     except ConnectionResetError:
         return None
-    return json.loads(packet[1:]) if packet else None
+    if not packet:
+        return None
+    message: dict[str, Any] = json.loads(packet[1:])
+    return message
 
 
-def send(sock: socket.socket, message: dict, fresh: bool = False) -> None:
+def send(sock: socket.socket, message: Mapping[str, object], fresh: bool = False) -> None:
     """`fresh`: only a worker that has done nothing yet may take this one."""
-    sock.sendall((FRESH if fresh else ANY) + json.dumps(message).encode())
+    mark = FRESH if fresh else ANY
+    sock.sendall(mark + json.dumps(message).encode())
 
 
 def wants_fresh(sock: socket.socket) -> bool:

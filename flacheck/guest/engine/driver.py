@@ -1,105 +1,95 @@
-"""A driver for a GPU that is not there: every release asks it which target it compiles for.
-
-The device's index is the target's, so that releases which cache a backend by device keep targets
-apart.
-"""
+"""A driver for a GPU that is not there: every release asks it which target it compiles for."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from . import releases
-
-
-class Utils:
-    """Properties of the real card that stands for the target."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-    def get_device_properties(self, device: int = 0) -> dict:
-        card = self._driver.card
-        return {
-            "max_shared_mem": card["shared_limit"],
-            "multiprocessor_count": card["multiprocessors"],
-            "max_num_regs": card["registers"],
-            "warpSize": card["warp_size"],
-            "sm_clock_rate": 1_000_000,
-            "mem_clock_rate": 1_000_000,
-            "mem_bus_width": 1024,
-        }
-
-    def load_binary(self, name: str, kernel, shared: int, device: int) -> tuple:
-        """What loading onto the card says: module, function, registers, spills and, since 3.5, the
-        most threads.
-        """
-        return releases.loaded(self._driver.card["max_threads"])
-
-    def unload_module(self, module) -> None:
-        pass
+from .messages import CardRow
 
 
 class Launcher:
     """Stands where a release compiles its launcher: a launch gets this far, and nothing runs."""
 
-    def __init__(self, src, metadata) -> None:
-        pass
+    def __init__(self, src: object, metadata: object) -> None: ...
 
-    def __call__(self, *args, **kwargs) -> None:
-        pass
+    def __call__(self, *args: object, **kwargs: object) -> None: ...
 
 
-class Driver:
-    """Triton's driver protocol, as far as compiling and autotuning reach. `card` is a row of
-    flacheck's target table: backend, arch, warp_size, shared_limit, multiprocessors, registers,
-    max_threads.
-    """
+class TargetDriver:
+    """Triton's driver protocol, as far as compiling and autotuning reach."""
 
     launcher_cls = Launcher
+    # The release's class for targets, set when Triton has been imported.
+    target_class: Callable[..., object]
 
     def __init__(self) -> None:
-        self.card: dict = {}
+        self.card: CardRow = {}
         self._indices: dict[str, int] = {}
-        self.utils = Utils(self)
-        self.target_class = None
+        # Triton asks the driver's `utils` for a card's properties and to load a binary.
+        self.utils = self
 
-    def select(self, card: dict) -> None:
+    def select(self, card: CardRow) -> None:
+        """From now on this card is the current device."""
         self.card = card
 
     def get_current_device(self) -> int:
+        """One index a target: releases that cache a backend by device then keep targets apart."""
         return self._indices.setdefault(self.card["name"], len(self._indices))
 
-    def set_current_device(self, device: int) -> None:
-        pass
+    def set_current_device(self, device: int) -> None: ...
 
     def get_current_stream(self, device: int | None = None) -> int:
         return 0
 
-    def get_current_target(self):
+    def get_current_target(self) -> object:
         return self.target_class(self.card["backend"], self.card["arch"], self.card["warp_size"])
 
-    def get_device_capability(self, device: int = 0) -> tuple:
+    def get_device_capability(self, device: int = 0) -> tuple[int, ...]:
         return tuple(self.card["capability"])
 
-    def get_active_torch_device(self):
+    def get_active_torch_device(self) -> Any:
         import torch
 
         return torch.device("cuda")
 
-    def get_device_interface(self):
+    def get_device_interface(self) -> Any:
         import torch
 
         return torch.cuda
 
-    def get_benchmarker(self):
+    def get_benchmarker(self) -> Callable[..., list[float]]:
         return lambda kernel_call, quantiles=None, **_: [1.0, 1.0, 1.0]
 
-    def get_empty_cache_for_benchmark(self):
-        return None
+    def get_empty_cache_for_benchmark(self) -> None: ...
 
-    def clear_cache(self, cache) -> None:
-        pass
+    def clear_cache(self, cache: object) -> None: ...
 
     def map_python_to_cpp_type(self, name: str) -> str:
         return name
 
     def is_active(self) -> bool:
         return True
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        """Properties of the real card that stands for the target."""
+        card = self.card
+        return {
+            "max_shared_mem": card["shared_limit"],
+            "multiprocessor_count": card["multiprocessors"],
+            "max_num_regs": card["registers"],
+            "warpSize": card["warp_size"],
+            # Speeds of no card: they go into estimates of a run time, and nothing runs.
+            "sm_clock_rate": 1_000_000,
+            "mem_clock_rate": 1_000_000,
+            "mem_bus_width": 1024,
+        }
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, ...]:
+        """What loading onto the card says: module, function, registers, spills and, since 3.4, the
+        most threads.
+        """
+        return releases.loaded(self.card["max_threads"])
+
+    def unload_module(self, module: object) -> None: ...

@@ -19,6 +19,12 @@ import importlib.util
 import os
 import sys
 import types
+from collections.abc import Callable, Mapping, Sequence
+
+from .messages import CardRow, Kernel, KernelOrigin, PackageFolder
+
+_Path = Sequence[str] | None
+_Spec = importlib.machinery.ModuleSpec
 
 
 class LazyPackages(importlib.abc.MetaPathFinder):
@@ -33,15 +39,18 @@ class LazyPackages(importlib.abc.MetaPathFinder):
         self.folders: dict[str, str] = {}
         self.dependencies: set[str] = set()
 
-    def find_spec(self, name: str, path=None, target=None):
-        root = self.folders.get(name.partition(".")[0])
-        if root is None:
+    def find_spec(
+        self, name: str, path: _Path = None, target: types.ModuleType | None = None
+    ) -> _Spec | None:
+        top = name.partition(".")[0]
+        if top not in self.folders:
             return None
-        folder = os.path.join(root, *name.split("."))
+        folder = os.path.join(self.folders[top], *name.split("."))
+        # A plain module is for the ordinary finders.
         if not os.path.isfile(os.path.join(folder, "__init__.py")):
-            return None  # a plain module: the ordinary finders have it
-        looks_up = name.partition(".")[0] not in self.dependencies
-        spec = importlib.machinery.ModuleSpec(name, _LazyInit(folder, looks_up), is_package=True)
+            return None
+        looks_up = top not in self.dependencies
+        spec = _Spec(name, _LazyInit(folder, looks_up), is_package=True)
         spec.submodule_search_locations = [folder]
         return spec
 
@@ -49,67 +58,69 @@ class LazyPackages(importlib.abc.MetaPathFinder):
 class _LazyInit(importlib.abc.Loader):
     def __init__(self, folder: str, looks_up: bool) -> None:
         self._folder, self._looks_up, self._ran = folder, looks_up, False
+        self._file = os.path.join(folder, "__init__.py")
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__file__ = self._file
+        # Python asks this function for every name that the module lacks.
+        module.__dict__["__getattr__"] = functools.partial(self._missing, module)
 
     def run(self, module: types.ModuleType) -> None:
         """Run the `__init__` that was put off, if that was not done before."""
         if not self._ran:
             self._ran = True
-            with open(module.__file__, "rb") as file:
-                exec(compile(file.read(), module.__file__, "exec"), module.__dict__)
+            with open(self._file, "rb") as file:
+                exec(compile(file.read(), self._file, "exec"), module.__dict__)
 
-    def exec_module(self, module: types.ModuleType) -> None:
-        folder = self._folder
-        module.__file__ = os.path.join(folder, "__init__.py")
-
-        def missing(name: str):
-            if not name.startswith("__") and _is_submodule(folder, name):
-                return importlib.import_module(f"{module.__name__}.{name}")
-            literals, imported = (
-                _read(module.__file__, module.__name__) if self._looks_up else ({}, {})
-            )
+    def _missing(self, module: types.ModuleType, name: str) -> object:
+        # The import system asks for `__path__` and others: these are never worth a look.
+        special = name.startswith("__")
+        if not special and _is_submodule(self._folder, name):
+            return importlib.import_module(f"{module.__name__}.{name}")
+        if self._looks_up:
+            literals, imported = _read(self._file, module.__name__)
             if name in literals:
                 return literals[name]
             if name in imported:
                 return _from(*imported[name])
-            if not name.startswith("__"):
-                self.run(module)
-                if name in module.__dict__:
-                    return module.__dict__[name]
-            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-
-        module.__getattr__ = missing
+        if not special:
+            self.run(module)
+            if name in module.__dict__:
+                return module.__dict__[name]
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
 
-class Aliases(importlib.abc.MetaPathFinder):
+class AliasFinder(importlib.abc.MetaPathFinder):
     """Asked last of all: a module that no file holds may be another one's old name, which an
     `__init__` gives it.
     """
 
-    def find_spec(self, name: str, path=None, target=None):
+    def find_spec(
+        self, name: str, path: _Path = None, target: types.ModuleType | None = None
+    ) -> _Spec | None:
         parent = sys.modules.get(name.rpartition(".")[0])
         lazy = getattr(getattr(parent, "__spec__", None), "loader", None)
-        if not isinstance(lazy, _LazyInit):
+        if parent is None or not isinstance(lazy, _LazyInit):
             return None
-        with contextlib.suppress(
-            Exception
-        ):  # then there is no such module, as for whoever asks in a `try`
+        # Where it fails there is no such module, as for whoever asks in a `try`.
+        with contextlib.suppress(Exception):
             lazy.run(parent)
         named = sys.modules.get(name)
         if named is None:
             return None
         # Of a module that is there the import system takes its own spec and would load it once
         # more.
-        named.__spec__ = importlib.machinery.ModuleSpec(name, _Named(named), origin="an alias")
+        named.__spec__ = _Spec(name, _LoadedModule(named), origin="an alias")
         return named.__spec__
 
 
-class _Named(importlib.abc.Loader):
+class _LoadedModule(importlib.abc.Loader):
     """A module that is there already; it keeps its own spec."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
 
-    def create_module(self, spec):
+    def create_module(self, spec: _Spec) -> types.ModuleType:
         return self._module
 
     def exec_module(self, module: types.ModuleType) -> None:
@@ -117,31 +128,31 @@ class _Named(importlib.abc.Loader):
 
 
 @functools.cache
-def _read(path: str, package: str) -> tuple[dict, dict]:
+def _read(path: str, package: str) -> tuple[dict[str, object], dict[str, tuple[str, str]]]:
     """What an `__init__` says at its top level: names with literal values, and names with where
     they come from.
     """
     with open(path, "rb") as file:
         tree = ast.parse(file.read())
-    literals, imported = {}, {}
+    literals: dict[str, object] = {}
+    imported: dict[str, tuple[str, str]] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             with contextlib.suppress(ValueError):
                 literals[node.targets[0].id] = ast.literal_eval(node.value)
         elif isinstance(node, ast.ImportFrom):
-            above = (
-                package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
-            )
-            origin = ".".join([*above, *filter(None, [node.module])])
-            imported |= {alias.asname or alias.name: (origin, alias.name) for alias in node.names}
+            relative = "." * node.level + (node.module or "")
+            module = importlib.util.resolve_name(relative, package)
+            for alias in node.names:
+                imported[alias.asname or alias.name] = (module, alias.name)
     return literals, imported
 
 
-def _from(module: str, name: str):
+def _from(module: str, name: str) -> object:
     """`from module import name`."""
-    found = importlib.import_module(module)
+    imported = importlib.import_module(module)
     try:
-        return getattr(found, name)
+        return getattr(imported, name)
     except AttributeError:
         return importlib.import_module(f"{module}.{name}")
 
@@ -160,42 +171,44 @@ class Loader:
 
     def __init__(
         self,
-        packages: dict,
-        corpus: str | None,
+        packages: Mapping[str, PackageFolder],
+        corpus: str,
         scratch: str,
-        turn,
+        turn: Callable[[CardRow], object],
         whole_dependencies: bool = False,
     ) -> None:
         self._corpus, self._scratch, self._turn = corpus, scratch, turn
         self._whole_dependencies = whole_dependencies
-        self._kernels: dict[str, object] = {}
+        self._kernels: dict[str, Kernel] = {}
         self._card: str | None = None
         self._finder = LazyPackages()
         sys.meta_path.insert(0, self._finder)
-        sys.meta_path.append(Aliases())
+        sys.meta_path.append(AliasFinder())
         for package in packages.values():
-            self._add_package(**package)
+            self._add_package(package["path"], package["modules"])
 
-    def _add_package(self, path: str, modules: list) -> None:
+    def _add_package(self, path: str, modules: list[str]) -> None:
         """A folder with a package's own `modules`, and others that it depends on."""
         sys.path.append(path)
         for name in os.listdir(path):
-            if self._whole_dependencies and name not in modules:
+            own = name in modules
+            if self._whole_dependencies and not own:
                 continue
             if os.path.isfile(os.path.join(path, name, "__init__.py")):
                 self._finder.folders.setdefault(name, path)
-                if name not in modules:
+                if not own:
                     self._finder.dependencies.add(name)
 
-    def load(self, origin: dict, card: dict):
+    def load(self, origin: KernelOrigin, card: CardRow) -> Kernel:
+        """The kernel, on that card. Raises what its module raises when it is imported."""
         if card["name"] != self._card:
             self._forget()
             self._turn(card)
             self._card = card["name"]
-        known = repr(sorted(origin.items()))
-        if known not in self._kernels:
-            self._kernels[known] = self._find(origin)
-        return self._kernels[known]
+        key = repr(sorted(origin.items()))
+        if key not in self._kernels:
+            self._kernels[key] = self._find(origin)
+        return self._kernels[key]
 
     def _forget(self) -> None:
         self._kernels.clear()
@@ -203,34 +216,39 @@ class Loader:
             if name.partition(".")[0] in self._finder.folders:
                 del sys.modules[name]
 
-    def _find(self, origin: dict):
+    def _find(self, origin: KernelOrigin) -> Kernel:
         if "corpus" in origin:
-            path = os.path.join(self._corpus, origin["corpus"] + ".py")
-            return getattr(
-                _module_from(path, "flacheck_kernels_" + origin["corpus"]), origin["name"]
-            )
+            return getattr(corpus_module(self._corpus, origin["corpus"]), origin["name"])
         if "source" in origin:
             return getattr(self._written(origin["source"]), origin["qualname"])
-        found = importlib.import_module(origin.get("import") or origin["module"])
-        for part in origin["qualname"].split("."):
-            found = getattr(found, part)
-        return found
+        part: Kernel = importlib.import_module(origin.get("import") or origin["module"])
+        for name in origin["qualname"].split("."):
+            part = getattr(part, name)
+        return part
 
-    def _written(self, source: str):
+    def _written(self, source: str) -> types.ModuleType:
         """Triton reads a function's source from its file, so inline source becomes one."""
         name = "inline_" + hashlib.sha256(source.encode()).hexdigest()[:16]
         path = os.path.join(self._scratch, name + ".py")
         if not os.path.exists(path):
+            # Written beside it and renamed, for another worker may read it at any moment.
             with open(f"{path}.{os.getpid()}", "w") as file:
                 file.write(source)
             os.replace(f"{path}.{os.getpid()}", path)
         return _module_from(path, name)
 
 
+def corpus_module(corpus: str, family: str) -> types.ModuleType:
+    """The module of a family of our own kernels; `corpus` is the folder of these."""
+    return _module_from(os.path.join(corpus, family + ".py"), "flacheck_kernels_" + family)
+
+
 def _module_from(path: str, name: str) -> types.ModuleType:
+    """The module that a file holds; the same one when it is asked for again."""
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -5,67 +5,64 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .messages import Kernel, Mark
+
+# Told a stage's name, its result and the compile's metadata.
+AfterStage = Callable[[str, object, "dict[str, Any]"], None]
 
 
-def target_class():
+def install_driver(driver: Any) -> None:
+    """Have Triton compile for what this driver says is there."""
     from triton.backends.compiler import GPUTarget
-
-    return GPUTarget
-
-
-def install_driver(driver) -> None:
     from triton.runtime.driver import driver as config
 
-    driver.target_class = target_class()
+    driver.target_class = GPUTarget
     config.set_active(driver)
 
 
-def backends() -> list:
-    """The compiler classes; up to 3.2 the registry holds another copy than the import system."""
-    from triton.backends import backends as registry
-
-    return [entry.compiler for entry in registry.values()]
-
-
 def skip_library_hash(identity: str) -> None:
-    """Triton hashes its 300 MB library into each cache key; our cache is private and thrown away."""
+    """Let the release's identity stand for the hash of its files in every key of Triton's cache."""
     import triton.compiler.compiler
     import triton.runtime.autotuner
     import triton.runtime.cache
 
+    # The hash reads a library of 300 MB; this process's cache is private and thrown away.
     for module in (triton.compiler.compiler, triton.runtime.cache, triton.runtime.autotuner):
         if hasattr(module, "triton_key"):
             module.triton_key = lambda: identity
 
 
-def mark_stages(mark, until) -> None:
-    """Have every compiler stage call `mark(name)` before it runs and `until(name, result,
-    metadata)` after.
-    """
-    for backend in backends():
-        backend.add_stages = _marked(backend.add_stages, mark, until)
+def mark_stages(before: Mark, after: AfterStage) -> None:
+    """Have `before` told of every compiler stage that begins, `after` of each that is done."""
+    from triton.backends import backends
+
+    # From the registry: up to 3.2 it holds other copies of the classes than the import system.
+    for backend in backends.values():
+        backend.compiler.add_stages = _marked(backend.compiler.add_stages, before, after)
 
 
-def _marked(add_stages, mark, until):
-    def marked(self, stages, *args):
+def _marked(add_stages: Callable[..., None], before: Mark, after: AfterStage) -> Any:
+    def marked_stage(name: str, run: Callable[[Any, Any], object]) -> Any:
+        def stage(src: Any, metadata: dict[str, Any]) -> object:
+            before(name)
+            result = run(src, metadata)
+            after(name, result, metadata)
+            return result
+
+        return stage
+
+    def add_marked_stages(self: Any, stages: dict[str, Any], *args: Any) -> None:
         add_stages(self, stages, *args)
         for name, run in list(stages.items()):
-            stages[name] = _stage(name, run, mark, until)
+            stages[name] = marked_stage(name, run)
 
-    return marked
-
-
-def _stage(name, run, mark, until):
-    def stage(src, metadata):
-        mark(name)
-        result = run(src, metadata)
-        until(name, result, metadata)
-        return result
-
-    return stage
+    return add_marked_stages
 
 
-def unwrap(kernel):
+def unwrap(kernel: Kernel) -> Kernel:
     """The JITFunction below autotuners and heuristics."""
     from triton.runtime.jit import JITFunction
 
@@ -74,7 +71,7 @@ def unwrap(kernel):
     return kernel
 
 
-def undecorated(kernel):
+def undecorated(kernel: Kernel) -> Kernel:
     """What lies below autotuners and heuristics: the JITFunction, or what stands for it in Triton's
     interpreter.
     """
@@ -85,7 +82,7 @@ def undecorated(kernel):
     return kernel
 
 
-def autotuner(kernel):
+def autotuner(kernel: Kernel) -> Kernel | None:
     """The Autotuner in a stack of decorators, or None."""
     from triton.runtime.autotuner import Autotuner
 
@@ -95,42 +92,58 @@ def autotuner(kernel):
 
 
 @contextlib.contextmanager
-def borrowed(tuner):
-    """An autotuner to change at will: afterwards it is what it was, for a worker keeps its kernels."""
+def borrowed(tuner: Kernel) -> Iterator[None]:
+    """Leave an autotuner as it was: a worker keeps its kernels for the requests that follow."""
     before = dict(tuner.__dict__)
     try:
-        yield tuner
+        yield
     finally:
         tuner.__dict__.clear()
         tuner.__dict__.update(before)
 
 
-def tuned(function, configs: list):
+def tuned(function: Kernel, configs: list[Any]) -> Kernel:
     """A function without an autotuner of its own under the release's own one."""
     import triton
 
     return triton.autotune(configs=configs, key=[])(function)
 
 
-def forget_keys(tuner) -> None:
-    """Leave only dtypes in the key: 3.0 and 3.1 may fail to build it, whatever the configuration."""
-    if hasattr(tuner, "key_idx"):
-        tuner.key_idx = []
+def has_positional_keys(tuner: Kernel) -> bool:
+    """Whether an autotuner's key holds arguments by position, as in 3.0 and 3.1: positions in the
+    full argument list, looked up among those that were passed.
+    """
+    return hasattr(tuner, "key_idx")
+
+
+def key_names(tuner: Kernel) -> list[str]:
+    """The names in an autotuner's key."""
+    if has_positional_keys(tuner):
+        return [tuner.arg_names[i] for i in tuner.key_idx]
+    return list(tuner.keys)
+
+
+def set_keys(tuner: Kernel, names: list[str]) -> None:
+    """Have the key hold these arguments, and the dtypes that are always in it."""
+    if has_positional_keys(tuner):
+        tuner.key_idx = [tuner.arg_names.index(name) for name in names]
     else:
-        tuner.keys = []
+        tuner.keys = names
 
 
-def replace_timing(tuner, time) -> None:
-    """Have `time(call)` stand for `do_bench(call)`: a global up to 3.1, then the autotuner's own."""
+def replace_timing(tuner: Kernel, time: Callable[..., list[float]]) -> None:
+    """Have `time(call)` stand for `do_bench(call)`."""
     import triton.runtime.autotuner as autotuner
 
+    # A global up to 3.1, then the autotuner's own.
     if hasattr(autotuner, "do_bench"):
         autotuner.do_bench = time
     tuner.do_bench = time
+    # Either would go round the timing: a graph is replayed, a result is read from a file.
     tuner.use_cuda_graph = tuner.cache_results = False
 
 
-def watch_loading(seen) -> None:
+def watch_loading(seen: Callable[[Any], None]) -> None:
     """Have `seen(compiled)` called before a finished compile is checked against the card and
     loaded.
     """
@@ -138,86 +151,74 @@ def watch_loading(seen) -> None:
 
     load = CompiledKernel._init_handles
 
-    def watched(self):
+    def watched(self: Any) -> object:
         seen(self)
         return load(self)
 
     CompiledKernel._init_handles = watched
 
 
-def loaded(most_threads: int) -> tuple:
+def loaded(most_threads: int) -> tuple[int, ...]:
     """What `load_binary` returns: four values, or five where the loader looks at the most threads
     of a block.
     """
     from triton.compiler.compiler import CompiledKernel
 
     handles = (1, 1, 0, 0)
-    return (
-        (*handles, most_threads)
-        if "n_max_threads" in _names(CompiledKernel._init_handles)
-        else handles
-    )
+    if "n_max_threads" in _names(CompiledKernel._init_handles):
+        return (*handles, most_threads)
+    return handles
 
 
-def _names(function) -> set:
+def _names(function: Any) -> set[str]:
     """The attributes that a function, or one that it was wrapped around, speaks of."""
-    inner = [
-        cell.cell_contents
-        for cell in function.__closure__ or ()
-        if inspect.isfunction(cell.cell_contents)
-    ]
-    return set(function.__code__.co_names).union(*map(_names, inner))
+    names = set(function.__code__.co_names)
+    for cell in function.__closure__ or ():
+        if inspect.isfunction(cell.cell_contents):
+            names |= _names(cell.cell_contents)
+    return names
 
 
-def with_heuristics(kernel, arguments: dict) -> dict:
+def with_heuristics(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments with those that @triton.heuristics computes and the launch leaves out."""
     from triton.runtime.autotuner import Heuristics
 
-    arguments = dict(arguments)
+    complete = dict(arguments)
     while hasattr(kernel, "fn"):
         if isinstance(kernel, Heuristics):
             for name, compute in kernel.values.items():
-                arguments.setdefault(name, compute(arguments))
+                complete.setdefault(name, compute(complete))
         kernel = kernel.fn
-    return arguments
+    return complete
 
 
-def forget_compiled(function) -> None:
-    """Drop what the function keeps of finished compiles: `cache` up to 3.2, then `device_caches`."""
-    if hasattr(function, "device_caches"):
-        for caches in function.device_caches.values():
-            for cache in caches[:2]:
-                if isinstance(cache, dict):
-                    cache.clear()
-    else:
+def forget_compiled(function: Kernel) -> None:
+    """Drop what the function keeps of finished compiles."""
+    # `cache` up to 3.2, then `device_caches`.
+    if not hasattr(function, "device_caches"):
         function.cache.clear()
+        return
+    for caches in function.device_caches.values():
+        # What follows the two caches is the backend and the target, in an order of the release's.
+        for cache in caches[:2]:
+            if isinstance(cache, dict):
+                cache.clear()
 
 
-def key_names(tuner) -> list[str]:
-    """The names in an autotuner's key; 3.0 and 3.1 keep positions in the full argument list only."""
-    if hasattr(tuner, "key_idx"):
-        return [tuner.arg_names[i] for i in tuner.key_idx]
-    return list(tuner.keys)
-
-
-def tolerated_errors() -> tuple[type, ...]:
+def tolerated_errors() -> tuple[type[BaseException], ...]:
     """What this release's Autotuner skips a configuration for, instead of ending the run."""
     import triton.runtime.autotuner as autotuner
     from triton.compiler.errors import CompileTimeAssertionFailure
 
-    names = [
-        autotuner.OutOfResources,
-        CompileTimeAssertionFailure,
-        getattr(autotuner, "PTXASError", None),
-    ]
-    return tuple(name for name in names if name is not None)
-
-
-def accepts(function, name: str) -> bool:
-    return name in inspect.signature(function).parameters
+    tolerated = [autotuner.OutOfResources, CompileTimeAssertionFailure]
+    # 3.3 brought this one.
+    if hasattr(autotuner, "PTXASError"):
+        tolerated.append(autotuner.PTXASError)
+    return tuple(tolerated)
 
 
 def binary_folder() -> str:
+    """Where the release keeps ptxas and cuobjdump."""
     import triton
 
     return os.path.join(os.path.dirname(triton.__file__), "backends", "nvidia", "bin")

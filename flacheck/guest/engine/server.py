@@ -20,62 +20,121 @@ import gc
 import importlib
 import importlib.util
 import json
+import mmap
 import os
 import resource
 import select
 import shutil
 import signal
 import socket
+import struct
 import sys
 import time
 import traceback
+from typing import Any
 
 from . import channel
-from .page import Page
+from .messages import Answer, CompilerWorker, Request, WorkerConfig
 
+# The exit code of a worker that ended on purpose; 1 is that of one that did not get as far as work.
 RECYCLE = 75
 _POLL_MS = 200
+# A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
+# Bounds each file that a worker writes. The log is one, in memory: a compiler that prints without
+# end is stopped here.
 _LOG_BYTES = 64 << 20
+# Compilers keep some memory of every compile. Where the config names no size, this ends the worker
+# before a machine with many of them is short of memory.
+_RECYCLE_MB = 2_000
+# The request in work, how many were finished, the stage reached.
+_PAGE = struct.Struct("qq32s")
+
+
+class SharedPage:
+    """A page of memory that outlives the worker writing it: which request, which stage, how many
+    done.
+
+    The compiler may take its process down at any instruction, so what the worker was doing is
+    written where the server still sees it. Writing costs no system call.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._request, self._done = -1, 0
+
+    def clear(self) -> None:
+        """A worker begins."""
+        self._request, self._done = -1, 0
+        self.stage("")
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the worker has finished nothing yet."""
+        return self._done == 0
+
+    def begin(self, request: int) -> None:
+        """A request begins: with the import of its kernel."""
+        self._request = request
+        self.stage("import")
+
+    def stage(self, name: str) -> None:
+        """The stage that begins."""
+        _PAGE.pack_into(self._memory, 0, self._request, self._done, name.encode()[:32])
+
+    def finish(self) -> None:
+        """The request is done."""
+        self._request = -1
+        self._done += 1
+        self.stage("")
+
+    def read(self) -> tuple[int, int, str]:
+        """The request in work (-1: none), how many were finished, the stage reached."""
+        request, done, stage = _PAGE.unpack_from(self._memory, 0)
+        return request, done, stage.rstrip(b"\0").decode()
 
 
 def main() -> None:
-    config = json.loads(sys.argv[1])
+    """Run as the server: the config and the socket's number are the process's arguments."""
+    config: WorkerConfig = json.loads(sys.argv[1])
     config["server_pid"] = os.getpid()
     sock = socket.socket(fileno=int(sys.argv[2]))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.PACKET)
     sys.path += config["path"]
+    # The compiler writes to the descriptors themselves, past Python.
     log = os.memfd_create("log")
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
-        worker = load_worker(config)
+        worker = _load_worker(config)
     except BaseException:  # whatever the compiler's own import does is an answer, not our crash
         traceback.print_exc()
         channel.send(sock, {"event": "broken", "log": _read(log, config)})
         return
     channel.send(sock, {"event": "ready", "pid": os.getpid()})
+    # A collection would write to every page that the workers share with this process.
     gc.collect()
     gc.freeze()
-    serve(sock, worker, config, log)
+    _serve(sock, worker, config, log)
 
 
-def load_worker(config: dict):
-    """The module that knows the compiler: one of ours by name, or a file's."""
+def _load_worker(config: WorkerConfig) -> CompilerWorker:
+    """The worker that knows the compiler: one of ours by its module's name, or a file's."""
     if "worker_file" in config:
-        spec = importlib.util.spec_from_file_location(
-            __package__ + ".custom_worker", config["worker_file"]
-        )
+        name = f"{__package__}.custom_worker"
+        spec = importlib.util.spec_from_file_location(name, config["worker_file"])
+        assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
         module = importlib.import_module("..workers." + config["worker"], __package__)
-    return module.Worker(config)
+    worker: CompilerWorker = module.Worker(config)
+    return worker
 
 
-def serve(sock: socket.socket, worker, config: dict, log: int) -> None:
+def _serve(sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, log: int) -> None:
     """Fork a worker whenever a request waits and none lives, until flacheck is gone."""
-    page = Page()
+    page = SharedPage()
     while _waiting(sock):
         page.clear()
         os.ftruncate(log, 0)
@@ -83,14 +142,15 @@ def serve(sock: socket.socket, worker, config: dict, log: int) -> None:
         if pid == 0:
             _become_worker(sock, worker, config, page, log)
         alive = _watch(pid, sock)
-        _kill_group(pid)
+        # What the worker started (an assembler that never ends) goes with it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
         if not alive:
             break
-        channel.send(
-            sock,
-            {**_obituary(pid, status, page, _read(log, config)), "peak_mb": usage.ru_maxrss / 1024},
-        )
+        peak_mb = usage.ru_maxrss / 1024
+        obituary = _obituary(pid, status, page)
+        channel.send(sock, {**obituary, "log": _read(log, config), "peak_mb": peak_mb})
     shutil.rmtree(config["scratch"], ignore_errors=True)
 
 
@@ -106,50 +166,37 @@ def _watch(pid: int, sock: socket.socket) -> bool:
     """Wait for the worker's end, leaving it to be reaped; False when flacheck went first."""
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
-    child = _pidfd(pid)
-    if child is not None:
+    pause: int | None = None
+    try:
+        child = os.pidfd_open(pid)
         poll.register(child, select.POLLIN)
+    except OSError:  # kernels before 5.3 have no such descriptor: look every _POLL_MS instead
+        child, pause = -1, _POLL_MS
     try:
         while True:
-            events = dict(poll.poll(None if child is not None else _POLL_MS))
+            events = dict(poll.poll(pause))
             if events.get(sock.fileno(), 0) & (select.POLLRDHUP | select.POLLHUP):
                 return False
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
                 return True
     finally:
-        if child is not None:
+        if child != -1:
             os.close(child)
 
 
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # kernels before 5.3: the watch looks every _POLL_MS instead
-        return None
-
-
-def _kill_group(pid: int) -> None:
-    """What the worker started (an assembler that never ends) goes with it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _obituary(pid: int, status: int, page: Page, said: str) -> dict:
+def _obituary(pid: int, status: int, page: SharedPage) -> dict[str, Any]:
+    """How a worker ended: by a `signal` or with an `exit_code`, and in the middle of what."""
     request, done, stage = page.read()
-    killed = os.WIFSIGNALED(status)
-    return {
-        "event": "exit",
-        "pid": pid,
-        "request": request,
-        "done": done,
-        "stage": stage or None,
-        "signal": signal.Signals(os.WTERMSIG(status)).name if killed else None,
-        "exit_code": None if killed else os.WEXITSTATUS(status),
-        "log": said,
-    }
+    event: dict[str, Any] = {"event": "exit", "pid": pid, "request": request, "done": done}
+    event |= {"stage": stage or None, "signal": None, "exit_code": None}
+    if os.WIFSIGNALED(status):
+        event["signal"] = signal.Signals(os.WTERMSIG(status)).name
+    else:
+        event["exit_code"] = os.WEXITSTATUS(status)
+    return event
 
 
-def _read(log: int, config: dict) -> str:
+def _read(log: int, config: WorkerConfig) -> str:
     """What was said so far; the folder of this worker's temporary files, another each time, is
     named <scratch>.
     """
@@ -157,12 +204,15 @@ def _read(log: int, config: dict) -> str:
     return channel.trimmed(said.replace(config["scratch"].encode(), b"<scratch>"))
 
 
-def _become_worker(sock: socket.socket, worker, config: dict, page: Page, log: int) -> None:
+def _become_worker(
+    sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: int
+) -> None:
     """Never returns: the forked process works until it is told to stop, is too big, or dies."""
     code = 1
     try:
         os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The server may have died before that call: then no signal comes.
         if os.getppid() != config["server_pid"]:
             os._exit(RECYCLE)
         _limit(config)
@@ -173,7 +223,8 @@ def _become_worker(sock: socket.socket, worker, config: dict, page: Page, log: i
         os._exit(code)
 
 
-def _limit(config: dict) -> None:
+def _limit(config: WorkerConfig) -> None:
+    """Bound what the worker, and what it starts, may use; a core file is of no use to anybody."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_LOG_BYTES, _LOG_BYTES))
     if config.get("memory_mb"):
@@ -181,43 +232,48 @@ def _limit(config: dict) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _work(sock: socket.socket, worker, config: dict, page: Page, log: int) -> None:
+def _work(
+    sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: int
+) -> None:
+    """Answer request after request, until the next one is for another worker."""
     while page.fresh or not channel.wants_fresh(sock):
-        request = channel.receive(sock)
-        if request is None:
+        message = channel.receive(sock)
+        if message is None:
             return
+        request: Request = message  # type: ignore[assignment]
         os.ftruncate(log, 0)
         os.lseek(log, 0, os.SEEK_SET)
         page.begin(request["id"])
         _limit_cpu(request.get("timeout"))
-        answer = attempt(worker, request, page)
-        answer["log"] = _read(log, config) if answer["outcome"] != "finished" else ""
+        answer = _attempt(worker, request, page)
+        answer["log"] = ""
+        if answer["outcome"] != "finished":
+            answer["log"] = _read(log, config)
         page.finish()
-        channel.send(
-            sock,
-            {"event": "answer", "request": request["id"], "pid": os.getpid(), "attempt": answer},
-        )
-        if _resident_mb() > config.get("recycle_mb", 2_000):
+        event = {"event": "answer", "request": request["id"], "pid": os.getpid()}
+        channel.send(sock, {**event, "attempt": answer})
+        if _resident_mb() > config.get("recycle_mb", _RECYCLE_MB):
             return
 
 
-def attempt(worker, request: dict, page: Page) -> dict:
+def _attempt(worker: CompilerWorker, request: Request, page: SharedPage) -> Answer:
     """One request, whatever happens; the only place that catches everything."""
     started, cpu = time.perf_counter(), _cpu()
     _reset_peak()
-    answer = {"outcome": "finished"}
+    answer: Answer = {"outcome": "finished"}
     try:
         answer.update(worker.run(request, page.stage))
     except BaseException as error:
         traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()
-        answer.update(outcome="raised", exception=_chain(error), tolerated=worker.tolerates(error))
+        answer["outcome"], answer["exception"] = "raised", _chain(error)
+        answer["tolerated"] = worker.tolerates(error)
         answer["facts"] = getattr(error, "facts", {})
         answer["resources"] = getattr(error, "resources", {})
     answer.setdefault("stage", page.read()[2])
     answer.setdefault("seconds", time.perf_counter() - started)
-    answer.update(cpu_seconds=_cpu() - cpu, peak_mb=_peak_mb())
+    answer["cpu_seconds"], answer["peak_mb"] = _cpu() - cpu, _peak_mb()
     return answer
 
 
@@ -227,13 +283,15 @@ def _chain(error: BaseException) -> list[str]:
     current: BaseException | None = error
     while current is not None:
         names.append(type(current).__name__)
-        current = current.__cause__ or (
-            None if current.__suppress_context__ else current.__context__
-        )
+        if current.__cause__ is None and not current.__suppress_context__:
+            current = current.__context__
+        else:
+            current = current.__cause__
     return names
 
 
 def _cpu() -> float:
+    """Seconds of processor time, of the assemblers that ended too."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -241,16 +299,15 @@ def _cpu() -> float:
 def _limit_cpu(seconds: float | None) -> None:
     """Bounds an orphaned assembler even when every process that could kill it is dead."""
     if seconds:
+        # Twice the time-out and a little: a living flacheck ends the worker first, by the clock.
         soft = int(_cpu() + 2 * seconds) + 10
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
 
 def _reset_peak() -> None:
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
-    except OSError:
-        pass  # some sandboxes refuse; the peak is then that of the worker's life
+    """Have the peak begin anew; where a sandbox refuses, it is that of the worker's life."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
 
 
 def _peak_mb() -> float | None:

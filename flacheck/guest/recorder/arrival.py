@@ -62,9 +62,9 @@ class Arrival(importlib.abc.MetaPathFinder):
     def _triton(self) -> None:
         if self._settings.card is not None:
             from ..engine import releases
-            from ..engine.driver import Driver
+            from ..engine.driver import TargetDriver
 
-            driver = Driver()
+            driver = TargetDriver()
             driver.select(self._settings.card)
             releases.install_driver(driver)
         self.recorder.install()

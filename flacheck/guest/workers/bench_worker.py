@@ -1,9 +1,8 @@
 """Times configurations of a kernel on the card that is there, with the Triton and the torch that
 are installed.
 
-A launch to time is one that our own host functions make (`host_launch`), or a recorded one
-(`recorded_launch`); all the rest is the same: it is made again and again with each configuration,
-below the autotuner.
+A launch to time is one that our own host functions make, or a recorded one; all the rest is the
+same: it is made again and again with each configuration, below the autotuner.
 
 A worker with `device` "cpu" runs Triton's interpreter instead: no times, but all else works.
 """
@@ -13,81 +12,80 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from ..engine.loader import Loader
-from . import host_launch, recorded_launch, values
+from ..engine.messages import Answer, BenchRequest, CardRow, Mark, WorkerConfig
+from . import values
+from .recorded_launch import recorded_launch
+from .timed_launch import TimedLaunch, host_launch
 
+# What Triton's do_bench is given: some of it to warm up, the rest to measure.
 _WARM_UP_MS, _MEASURED_MS = 25, 200
+# The median, and what a fifth of the runs lies below and above.
 _QUANTILES = (0.5, 0.2, 0.8)
 _INTERPRETED_RUNS = 3
+# The exit code of a process that has lost its card.
 _FAULTED = 3
-_CARD = {"name": "the card that is here"}
+# Kernels are loaded once: this card needs no stand-in, and there is no other.
+_CARD: CardRow = {"name": "the card that is here"}
 
 
-class Worker:
+class BenchWorker:
     """One card; keeps the last kernel's launch, and what its first configuration computed, between
     requests.
     """
 
-    def __init__(self, config: dict) -> None:
+    def __init__(self, config: WorkerConfig) -> None:
         self._corpus, self._device = config["corpus"], config["device"]
         sys.path.append(config["torch"])
         if self._device == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
-        # Packages are imported beside torch as it is: this card needs no stand-in.
         packages, scratch = config.get("packages", {}), config["scratch"]
-        self._loader = Loader(
-            packages, self._corpus, scratch, lambda card: None, whole_dependencies=True
-        )
-        self._launch = None
-        self._of: str | None = None
+        self._loader = Loader(packages, self._corpus, scratch, _stay, whole_dependencies=True)
+        self._launch: TimedLaunch | None = None
+        self._launch_id: str | None = None
 
     def tolerates(self, error: BaseException) -> bool:
+        """No autotuner runs here."""
         return False
 
-    def run(self, request: dict, mark) -> dict:
+    def run(self, request: BenchRequest, mark: Mark) -> Answer:
         """Answer a request. After a fault the card answers this process nothing more: its heir
         begins anew.
         """
         mark(request["op"])
         try:
-            return getattr(self, "op_" + request["op"])(request)
+            answer: Answer = getattr(self, "op_" + request["op"])(request)
         except RuntimeError as error:
-            if self._device != "cpu" and _faulted():
-                print(
-                    f"the kernel faulted on the card: {str(error).splitlines()[0]}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            if self._device != "cpu" and _is_faulted():
+                first = str(error).splitlines()[0]
+                print(f"the kernel faulted on the card: {first}", file=sys.stderr, flush=True)
                 os._exit(_FAULTED)
             raise
+        return answer
 
-    def op_device(self, request: dict) -> dict:
+    def op_device(self, request: BenchRequest) -> Answer:
         """Which card there is; none is a fact too."""
         import torch
         import triton
 
-        found = self._device == "cpu" or torch.cuda.is_available()
-        there = found and self._device != "cpu"
-        return {
-            "facts": {
-                "name": torch.cuda.get_device_name()
-                if there
-                else "Triton's interpreter"
-                if found
-                else None,
-                "capability": list(torch.cuda.get_device_capability()) if there else None,
-                "triton": triton.__version__,
-                "torch": torch.__version__,
-            }
-        }
+        facts: dict[str, Any] = {"name": None, "capability": None}
+        facts |= {"triton": triton.__version__, "torch": torch.__version__}
+        if self._device == "cpu":
+            facts["name"] = "Triton's interpreter"
+        elif torch.cuda.is_available():
+            facts["name"] = torch.cuda.get_device_name()
+            facts["capability"] = list(torch.cuda.get_device_capability())
+        return {"facts": facts}
 
-    def op_prepare(self, request: dict) -> dict:
+    def op_prepare(self, request: BenchRequest) -> Answer:
         """Import the kernel and make its launch: what fails here fails for every configuration."""
         self._prepared(request)
         return {}
 
-    def op_bench(self, request: dict) -> dict:
+    def op_bench(self, request: BenchRequest) -> Answer:
         """`median_ms`, `low_ms` and `high_ms` (a fifth of the runs lies below and above),
         `warm_up_s` of the first launch with its compile, and the largest relative `error` of
         anything written against the first configuration that this process ran.
@@ -99,30 +97,22 @@ class Worker:
         call()
         self._wait()
         warm_up = time.perf_counter() - started
-        error = launch.error()
-        median, low, high = self._timed(call)
-        facts = {
-            "median_ms": median,
-            "low_ms": low,
-            "high_ms": high,
-            "warm_up_s": warm_up,
-            "error": error,
-        }
+        facts: dict[str, Any] = {"warm_up_s": warm_up, "error": launch.error()}
+        facts["median_ms"], facts["low_ms"], facts["high_ms"] = self._timed(call)
         return {"facts": facts, "seconds": warm_up}
 
-    def _prepared(self, request: dict):
-        if self._of != request["launch_id"]:
-            self._launch = self._of = None  # gone before the next one takes its memory
-            self._launch, self._of = self._made(request), request["launch_id"]
+    def _prepared(self, request: BenchRequest) -> TimedLaunch:
+        if self._launch is None or self._launch_id != request["launch_id"]:
+            self._launch = None  # gone before the next one takes its memory
+            self._launch, self._launch_id = self._made(request), request["launch_id"]
         return self._launch
 
-    def _made(self, request: dict):
+    def _made(self, request: BenchRequest) -> TimedLaunch:
         if "corpus" in request["kernel"]:
-            return host_launch.launch(request, self._corpus, self._device)
+            return host_launch(request, self._corpus, self._device)
         self._give_kernels_memory()
-        return recorded_launch.launch(
-            request, self._loader.load(request["kernel"], _CARD), self._device
-        )
+        kernel = self._loader.load(request["kernel"], _CARD)
+        return recorded_launch(request, kernel, self._device)
 
     def _give_kernels_memory(self) -> None:
         """Some ask for scratch memory of their own, for descriptors: under releases with them
@@ -131,16 +121,20 @@ class Worker:
         import torch
         import triton
 
-        if hasattr(triton, "set_allocator"):
-            triton.set_allocator(
-                lambda size, *_: torch.empty(size, device=self._device, dtype=torch.int8)
-            )
+        def allocate(size: int, *_: object) -> Any:
+            return torch.empty(size, device=self._device, dtype=torch.int8)
 
-    def _timed(self, call) -> tuple:
+        if hasattr(triton, "set_allocator"):
+            triton.set_allocator(allocate)
+
+    def _timed(self, call: Callable[[], object]) -> tuple[float, float, float]:
+        """Median, low and high time of a call in ms."""
         if self._device != "cpu":
             from triton.testing import do_bench
 
-            return tuple(do_bench(call, warmup=_WARM_UP_MS, rep=_MEASURED_MS, quantiles=_QUANTILES))
+            times = do_bench(call, warmup=_WARM_UP_MS, rep=_MEASURED_MS, quantiles=_QUANTILES)
+            median, low, high = times
+            return median, low, high
         times = []
         for _ in range(_INTERPRETED_RUNS):
             started = time.perf_counter()
@@ -150,29 +144,33 @@ class Worker:
         return times[1], times[0], times[-1]
 
     def _wait(self) -> None:
+        """Until the card has done what it was given."""
         if self._device != "cpu":
             import torch
 
             torch.cuda.synchronize()
 
 
-def _settings(request: dict, names: dict) -> dict:
+# The name under which the server looks for a module's worker.
+Worker = BenchWorker
+
+
+def _stay(card: CardRow) -> None:
+    """There is one card, and torch speaks of it."""
+
+
+def _settings(request: BenchRequest, names: dict[str, Any]) -> dict[str, Any]:
     """A configuration as the arguments of a launch, with its own grid where the host's is not at
     hand.
     """
-    import triton.language as tl
-
-    config = request["config"]
-    constants = {
-        name: values.value({"constexpr": each}, tl, names)
-        for name, each in config["kwargs"].items()
-    }
-    options = {name: value for name, value in config.items() if name != "kwargs"}
-    grid = {"grid": tuple(request["grid"])} if "grid" in request else {}
-    return {**constants, **options, **grid}
+    options = dict(request["config"])
+    settings = {**values.constants(options.pop("kwargs"), names), **options}
+    if "grid" in request:
+        settings["grid"] = tuple(request["grid"])
+    return settings
 
 
-def _faulted() -> bool:
+def _is_faulted() -> bool:
     """Whether the process has lost the card: then whatever it asks of it fails."""
     import torch
 

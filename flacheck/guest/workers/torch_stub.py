@@ -13,11 +13,20 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from ..engine.driver import TargetDriver
+from ..engine.messages import CardRow
 from .values import DType
 
+# The torch that brought Triton 3.2: packages ask for features of a release, and this one has what
+# the kernels' modules ask for.
 VERSION = "2.6.0"
-_DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool float8_e4m3fn float8_e5m2 complex64".split()
+_DTYPES = """
+float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool float8_e4m3fn float8_e5m2
+complex64
+""".split()
 _ALIASES = {
     "float": "float32",
     "half": "float16",
@@ -26,18 +35,9 @@ _ALIASES = {
     "int": "int32",
     "short": "int16",
 }
-_DECORATORS = {
-    "compile",
-    "no_grad",
-    "custom_fwd",
-    "custom_bwd",
-    "disable",
-    "enable_grad",
-    "inference_mode",
-    "script",
-    "ignore",
-}
-_ROOTS = ("torch",)
+_DECORATORS = """
+compile no_grad custom_fwd custom_bwd disable enable_grad inference_mode script ignore
+""".split()
 
 
 class StubError(RuntimeError):
@@ -49,30 +49,35 @@ class StubError(RuntimeError):
 class _Type(type):
     """Placeholders are classes, so that they can be inherited from and stand in annotations."""
 
-    def __getattr__(cls, name: str):
+    def __getattr__(cls, name: str) -> type:
+        # Python looks for special methods of everything, and takes them for what they are.
         if name.startswith("__"):
             raise AttributeError(name)
         return placeholder(f"{cls.__qualname__}.{name}")
 
-    def __getitem__(cls, item):
+    def __getitem__(cls, item: object) -> type:
         return cls
 
-    def __or__(cls, other):
+    def __or__(cls, other: object) -> Any:
         return cls
 
     __ror__ = __or__
 
-    def __call__(cls, *args, **kwargs):
-        if cls is Placeholder or cls.__dict__.get("_stub"):
-            return _called(cls, args, kwargs)
-        return super().__call__(*args, **kwargs)
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """A decorator gives its function back, bare or with options; any other call another
+        placeholder.
+        """
+        if cls is not Placeholder and not cls.__dict__.get("_stub"):
+            return super().__call__(*args, **kwargs)
+        if _is_decorating(args, kwargs) and not isinstance(args[0], _Type):
+            return args[0]
+        return placeholder(cls.__qualname__ + "()")
 
-    def _refuse(cls, *args):
+    def _refuse(cls, *args: object) -> Any:
         raise StubError(f"the stub of torch cannot compute with {cls.__qualname__}")
 
-    __iter__ = __len__ = __bool__ = __lt__ = __gt__ = __le__ = __ge__ = __add__ = __mul__ = (
-        __sub__
-    ) = __int__ = _refuse
+    __iter__ = __len__ = __bool__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse
+    __add__ = __mul__ = __sub__ = __int__ = _refuse
 
 
 class Placeholder(metaclass=_Type):
@@ -80,33 +85,27 @@ class Placeholder(metaclass=_Type):
 
 
 def placeholder(name: str) -> type:
-    return _Type(
-        name.rpartition(".")[2],
-        (Placeholder,),
-        {"_stub": True, "__qualname__": name, "__module__": "torch"},
-    )
+    """Another one, with a name of its own in messages."""
+    contents = {"_stub": True, "__qualname__": name, "__module__": "torch"}
+    return _Type(name.rpartition(".")[2], (Placeholder,), contents)
 
 
-def _called(cls, args, kwargs):
-    """A decorator gives its function back, bare or with options; any other call another
-    placeholder.
-    """
-    if len(args) == 1 and not kwargs and callable(args[0]) and not isinstance(args[0], _Type):
-        return args[0]
-    return placeholder(cls.__qualname__ + "()")
-
-
-def decorator(*args, **kwargs):
-    if len(args) == 1 and not kwargs and callable(args[0]):
+def decorator(*args: Any, **kwargs: Any) -> Any:
+    """Stands for a decorator of torch's, bare or with options."""
+    if _is_decorating(args, kwargs):
         return args[0]
     return decorator
+
+
+def _is_decorating(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return len(args) == 1 and not kwargs and callable(args[0])
 
 
 class Function:
     """torch.autograd.Function: only ever inherited from here."""
 
     @classmethod
-    def apply(cls, *args, **kwargs):
+    def apply(cls, *args: object, **kwargs: object) -> None:
         raise StubError(f"{cls.__name__}.apply needs a real torch")
 
 
@@ -117,10 +116,12 @@ class Module:
 class _Stub(types.ModuleType):
     """A module of the stub; unknown names become submodules, decorators or placeholders."""
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = decorator if name in _DECORATORS else placeholder(f"{self.__name__}.{name}")
+        value: Any = decorator
+        if name not in _DECORATORS:
+            value = placeholder(f"{self.__name__}.{name}")
         setattr(self, name, value)
         return value
 
@@ -128,46 +129,53 @@ class _Stub(types.ModuleType):
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Answers every import of torch, before any real one can."""
 
-    def __init__(self, driver) -> None:
+    def __init__(self, driver: TargetDriver) -> None:
         self._driver = driver
 
-    def find_spec(self, name: str, path=None, target=None):
-        if name.partition(".")[0] in _ROOTS:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if _is_torch(name):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
-    def create_module(self, spec):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> _Stub:
         return _Stub(spec.name)
 
-    def exec_module(self, module) -> None:
-        fill = _CONTENTS.get(module.__name__)
-        if fill:
-            fill(module, self._driver)
+    def exec_module(self, module: types.ModuleType) -> None:
+        contents = _CONTENTS.get(module.__name__)
+        if contents:
+            vars(module).update(contents(self._driver))
 
 
-def _torch(module, driver) -> None:
-    module.__version__ = VERSION
-    for name in _DTYPES:
-        setattr(module, name, DType(name))
-    for alias, name in _ALIASES.items():
-        setattr(module, alias, DType(name))
-    module.dtype = DType
-    module.Tensor = placeholder("torch.Tensor")
+def _is_torch(name: str) -> bool:
+    return name.partition(".")[0] == "torch"
+
+
+def _torch(driver: TargetDriver) -> dict[str, Any]:
+    contents: dict[str, Any] = {name: DType(name) for name in _DTYPES}
+    contents |= {alias: DType(name) for alias, name in _ALIASES.items()}
+    contents |= {"__version__": VERSION, "dtype": DType, "Tensor": placeholder("torch.Tensor")}
     for name in ("cuda", "nn", "autograd", "amp", "version", "library"):
-        setattr(module, name, importlib.import_module("torch." + name))
+        contents[name] = importlib.import_module("torch." + name)
+    return contents
 
 
-def _cuda(module, driver) -> None:
-    module.is_available = lambda: True
-    module.device_count = lambda: 1
-    module.current_device = lambda: 0
-    module.get_device_capability = lambda *_: tuple(driver.card["capability"])
-    module.get_device_name = lambda *_: driver.card["gpu"]
-    module.is_bf16_supported = lambda *_, **__: driver.card["bf16"]
-    module.get_device_properties = lambda *_: _properties(driver.card)
+def _cuda(driver: TargetDriver) -> dict[str, Any]:
+    # Asked when they are called: torch may be imported before there is a card, and what holds on to
+    # it may outlive one.
+    return {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_capability": lambda *_: tuple(driver.card["capability"]),
+        "get_device_name": lambda *_: driver.card["gpu"],
+        "is_bf16_supported": lambda *_, **__: driver.card["bf16"],
+        "get_device_properties": lambda *_: _properties(driver.card),
+    }
 
 
-def _properties(card: dict) -> types.SimpleNamespace:
+def _properties(card: CardRow) -> types.SimpleNamespace:
     return types.SimpleNamespace(
         name=card["gpu"],
         major=card["capability"][0],
@@ -180,20 +188,22 @@ def _properties(card: dict) -> types.SimpleNamespace:
     )
 
 
-def _version(module, driver) -> None:
-    module.cuda = "12.4" if driver.card.get("backend") != "hip" else None
-    module.hip = "6.3" if driver.card.get("backend") == "hip" else None
+def _version(driver: TargetDriver) -> dict[str, Any]:
+    # Programs take one of the two for the sign of a vendor; which release it is hardly matters.
+    if driver.card.get("backend") == "hip":
+        return {"cuda": None, "hip": "6.3"}
+    return {"cuda": "12.4", "hip": None}
 
 
-def _autograd(module, driver) -> None:
-    module.Function = Function
+def _autograd(driver: TargetDriver) -> dict[str, Any]:
+    return {"Function": Function}
 
 
-def _nn(module, driver) -> None:
-    module.Module = Module
+def _nn(driver: TargetDriver) -> dict[str, Any]:
+    return {"Module": Module}
 
 
-_CONTENTS = {
+_CONTENTS: dict[str, Callable[[TargetDriver], dict[str, Any]]] = {
     "torch": _torch,
     "torch.cuda": _cuda,
     "torch.version": _version,
@@ -203,15 +213,13 @@ _CONTENTS = {
 }
 
 
-def install(driver) -> None:
-    """Put the stand-in before any real torch; what it says of the card is asked anew for every
-    card.
-    """
+def install(driver: TargetDriver) -> None:
+    """Put the stand-in before any real torch; it speaks of the driver's card."""
     sys.meta_path.insert(0, Finder(driver))
 
 
-def turn(card: dict) -> None:
-    """Forget what was said of another card."""
+def turn(card: CardRow) -> None:
+    """Forget what was said of another card: the next import asks anew."""
     for name in list(sys.modules):
-        if name.partition(".")[0] in _ROOTS:
+        if _is_torch(name):
             del sys.modules[name]

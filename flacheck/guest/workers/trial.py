@@ -8,30 +8,36 @@ it lets through, or kills the process, ends a run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..engine import releases
+from ..engine.messages import Answer, Kernel, Request
 from . import values
 
-_TRIED, _PASSED_BY = [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]
-_COMPILED: list = []
+# Times in ms, as do_bench gives them: the configuration on trial is the fastest, so it is chosen.
+_TRIED, _SKIPPED = [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]
+# Who hears of finished compiles now: nobody between two trials.
+_listeners: list[Callable[[Any], None]] = []
 
 
-class Trial:
+class TunerTrial:
     """Stands for the timing, and for the function below an autotuner that tries the first of its
     configurations.
     """
 
-    def __init__(self, tuner) -> None:
+    def __init__(self, tuner: Kernel) -> None:
         self._tuner, self._function, self._bench = tuner, tuner.fn, tuner._bench
-        self._current = None
+        self._current: Any = None
         self.error: BaseException | None = None
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)
 
-    def time(self, call, *args, **kwargs) -> list:
-        """In place of `do_bench`: the configuration on trial is launched once, the others are not."""
+    def time(self, call: Callable[[], object], *args: object, **kwargs: object) -> list[float]:
+        """In place of `do_bench`: only the configuration on trial is launched, once."""
         if self._current is not self._tuner.configs[0]:
-            return _PASSED_BY
+            return _SKIPPED
         try:
             call()
         except BaseException as error:
@@ -39,80 +45,82 @@ class Trial:
             raise
         return _TRIED
 
-    def bench(self, *args, config, **kwargs):
+    def bench(self, *args: Any, config: Any, **kwargs: Any) -> Any:
+        """In place of `_bench`, which calls the timing."""
         self._current = config
         return self._bench(*args, config=config, **kwargs)
 
-    def run(self, *args, **kwargs):
-        """The launch, also of the configuration that was chosen, unless it is one that was passed
-        by.
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """The launch, also of the configuration that was chosen, unless the trial failed: then
+        that is one of those that were not tried.
         """
-        return None if self.error is not None else self._function.run(*args, **kwargs)
+        if self.error is not None:
+            return None
+        return self._function.run(*args, **kwargs)
 
 
-def run(kernel, request: dict, language, loaded) -> dict:
+def run(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, Any]]) -> Answer:
     """Try the first of the launch's configurations; a second stands for the others that its
-    autotuner has.
+    autotuner has. `loaded` is told of a finished compile, and says its resources.
 
     Returns `resources`. An error of the compile is raised again with `skipped`, whether the release
     went on, and `resources`, where there are any.
     """
     launch, function = request["launch"], releases.unwrap(kernel)
     names = function.fn.__globals__
-    configs = [_config(config, language, names) for config in launch["configs"]]
+    configs = [_config(config, names) for config in launch["configs"]]
     if releases.autotuner(kernel) is None:
         kernel = releases.tuned(kernel, configs)
-    arguments = {name: values.value(spec, language, names) for name, spec in launch["args"].items()}
-    options = {
-        name: value
-        for name, value in request["options"].items()
-        if name not in launch["configs"][0]
-    }
-    seen: dict = {}
-    _COMPILED[:] = [lambda compiled: seen.update(loaded(compiled, request))]
+    tuner = releases.autotuner(kernel)
+    # What the configuration says itself stands above the request's options.
+    own = launch["configs"][0]
+    arguments = {name: value for name, value in request["options"].items() if name not in own}
+    arguments.update(values.arguments(launch["args"], names))
+    resources: dict[str, Any] = {}
+    _listeners.append(lambda compiled: resources.update(loaded(compiled)))
     try:
-        with releases.borrowed(releases.autotuner(kernel)) as tuner:
+        with releases.borrowed(tuner):
             trial = _prepare(tuner, configs)
-            kernel.run(grid=(1, 1, 1), warmup=False, **{**options, **arguments})
+            kernel.run(grid=(1, 1, 1), warmup=False, **arguments)
     except BaseException as error:
-        raise _told(error, False, seen)  # noqa: B904 the same error
+        vars(error).update(skipped=False, resources=resources)
+        raise
     finally:
-        _COMPILED.clear()
+        _listeners.clear()
         releases.forget_compiled(function)
     if trial.error is not None:
-        raise _told(trial.error, True, seen)
-    return {"resources": seen}
+        vars(trial.error).update(skipped=True, resources=resources)
+        raise trial.error
+    return {"resources": resources}
 
 
 def watch() -> None:
     """Once in a process: hear of finished compiles before they are loaded."""
-    releases.watch_loading(lambda compiled: [seen(compiled) for seen in _COMPILED])
+
+    def heard(compiled: Any) -> None:
+        for listener in _listeners:
+            listener(compiled)
+
+    releases.watch_loading(heard)
 
 
-def _told(error: BaseException, skipped: bool, resources: dict) -> BaseException:
-    error.skipped, error.resources = skipped, resources
-    return error
-
-
-def _config(config: dict, language, names):
+def _config(config: dict[str, Any], names: dict[str, Any]) -> Any:
     from triton import Config
 
-    constants = {
-        name: values.value({"constexpr": value}, language, names)
-        for name, value in config["kwargs"].items()
-    }
-    return Config(**{**config, "kwargs": constants})
+    return Config(**{**config, "kwargs": values.constants(config["kwargs"], names)})
 
 
-def _prepare(tuner, configs: list) -> Trial:
+def _prepare(tuner: Kernel, configs: list[Any]) -> TunerTrial:
+    """Have the autotuner try these configurations, and nothing but the compile happen."""
     tuner.configs = configs
-    trial = Trial(tuner)
+    trial = TunerTrial(tuner)
     tuner.fn, tuner._bench = trial, trial.bench
-    tuner.early_config_prune = tuner.perf_model = (
-        None  # done when the launch was recorded, with its tensors
-    )
+    # Pruning was done when the launch was recorded, with its tensors.
+    tuner.early_config_prune = tuner.perf_model = None
     tuner.cache = {}
+    # Hooks fill tensors, and there are none.
     tuner.pre_hook = tuner.post_hook = lambda *args, **kwargs: None
     releases.replace_timing(tuner, trial.time)
-    releases.forget_keys(tuner)
+    # 3.0 and 3.1 may fail to build a key, whatever the configuration: only dtypes stay in it.
+    releases.set_keys(tuner, [])
     return trial

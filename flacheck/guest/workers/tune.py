@@ -7,148 +7,131 @@ name. The second passes plain arguments and compiles the configuration that is c
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine import releases
+from ..engine.messages import Answer, ArgumentSpec, Kernel, LaunchSpec, Request
 from . import values
 
 
 class _Caught:
     """Stands for the function below the autotuner; a launch goes no further."""
 
-    def __init__(self, function) -> None:
+    def __init__(self, function: Kernel) -> None:
         self._function = function
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)
 
-    def run(self, *args, **kwargs) -> None:
-        return None
+    def run(self, *args: object, **kwargs: object) -> None: ...
 
 
-def run(kernel, request: dict, language) -> dict:
+def run(kernel: Kernel, request: Request) -> Answer:
+    """Both passes. Raises TypeError for a kernel without an autotuner, and what Triton raises."""
     tuner = releases.autotuner(kernel)
     if tuner is None:
         raise TypeError("the kernel has no @triton.autotune")
-    specs = request["launch"]["args"]
+    launch = request["launch"]
     with releases.borrowed(tuner):
-        _use_configs(tuner, request["launch"].get("configs", ()))
-        found = _keys(
-            kernel, tuner, {name: _tagged(name, spec, language) for name, spec in specs.items()}
-        )
+        _use_configs(tuner, launch)
+        entries = _keys(kernel, tuner, _tagged(launch["args"]))
         try:
-            kernel.run(
-                grid=None,
-                warmup=True,
-                **{name: values.value(spec, language) for name, spec in specs.items()},
-            )
+            kernel.run(grid=None, warmup=True, **values.arguments(launch["args"]))
         finally:
             releases.forget_compiled(releases.unwrap(kernel))
             tuner.cache.clear()
-        return {"stage": "autotune", "facts": {"keys": found, "configs": len(tuner.configs)}}
+        return {"stage": "autotune", "facts": {"keys": entries, "configs": len(tuner.configs)}}
 
 
-def keys(kernel, request: dict, language) -> dict:
+def keys(kernel: Kernel, request: Request) -> Answer:
     """The first pass alone: what stands in the key that the release builds; nothing is compiled."""
-    specs = request["launch"]["args"]
-    kernel, tuner = _with_tuner(kernel, request)
-    tagged = {name: _tagged(name, spec, language) for name, spec in specs.items()}
-    with releases.borrowed(tuner):
-        _use_configs(tuner, request["launch"].get("configs", ()))
-        return {"stage": "keys", "facts": {"keys": _keys(kernel, tuner, tagged)}}
-
-
-def _with_tuner(kernel, request: dict) -> tuple:
-    """A kernel with its autotuner: its own, or one for a function that was cut out without it."""
+    launch = request["launch"]
     tuner = releases.autotuner(kernel)
-    if tuner is not None:
-        return kernel, tuner
-    tuner = releases.tuned(kernel, [])
-    positions = {name: index for index, name in enumerate(tuner.arg_names)}
-    named = [name for name in request["launch"].get("keys", ()) if name in positions]
-    if hasattr(tuner, "key_idx"):
-        tuner.key_idx = [positions[name] for name in named]
-    else:
-        tuner.keys = named
-    return tuner, tuner
+    if tuner is None:  # the function was cut out without it
+        tuner = kernel = releases.tuned(kernel, [])
+        named = [name for name in launch.get("keys", ()) if name in tuner.arg_names]
+        releases.set_keys(tuner, named)
+    arguments = _tagged(launch["args"])
+    with releases.borrowed(tuner):
+        _use_configs(tuner, launch)
+        return {"stage": "keys", "facts": {"keys": _keys(kernel, tuner, arguments)}}
 
 
-def describe(kernel) -> dict:
+def describe(kernel: Kernel) -> dict[str, Any]:
     """Arguments, configurations and key of a kernel, as its decorators declare them."""
-    function, tuner = releases.unwrap(kernel), releases.autotuner(kernel)
-    return {
-        "arguments": list(function.arg_names),
-        "configs": [_plain(config) for config in tuner.configs] if tuner else [],
-        "keys": releases.key_names(tuner) if tuner else [],
-    }
+    tuner = releases.autotuner(kernel)
+    declared: dict[str, Any] = {"arguments": list(releases.unwrap(kernel).arg_names)}
+    if tuner is None:
+        return {**declared, "configs": [], "keys": []}
+    configs = [_plain(config) for config in tuner.configs]
+    return {**declared, "configs": configs, "keys": releases.key_names(tuner)}
 
 
-def _plain(config) -> dict:
-    return {
-        "kwargs": dict(config.kwargs),
-        "num_warps": config.num_warps,
-        "num_stages": config.num_stages,
-    }
+def _plain(config: Any) -> dict[str, Any]:
+    options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
+    return {"kwargs": dict(config.kwargs), **options}
 
 
-def _use_configs(tuner, configs) -> None:
+def _use_configs(tuner: Kernel, launch: LaunchSpec) -> None:
     from triton import Config
 
-    if configs:
-        tuner.configs = [Config(**config) for config in configs]
+    if launch.get("configs"):
+        tuner.configs = [Config(**config) for config in launch["configs"]]
 
 
-def _tagged(name: str, spec, language):
-    plain = values.value(spec, language)
-    if type(plain) is int:
-        return values.Named(name, plain)
-    if isinstance(plain, values.Pointer):
-        plain.name = name
-    return plain
+def _tagged(specs: dict[str, ArgumentSpec]) -> dict[str, Any]:
+    """The arguments, of which integers and tensors know their names."""
+    arguments = values.arguments(specs)
+    for name, value in arguments.items():
+        if type(value) is int:
+            arguments[name] = values.Named(name, value)
+        elif isinstance(value, values.Pointer):
+            value.name = name
+    return arguments
 
 
-def _keys(kernel, tuner, arguments: dict) -> list[dict]:
+def _keys(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[dict[str, Any]]:
     """For each name in the key: `want` it, `got` the argument whose value the release took, and the
-    `fault`: `shifted`, `past-end`, or None."""
-    passed = _passed_names(kernel, tuner, arguments)
+    `fault`: `shifted`, `past-end`, or None.
+    """
+    pairs = _pairs(tuner, _passed_names(kernel, tuner, arguments))
     tuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
+    # Hooks fill tensors, and there are none.
     tuner.pre_hook = tuner.post_hook = lambda *args, **kwargs: None
     function, tuner.fn = tuner.fn, _Caught(tuner.fn)
     try:
         kernel.run(grid=None, warmup=True, **arguments)
     except IndexError as error:
-        error.facts = {"keys": [_entry(*pair) for pair in _by_position(tuner, passed)]}
+        vars(error)["facts"] = {"keys": [_entry(want, got) for want, got in pairs]}
         raise
     finally:
         tuner.fn = function
     built = next(iter(tuner.cache), ())
     tuner.cache.clear()
-    if not built:  # one configuration: the release builds no key
-        return []
-    return [
-        _entry(want, getattr(value, "name", got))
-        for (want, got), value in zip(_pairs(tuner, passed), built)
-    ]
+    # One configuration: the release builds no key, and no entry comes out.
+    return [_entry(want, getattr(value, "name", got)) for (want, got), value in zip(pairs, built)]
 
 
-def _pairs(tuner, passed: list[str]) -> list[tuple[str, str | None]]:
+def _pairs(tuner: Kernel, passed: list[str]) -> list[tuple[str, str | None]]:
     """Each name in the key with the argument that should stand there, for values that carry no
     name.
     """
-    if hasattr(tuner, "key_idx"):
-        return _by_position(tuner, passed)
-    return [(name, name) for name in tuner.keys if name in passed]
+    if not releases.has_positional_keys(tuner):
+        return [(name, name) for name in tuner.keys if name in passed]
+    by_position = dict(enumerate(passed))
+    return [(tuner.arg_names[i], by_position.get(i)) for i in tuner.key_idx]
 
 
-def _by_position(tuner, passed: list[str]) -> list[tuple[str, str | None]]:
-    """3.0 and 3.1 index the arguments that were passed with positions in the full argument list."""
-    return [(tuner.arg_names[i], passed[i] if i < len(passed) else None) for i in tuner.key_idx]
-
-
-def _entry(want: str, got: str | None) -> dict:
-    fault = "past-end" if got is None else "shifted" if got != want else None
+def _entry(want: str, got: str | None) -> dict[str, Any]:
+    fault = None
+    if got is None:
+        fault = "past-end"
+    elif got != want:
+        fault = "shifted"
     return {"key": want, "want": want, "got": got, "fault": fault}
 
 
-def _passed_names(kernel, tuner, arguments: dict) -> list[str]:
+def _passed_names(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[str]:
     """The arguments that reach the autotuner, in the function's order: heuristics above it add
     theirs.
     """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import ClassVar
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
-_TORCH = {
+from ..engine.messages import ArgumentSpec
+
+# Triton's names for dtypes, and torch's.
+TORCH_NAMES = {
     "fp64": "float64",
     "fp32": "float32",
     "fp16": "float16",
@@ -24,13 +28,15 @@ _TORCH = {
     "u32": "uint32",
     "u64": "uint64",
 }
-_LANGUAGE = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+# The language has these under torch's names, all others under Triton's own.
+LANGUAGE_NAMES = {name: TORCH_NAMES[name] for name in ("fp64", "fp32", "fp16", "bf16")}
 
 
 class DType:
     """Prints as torch's dtype does; one object a name, for releases key caches by it."""
 
     _known: ClassVar[dict[str, DType]] = {}
+    name: str
 
     def __new__(cls, name: str) -> DType:
         if name not in cls._known:
@@ -45,10 +51,10 @@ class DType:
     @property
     def itemsize(self) -> int:
         """Bytes an element, as torch's dtypes say it."""
-        digits = "".join(
-            itertools.takewhile(str.isdigit, itertools.dropwhile(str.isalpha, self.name))
-        )
-        return max(int(digits or 8) // 8, 1)
+        digits = re.search(r"\d+", self.name)
+        if digits is None:  # bool
+            return 1
+        return max(int(digits[0]) // 8, 1)
 
     def __str__(self) -> str:
         return "torch." + self.name
@@ -57,10 +63,15 @@ class DType:
 
 
 class Pointer:
-    """A tensor without data: a dtype and an address aligned to `align` bytes."""
+    """A tensor without data: a dtype and an address aligned to `align` bytes; it has a `name` where
+    it may end up in an autotuner's key.
+    """
+
+    name: str
 
     def __init__(self, dtype: str, align: int) -> None:
-        self.dtype = DType(_TORCH[dtype])
+        self.dtype = DType(TORCH_NAMES[dtype])
+        # Under 16 a multiple of `align` and of no greater power of two; beyond it no release looks.
         self._address = align if align % 16 else 1 << 20
 
     def data_ptr(self) -> int:
@@ -70,6 +81,7 @@ class Pointer:
         return self.dtype.itemsize
 
     def ptr_range(self) -> int:
+        """Bytes that can be reached: under 2 GiB AMD's backend uses buffer operations."""
         return (1 << 31) - 1
 
 
@@ -84,36 +96,56 @@ class Named(int):
         return self
 
 
-def value(spec, language, names=None):
-    """One argument of a launch; `language` is the release's `triton.language`, `names` what stands
-    in the kernel's module, for constants that are functions.
+def arguments(
+    specs: Mapping[str, ArgumentSpec],
+    names: Mapping[str, Any] | None = None,
+    tensor: Callable[[str, str, int], Any] | None = None,
+) -> dict[str, Any]:
+    """The arguments of a launch. `names` is what stands in the kernel's module, for constants that
+    are functions.
+
+    `tensor(path, dtype, align)` makes a tensor, a `Pointer` without it; `path` is the argument's
+    name, with its place where it stands in a tuple.
     """
-    if spec is None or isinstance(spec, (bool, int, float, str)):
+    if tensor is None:
+        tensor = _pointer
+    return {name: _value(name, spec, names or {}, tensor) for name, spec in specs.items()}
+
+
+def constants(values: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants as a configuration or a launch's options name them."""
+    return {name: _constant(value, names) for name, value in values.items()}
+
+
+def _pointer(path: str, dtype: str, align: int) -> Pointer:
+    return Pointer(dtype, align)
+
+
+def _value(
+    path: str, spec: ArgumentSpec, names: Mapping[str, Any], tensor: Callable[[str, str, int], Any]
+) -> Any:
+    if not isinstance(spec, dict):
         return spec
     if "constexpr" in spec:
-        return _constant(spec["constexpr"], language, names or {})
+        return _constant(spec["constexpr"], names)
     if "descriptor" in spec:
-        return _descriptor(**spec["descriptor"])
+        said = dict(spec["descriptor"])
+        base = tensor(path, said.pop("dtype"), said.pop("align", 16))
+        return _descriptor(base, **said)
     if "dtype" in spec:
-        return Pointer(spec["dtype"], spec.get("align", 16))
+        return tensor(path, spec["dtype"], spec.get("align", 16))
     if "tuple" in spec:
-        return tuple(value(item, language, names) for item in spec["tuple"])
+        items = enumerate(spec["tuple"])
+        return tuple(_value(f"{path}[{place}]", item, names, tensor) for place, item in items)
     for kind in ("int", "float", "bool"):
         if kind in spec:
             return spec[kind]
     raise ValueError(f"an argument that flacheck cannot rebuild: {spec!r}")
 
 
-def torch_name(dtype: str) -> str:
-    """What torch calls a dtype."""
-    return _TORCH[dtype]
-
-
-def _descriptor(dtype: str, shape, strides, block, align: int = 16, **extra):
-    return descriptor(Pointer(dtype, align), shape, strides, block, **extra)
-
-
-def descriptor(base, shape, strides, block, **extra):
+def _descriptor(
+    base: Any, shape: Iterable[int], strides: Iterable[int], block: Iterable[int], **extra: Any
+) -> Any:
     """A tensor descriptor made by the host; `extra` is what later releases can say of one.
 
     Raises ImportError under a release without them, or without that.
@@ -130,13 +162,16 @@ def descriptor(base, shape, strides, block, **extra):
     return TensorDescriptor(base, list(shape), list(strides), list(block), **extra)
 
 
-def _constant(spec, language, names):
-    if isinstance(spec, dict):
-        if "dtype" in spec:
-            return getattr(language, _LANGUAGE.get(spec["dtype"], spec["dtype"]))
-        if "function" in spec and spec["function"] in names:
-            return names[spec["function"]]
-        if "tuple" in spec:
-            return tuple(_constant(item, language, names) for item in spec["tuple"])
-        raise ValueError(f"a constant that flacheck cannot rebuild: {spec!r}")
-    return spec
+def _constant(spec: Any, names: Mapping[str, Any]) -> Any:
+    """A constexpr: a plain value, or `{"dtype"}`, `{"function"}`, `{"tuple"}`."""
+    if not isinstance(spec, dict):
+        return spec
+    if "dtype" in spec:
+        import triton.language
+
+        return getattr(triton.language, LANGUAGE_NAMES.get(spec["dtype"], spec["dtype"]))
+    if "function" in spec and spec["function"] in names:
+        return names[spec["function"]]
+    if "tuple" in spec:
+        return tuple(_constant(item, names) for item in spec["tuple"])
+    raise ValueError(f"a constant that flacheck cannot rebuild: {spec!r}")

@@ -1,0 +1,144 @@
+"""What travels between flacheck and its workers, as types: plain JSON objects on both sides.
+
+The words are those of docs/concepts.md. Nothing checks them here: flacheck wrote what arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypedDict
+
+# A JITFunction, or the Autotuner and Heuristics around one. Triton's releases differ in all that
+# these have, and none declares types for it.
+Kernel = Any
+# One argument of a launch: null, a plain value, or an object with one key that says what it is
+# ("int", "float", "bool", "constexpr", "tuple", "descriptor", or "dtype" with "align").
+ArgumentSpec = dict[str, Any] | bool | int | float | str | None
+# Tells flacheck how far a request got, should the process die: takes the name of a stage.
+Mark = Callable[[str], None]
+
+
+# Written as a call, for `import` is a keyword.
+KernelOrigin = TypedDict(
+    "KernelOrigin",
+    {
+        "corpus": str,  # one of our own kernels: the family, and
+        "name": str,  # the function in it
+        "source": str,  # the text of a module, and
+        "qualname": str,  # the kernel in it, or in the module called
+        "module": str,  # by this name, in a package's folder
+        "import": str,  # the module to import it from, where that is another one
+    },
+    total=False,
+)
+
+
+class CardRow(TypedDict, total=False):
+    """A row of flacheck's table of targets: a GPU architecture and one real card of it."""
+
+    name: str
+    backend: str
+    arch: int | str
+    warp_size: int
+    gpu: str
+    capability: list[int]
+    shared_limit: int
+    multiprocessors: int
+    memory_gb: int
+    bf16: bool
+    max_threads: int
+    registers: int
+
+
+class LaunchSpec(TypedDict, total=False):
+    """A launch: arguments by name; for an autotuner its `configs` and the names in its key."""
+
+    args: dict[str, ArgumentSpec]
+    omitted: list[str]
+    configs: list[dict[str, Any]]
+    keys: list[str]
+
+
+class Request(TypedDict, total=False):
+    """What a worker is asked. `op` names the operation, `until` the last stage to run, `ir` a
+    module's text; `timeout` is in seconds.
+    """
+
+    id: int
+    op: str
+    timeout: float | None
+    kernel: KernelOrigin
+    card: CardRow
+    launch: LaunchSpec
+    options: dict[str, Any]
+    until: str | None
+    ir: str
+
+
+class BenchRequest(Request, total=False):
+    """What a worker with a card is asked: a launch by its id, and the configuration to time.
+
+    Our own kernels are launched by `dtype` and `shape`, others with `memory`: `storages` in bytes,
+    and by argument where each of the `tensors` lies in them.
+    """
+
+    launch_id: str
+    config: dict[str, Any]
+    grid: list[int]
+    dtype: str
+    shape: dict[str, int]
+    memory: dict[str, Any]
+
+
+class PackageFolder(TypedDict):
+    """A folder for imports, and which of the packages in it are the package's own."""
+
+    path: str
+    modules: list[str]
+
+
+class WorkerConfig(TypedDict, total=False):
+    """What a server is started with: the compiler's `identity` and folders (`path`), which worker
+    of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
+    address space; a worker that holds more than `recycle_mb` is replaced.
+    """
+
+    path: list[str]
+    identity: str
+    worker: str
+    worker_file: str
+    packages: dict[str, PackageFolder]
+    corpus: str
+    torch: str
+    device: str
+    memory_mb: int
+    recycle_mb: int
+    scratch: str
+    server_pid: int
+
+
+class Answer(TypedDict, total=False):
+    """What a request came to. `outcome` is "finished" or "raised", `exception` the class names of
+    an error and its causes, `tolerated` whether the release's Autotuner would skip it.
+    """
+
+    outcome: str
+    stage: str | None
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float | None
+    resources: dict[str, Any]
+    facts: dict[str, Any]
+    exception: list[str]
+    tolerated: bool
+    log: str
+
+
+class CompilerWorker(Protocol):
+    """What a module of `workers`, or a custom one, makes of a config under the name `Worker`."""
+
+    def run(self, request: Request, mark: Mark) -> Answer:
+        """Answer a request, or raise whatever the compiler raises."""
+
+    def tolerates(self, error: BaseException) -> bool:
+        """Whether the release's Autotuner would skip a configuration for this error."""
