@@ -65,6 +65,7 @@ class Bench:
         self._config |= {"worker": "bench_worker", "corpus": str(corpus.folder())}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         self._choice, self._seconds = choice.identity, seconds
+        # A worker of its own: hours of compiling may pass before the first timing.
         with self:
             self.card = self._card()
 
@@ -130,6 +131,7 @@ class Bench:
             else:
                 attempt = self._ask(kind, {**request, "op": "bench", "config": dict(config), **own})
                 times[canonical(config)] = _timing(attempt)
+                # A hang has cost the whole time limit; another one would cost it again.
                 lost += {Outcome.DIED: 1, Outcome.TIMED_OUT: _LOST}.get(attempt.outcome, 0)
         return times
 
@@ -197,6 +199,7 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rank correlation, −1 to 1, ties sharing their mean rank; None for fewer than three
     pairs, or where all of one side are equal.
     """
+    # Two pairs agree, or disagree, by chance.
     if len(first) < 3 or len(set(first)) == 1 or len(set(second)) == 1:
         return None
     return round(statistics.correlation(_ranks(first), _ranks(second)), 3)

@@ -70,6 +70,7 @@ def _dominates(other: ExaminedConfig, config: ExaminedConfig) -> bool:
     """Whether the other one, on as many blocks or more, does not spill what this one spills."""
     if not other.compiles or _tiles(other) != _tiles(config):
         return False
+    # None means that the assembler did not say: no spills are then known of either.
     if not config.record.resources.get("spills") or other.record.resources.get("spills") != 0:
         return False
     if not (other.occupancy and config.occupancy):

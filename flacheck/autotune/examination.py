@@ -111,6 +111,7 @@ class Examination:
             names = ", ".join(some(sorted(silent), _NAMED))
             count = f"{len(silent)} kernels were not launched"
             progress(f"{count}, and nothing can be said of them: {names}")
+        # `--fallback-budget 0`, and scripts that only want the verdicts.
         if not budget:
             return [result for _, result in judged]
         search = Substitutes(self.plan, store, self.jobs, self.memory_mb, budget)

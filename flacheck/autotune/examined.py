@@ -24,7 +24,9 @@ class Fate(str, Enum):
     """What the release's own autotuner makes of a configuration."""
 
     RUNS = "runs"
+    # It gets an infinite time, and the next one is tried.
     SKIPPED = "skipped"
+    # Its error leaves `Autotuner.run`, whatever the other configurations would do.
     ENDS_RUN = "ends_run"
 
 
@@ -57,11 +59,11 @@ class Tuned:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys as the source spells them: a release may have dropped those that are no
-        arguments.
-        """
-        written = tuple(name for name, _ in self.declared.keys) if self.declared else ()
-        return written or self.launch.keys
+        """The keys as the source spells them, else as they were recorded."""
+        # A release may have dropped keys that are no arguments before anything was recorded.
+        if self.declared and self.declared.keys:
+            return tuple(name for name, _ in self.declared.keys)
+        return self.launch.keys
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def judge(
     for place, cell in enumerate(asked.configs):
         record = records[cell.key]
         fate = _fate(record)
+        # The compiler's verdict stays; the autotuner never gets that far.
         if fatal and fate:
             fate = Fate.ENDS_RUN
         configs.append(_examined(tuned.launch.configs[place], record, fate, estimates[place]))

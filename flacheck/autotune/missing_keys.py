@@ -77,6 +77,7 @@ def _is_free(evidence: KeyEvidence, name: str) -> bool:
     are.
     """
     tuned = evidence.tuned
+    # Without the source nobody knows which parameters are constexprs, or what they decide.
     if tuned.declared is None or name not in evidence.constexprs or name not in tuned.code.steering:
         return False
     keys = tuple(key for key in tuned.keys if key in evidence.arguments)
@@ -101,6 +102,7 @@ def _as_it_comes(evidence: KeyEvidence, name: str, call: Args, why: str) -> KeyF
         listed = ", ".join(map(repr, [*evidence.unspecialized, name]))
         fix = f"@triton.jit(do_not_specialize=[{listed}])"
     fault = KeyFault(name, "missing", name, None, why, fix=fix)
+    # A cut source has lines, but nobody can open them.
     declared = evidence.in_file
     if declared is None:
         return fault

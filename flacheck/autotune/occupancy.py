@@ -20,6 +20,9 @@ from dataclasses import dataclass
 
 from flacheck.tables.targets import Multiprocessor, Target
 
+# A warp gets registers in units of 256, which are 8 for each of its 32 threads.
+_THREAD_UNIT = 8
+
 
 @dataclass(frozen=True)
 class Occupancy:
@@ -41,6 +44,7 @@ def occupancy(
     None where registers or shared memory are not known, and on a target without a table.
     """
     holds = target.multiprocessor
+    # Of AMD's cards there is no table.
     if holds is None or registers is None or shared is None:
         return None
     limits = {
@@ -61,16 +65,13 @@ def thread_registers(target: Target, num_warps: int) -> int:
     return min(target.thread_registers, share // _THREAD_UNIT * _THREAD_UNIT)
 
 
-# 256 registers of a warp are 8 of each of its 32 threads.
-_THREAD_UNIT = 8
-
-
 def _by_registers(holds: Multiprocessor, warp_size: int, num_warps: int, registers: int) -> int:
+    # What is left of a partition is no use to another one's warps.
     warp = _up(max(registers, 1) * warp_size, holds.register_unit)
     warps = holds.registers // holds.partitions // warp * holds.partitions
     return warps // num_warps
 
 
 def _up(value: int, unit: int) -> int:
-    """At least one unit, for a block without shared memory on an old card would divide by zero."""
+    # At least one: a block without shared memory on an old card would divide by zero.
     return max(-(-value // unit), 1) * unit

@@ -43,6 +43,7 @@ class Substitutes:
         cells: dict[str, Cell] = {}
         tried: dict[str, Record] = {}
         for asked, result in examined:
+            # Also where nothing fails: a fallback says everywhere it was seen to compile.
             if (result.kernel, result.package) in kernels:
                 for cell, config in zip(asked.compiles(), result.configs):
                     launch = cell.launch and cell.launch.to_json()

@@ -95,6 +95,7 @@ def version(cell: Cell) -> Version:
 def _trial(tuned: Tuned, place: int) -> Cell:
     configs = tuned.launch.configs
     tried = configs[place]
+    # One other makes the autotuner try the first; more of them would only cost time.
     others = [config for number, config in enumerate(configs) if number != place]
     options = {name: value for name, value in tried.items() if name != "kwargs"}
     launch = replace(tuned.launch, configs=(tried, *others[:1]), keys=())

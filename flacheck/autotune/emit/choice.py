@@ -13,6 +13,7 @@ from flacheck.analysis.known_good import grouped
 from flacheck.autotune.examined import ExaminedConfig, Fate, TunerResult
 from flacheck.model import canonical
 
+# What `triton.Config` takes besides constants.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _Config = Mapping[str, Any]
 
@@ -52,6 +53,7 @@ def _configs(results: Sequence[TunerResult]) -> list[_Config]:
         ways = {config: each for config, each in ways.items() if config in runs}
         if result.cost:
             dropped |= {canonical(result.configs[each].config) for each in result.cost.droppable}
+    # What is dropped still runs: it is better than nothing.
     kept = [each for config, each in ways.items() if config not in dropped] or ways.values()
     return [each.config for each in sorted(kept, key=_rank)] or _fallbacks(results)
 

@@ -21,6 +21,7 @@ from flacheck.autotune.emit.choice import KeptConfigs, choices
 from flacheck.autotune.examined import TunerResult
 from flacheck.model import Json
 
+# A dtype that is not listed keeps Triton's name; FLA then finds no entry for the key.
 _TORCH = {
     "fp64": "float64",
     "fp32": "float32",
@@ -69,5 +70,6 @@ def _key(key: tuple[Sequence[Any], Sequence[str]]) -> list[Any]:
 
 
 def _md5(key: Sequence[Any]) -> str:
+    # Written as FLA writes it: any other spelling of a key is another digest.
     text = json.dumps(key, separators=(",", ":"), sort_keys=True)
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
