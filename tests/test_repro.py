@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import ast
-import json
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flacheck.model import Record, Verdict
-from flacheck.packages.package import Package
-from flacheck.repro import versions
-from flacheck.repro.decoration import refused
 from flacheck.repro.kernel.dataflow import values
-from flacheck.repro.kernel.editing import edited
 from flacheck.repro.kernel.folding import folded
 from flacheck.repro.kernel.inference import inferred, walked
 from flacheck.repro.kernel.order import cost
@@ -28,12 +17,7 @@ from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax import called, without_dead
 from flacheck.repro.kernel.types import Tensor
 from flacheck.repro.kernel.validity import is_valid
-from flacheck.repro.oracle import Budget, Oracle, SameSignature
-from flacheck.repro.output import message
-from flacheck.repro.output.issue import issue, nameless
-from flacheck.repro.output.result import Result, Tally
-from flacheck.repro.output.script import Symptom, render
-from flacheck.repro.passes import FIRST, PASSES
+from flacheck.repro.passes import PASSES
 from flacheck.repro.passes.aliases import single_assignment
 from flacheck.repro.passes.deletion import Deletion, closure
 from flacheck.repro.passes.dimensions import Dimensions
@@ -51,98 +35,18 @@ from flacheck.repro.passes.tuning import (
     key_check,
     tuned,
 )
-from flacheck.repro.reducer import Pass, polished, reduce
-from flacheck.repro.slow import SlowOracle, as_slow, quick
-from flacheck.repro.ttir import without_locations
-from flacheck.repro.verification import Runs
-from flacheck.repro.versions import Outcome
-from tests.made_records import record
-
-HEAD = "import triton\nimport triton.language as tl\n\n\n"
-POINTER = {"dtype": "fp16", "align": 16}
-SCHEMA = json.loads(
-    (Path(__file__).parent.parent / "flacheck/tables/schemas/repro-1.json").read_text()
+from flacheck.repro.reducer import polished, reduce
+from tests.made_specimens import (
+    CHAIN,
+    POINTER,
+    FakeCompilers,
+    Says,
+    calls,
+    chain,
+    oracle,
+    reduced,
+    specimen,
 )
-FAILS, SIGNATURE = "triton==3.2.0", "FC302:llir:reshapeOuts:03af4665"
-
-
-def specimen(
-    body: str, prelude: str = "", options: dict[str, Any] | None = None, **args: Any
-) -> Specimen:
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    parameters = ", ".join(
-        f"{name}: tl.constexpr" if isinstance(spec, dict) and "constexpr" in spec else name
-        for name, spec in args.items()
-    )
-    source = f"{HEAD}{prelude}@triton.jit\ndef kernel({parameters}):\n{lines}"
-    return Specimen(source, "kernel", args, "sm90", options or {})
-
-
-CHAIN = """\
-i = tl.program_id(0)
-p = tl.make_block_ptr(x, (M, N), (N, 1), (i * M, 0), (M, N), (1, 0))
-acc = tl.zeros([M, M], dtype=tl.float32)
-for t in range(T):
-    a = tl.load(p, boundary_check=(0, 1))
-    g = tl.exp(a.to(tl.float32))
-    b = (a * g).to(a.dtype)
-    s = tl.dot(b, tl.trans(a))
-    acc += s
-tl.store(y + tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :], acc)"""
-
-
-def chain() -> Specimen:
-    return specimen(
-        CHAIN,
-        x=POINTER,
-        y={"dtype": "fp32", "align": 16},
-        T={"int": 8},
-        M={"constexpr": 64},
-        N={"constexpr": 128},
-        options={"num_warps": 8, "num_stages": 3},
-    )
-
-
-class FakeCompilers:
-    """Fails where a predicate says so; `elsewhere` are the releases on which another failure shows."""
-
-    def __init__(
-        self, fails: Callable[[Specimen], bool], slips: Callable[[Specimen], bool] = lambda s: False
-    ) -> None:
-        self._fails, self._slips = fails, slips
-        self.asked: list[tuple[str, str | None]] = []
-
-    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
-        self.asked.append((release, until))
-        if release == FAILS and self._fails(specimen):
-            return record("fails", code="FC302", signature=SIGNATURE)
-        if self._slips(specimen):
-            return record("fails", code="FC301", signature="FC301:llir:-:00000000")
-        return record("compiles")
-
-
-def calls(found: Specimen, name: str) -> int:
-    return sum(called(node) == name for node in ast.walk(found.function))
-
-
-@dataclass(frozen=True)
-class Says:
-    """A judge that goes by a predicate; what compiles anywhere compiles everywhere."""
-
-    holds: Callable[[Specimen], bool]
-
-    def __call__(self, specimen: Specimen) -> bool:
-        return self.holds(specimen)
-
-    fails = hides = __call__
-
-
-def reduced(start: Specimen, holds: Callable[[Specimen], bool], *passes: Pass) -> Specimen:
-    best = start
-    for step in reduce(start, (), passes, Says(holds)):
-        best = step.best
-    return best
-
 
 # The pure parts
 
@@ -372,40 +276,6 @@ def test_the_last_form_has_one_step_a_line() -> None:
 # The loop with a compiler that fails by a predicate
 
 
-def two_dots(found: Specimen) -> bool:
-    return calls(found, "tl.dot") >= 1 and found.options.get("num_warps") == 8
-
-
-def oracle(compilers: FakeCompilers, compiles: int | None = None) -> Oracle:
-    return Oracle(
-        compilers,
-        FAILS,
-        SameSignature(SIGNATURE),
-        ["triton==3.1.0", "triton==3.4.0"],
-        Budget(compiles),
-    )
-
-
-def test_a_kernel_is_reduced_to_what_fails() -> None:
-    """From a loop over block pointers to loads, the operation and a store; options as small as they
-    may be.
-    """
-    holds = oracle(FakeCompilers(two_dots))
-    best = chain()
-    for step in reduce(best, FIRST, PASSES, holds):
-        best = step.best
-    assert best.lines <= 3
-    assert dict(best.options) == {"num_warps": 8}
-    assert holds.asked < 60
-
-
-def test_the_failing_release_is_asked_first_and_no_further_than_it_fails() -> None:
-    """A candidate that does not fail costs one compile, up to the failing stage."""
-    compilers = FakeCompilers(lambda _: False)
-    assert not oracle(compilers)(chain())
-    assert compilers.asked == [(FAILS, "llir")]
-
-
 def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
     """One compile passes over a dozen; a failing slice among them is found by halves, and only it
     is proposed.
@@ -421,43 +291,6 @@ def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
     [step] = reduce(start, (Slices(),), (), exp)
     assert (calls(step.best, "tl.exp"), calls(step.best, "tl.dot")) == (1, 0)
     assert exp.asked < plans.index(next(p for p in plans if p.value.operation == "tl.exp")) + 2
-
-
-def test_other_releases_are_asked_of_the_last_of_several_improvements() -> None:
-    """Twelve statements, of which one is needed: fewer questions elsewhere than improvements."""
-    start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(12)), x=POINTER)
-    compilers = FakeCompilers(lambda s: "x + 7" in s.source or "x + 0" in s.source)
-    best = [step.best for step in reduce(start, (), (Singly(),), oracle(compilers))][-1]
-    elsewhere = sum(release != FAILS for release, _ in compilers.asked)
-    assert best.lines == 1
-    assert elsewhere < 0.6 * 2 * 11
-
-
-def test_an_improvement_that_slips_elsewhere_is_undone() -> None:
-    """The releases that must compile are then asked of each: what they refuse stays."""
-    start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(6)), x=POINTER)
-    needed = FakeCompilers(lambda s: "x + 5," in s.source, slips=lambda s: "x + 3," not in s.source)
-    best = [step.best for step in reduce(start, (), (Singly(),), oracle(needed))][-1]
-    assert [ast.unparse(s) for s in best.function.body] == [
-        "tl.store(x + 3, 3)",
-        "tl.store(x + 5, 5)",
-    ]
-
-
-class Singly:
-    """Without one statement after another, the first first."""
-
-    name = "singly"
-
-    def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
-        at = 0
-        while at < len(best.function.body):
-            with edited(best) as kernel:
-                del kernel.body[at]
-            if (yield kernel.specimen):
-                best = kernel.specimen
-            else:
-                at += 1
 
 
 def test_a_pipeline_carries_its_sum_and_loads_the_rest_in_every_turn() -> None:
@@ -493,104 +326,7 @@ def test_calls_without_what_they_must_have_are_not_proposed() -> None:
     assert proposed and not [s for s in proposed if "tl.maximum(a)" in s or "tl.store(x)" in s]
 
 
-def test_an_answer_is_remembered() -> None:
-    """The same specimen is compiled once on each release."""
-    compilers = FakeCompilers(lambda _: True)
-    asking = oracle(compilers)
-    assert asking(chain()) and asking(chain())
-    assert compilers.asked == [(FAILS, "llir"), ("triton==3.1.0", None), ("triton==3.4.0", None)]
-
-
-def test_a_slip_into_another_failure_is_refused_and_counted() -> None:
-    """What fails otherwise, or where it must compile, is not the failure."""
-    elsewhere = oracle(FakeCompilers(lambda _: True, slips=lambda _: True))
-    otherwise = oracle(FakeCompilers(lambda _: False, slips=lambda _: True))
-    assert not elsewhere(chain()) and not otherwise(chain())
-    assert (elsewhere.slipped, otherwise.slipped) == (1, 1)
-
-
-def test_a_spent_budget_leaves_the_best_so_far() -> None:
-    """The loop ends without an error, and never compiles more than it may."""
-    holds = oracle(FakeCompilers(two_dots), compiles=12)
-    steps = [step.best for step in reduce(chain(), FIRST, PASSES, holds)]
-    assert steps and two_dots(steps[-1])
-    assert holds.budget.ran == 12
-
-
-def test_the_same_input_gives_the_same_output() -> None:
-    """Two reductions take the same steps."""
-    first, second = (
-        [step.best.key for step in reduce(chain(), FIRST, PASSES, oracle(FakeCompilers(two_dots)))]
-        for _ in range(2)
-    )
-    assert first == second
-
-
-# What is written
-
-
-def test_contrasts_are_the_nearest_that_compile() -> None:
-    """One older and one newer release, those that fail in between passed over."""
-    good, bad = Outcome(Verdict.COMPILES), Outcome(Verdict.FAILS, SIGNATURE)
-    found = {
-        "triton==3.0.0": good,
-        "triton==3.1.0": good,
-        FAILS: bad,
-        "triton==3.3.0": bad,
-        "triton==3.4.0": good,
-    }
-    assert versions.contrasts(found, FAILS) == ["triton==3.1.0", "triton==3.4.0"]
-
-
-@pytest.mark.parametrize(
-    ("said", "signal", "words"),
-    [
-        (
-            "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
-            None,
-            "error   : Feature '.bf16' requires .target sm_80 or higher",
-        ),
-        ("python: /project/x.cpp:5: int f(): Assertion `a == b' failed.", "SIGABRT", "a == b"),
-        ("SIGSEGV in stage llir, nothing on stderr", "SIGSEGV", "SIGSEGV"),
-        (
-            "out of resource: shared memory, Required: 245760, Hardware limit: 232448.",
-            None,
-            "out of resource: shared memory, Required",
-        ),
-    ],
-)
-def test_a_script_looks_for_words_that_every_machine_prints(
-    said: str, signal: str | None, words: str
-) -> None:
-    """No path, line or quantity is among them."""
-    found = message.words(record("fails", message=said, signal=signal))
-    assert found == words
-
-
-def test_no_folder_of_the_machine_is_named() -> None:
-    """Paths keep their last part alone; IR loses its locations."""
-    assert nameless("at /home/me/x/k.py:3, a / b") == "at k.py:3, a / b"
-    assert without_locations('#loc = loc("/home/k.py":1:0)\n%0 = x loc(#loc)\n') == "%0 = x\n"
-
-
-def test_scripts_are_python_that_imports_only_triton() -> None:
-    """In each form: types alone, a launch, an autotuner's run, and a signal's name to look for."""
-    plain = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1})
-    tuner = tuned(
-        specimen("pass", x=POINTER, K={"constexpr": 32}),
-        [{"kwargs": {}, "num_warps": 2}] * 2,
-        ["K"],
-    )
-    for one in (plain, chain(), tuner):
-        for words in ("a 'quoted' \"thing\"", "SIGSEGV"):
-            tree = ast.parse(render(one, Symptom(words, "triton 3.2.0 fails")))
-            imports = {
-                a.name.split(".")[0]
-                for n in ast.walk(tree)
-                if isinstance(n, ast.Import)
-                for a in n.names
-            }
-            assert imports <= {"os", "signal", "subprocess", "sys", "triton", "types"}
+# Autotuners
 
 
 def test_an_autotuner_is_written_and_read_back() -> None:
@@ -599,90 +335,6 @@ def test_an_autotuner_is_written_and_read_back() -> None:
     assert decorator_of(tuned(specimen("pass", B={"constexpr": 1}), configs, ["B"])) == (
         configs,
         ["B"],
-    )
-
-
-def result(tmp_path: Path) -> Result:
-    table = {FAILS: Outcome(Verdict.FAILS, SIGNATURE), "triton==3.4.0": Outcome(Verdict.COMPILES)}
-    failing = record("fails", code="FC302", signature=SIGNATURE, message="/project/l.cpp:1: boom")
-    small = specimen("tl.store(x, 1)", x=POINTER)
-    return Result(
-        cell=chain().cell(FAILS),
-        record=failing,
-        original=chain(),
-        reduced=small,
-        symptom=Symptom("boom", "triton 3.2.0 fails"),
-        script=render(small, Symptom("boom", "triton 3.2.0 fails")),
-        original_script=render(chain(), Symptom("boom", "triton 3.2.0 fails")),
-        tally=Tally(3, 5, 1, 0.5),
-        runs=Runs(3, 3),
-        original_table=table,
-        reduced_table=table,
-        exits={FAILS: 0, "triton==3.4.0": 1},
-        log=("found at /home/me/secret/x.py",),
-    )
-
-
-def test_what_is_written_follows_the_schema_and_names_no_machine(tmp_path: Path) -> None:
-    """Every file is there, the JSON as the schema has it, and no folder of the machine in any."""
-    from flacheck.repro.output import files
-
-    written = files.write(result(tmp_path), tmp_path / "out")
-    assert {f.name for f in written} == {
-        "repro.py",
-        "original.py",
-        "issue.md",
-        "log.txt",
-        "repro.json",
-    }
-    jsonschema.validate(json.loads((tmp_path / "out/repro.json").read_text()), SCHEMA)
-    assert not [f for f in written if "/home/" in f.read_text() or "/project/" in f.read_text()]
-
-
-def test_an_issue_says_where_a_reduction_does_not_show_the_failure(tmp_path: Path) -> None:
-    """A release that the original fails on and the script does not is named."""
-    from dataclasses import replace
-
-    found = replace(result(tmp_path), exits={FAILS: 1, "triton==3.4.0": 1})
-    assert "Not shown by the reproducer, though the original fails so there: 3.2.0." in list(
-        issue(found)
-    )
-
-
-# Slow compiles and autotuners
-
-
-def test_slow_is_told_from_other_releases() -> None:
-    """Ten seconds, and five times the median of the others; the contrasts are those that are quick."""
-    good = {
-        f"triton==3.{n}.0": Outcome(Verdict.COMPILES, None, seconds)
-        for n, seconds in enumerate((2, 2, 21, 19, 3))
-    }
-    slow = as_slow(record("compiles", toolchain="triton==3.2.0", seconds=21.0), good)
-    assert slow is not None and (slow.code, slow.verdict) == ("FC921", Verdict.FAILS)
-    assert quick(good, "triton==3.2.0") == ["triton==3.1.0", "triton==3.4.0"]
-    assert as_slow(record("compiles", toolchain="triton==3.2.0", seconds=9.0), good) is None
-
-
-class FakeSeconds:
-    """Every compile ends well; the failing release takes so many seconds, the others so few."""
-
-    def __init__(self, here: float, there: float) -> None:
-        self._here, self._there = here, there
-
-    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
-        return record("compiles", seconds=self._here if release == FAILS else self._there)
-
-
-@pytest.mark.parametrize(
-    ("here", "there", "holds"), [(10.0, 1.0, True), (1.0, 0.01, False), (10.0, 4.0, False)]
-)
-def test_a_slow_compile_stays_slow_and_its_contrast_quick(
-    here: float, there: float, holds: bool
-) -> None:
-    """What is no longer slow, or slow everywhere, is refused."""
-    assert (
-        SlowOracle(FakeSeconds(here, there), FAILS, ["triton==3.1.0"], Budget())(chain()) is holds
     )
 
 
@@ -724,15 +376,3 @@ def test_a_scripts_check_compares_the_key_with_what_it_names() -> None:
             {"kernel": kernel, "print": lambda text, *_, to=printed: to.append(text.strip(":"))},
         )
         assert printed == said
-
-
-def test_a_refused_key_is_found_in_the_sources_of_its_package(tmp_path: Path) -> None:
-    """The kernel asked for when it is at fault, else the first that is; nothing is imported."""
-    text = "@triton.autotune(configs=[], key=['K', 'gone'])\n@triton.jit\ndef {}(x, K):\n    helper(x)\n"
-    (tmp_path / "pack").mkdir()
-    (tmp_path / "pack/a.py").write_text(text.format("first"))
-    (tmp_path / "pack/b.py").write_text(text.format("second"))
-    package = Package("pack", "1", str(tmp_path), "0", {})
-    assert refused(package, "pack.b:second", "sm90").name == "second"
-    assert refused(package, "pack.c:other", "sm90").name == "first"
-    assert decorator_of(refused(package, "pack.b:second", "sm90"))[1] == ["K", "gone"]

@@ -5,22 +5,25 @@ worker processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flacheck.model import Cell, Kernel, Launch
+from flacheck.repro import verification
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.oracle import Budget
 from flacheck.repro.original import NotReproduced, Stopped
+from flacheck.repro.output.result import Runs
+from flacheck.repro.output.script import DOES_NOT, SHOWS
 from flacheck.repro.reproduction import Reproduction
-from flacheck.repro.verification import DOES_NOT, SHOWS, Verifier
 from flacheck.toolchains.base import Toolchain
-from tests import fake
-from tests.test_repro import chain
+from tests.fake.family import FakeToolchain
+from tests.made_specimens import chain
 
-ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `ok' failed."
+ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: "
+ABORT += "Assertion `ok' failed."
 
 # The failure needs a dot.
 TABLE = {
@@ -28,21 +31,7 @@ TABLE = {
     "==2.0": {"says": "tl.dot", "then": ABORT},
     "==3.0": "compile",
 }
-
-
-@dataclass(frozen=True)
-class FakeToolchain(Toolchain):
-    """A release of the fake compiler."""
-
-    table: Any = None
-
-    def worker_config(self) -> dict[str, Any]:
-        return {
-            "path": [],
-            "identity": self.identity,
-            "worker_file": fake.WORKER,
-            "table": {"*": self.table},
-        }
+VERSIONS = ("1.0", "2.0", "3.0")
 
 
 @pytest.fixture
@@ -51,26 +40,23 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compi
     2.0.
     """
 
-    def status(self: Verifier, text: str, toolchain: Toolchain) -> int:
+    def exit_status(script: str, toolchain: Toolchain) -> int:
         return SHOWS if toolchain.version == "2.0" else DOES_NOT
 
-    monkeypatch.setattr(Verifier, "status", status)
+    monkeypatch.setattr(verification, "exit_status", exit_status)
     opened: list[Compilers] = []
 
     def started(table: Any) -> Compilers:
-        names = {
-            f"fake=={v}": FakeToolchain("fake", v, f"fake=={v}", "path", (), "", table=table)
+        releases = {
+            f"fake=={v}": FakeToolchain("fake", v, f"fake=={v}", "path", (), "", table={"*": table})
             for v in VERSIONS
         }
-        opened.append(Compilers(names, 512))
+        opened.append(Compilers(releases, {}, 512))
         return opened[-1]
 
     yield started
     for one in opened:
         one.reset()
-
-
-VERSIONS = ("1.0", "2.0", "3.0")
 
 
 def cell(version: str = "2.0") -> Cell:
@@ -81,29 +67,32 @@ def cell(version: str = "2.0") -> Cell:
 
 def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Compilers]) -> None:
     """Smaller at every step, the same failure, a table of all releases, k of n runs."""
-    sought = Reproduction(cell(), None, compilers(TABLE), Budget(compiles=200), runs=2)
-    sizes = [progress.nodes for progress in sought.steps()]
+    sought = Reproduction(cell(), compilers(TABLE), Budget(compiles=200), runs=2)
+    sizes = [progress.nodes for progress in sought.search()]
     result = sought.finish()
-    assert sizes[-1] < sizes[0] and result.reduced.lines <= 4 < result.original.lines
-    assert "tl.dot" in result.reduced.source and result.reproduced
-    assert result.runs.to_json() == {"reproduced": 2, "of": 2}
+    assert sizes[-1] < sizes[0]
+    assert result.reduced.lines <= 4 < result.original.lines
+    assert "tl.dot" in result.reduced.source
+    assert result.reproduced
+    assert result.runs == Runs(2, 2)
     assert result.reduced_table == result.original_table
     assert [outcome.compiles for outcome in result.reduced_table.values()] == [True, False, True]
     assert result.exits == {"fake==1.0": DOES_NOT, "fake==2.0": SHOWS, "fake==3.0": DOES_NOT}
-    assert result.tally.ran <= 200 and result.complete
+    assert result.effort.ran <= 200
+    assert result.complete
 
 
 def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[[Any], Compilers]) -> None:
     """It is said how long it took, for a slow one could be."""
     with pytest.raises(NotReproduced, match=r"compiles under fake==1\.0 in"):
-        list(Reproduction(cell("1.0"), None, compilers(TABLE), Budget()).steps())
+        list(Reproduction(cell("1.0"), compilers(TABLE), Budget()).search())
 
 
 def test_an_end_before_the_search_has_begun_has_nothing_to_show(
     compilers: Callable[[Any], Compilers],
 ) -> None:
     """Nothing is written then."""
-    sought = Reproduction(cell(), None, compilers(TABLE), Budget())
+    sought = Reproduction(cell(), compilers(TABLE), Budget())
     assert sought.draft() == {}
     with pytest.raises(Stopped):
         sought.finish(complete=False)
@@ -111,13 +100,57 @@ def test_an_end_before_the_search_has_begun_has_nothing_to_show(
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:
     """It is verified like any other, and marked as not complete."""
-    sought = Reproduction(cell(), None, compilers(TABLE), Budget(), runs=1)
-    search = sought.steps()
+    sought = Reproduction(cell(), compilers(TABLE), Budget(), runs=1)
+    search = sought.search()
     next(search)
     search.close()
     draft = sought.draft()
-    assert set(draft) == {"repro.py", "original.py"} and "tl.dot" in draft["repro.py"]
+    assert set(draft) == {"repro.py", "original.py"}
+    assert "tl.dot" in draft["repro.py"]
     assert len(draft["repro.py"]) < len(draft["original.py"])
     result = sought.finish(complete=False)
-    assert not result.complete and result.reproduced
+    assert not result.complete
+    assert result.reproduced
     assert result.reduced.nodes < result.original.nodes
+
+
+def test_a_cell_without_a_verdict_cannot_be_reproduced(
+    compilers: Callable[[Any], Compilers],
+) -> None:
+    """A compiler that does not start says nothing of the kernel."""
+    broken = compilers({"==2.0": "exit 3", "else": "compile"})
+    broken.timeouts.fixed = 30.0
+    broken.releases["fake==2.0"].table["start"] = "broken"  # type: ignore[attr-defined]
+    with pytest.raises(NotReproduced, match=r" is unknown: the compiler does not start"):
+        list(Reproduction(cell(), broken, Budget()).search())
+
+
+def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
+    compilers: Callable[[Any], Compilers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both failures are named."""
+    alone = compilers(TABLE)
+    ask, answers = alone.ask, []
+
+    def without_the_dot(asked: Cell, **changes: Any) -> Any:
+        answers.append(ask(asked, **changes))
+        return answers[-1] if len(answers) == 1 else ask(asked_without(asked), **changes)
+
+    monkeypatch.setattr(alone, "ask", without_the_dot)
+    with pytest.raises(NotReproduced, match=r"does not fail in the same way: compiles instead of"):
+        list(Reproduction(cell(), alone, Budget()).search())
+
+
+def asked_without(asked: Cell) -> Cell:
+    origin = {**asked.kernel.origin, "source": "nothing"}
+    return replace(asked, kernel=replace(asked.kernel, origin=origin))
+
+
+def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> None:
+    """The failure and its contrasts first, then a line an improvement."""
+    sought = Reproduction(cell(), compilers(TABLE), Budget(compiles=200))
+    events = list(sought.search())
+    assert sought.log[0].startswith("FC302:lower:reshapeOuts:")
+    assert sought.log[0].endswith("; must keep compiling: 1.0, 3.0")
+    assert len(sought.log) == 1 + len(events)
+    assert sought.log[1].startswith(f"{events[0].by}: {events[0].lines} lines, ")

@@ -7,14 +7,11 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from flacheck.model import Record, Verdict
-
-if TYPE_CHECKING:
-    from flacheck.repro.output.result import Progress
 
 _EVERY = 15.0
 
@@ -108,28 +105,3 @@ class _Bar:
 
     def say(self, message: str) -> None:
         self._progress.console.print(f"flacheck: {message}", highlight=False)
-
-
-@contextmanager
-def steps() -> Iterator[Callable[[Progress], None]]:
-    """Told of each step of a reduction: one line that is written over on a terminal, a line a step
-    elsewhere.
-    """
-    terminal = sys.stderr.isatty()
-
-    def told(step: Progress) -> None:
-        tally = step.tally
-        rate = tally.ran / max(tally.seconds, 1e-3)
-        text = f"{step.lines} lines, {step.nodes} nodes after {tally.ran} compiles, {rate:.1f} a second ({step.by})"
-        print(
-            f"\r\x1b[Kflacheck: {text}" if terminal else f"flacheck: {text}",
-            end="" if terminal else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    try:
-        yield told
-    finally:
-        if terminal:
-            print(file=sys.stderr)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from flacheck.inputs.cells import Chosen
     from flacheck.inputs.expand import Selection
     from flacheck.repro.oracle import Budget
-    from flacheck.repro.output.result import Result
+    from flacheck.repro.output.result import Improvement, Reproduced
     from flacheck.repro.reproduction import Reproduction
 
 _BUDGET = re.compile(r"(\d+)(s?)")
+# Most reductions end by themselves after fewer than 300 compiles.
 _DEFAULT_BUDGET = "1000"
 
 
@@ -39,13 +40,18 @@ def repro(
     ] = [],
     releases: Annotated[
         list[str],
-        typer.Option("--releases", help="Verify on these alone; all without it.", metavar="SPEC"),
+        typer.Option(
+            "--releases",
+            help="Verify the script on these releases. Default: all releases.",
+            metavar="SPEC",
+        ),
     ] = [],
     budget: Annotated[
-        str, typer.Option(metavar="N|Ns", help="Compiles, or seconds, the reduction may take.")
+        str,
+        typer.Option(metavar="N|Ns", help="Limit the reduction to N compiles, or to N seconds."),
     ] = _DEFAULT_BUDGET,
     runs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Runs of the script on the failing release.")
+        int, typer.Option(min=1, metavar="N", help="Run the script N times on the failing release.")
     ] = 3,
     memory: common.Memory = 8192,
     trust: common.Trust = False,
@@ -59,55 +65,50 @@ def repro(
             "--output",
             "-o",
             metavar="DIR",
-            help="Where the files go; repro-KEY8 without it.",
+            help="Write the files to DIR. Default: repro-KEY8.",
             show_default=False,
         ),
     ] = None,
 ) -> int:
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
-    from flacheck.repro import at_hand
-    from flacheck.repro.compilers import Compilers
+    from flacheck.repro import compilers
     from flacheck.repro.reproduction import Reproduction
 
     if format not in ("table", "json"):
-        raise UsageError(f"unknown format {format!r}: repro knows table and json")
+        raise UsageError(f"unknown format {format!r}: expected table or json")
     allowance = _budget(budget)
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
     with _terminable():
         chosen = _chosen(cell, selection, store, memory, trust)
-        package = next(iter(chosen.packages.values()), None)
-        with Compilers(at_hand.releases(chosen.cell, releases, common.say), memory) as compilers:
-            reproduction = Reproduction(chosen.cell, package, compilers, allowance, runs)
-            folder = output or Path(f"repro-{chosen.cell.key[:8]}")
-            interrupted = _searched(reproduction)
-            result = _verified(reproduction, folder, complete=not interrupted)
-    return Exit.INTERRUPTED if result is None else _told(result, folder, format, interrupted)
-
-
-def _verified(reproduction: Reproduction, folder: Path, complete: bool) -> Result | None:
-    """None when interrupted once more; what was found is in the folder all the same."""
-    from flacheck.repro.output import files
-
-    drafts = files.save(reproduction.draft(), folder)
-    try:
-        return reproduction.finish(complete)
-    except KeyboardInterrupt:
-        reproduction.compilers.reset()
-        names = " and ".join(map(str, drafts)) or "nothing"
-        common.say(f"interrupted again: {names} was left, and nobody has verified it")
-        return None
+        for warning in chosen.warnings:
+            common.say(warning)
+        folder = output or Path(f"repro-{chosen.cell.key[:8]}")
+        provided = compilers.provided(chosen.cell, releases, common.say)
+        with compilers.Compilers(provided, chosen.packages, memory) as opened:
+            reproduction = Reproduction(chosen.cell, opened, allowance, runs)
+            complete = _search(reproduction)
+            result = _verified(reproduction, folder, complete)
+    if result is None:
+        return Exit.INTERRUPTED
+    _write(result, folder, format)
+    if not complete:
+        return Exit.INTERRUPTED
+    if not result.reproduced:
+        return Exit.FINDINGS
+    return Exit.OK
 
 
 def _budget(text: str) -> Budget:
     from flacheck.repro.oracle import Budget
 
-    found = _BUDGET.fullmatch(text)
-    if not found or int(found[1]) == 0:
+    match = _BUDGET.fullmatch(text)
+    if not match or int(match[1]) == 0:
         raise UsageError(
-            f"--budget {text}: a number of compiles (600) or of seconds (120s) is wanted"
+            f"--budget {text}: expected a number of compiles (600) or of seconds (120s)"
         )
-    number = int(found[1])
-    return Budget(seconds=number) if found[2] else Budget(compiles=number)
+    if match[2]:
+        return Budget(seconds=int(match[1]))
+    return Budget(compiles=int(match[1]))
 
 
 def _chosen(
@@ -118,7 +119,7 @@ def _chosen(
     from flacheck.store import Store
 
     with Store.open(store, create=not cells.needs_store(cell)) as opened:
-        chosen = cells.choose(
+        return cells.choose(
             cell,
             selection,
             opened,
@@ -128,55 +129,74 @@ def _chosen(
             common.say,
             trust,
         )
-    for warning in chosen.warnings:
-        common.say(warning)
-    return chosen
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
     """SIGTERM ends a reduction as Ctrl-C does: with what there is."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
-def _searched(reproduction: Reproduction) -> bool:
-    """Run the search and tell how far it is; whether it was interrupted."""
-    from flacheck.cli.progress import steps
-
+def _search(reproduction: Reproduction) -> bool:
+    """Run the search and show how far it is; False when it was interrupted."""
+    terminal = sys.stderr.isatty()
     try:
-        with steps() as told:
-            for progress in reproduction.steps():
-                told(progress)
+        for event in reproduction.search():
+            _show(event, terminal)
     except KeyboardInterrupt:
-        common.say("interrupted: verifying the best so far; once more to leave without it")
+        common.say("interrupted: verifying the best so far; press Ctrl-C again to skip this")
         reproduction.compilers.reset()
-        return True
-    return False
+        return False
+    finally:
+        if terminal:
+            print(file=sys.stderr)
+    return True
 
 
-def _told(result: Result, folder: Path, format: str, interrupted: bool) -> int:
+def _show(event: Improvement, terminal: bool) -> None:
+    """One line that is written over on a terminal, a line an improvement elsewhere."""
+    rate = event.effort.ran / max(event.effort.seconds, 1e-3)
+    text = (
+        f"flacheck: {event.lines} lines, {event.nodes} nodes after {event.effort.ran} compiles, "
+        f"{rate:.1f} a second ({event.by})"
+    )
+    if terminal:
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _verified(reproduction: Reproduction, folder: Path, complete: bool) -> Reproduced | None:
+    """What came of the search; None when interrupted once more. What the search found is in the
+    folder before it is verified.
+    """
+    from flacheck.repro.output import files
+
+    drafts = files.write(reproduction.draft(), folder)
+    try:
+        return reproduction.finish(complete)
+    except KeyboardInterrupt:
+        reproduction.compilers.reset()
+        names = " and ".join(map(str, drafts)) or "no file"
+        common.say(f"interrupted again: wrote {names}, not verified")
+        return None
+
+
+def _write(result: Reproduced, folder: Path, format: str) -> None:
     from flacheck.repro.output import files
     from flacheck.repro.wording import summary
 
-    written = files.write(result, folder)
+    texts = files.contents(result)
+    files.write(texts, folder)
     if format == "json":
-        text = (
-            json.dumps(
-                result.to_json([file.name for file in written]), indent=2, ensure_ascii=False
-            )
-            + "\n"
-        )
-        common.write([text], None)
+        common.write([texts[files.ABOUT]], None)
     else:
         common.write((f"{line}\n" for line in summary(result, folder)), None)
-    if interrupted:
-        return Exit.INTERRUPTED
-    return Exit.OK if result.reproduced else Exit.FINDINGS

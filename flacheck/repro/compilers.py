@@ -1,74 +1,116 @@
-"""The engine as reduction uses it: one question at a time, each to a warm fork that has done
-nothing yet.
+"""The compilers that a reduction asks: one question at a time, each answered by a warm fork that
+has compiled nothing before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from packaging.version import Version
+
+from flacheck import toolchains
 from flacheck.engine import judge
 from flacheck.engine import loop as scan
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.sandbox import WorkerKind
+from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.inputs import planning
-from flacheck.model import Attempt, Cell, Json, Record
+from flacheck.model import Attempt, Cell, Record
 from flacheck.packages.package import Package
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.toolchains.base import Toolchain
+from flacheck.toolchains.base import Choice, Progress, Toolchain
 
+# Seconds for the first question, when nobody knows yet how long this kernel takes.
 LONGEST = 300.0
 
 
+def provided(cell: Cell, specs: Sequence[str], progress: Progress) -> dict[str, Toolchain]:
+    """The releases to ask, by identity, oldest first: those that `specs` name, or every release
+    with a wheel for this Python, and always the cell's own.
+
+    A release that does not know the cell's target, or cannot be installed, is left out, and
+    `progress` is told why. Raises ToolchainError when that is the cell's own release.
+    """
+    known = toolchains.FAMILIES["triton"]
+    resolution = toolchains.resolve(specs) if specs else known.versions()
+    for warning in resolution.warnings:
+        progress(warning)
+    own = toolchains.resolve([cell.toolchain]).choices
+    choices = {choice.identity: choice for choice in [*resolution.choices, *own]}
+    ready = {}
+    for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
+        try:
+            ready[choice.identity] = _provided(choice, cell.target, progress)
+        except FlacheckError as error:
+            progress(f"{choice.identity} is left out: {error}")
+    if cell.toolchain not in ready:
+        raise ToolchainError(
+            f"{cell.toolchain}, on which the cell fails, is not available here for {cell.target}"
+        )
+    return ready
+
+
+def _provided(choice: Choice, target: str, progress: Progress) -> Toolchain:
+    """The release, installed; ToolchainError when it cannot compile for the target here."""
+    unfit = choice.reason or choice.knows(target)
+    if unfit:
+        raise ToolchainError(unfit)
+    toolchain = toolchains.provide(choice, progress)
+    lacking = toolchain.lacks(target)
+    if lacking:
+        raise ToolchainError(lacking)
+    return toolchain
+
+
 class Compilers:
-    """Releases of a compiler, by identity, oldest first; a worker each, started when it is first
-    asked.
+    """Releases of a compiler, by identity, oldest first. A worker starts when it is first asked.
+
+    `packages` hold the imported kernels, by specification. `timeouts.fixed` is the time in seconds
+    that one compile may take.
     """
 
-    def __init__(self, releases: Mapping[str, Toolchain], memory_mb: int = 8192) -> None:
+    def __init__(
+        self,
+        releases: Mapping[str, Toolchain],
+        packages: Mapping[str, Package],
+        memory_mb: int = 8192,
+    ) -> None:
         self.releases = releases
-        self.timeout = LONGEST
+        self.timeouts = scan.Timeouts(LONGEST)
+        self.packages = packages
         self._memory_mb = memory_mb
         self._pools: dict[WorkerKind, LocalPool] = {}
 
     def __enter__(self) -> Compilers:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """End all workers, whatever they were asked; the next question starts new ones."""
+        """End all workers, busy or not; the next question starts new ones."""
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
 
     def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
-        """What one release makes of a specimen."""
-        return self.judged(specimen.cell(release, until), self.kind(release))
+        """What one release makes of a specimen, compiled up to a stage or to the end."""
+        return self.judge(specimen.cell(release, until))
 
-    def judged(self, cell: Cell, kind: WorkerKind) -> Record:
-        """What a worker of that kind makes of a cell."""
-        return judge.judge(cell, self.ask(kind, scan.request(cell)))
+    def judge(self, cell: Cell) -> Record:
+        """What the cell's release makes of it."""
+        return judge.judge(cell, self.ask(cell))
 
-    def ask(self, kind: WorkerKind, request: Json) -> Attempt:
-        """Any request, answered by a warm fork."""
+    def ask(self, cell: Cell, **changes: Any) -> Attempt:
+        """What the cell's worker answers to a compile or, with `changes`, to another request."""
+        package = self.packages.get(cell.kernel.package or "")
+        imported = "import" in cell.kernel.origin
+        toolchain = self.releases[cell.toolchain]
+        kind = planning.worker_kind(toolchain, package, imported, self._memory_mb)
         if kind not in self._pools:
-            self._pools[kind] = LocalPool(1, lambda _: self.timeout)
+            self._pools[kind] = LocalPool(1, self.timeouts)
         pool = self._pools[kind]
-        pool.submit([Task(None, kind, request, fresh=True)])
+        pool.submit([Task(None, kind, {**scan.request(cell), **changes}, fresh=True)])
         [(_, attempt)] = next(pool.completed())
         return attempt
-
-    def kind(
-        self, release: str, package: Package | None = None, imported: bool = False
-    ) -> WorkerKind:
-        """A worker of that release, with a package's kernels or with our own; `imported`: beside
-        torch.
-        """
-        return planning.worker_kind(self.releases[release], package, imported, self._memory_mb)

@@ -5,186 +5,128 @@ knows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from flacheck.model import Cell, Record, Verdict
-from flacheck.packages.package import Package
-from flacheck.repro.decoration import refused
+from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.oracle import Budget, Compiler, Failure, Oracle, SameCode, SameSignature
-from flacheck.repro.output import message
-from flacheck.repro.output.script import Symptom
+from flacheck.repro.oracle import SameFailure, same_code, same_signature, still_slow
+from flacheck.repro.original import cut_out, with_autotuner, with_refused_key
+from flacheck.repro.output.script import Symptom, words
 from flacheck.repro.passes import FIRST, FRONT_END, PASSES, PIPELINE, PIPELINED, SLICES
-from flacheck.repro.passes.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check, tuned
+from flacheck.repro.passes.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check
 from flacheck.repro.reducer import Pass
-from flacheck.repro.slow import LEAST_SECONDS, SlowerThan, SlowOracle, quick
-from flacheck.repro.versions import Table, contrasts
 from flacheck.tables import targets
 
-SLOW = "the compile is slow"
-Cut = Callable[[], Specimen]
-_COMPILE_SECONDS = 20
+SLOW_WORDS = "the compile is slow"
+# How long a script waits for its compile: a maintainer's machine may be slower or busy.
+_COMPILES = 20
 _SHORTEST = 120
+# A title is one line of an issue tracker's list.
+_TITLE_WORDS = 90
+# Which figure of a finished compile is over which limit of the GPU.
+_LIMITS = {
+    "FC501": ("compiled.metadata.shared", "shared_limit"),
+    "FC504": ("compiled.metadata.tmem_size", "tensor_memory"),
+}
 
 
-class Kind(Protocol):
-    """What differs between failures."""
+@dataclass(frozen=True)
+class FailureKind:
+    """What differs between failures.
 
-    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
-        """The specimen to start from; `cut` gives the cell's kernel cut out of its program."""
-        ...
+    `first` are the passes that run once, `passes` those that run round after round. `original`
+    gives the specimen to start from, `same` says what counts as the failure of a record, `symptom`
+    how a script tells that a specimen fails as a record of it says.
+    """
 
-    def failure(self, record: Record) -> Failure:
-        """What counts as the same failure."""
-        ...
-
-    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        """Those that run first and once, and those that run round after round."""
-        ...
-
-    def oracle(self, compilers: Compiler, record: Record, found: Table, budget: Budget) -> Oracle:
-        """What asks the compilers, once it is known what each release makes of the original."""
-        ...
-
-    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-        """How a script tells that the specimen fails as `record` says."""
-        ...
+    first: Sequence[Pass]
+    passes: Sequence[Pass]
+    original: Callable[[Cell, Compilers], Specimen]
+    same: Callable[[Record], SameFailure]
+    symptom: Callable[[Cell, Record, Specimen], Symptom]
 
 
-class _Failing:
-    """What fails on one release and compiles on others."""
-
-    def failure(self, record: Record) -> Failure:
-        return SameSignature(str(record.signature))
-
-    def oracle(self, compilers: Compiler, record: Record, found: Table, budget: Budget) -> Oracle:
-        release = record.toolchain
-        return Oracle(compilers, release, self.failure(record), contrasts(found, release), budget)
-
-
-class FailingCompile(_Failing):
-    """A compile that does not end well, wherever: in the front end, a pass, LLVM, the assembler."""
-
-    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
-        return cut()
-
-    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        return FIRST, PASSES
-
-    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-        return Symptom(message.words(record), title(cell, record), timeout=_timeout(record))
-
-
-class RefusedSource(FailingCompile):
-    """A kernel that the front end refuses: what it says of one call it says of that call alone."""
-
-    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        return FRONT_END, PASSES
-
-
-class OverLimit(FailingCompile):
-    """A compile that ends well and asks for more than the GPU has (FC501 and its like)."""
-
-    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        """Most of the memory is a pipeline's, which only a loop has. Nothing smaller is as large:
-        extents stay.
-        """
-        return PIPELINE, PIPELINED
-
-    _LIMITS = (
-        ("FC501", "compiled.metadata.shared", "shared_limit"),
-        ("FC504", "compiled.metadata.tmem_size", "tensor_memory"),
-    )
-
-    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-        said = message.words(record)
-        for code, used, limit in self._LIMITS:
-            if code == record.code:
-                most = getattr(targets.find(cell.target), limit)
-                check = f'if {used} > {most}:\n    print("{said}", {used}, "of", {most})\n'
-                return Symptom(said, title(cell, record), check, _timeout(record))
-        return super().symptom(cell, record, specimen)
-
-
-class SlowCompile(FailingCompile):
-    """A compile that ends well, after many times the seconds that it takes elsewhere (FC921)."""
-
-    def failure(self, record: Record) -> Failure:
-        return SlowerThan(LEAST_SECONDS)
-
-    def oracle(self, compilers: Compiler, record: Record, found: Table, budget: Budget) -> Oracle:
-        return SlowOracle(compilers, record.toolchain, quick(found, record.toolchain), budget)
-
-    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        """Every question takes seconds: slices first, they take the fewest."""
-        return SLICES, PASSES[:-1]
-
-    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-        limit = max(1.0, round(record.seconds / 2, 1))
-        check = f'if time.perf_counter() - started > {limit}:  # seconds\n    print("{SLOW}")\n'
-        prepare = "import time\n\nstarted = time.perf_counter()\n"
-        row = targets.find(cell.target)
-        title = f"{cell.toolchain.replace('==', ' ')} takes {record.seconds:.0f} s to compile this for {row.name}"
-        return Symptom(SLOW, title, check, _timeout(record), prepare)
-
-
-class TunerFault(_Failing):
-    """A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602)."""
-
-    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
-        launch = cell.launch
-        return tuned(cut(), launch.configs if launch else (), launch.keys if launch else ())
-
-    def failure(self, record: Record) -> Failure:
-        return SameCode(str(record.code))
-
-    def passes(self) -> tuple[Sequence[Pass], Sequence[Pass]]:
-        return TUNING_FIRST, TUNING
-
-    def symptom(self, cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-        if record.code == "FC602":
-            return Symptom(SHIFTED, title(cell, record), key_check(specimen))
-        return Symptom(message.words(record), title(cell, record))
-
-
-class RefusedKey(TunerFault):
-    """A key that is no parameter: the decorator raises as soon as the module is imported (FC603)."""
-
-    def original(self, cell: Cell, package: Package | None, cut: Cut) -> Specimen:
-        if package is None:
-            return super().original(cell, package, cut)
-        return refused(package, cell.kernel.name, cell.target)
-
-
-def kind_of(cell: Cell, record: Record) -> Kind:
+def kind_of(cell: Cell, record: Record) -> FailureKind:
     """The kind of a failing cell, or of one that compiles and may be slow."""
     if record.verdict is Verdict.COMPILES:
-        return SlowCompile()
+        return SLOW
     if record.stage == "ast":
-        return RefusedSource()
+        return REFUSED_SOURCE
     if record.stage == "load":
-        return OverLimit()
+        return OVER_LIMIT
     if record.code == "FC603":
-        return RefusedKey()
+        return REFUSED_KEY
     if cell.stage == "autotune":
-        return TunerFault()
-    return FailingCompile()
+        return TUNER_FAULT
+    return FAILING
+
+
+def _says(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+    """The compiler's own words, or its signal."""
+    return Symptom(words(record), title(cell, record), timeout=_timeout(record))
+
+
+def _over_limit(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+    """The compile ends well and says nothing, so the script compares its figures itself."""
+    if record.code not in _LIMITS:
+        return _says(cell, record, specimen)
+    used, limit = _LIMITS[record.code]
+    most, message = getattr(targets.find(cell.target), limit), words(record)
+    check = f'if {used} > {most}:\n    print("{message}", {used}, "of", {most})\n'
+    return Symptom(message, title(cell, record), check, _timeout(record))
+
+
+def _slow(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+    limit = max(1.0, round(record.seconds / 2, 1))
+    check = f'if time.perf_counter() - started > {limit}:  # seconds\n    print("{SLOW_WORDS}")\n'
+    prepare = "import time\n\nstarted = time.perf_counter()\n"
+    release, gpu = cell.toolchain.replace("==", " "), targets.find(cell.target).name
+    slow_title = f"{release} takes {record.seconds:.0f} s to compile this for {gpu}"
+    return Symptom(SLOW_WORDS, slow_title, check, _timeout(record), prepare)
+
+
+def _wrong_key(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+    if record.code == "FC602":
+        # The autotuner reads another argument without a word, so the script looks at its key.
+        return Symptom(SHIFTED, title(cell, record), key_check(specimen))
+    return Symptom(words(record), title(cell, record))
+
+
+# A compile that does not end well, in a pass, LLVM, or the assembler.
+FAILING = FailureKind(FIRST, PASSES, cut_out, same_signature, _says)
+
+# A kernel that the front end refuses: what it says of one call it says of that call alone.
+REFUSED_SOURCE = replace(FAILING, first=FRONT_END)
+
+# A compile that ends well and asks for more than the GPU has (FC501 and its like). Most of the
+# memory is a pipeline's, which only a loop has. Nothing smaller is as large, so extents stay.
+OVER_LIMIT = replace(FAILING, first=PIPELINE, passes=PIPELINED, symptom=_over_limit)
+
+# A compile that ends well, after many times the seconds that it takes elsewhere (FC921). Every
+# question takes seconds, so slices run first, which take the fewest, and not again as last pass.
+SLOW = replace(FAILING, first=SLICES, passes=PASSES[:-1], same=still_slow, symptom=_slow)
+
+# A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602).
+TUNER_FAULT = FailureKind(TUNING_FIRST, TUNING, with_autotuner, same_code, _wrong_key)
+
+# A key that is no parameter: the decorator raises as soon as the module is imported (FC603).
+REFUSED_KEY = replace(TUNER_FAULT, original=with_refused_key)
 
 
 def title(cell: Cell, record: Record) -> str:
     """`triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …` in one line without a
     path.
     """
-    row = targets.find(cell.target)
-    stage = f", stage {record.stage}" if record.stage else ""
-    return f"{cell.toolchain.replace('==', ' ')} fails on {row.name} ({row.gpu}){stage}: {_first(record)}"
-
-
-def _first(record: Record) -> str:
-    """The decisive words, short enough for a line."""
-    said = message.words(record)
-    return said if len(said) <= 90 else said[:89] + "…"
+    target = targets.find(cell.target)
+    where = f"{target.name} ({target.gpu})"
+    if record.stage:
+        where += f", stage {record.stage}"
+    said = words(record)
+    if len(said) > _TITLE_WORDS:
+        said = said[: _TITLE_WORDS - 1] + "…"
+    return f"{cell.toolchain.replace('==', ' ')} fails on {where}: {said}"
 
 
 def _timeout(record: Record) -> int:
-    return max(_SHORTEST, round(_COMPILE_SECONDS * record.seconds))
+    return max(_SHORTEST, round(_COMPILES * record.seconds))

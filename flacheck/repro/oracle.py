@@ -1,23 +1,27 @@
-"""Does a specimen still show the failure, and only on the releases that it should? Each variant
-answers for one kind of failure; the counting, the memory and the budget are common to all.
+"""Does a specimen still show the failure, and only on the releases that it should? The kinds of
+failure differ in what counts as the same one; memory and budget are common to all.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from flacheck.analysis.slow import TIMES
 from flacheck.model import Record, Verdict
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 
+# The stages that a compile can be ended after; "ast" and "load" are none.
 STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
 
-# Shared and tensor memory are laid out before the assembler runs.
+# Shared and tensor memory are laid out before the assembler runs, so nothing after it need run.
 _KNOWN_EARLY = ("FC501", "FC504")
+
+# What a reduced slow compile must still take: enough that a busy machine does not decide.
+LEAST_SECONDS = 2.0
 
 
 class BudgetSpent(Exception):
@@ -38,7 +42,7 @@ class Budget:
         self._started = time.monotonic()
 
     def spend(self) -> None:
-        """Count one compile; raises BudgetSpent when there is none left."""
+        """Count one compile; raises BudgetSpent when none is left."""
         if self.compiles is not None and self.ran >= self.compiles:
             raise BudgetSpent
         if self.seconds is not None and self.elapsed >= self.seconds:
@@ -51,132 +55,133 @@ class Budget:
 
     @property
     def elapsed(self) -> float:
+        """Seconds since `begin`."""
         return time.monotonic() - self._started
 
 
-class Failure(Protocol):
-    """What counts as the same failure. `until` is the last stage that has to run to see it,
-    `elsewhere` the last that must end well on other releases; None for all.
+@dataclass(frozen=True)
+class SameFailure:
+    """What counts as the same failure.
+
+    `shows` recognises it in a record of the failing release; `until` is the last stage that has to
+    run there, `elsewhere` the last that must end well on other releases, None for all stages. Of a
+    slow compile other releases must be `faster` by this factor; 0 leaves their time open.
     """
 
-    @property
-    def until(self) -> str | None: ...
-
-    @property
-    def elsewhere(self) -> str | None: ...
-
-    def __call__(self, record: Record) -> bool: ...
-
-
-@dataclass(frozen=True)
-class SameSignature:
-    """The same code, stage, function and message: the identity of a failure."""
-
-    signature: str
-
-    @property
-    def until(self) -> str | None:
-        stage = self.signature.split(":")[1]
-        return stage if stage in STAGES else self.elsewhere
-
-    @property
-    def elsewhere(self) -> str | None:
-        return "llir" if self.signature.startswith(_KNOWN_EARLY) else None
-
-    def __call__(self, record: Record) -> bool:
-        return record.verdict is Verdict.FAILS and record.signature == self.signature
-
-
-@dataclass(frozen=True)
-class SameCode:
-    """The same code. An autotuner's faults name the keys they are about, and a reduction has fewer
-    of them: there the message is no part of the identity.
-    """
-
-    code: str
+    shows: Callable[[Record], bool]
     until: str | None = None
     elsewhere: str | None = None
-
-    def __call__(self, record: Record) -> bool:
-        return record.verdict is Verdict.FAILS and record.code == self.code
+    faster: float = 0.0
 
 
-class Compiler(Protocol):
-    """What an oracle asks; the engine, or a table in a test."""
+def same_signature(failing: Record) -> SameFailure:
+    """The same code, stage, function and message: the identity of a failure."""
+    signature = str(failing.signature)
 
-    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record: ...
+    def shows(record: Record) -> bool:
+        return record.verdict is Verdict.FAILS and record.signature == signature
+
+    elsewhere = None
+    if signature.startswith(_KNOWN_EARLY):
+        elsewhere = "llir"
+    stage = signature.split(":")[1]
+    if stage in STAGES:
+        return SameFailure(shows, stage, elsewhere)
+    return SameFailure(shows, elsewhere, elsewhere)
+
+
+def same_code(failing: Record) -> SameFailure:
+    """The same code. The message of an autotuner's fault names the keys that it is about, and a
+    reduction has fewer of them: there the message is no part of the identity.
+    """
+
+    def shows(record: Record) -> bool:
+        return record.verdict is Verdict.FAILS and record.code == failing.code
+
+    return SameFailure(shows)
+
+
+def still_slow(_: Record) -> SameFailure:
+    """A compile that ends well, not before some seconds, and much sooner on other releases."""
+
+    def shows(record: Record) -> bool:
+        return record.verdict is Verdict.COMPILES and record.seconds >= LEAST_SECONDS
+
+    return SameFailure(shows, faster=TIMES)
 
 
 class Oracle:
     """Whether a specimen shows the failure on `release` and compiles on the contrast releases.
 
     The failing release is asked first and only up to the failing stage: that rejects most
-    candidates. Every answer is remembered. `asked` counts specimens, `slipped` those that failed
-    otherwise than the original.
+    candidates. Every answer is remembered.
     """
 
     def __init__(
         self,
-        compilers: Compiler,
+        compilers: Compilers,
         release: str,
-        failure: Failure,
+        failure: SameFailure,
         contrasts: Sequence[str],
         budget: Budget,
     ) -> None:
-        self._compilers, self._release, self.contrasts = compilers, release, tuple(contrasts)
-        self._failure, self.budget = failure, budget
-        self.slips: Counter[str] = Counter()
-        self.contrast_refusals = 0
-        self._here: dict[str, Record] = {}
-        self._elsewhere: dict[str, bool] = {}
+        self.contrasts, self.budget = tuple(contrasts), budget
+        self._compilers, self._release, self._failure = compilers, release, failure
+        self._records: dict[tuple[str, str], Record] = {}
+        self._slips: dict[str, str] = {}
+        self._fails_elsewhere: set[str] = set()
 
     def __call__(self, specimen: Specimen) -> bool:
-        return self.fails(specimen) and self._passes_elsewhere(specimen)
+        """Whether it shows the failure on its release and none on the contrast releases."""
+        if not self.fails(specimen):
+            return False
+        if all(self._passes(specimen, release) for release in self.contrasts):
+            return True
+        self._fails_elsewhere.add(specimen.key)
+        return False
 
     def fails(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release, whatever others make of it."""
-        known = specimen.key in self._here
-        record = self._record(specimen)
-        if self._failure(record):
+        known = (specimen.key, self._release) in self._records
+        record = self._record(specimen, self._release, self._failure.until)
+        if self._failure.shows(record):
             return True
+        # A probe that comes back as a candidate is no second slip.
         if not known and record.verdict is Verdict.FAILS and record.signature:
-            self.slips[record.signature] += 1
+            self._slips[specimen.key] = record.signature
         return False
 
     def hides(self, specimen: Specimen) -> bool:
         """Whether anything in it could fail: false when the release compiles all of it as it
         should.
         """
-        record = self._record(specimen)
-        return self._failure(record) or record.verdict is not Verdict.COMPILES
+        record = self._record(specimen, self._release, self._failure.until)
+        return self._failure.shows(record) or record.verdict is not Verdict.COMPILES
 
     @property
     def asked(self) -> int:
-        return len(self._here)
+        """How many specimens the failing release was asked about."""
+        return sum(release == self._release for _, release in self._records)
+
+    @property
+    def slips(self) -> Counter[str]:
+        """How many specimens failed with each other signature."""
+        return Counter(self._slips.values())
 
     @property
     def slipped(self) -> int:
-        return sum(self.slips.values()) + self.contrast_refusals
-
-    def _record(self, specimen: Specimen) -> Record:
-        """What the failing release makes of it, as far as the failing stage."""
-        if specimen.key not in self._here:
-            self._here[specimen.key] = self._ask(specimen, self._release, self._failure.until)
-        return self._here[specimen.key]
-
-    def _ask(self, specimen: Specimen, release: str, until: str | None) -> Record:
-        self.budget.spend()
-        return self._compilers.compile(specimen, release, until)
-
-    def _passes_elsewhere(self, specimen: Specimen) -> bool:
-        if specimen.key not in self._elsewhere:
-            passes = all(self._passes(specimen, release) for release in self.contrasts)
-            self._elsewhere[specimen.key] = passes
-            self.contrast_refusals += not passes
-        return self._elsewhere[specimen.key]
+        """How many specimens were refused because they fail differently, or elsewhere too."""
+        return len(self._slips) + len(self._fails_elsewhere)
 
     def _passes(self, specimen: Specimen, release: str) -> bool:
-        return self._ask(specimen, release, self._failure.elsewhere).verdict is Verdict.COMPILES
+        here = self._record(specimen, self._release, self._failure.until)
+        there = self._record(specimen, release, self._failure.elsewhere)
+        quick = there.seconds * self._failure.faster <= here.seconds
+        return there.verdict is Verdict.COMPILES and quick
 
-
-__all__ = ["STAGES", "Budget", "BudgetSpent", "Compiler", "Compilers", "Oracle"]
+    def _record(self, specimen: Specimen, release: str, until: str | None) -> Record:
+        question = (specimen.key, release)
+        if question not in self._records:
+            self.budget.spend()
+            self._records[question] = self._compilers.compile(specimen, release, until)
+        return self._records[question]

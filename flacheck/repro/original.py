@@ -1,18 +1,25 @@
-"""The unreduced standalone script's specimen: a cell's kernel cut out with all that it uses, its
-launch complete.
-"""
+"""Where a reduction starts: a cell's kernel cut out with all that it uses, its launch complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from flacheck.engine import loop as scan
 from flacheck.errors import Exit, FlacheckError
-from flacheck.model import Cell, Json, Outcome
+from flacheck.model import Cell, Outcome
 from flacheck.packages.package import Package
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.passes.tuning import autotuned, tuned
+
+# Reasons that an error message names when no release could import the kernel.
+_REASONS = 3
+# An autotuner with a single configuration never looks at its keys.
+_CONFIGS = ({"kwargs": {}, "num_warps": 4}, {"kwargs": {}, "num_warps": 8})
+_HEAD = "import triton\nimport triton.language as tl\n\n\n"
 
 
 class NotReproduced(FlacheckError):
@@ -27,65 +34,125 @@ class Stopped(FlacheckError):
     exit_code = Exit.INTERRUPTED
 
 
-def original(
-    cell: Cell, package: Package | None, compilers: Compilers, loading: Iterable[str]
-) -> Specimen:
-    """The cell as a specimen, cut out under the first of the `loading` releases that can import its
-    kernel.
+def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
+    """The cell as a specimen, its kernel cut out where it fails or, if that release cannot import
+    it, under the newest release that can.
 
-    Raises NotReproduced with the reason when no release can.
+    Raises NotReproduced with the reasons when no release can import it.
     """
+    origin = cell.kernel.origin
+    if "source" in origin:
+        return _specimen(cell, origin["source"], origin["qualname"], {})
     reasons = []
-    for release in loading:
-        facts, reason = _cut(cell, package, compilers, release)
-        if facts is not None:
-            return _specimen(cell, facts)
+    for release in dict.fromkeys([cell.toolchain, *reversed(list(compilers.releases))]):
+        attempt = compilers.ask(replace(cell, toolchain=release), op="cut", until=None)
+        facts = attempt.facts
+        if attempt.outcome is Outcome.FINISHED and facts.get("text"):
+            return _specimen(cell, facts["text"], facts["qualname"], facts["heuristics"])
+        if attempt.outcome is Outcome.FINISHED:
+            reason = facts.get("reason")
+        else:
+            reason = attempt.log.strip().rpartition("\n")[2] or attempt.outcome.value
         reasons.append(f"{release}: {reason}")
     raise NotReproduced(
-        f"{cell.kernel.name} cannot be cut out of its program; " + "; ".join(reasons[:3])
+        f"{cell.kernel.name} cannot be cut out of its program; " + "; ".join(reasons[:_REASONS])
     )
 
 
-def _cut(
-    cell: Cell, package: Package | None, compilers: Compilers, release: str
-) -> tuple[Json | None, str]:
-    """What the guest cut out, or why it could not."""
-    if "source" in cell.kernel.origin:
-        return {
-            "text": cell.kernel.origin["source"],
-            "qualname": cell.kernel.origin["qualname"],
-            "heuristics": {},
-        }, ""
-    worker = compilers.kind(release, package, "import" in cell.kernel.origin)
-    attempt = compilers.ask(worker, {**scan.request(cell), "op": "cut", "until": None})
-    if attempt.outcome is not Outcome.FINISHED:
-        lines = attempt.log.strip().splitlines()
-        return None, lines[-1] if lines else attempt.outcome.value
-    return (
-        (dict(attempt.facts), "")
-        if attempt.facts.get("text")
-        else (None, str(attempt.facts.get("reason")))
-    )
+def _specimen(cell: Cell, text: str, name: str, heuristics: Mapping[str, Any]) -> Specimen:
+    """`heuristics` are the values that the kernel's own heuristics chose for this launch."""
+    args: dict[str, Any] = {}
+    if cell.launch:
+        args.update(cell.launch.args)
+    args.update((parameter, {"constexpr": value}) for parameter, value in heuristics.items())
+    whole = Specimen(text, name, args, cell.target, dict(cell.options))
+    # A parameter that has a default need not be given.
+    names = [name for name in parameters(whole.function) if name in args]
+    return whole.with_(args={name: args[name] for name in names})
 
 
-def _specimen(cell: Cell, facts: Mapping[str, Any]) -> Specimen:
-    launch = cell.launch
-    given = dict(launch.args) if launch else {}
-    heuristics = {name: {"constexpr": value} for name, value in facts["heuristics"].items()}
-    return Specimen(
-        source=facts["text"],
-        name=facts["qualname"],
-        args=ordered({**given, **heuristics}, facts["text"], facts["qualname"]),
-        target=cell.target,
-        options=dict(cell.options),
-    )
+def parameters(function: ast.FunctionDef) -> list[str]:
+    """The names of a function's parameters, in their order."""
+    given = function.args
+    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
-def ordered(args: Mapping[str, Any], source: str, name: str) -> dict[str, Any]:
-    """Arguments in the order of the kernel's parameters; a parameter that has a default need not be
-    given.
+def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
+    """The cell's kernel cut out, under the autotuner that its launch describes."""
+    specimen = cut_out(cell, compilers)
+    if cell.launch is None:
+        return tuned(specimen, (), ())
+    return tuned(specimen, cell.launch.configs, cell.launch.keys)
+
+
+def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
+    """The kernel whose decorator is refused (FC603). A package cannot be imported then, so its
+    sources are read instead.
     """
-    whole = Specimen(source, name, dict(args), "sm80")
-    arguments = whole.function.args
-    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
-    return {name: args[name] for name in names if name in args}
+    package = compilers.packages.get(cell.kernel.package or "")
+    if package is None:
+        return with_autotuner(cell, compilers)
+    return refused(package, cell.kernel.name, cell.target)
+
+
+def refused(package: Package, kernel: str, target: str) -> Specimen:
+    """The kernel of that name when its autotuner has a key that is no parameter; else the first
+    such kernel of its module, or of the package.
+
+    The import that fails names the kernel that was asked for, and another kernel of the package may
+    be at fault. Raises NotReproduced when no kernel is.
+    """
+    module, _, name = kernel.partition(":")
+    best = None
+    for faulty_module, function, keys in _faulty(Path(package.path)):
+        rank = (faulty_module == module, faulty_module == module and function.name == name)
+        if best is None or rank > best[0]:
+            best = rank, function, keys
+    if best is None:
+        raise NotReproduced(
+            f"no autotuner in {package.identity} has a key in plain text that is no parameter"
+        )
+    return _decorated(best[1], best[2], target)
+
+
+def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
+    """Module, function and keys of each kernel that names a key it does not take."""
+    for file in sorted(folder.rglob("*.py")):
+        try:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        module = ".".join(file.relative_to(folder).with_suffix("").parts)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                keys = _keys(node)
+                if set(keys) - set(parameters(node)):
+                    yield module, node, keys
+
+
+def _keys(function: ast.FunctionDef) -> list[str]:
+    """The keys of the autotuner among the decorators, none when they are no literals."""
+    for call in function.decorator_list:
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "autotune":
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            given.update(zip(("configs", "key"), call.args))
+            try:
+                return list(ast.literal_eval(given["key"]))
+            except (KeyError, ValueError, TypeError):
+                return []
+    return []
+
+
+def _decorated(function: ast.FunctionDef, keys: list[str], target: str) -> Specimen:
+    """Only the decoration matters: names in the body are not looked up before a launch."""
+    jitted = ast.FunctionDef(
+        name=function.name,
+        args=function.args,
+        body=function.body,
+        decorator_list=[ast.parse("triton.jit", mode="eval").body],
+        lineno=1,
+    )
+    source = f"{_HEAD}{ast.unparse(ast.fix_missing_locations(jitted))}\n"
+    omitted = tuple(parameters(function))
+    bare = Specimen(source, function.name, {}, target, {}, "import", omitted)
+    return autotuned(bare, _CONFIGS, keys)

@@ -1,4 +1,4 @@
-"""The loop: every pass proposes, the order and the judge dispose, until nothing smaller is found."""
+"""The loop: passes propose, the order and the oracle dispose, until nothing smaller is found."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Protocol
 from flacheck.repro.kernel.order import cost
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.validity import is_valid
-from flacheck.repro.oracle import BudgetSpent
+from flacheck.repro.oracle import BudgetSpent, Oracle
 
+# Rounds end by themselves when nothing gets better; this bounds the time of those that hardly do.
 ROUNDS = 8
 
 # Improvements that may wait for the other releases' word, and the share of the cost below which
@@ -21,7 +22,7 @@ LARGE = 0.8
 
 @dataclass(frozen=True)
 class Probe:
-    """A question and no proposal: whether anything in this specimen could fail. It is never taken."""
+    """A question and no proposal: could anything in this specimen fail? It is never taken."""
 
     specimen: Specimen
 
@@ -37,19 +38,6 @@ class Pass(Protocol):
     def search(self, best: Specimen) -> Generator[Specimen | Probe, bool, None]: ...
 
 
-class Judge(Protocol):
-    """What decides, the oracle in earnest. Called, it says whether a specimen fails as it must and
-    compiles where it must; `fails` asks for the first half only; `hides` is false for what
-    compiles, so that no part of it is worth a question.
-    """
-
-    def __call__(self, specimen: Specimen) -> bool: ...
-
-    def fails(self, specimen: Specimen) -> bool: ...
-
-    def hides(self, specimen: Specimen) -> bool: ...
-
-
 @dataclass(frozen=True)
 class Step:
     """What is best now, and which pass found it."""
@@ -59,7 +47,7 @@ class Step:
 
 
 def reduce(
-    start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], judge: Judge
+    start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], oracle: Oracle
 ) -> Iterator[Step]:
     """Each improvement as it is found. `first` run once, and what they propose is taken whatever
     the order says; `passes` run round after round. Ends early when the oracle's budget is spent.
@@ -67,27 +55,29 @@ def reduce(
     best = start
     try:
         for one in first:
-            for better in _improved(one, best, judge, forced=True):
-                yield Step(best := better, one.name)
+            for better in _improved(one, best, oracle, forced=True):
+                best = better
+                yield Step(best, one.name)
         for _ in range(ROUNDS):
             before = best
             for one in passes:
-                for better in _improved(one, best, judge):
-                    yield Step(best := better, one.name)
+                for better in _improved(one, best, oracle):
+                    best = better
+                    yield Step(best, one.name)
             if best == before:
                 return
     except BudgetSpent:
         return
 
 
-def polished(best: Specimen, last: Pass, judge: Judge) -> Specimen:
+def polished(best: Specimen, last: Pass, oracle: Oracle) -> Specimen:
     """The best specimen in the form that `last` gives it, where that still fails."""
-    for improved in _improved(last, best, judge, forced=True):
-        return improved
-    return best
+    return next(_improved(last, best, oracle, forced=True), best)
 
 
-def _improved(one: Pass, best: Specimen, judge: Judge, forced: bool = False) -> Iterator[Specimen]:
+def _improved(
+    one: Pass, best: Specimen, oracle: Oracle, forced: bool = False
+) -> Iterator[Specimen]:
     """The improvements that one pass finds.
 
     Few of those that fail here are refused elsewhere, so the other releases are asked of the last
@@ -95,32 +85,34 @@ def _improved(one: Pass, best: Specimen, judge: Judge, forced: bool = False) -> 
     each.
     """
     confirmed, waiting = best, 0
-    for better in _taken(one, best, judge, judge.fails, forced):
-        waiting += 1
-        if waiting == PENDING or cost(better)[0] < LARGE * cost(confirmed)[0]:
-            if not judge(better):
-                break
-            yield (confirmed := better)
-            waiting = 0
+    for better in _taken(one, best, oracle.fails, oracle, forced):
         best = better
+        waiting += 1
+        if waiting == PENDING or cost(best)[0] < LARGE * cost(confirmed)[0]:
+            if not oracle(best):
+                break
+            yield best
+            confirmed, waiting = best, 0
     else:
         if not waiting:
             return
-        if judge(best):
+        if oracle(best):
             yield best
             return
-    yield from _taken(one, confirmed, judge, judge, forced)
+    yield from _taken(one, confirmed, oracle, oracle, forced)
 
 
 def _taken(
-    one: Pass, best: Specimen, judge: Judge, holds: Callable[[Specimen], bool], forced: bool
+    one: Pass, best: Specimen, holds: Callable[[Specimen], bool], oracle: Oracle, forced: bool
 ) -> Iterator[Specimen]:
-    """What `holds` says of a pass's proposals; candidates that cannot compile are refused unseen."""
+    """The proposals of a pass that are better and of which `holds` is true. Candidates that cannot
+    compile are refused without a question.
+    """
     search = one.search(best)
     candidate = next(search, None)
     while candidate is not None:
         if isinstance(candidate, Probe):
-            answer = judge.hides(candidate.specimen)
+            answer = oracle.hides(candidate.specimen)
         else:
             better = candidate.key != best.key and (forced or cost(candidate) < cost(best))
             answer = better and is_valid(candidate) and holds(candidate)

@@ -1,84 +1,76 @@
-"""The script itself, run in fresh processes: what a maintainer will see."""
+"""What a maintainer will see: the script run by itself in fresh processes, and the failure from
+Triton's own IR, where it needs no Python any more.
+"""
 
 from __future__ import annotations
 
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck.model import Json
+from flacheck.engine.judge import judge
+from flacheck.model import Cell, Outcome
+from flacheck.repro.compilers import Compilers
+from flacheck.repro.oracle import SameFailure
+from flacheck.repro.output.script import CANNOT_TELL
 from flacheck.toolchains.base import Toolchain
 
-SHOWS, DOES_NOT, CANNOT_TELL = 0, 1, 125
+# Seconds for one run of a script: a compile that takes longer is not waited for.
 _LONGEST = 900
+_LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 
-@dataclass(frozen=True)
-class Runs:
-    """How often the failure showed."""
-
-    reproduced: int
-    of: int
-
-    def to_json(self) -> Json:
-        return {"reproduced": self.reproduced, "of": self.of}
-
-    def __str__(self) -> str:
-        return f"{self.reproduced} of {self.of}"
-
-
-class Verifier:
-    """Runs a script by itself, with nothing but a release's folder to import from."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def status(self, text: str, toolchain: Toolchain) -> int:
-        """The script's exit status under a release; 125 also when it does not end."""
-        place = Path(tempfile.mkdtemp(dir=self._folder))
-        try:
-            script = place / "repro.py"
-            script.write_text(text, encoding="utf-8")
-            return self._run(script, toolchain)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-
-    def _run(self, script: Path, toolchain: Toolchain) -> int:
+def exit_status(script: str, toolchain: Toolchain) -> int:
+    """A script's exit status under a release, run with nothing but that release to import from; 125
+    also when it does not end.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="flacheck-repro-", ignore_cleanup_errors=True
+    ) as folder:
+        file = Path(folder, "repro.py")
+        file.write_text(script, encoding="utf-8")
         environment = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LC_ALL": "C.UTF-8",
-            "HOME": str(script.parent),
-            "TMPDIR": str(script.parent),
-            "TRITON_CACHE_DIR": str(script.parent / "cache"),
+            "HOME": folder,
+            "TMPDIR": folder,
+            # What was compiled before would not fail again.
+            "TRITON_CACHE_DIR": f"{folder}/cache",
             "PYTHONPATH": ":".join(toolchain.paths),
             "PYTHONDONTWRITEBYTECODE": "1",
             **toolchain.environment,
         }
         try:
             done = subprocess.run(
-                [sys.executable, "-s", str(script)],
+                [sys.executable, "-s", str(file)],
                 env=environment,
-                cwd=script.parent,
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=_LONGEST,
             )
         except subprocess.TimeoutExpired:
             return CANNOT_TELL
-        return done.returncode
-
-    def runs(self, text: str, toolchain: Toolchain, times: int) -> Runs:
-        """k of n on one release."""
-        return Runs(sum(self.status(text, toolchain) == SHOWS for _ in range(times)), times)
+    return done.returncode
 
 
-@contextmanager
-def verifier() -> Iterator[Verifier]:
-    """A verifier with a scratch folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="flacheck-repro-") as folder:
-        yield Verifier(Path(folder))
+def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str | None:
+    """A specimen's TTIR when compiling that fails in the same way, else None."""
+    if cell.stage != "compile":
+        return None
+    shown = compilers.ask(cell, op="show", until="ttir")
+    if shown.outcome is not Outcome.FINISHED or not shown.facts.get("ttir"):
+        return None
+    text = without_locations(shown.facts["ttir"])
+    attempt = compilers.ask(cell, op="compile_ir", ir=text, until=None)
+    if failure.shows(judge(cell, attempt)):
+        return text
+    return None
+
+
+def without_locations(text: str) -> str:
+    """IR without the places of its source, which name files of the machine it was made on."""
+    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
+    return "\n".join(_LOCATION.sub("", line) for line in lines).strip() + "\n"

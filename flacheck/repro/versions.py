@@ -1,77 +1,100 @@
-"""What every release at hand makes of a specimen or of the cell it comes from."""
+"""What every release at hand makes of a specimen, and what follows from comparing them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
-from flacheck.model import Json, Record, Verdict
+from flacheck.analysis.slow import CODE, SECONDS, TIMES
+from flacheck.model import Record, Verdict
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One release's verdict, the signature of a failure, and the seconds it took, which do not make
-    a difference.
+class ReleaseVerdict:
+    """One release's verdict, the signature of a failure, and the seconds that the compile took.
+    Verdicts that differ only in seconds are equal.
     """
 
     verdict: Verdict
     signature: str | None = None
     seconds: float = field(default=0.0, compare=False)
 
-    @staticmethod
-    def of(record: Record) -> Outcome:
-        signature = record.signature if record.verdict is Verdict.FAILS else None
-        return Outcome(record.verdict, signature, record.seconds)
-
     @property
     def compiles(self) -> bool:
         return self.verdict is Verdict.COMPILES
 
-    def to_json(self) -> Json:
-        return {"verdict": self.verdict.value, "signature": self.signature}
+
+# By the release's identity, oldest release first.
+Table = dict[str, ReleaseVerdict]
 
 
-Table = dict[str, Outcome]
+def judged(
+    specimen: Specimen, compilers: Compilers, until: str | None = None, known: Record | None = None
+) -> Table:
+    """What each release makes of a specimen, compiled up to a stage or to the end. A `known` record
+    of one of these questions saves a compile.
+    """
+    table = {}
+    for release in compilers.releases:
+        if known is not None and known.toolchain == release:
+            record = known
+        else:
+            record = compilers.compile(specimen, release, until)
+        signature = None
+        if record.verdict is Verdict.FAILS:
+            signature = record.signature
+        table[release] = ReleaseVerdict(record.verdict, signature, record.seconds)
+    return table
 
 
-def table(releases: Iterable[str], ask: Callable[[str], Record]) -> Table:
-    """The outcome on each release, in their order."""
-    return {release: Outcome.of(ask(release)) for release in releases}
-
-
-def of_specimen(specimen: Specimen, compilers: Compilers) -> Table:
-    """What each release makes of a specimen, compiled to its end."""
-    return table(compilers.releases, lambda release: compilers.compile(specimen, release))
-
-
-def contrasts(found: Table, release: str) -> list[str]:
-    """The nearest older and the nearest newer release that compile: what must keep compiling."""
-    names = list(found)
+def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
+    """The nearest older and the nearest newer release that compile, `faster` by this factor: what
+    must stay so.
+    """
+    names, limit = list(table), table[release].seconds
     at = names.index(release)
-    older = [name for name in reversed(names[:at]) if found[name].compiles]
-    newer = [name for name in names[at + 1 :] if found[name].compiles]
+    good = {n for n, at_n in table.items() if at_n.compiles and at_n.seconds * faster <= limit}
+    older = [name for name in reversed(names[:at]) if name in good]
+    newer = [name for name in names[at + 1 :] if name in good]
     return older[:1] + newer[:1]
 
 
+def as_slow(record: Record, table: Table) -> Record | None:
+    """The record as a finding when it took 10 s and five times the median of the other releases
+    that compile it; else None.
+    """
+    others = [o.seconds for name, o in table.items() if o.compiles and name != record.toolchain]
+    if record.verdict is not Verdict.COMPILES or not others or record.seconds < SECONDS:
+        return None
+    usual = median(others)
+    if record.seconds < TIMES * usual:
+        return None
+    times = record.seconds / usual
+    message = f"the compile took {record.seconds:.0f} s, {times:.0f} times what other releases take"
+    return record.with_(
+        verdict=Verdict.FAILS, code=CODE, signature=f"{CODE}:-:-:slow", message=message
+    )
+
+
 def differing(original: Table, reduced: Table) -> list[str]:
-    """Releases that judge the two differently, those left out that cannot read the original's
-    source.
+    """Releases that judge the two differently, except those that cannot read the original's
+    source: an API that a release lacks says nothing of the failure.
     """
     return [
         name
-        for name in original
-        if name in reduced and original[name] != reduced[name] and _loads(original[name])
+        for name, verdict in original.items()
+        if name in reduced and verdict != reduced[name] and _reads_source(verdict)
     ]
 
 
-def _loads(outcome: Outcome) -> bool:
-    """Whether the release gets past the front end: an API that it lacks says nothing of the
-    failure.
-    """
-    front = outcome.signature is not None and outcome.signature.split(":")[1] in ("ast", "import")
-    return outcome.verdict in (Verdict.COMPILES, Verdict.FAILS) and not front
+def _reads_source(verdict: ReleaseVerdict) -> bool:
+    """Whether the release gets past the front end."""
+    if verdict.signature is not None and verdict.signature.split(":")[1] in ("ast", "import"):
+        return False
+    return verdict.verdict in (Verdict.COMPILES, Verdict.FAILS)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from flacheck.repro.output.result import Result
+from flacheck.repro.output.result import Reproduced
 from flacheck.repro.output.script import kernel_text
 from flacheck.repro.versions import listed
 
 
-def summary(result: Result, folder: Path) -> Iterator[str]:
+def summary(result: Reproduced, folder: Path) -> Iterator[str]:
     """What was reached, and how sure it is."""
-    before, after, tally = result.original, result.reduced, result.tally
+    before, after, tally = result.original, result.reduced, result.effort
     yield kernel_text(after)
     yield ""
     yield f"{before.lines} lines to {after.lines}, {before.nodes} nodes to {after.nodes}: {_cost(result)}"
@@ -24,12 +24,12 @@ def summary(result: Result, folder: Path) -> Iterator[str]:
     yield from _releases(result)
 
 
-def _cost(result: Result) -> str:
-    tally = result.tally
+def _cost(result: Reproduced) -> str:
+    tally = result.effort
     return f"{tally.asked} candidates, {tally.ran} compiles, {tally.seconds:.0f} s"
 
 
-def _releases(result: Result) -> Iterator[str]:
+def _releases(result: Reproduced) -> Iterator[str]:
     for status, word in ((0, "shows"), (1, "does not show"), (125, "cannot tell")):
         names = [name for name, found in result.exits.items() if found == status]
         if names:

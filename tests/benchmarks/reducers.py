@@ -29,12 +29,12 @@ from flacheck.inputs import cells
 from flacheck.inputs.cells import Chosen
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.planning import Plan
-from flacheck.repro import at_hand, versions
-from flacheck.repro.compilers import LONGEST, Compilers
+from flacheck.repro import versions
+from flacheck.repro.compilers import LONGEST, Compilers, provided
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import kind_of
 from flacheck.repro.oracle import Budget, Oracle
-from flacheck.repro.output.result import Result
+from flacheck.repro.output.result import Reproduced
 from flacheck.repro.reproduction import Reproduction
 from flacheck.scan import session
 from flacheck.store import Store
@@ -131,24 +131,22 @@ class Comparison:
     def rows(self, store: Store, rivals: Sequence[Rival]) -> Iterator[Row]:
         """A row for flacheck repro, one for the original, then one for each rival."""
         found = chosen(self.case, store)
-        package = next(iter(found.packages.values()), None)
-        with Compilers(at_hand.releases(found.cell, (), lambda said: None)) as compilers:
-            ours = Reproduction(
-                found.cell, package, compilers, Budget(compiles=self.budget), runs=1
-            )
-            for _ in ours.steps():
+        releases = provided(found.cell, (), lambda said: None)
+        with Compilers(releases, found.packages) as compilers:
+            ours = Reproduction(found.cell, compilers, Budget(compiles=self.budget), runs=1)
+            for _ in ours.search():
                 pass
-            took, result = ours.tally().seconds, ours.finish()
-            ran = result.tally.ran
+            took, result = ours.effort().seconds, ours.finish()
+            ran = result.effort.ran
             ended = "budget spent" if ran >= self.budget else "ended by itself"
             yield self._row("flacheck repro", result.reduced, result, compilers, ran, took, ended)
             # A busy machine must not refuse what it would accept at leisure.
-            compilers.timeout = LONGEST
+            compilers.timeouts.fixed = LONGEST
             yield self._row("(original)", result.original, result, compilers)
             for rival in rivals:
                 yield self._rival(rival, result, compilers)
 
-    def _rival(self, rival: Rival, result: Result, compilers: Compilers) -> Row:
+    def _rival(self, rival: Rival, result: Reproduced, compilers: Compilers) -> Row:
         oracle = _oracle(result, compilers, self.budget)
         started = time.monotonic()
         got = reduced_by(rival, self.python, result.original, oracle, self.seconds)
@@ -162,22 +160,24 @@ class Comparison:
         self,
         reducer: str,
         best: Specimen,
-        result: Result,
+        result: Reproduced,
         compilers: Compilers,
         ran: int = 0,
         seconds: float = 0.0,
         ended: str = "",
     ) -> Row:
-        differing = versions.differing(result.original_table, versions.of_specimen(best, compilers))
+        differing = versions.differing(result.original_table, versions.judged(best, compilers))
         return Row(
             self.case.name, reducer, best.lines, best.nodes, ran, seconds, len(differing), ended
         )
 
 
-def _oracle(result: Result, compilers: Compilers, budget: int) -> Oracle:
+def _oracle(result: Reproduced, compilers: Compilers, budget: int) -> Oracle:
     """The oracle of flacheck's own reduction, its memory empty and its budget whole."""
     kind = kind_of(result.cell, result.record)
-    return kind.oracle(compilers, result.record, result.original_table, Budget(compiles=budget))
+    failure, release = kind.same(result.record), result.cell.toolchain
+    contrasts = versions.contrasts(result.original_table, release, failure.faster)
+    return Oracle(compilers, release, failure, contrasts, Budget(compiles=budget))
 
 
 def main() -> None:

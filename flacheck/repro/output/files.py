@@ -4,58 +4,51 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from flacheck.errors import UsageError
 from flacheck.repro.output.issue import issue, nameless
-from flacheck.repro.output.result import Result
+from flacheck.repro.output.result import Reproduced
 
-SCRIPT, ORIGINAL, ISSUE, TTIR, LOG, ABOUT = (
-    "repro.py",
-    "original.py",
-    "issue.md",
-    "repro.ttir",
-    "log.txt",
-    "repro.json",
-)
+SCRIPT = "repro.py"
+ORIGINAL = "original.py"
+ISSUE = "issue.md"
+TTIR = "repro.ttir"
+LOG = "log.txt"
+ABOUT = "repro.json"
 
 
-def contents(result: Result) -> Iterator[tuple[str, str]]:
-    """Each file's name and text."""
-    yield SCRIPT, result.script
-    yield ORIGINAL, result.original_script
-    yield ISSUE, "\n".join(issue(result)) + "\n"
+def contents(result: Reproduced) -> dict[str, str]:
+    """Each file's text by its name."""
+    texts = {
+        SCRIPT: result.script,
+        ORIGINAL: result.original_script,
+        ISSUE: "\n".join(issue(result)) + "\n",
+    }
     if result.ttir:
-        yield TTIR, result.ttir
-    yield LOG, nameless("\n".join(result.log)) + "\n"
-    names = [SCRIPT, ORIGINAL, ISSUE, *([TTIR] if result.ttir else []), LOG, ABOUT]
-    yield ABOUT, json.dumps(result.to_json(names), indent=2, ensure_ascii=False) + "\n"
+        texts[TTIR] = result.ttir
+    texts[LOG] = nameless("\n".join(result.log)) + "\n"
+    about = result.to_json([*texts, ABOUT])
+    texts[ABOUT] = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+    return texts
 
 
-def write(result: Result, folder: Path) -> list[Path]:
-    """Write all files; an older reproduction in the folder is replaced, its IR removed where there
-    is none now.
+def write(texts: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write files into a folder, each whole or not at all; those of an older reproduction there are
+    replaced. UsageError when the folder cannot be written.
     """
-    written = save(dict(contents(result)), folder)
-    if not result.ttir:
-        (folder / TTIR).unlink(missing_ok=True)
-    return written
-
-
-def save(texts: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write files into a folder, each whole or not at all."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [_written(folder / name, text) for name, text in texts.items()]
+        # An older reproduction's IR must not stay beside a result that has none.
+        if ABOUT in texts and TTIR not in texts:
+            (folder / TTIR).unlink(missing_ok=True)
+        for name, text in texts.items():
+            partial = folder / f".{name}.{os.getpid()}"
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(folder / name)
     except OSError as error:
         raise UsageError(
             f"{folder}: cannot be written ({error.strerror}); name another folder with -o"
         ) from None
-
-
-def _written(file: Path, text: str) -> Path:
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
-    return file
+    return [folder / name for name in texts]

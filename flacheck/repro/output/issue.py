@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flacheck.repro.output.result import Result
-from flacheck.repro.verification import CANNOT_TELL, DOES_NOT, SHOWS
-from flacheck.repro.versions import Outcome, listed
+from flacheck.analysis.slow import CODE as SLOW
+from flacheck.repro.output.result import Reproduced
+from flacheck.repro.output.script import CANNOT_TELL, DOES_NOT, SHOWS
+from flacheck.repro.versions import ReleaseVerdict, listed
 from flacheck.rules import RULES
 from flacheck.tables import targets
 
+# The folders of an absolute path, up to its last part.
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=[\w.+~@<-])")
-_WORDS = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell"}
+# None: the script did not run on that release.
+_SAID = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell", None: ""}
 
 
 def nameless(text: str) -> str:
@@ -20,74 +23,75 @@ def nameless(text: str) -> str:
     return _PATH.sub("", text)
 
 
-def issue(result: Result) -> Iterator[str]:
+def issue(result: Reproduced) -> Iterator[str]:
     """The lines of issue.md."""
     version = result.cell.toolchain.partition("==")[2]
-    row = targets.find(result.cell.target)
-    yield f"# {_title(result)}"
+    target = targets.find(result.cell.target)
+    gpu = f"{target.name} ({target.gpu})"
+    yield f"# {_title(result)}, {result.cell.target}, Triton {version}"
     yield ""
-    yield f"Compiling the kernel below with Triton {version} for {row.name} ({row.gpu}) fails:"
+    yield f"Compiling the kernel below with Triton {version} for {gpu} fails:"
     yield from ("", "```", *nameless(result.record.message).splitlines(), "```", "")
     yield from _releases(result)
     yield from ("", "## Reproducer", "", "It needs no GPU, only Triton:", "", "```sh")
-    yield from (
-        f"pip install triton=={version}",
-        "python repro.py    # 0: the failure shows, 1: it does not",
-        "```",
-        "",
-    )
+    yield f"pip install triton=={version}"
+    yield from ("python repro.py    # 0: the failure shows, 1: it does not", "```", "")
     yield f"It showed the failure in {result.runs} runs, each in a fresh process."
     yield from ("", "```python", *result.script.rstrip().splitlines(), "```", "")
     if result.ttir:
         yield from ("The same failure shows when the attached `repro.ttir` is compiled.", "")
-    yield _origin(result)
-
-
-def _title(result: Result) -> str:
-    rule = RULES.get(result.record.code or "")
-    what = rule.title if rule else "the compile fails"
-    function = (result.record.signature or ":::").split(":")[2].strip("-")
-    where = f" in `{function}`" if function else ""
-    return f"{what[0].upper()}{what[1:]}{where}, {result.cell.target}, Triton {result.cell.toolchain.partition('==')[2]}"
-
-
-def _releases(result: Result) -> Iterator[str]:
-    yield from (
-        "## Releases",
-        "",
-        "| Triton | the original kernel | this reproducer |",
-        "|---|---|---|",
+    kernel = f"`{result.cell.kernel.name}`"
+    if result.cell.kernel.package:
+        kernel += f" of {result.cell.kernel.package}"
+    yield (
+        f"Reduced by flacheck from {kernel}: {result.original.lines} lines to "
+        f"{result.reduced.lines}, {result.effort.ran} compiles."
     )
-    for name, outcome in result.original_table.items():
-        exit_code = result.exits.get(name)
-        script = _WORDS.get(exit_code, "") if exit_code is not None else ""
-        reduced = result.reduced_table.get(name)
-        if exit_code == DOES_NOT and reduced is not None:
-            script = _worded(reduced, result)
-        yield f"| {name.partition('==')[2]} | {_worded(outcome, result)} | {script} |"
+
+
+def _title(result: Reproduced) -> str:
+    """What failed, and in which function of the compiler."""
+    title = "The compile fails"
+    rule = RULES.get(result.record.code or "")
+    if rule:
+        title = rule.title[0].upper() + rule.title[1:]
+    function = _function(result.record.signature or ":::")
+    if function:
+        title += f" in {function}"
+    return title
+
+
+def _function(signature: str) -> str:
+    """The compiler's function in a signature, `-` in a signature without one."""
+    function = signature.split(":")[2].strip("-")
+    return function and f"`{function}`"
+
+
+def _releases(result: Reproduced) -> Iterator[str]:
+    """What each release makes of the original and of the script."""
+    yield from ("## Releases", "")
+    yield from ("| Triton | the original kernel | this reproducer |", "|---|---|---|")
+    for release, original in result.original_table.items():
+        exit_code = result.exits.get(release)
+        script = _SAID.get(exit_code, "")
+        if exit_code == DOES_NOT and release in result.reduced_table:
+            script = _said(result.reduced_table[release], result)
+        yield f"| {release.partition('==')[2]} | {_said(original, result)} | {script} |"
     if result.lost:
-        yield from (
-            "",
-            f"Not shown by the reproducer, though the original fails so there: {listed(result.lost)}.",
+        yield ""
+        yield (
+            f"The original kernel also fails in this way on {listed(result.lost)}; "
+            "the reproducer does not show it there."
         )
 
 
-def _worded(outcome: Outcome, result: Result) -> str:
-    if outcome.compiles and result.record.code == "FC921":
-        return f"compiles in {outcome.seconds:.1f} s"
-    if outcome.signature is None:
-        return outcome.verdict.value
-    if outcome.signature == result.record.signature:
+def _said(verdict: ReleaseVerdict, result: Reproduced) -> str:
+    """A release's verdict as a table shows it."""
+    if verdict.compiles and result.record.code == SLOW:
+        return f"compiles in {verdict.seconds:.1f} s"
+    if verdict.signature is None:
+        return verdict.verdict.value
+    if verdict.signature == result.record.signature:
         return "fails"
-    function = outcome.signature.split(":")[2].strip("-")
-    return f"fails otherwise ({outcome.signature.split(':')[0]}{', `' + function + '`' if function else ''})"
-
-
-def _origin(result: Result) -> str:
-    kernel, package = result.cell.kernel, result.cell.kernel.package
-    of = f" of {package}" if package else ""
-    before, after = result.original, result.reduced
-    return (
-        f"Reduced by flacheck from `{kernel.name}`{of}: {before.lines} lines to {after.lines}, "
-        f"{result.tally.ran} compiles."
-    )
+    cause = [verdict.signature.split(":")[0], _function(verdict.signature)]
+    return f"fails differently ({', '.join(filter(None, cause))})"

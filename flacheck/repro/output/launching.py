@@ -4,6 +4,7 @@ release takes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +41,6 @@ class Pointer:
 
 triton.runtime.driver.set_active(Driver())
 '''
-_TORCH = """\
-sys.modules.setdefault("torch", types.ModuleType("torch"))  # 3.0 and 3.1 import it, and use nothing of it here
-"""
 _TUNING = """
     def get_benchmarker(self):
         return lambda *args, **kwargs: [1.0, 1.0, 1.0]
@@ -57,71 +55,42 @@ _TUNING = """
         pass
 """
 
+# Autotuners look at the driver as soon as they are made, those of 3.0 and 3.1 also for torch.
+_BEFORE_TUNING = (
+    """\
+# Triton 3.0 and 3.1 import torch here and use nothing of it.
+sys.modules.setdefault("torch", types.ModuleType("torch"))
+
+
+"""
+    + _DRIVER.replace("{more}", _TUNING)
+    + "\n\n"
+)
+
 
 @dataclass(frozen=True)
 class Form:
-    """One way of compiling a kernel from a script: what it imports beside triton, what has to stand
-    before the kernel (given the target), and what comes after it (given the target and what is done
-    with the finished compile).
+    """One way of compiling a kernel from a script: what it imports beside triton, what comes after
+    the kernel (given the target and what is done with the finished compile), and what has to stand
+    before the kernel, with a place for the target.
     """
 
     imports: tuple[str, ...]
     render: Callable[[Specimen, str, str], str]
-    before: Callable[[str], str] = lambda target: ""
+    before: str = ""
 
 
 def _plain(specimen: Specimen, target: str, check: str) -> str:
     types = ", ".join(f'"{name}": "*{spec["dtype"]}"' for name, spec in specimen.args.items())
-    options = _options(specimen)
-    call = f"triton.compile(source, target={target}, options={options})"
+    options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
+    call = f"triton.compile(source, target={target}, options={{{options}}})"
     return f"source = ASTSource({specimen.name}, {{{types}}}, {{}})\n" + _checked(call, check)
 
 
-def _options(specimen: Specimen) -> str:
-    return "{" + ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items()) + "}"
-
-
-def _checked(call: str, check: str) -> str:
-    return f"compiled = {call}\n{check}" if check else f"{call}\n"
-
-
 def _launched(specimen: Specimen, target: str, check: str) -> str:
-    call = _call(specimen, [f"{name}={value!r}" for name, value in specimen.options.items()])
+    options = [f"{name}={value!r}" for name, value in specimen.options.items()]
+    call = _call(specimen, options)
     return _DRIVER.format(target=target, more="") + _checked(call, check)
-
-
-def _call(specimen: Specimen, more: list[str]) -> str:
-    arguments = [f"{name}={argument(spec)}" for name, spec in specimen.args.items()]
-    lines = "".join(f"    {part},\n" for part in [*arguments, *more])
-    return f"{specimen.name}.run(\n{lines}    grid=None,\n    warmup=True,\n)"
-
-
-def argument(spec: Any) -> str:
-    """The Python expression for one argument of a launch."""
-    if not isinstance(spec, Mapping):
-        return repr(spec)
-    if "dtype" in spec:
-        align = spec.get("align", 16)
-        return f'Pointer("{NAMES[spec["dtype"]]}"' + (f", {align})" if align % 16 else ")")
-    if "constexpr" in spec:
-        return _constant(spec["constexpr"])
-    if "tuple" in spec:
-        return "(" + "".join(f"{argument(item)}, " for item in spec["tuple"]).rstrip(" ") + ")"
-    return repr(next(iter(spec.values())))
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, Mapping):
-        if "dtype" in value:
-            return f"tl.{NAMES.get(value['dtype'], value['dtype'])}"
-        if "tuple" in value:
-            return (
-                "(" + "".join(f"{_constant(item)}, " for item in value["tuple"]).rstrip(" ") + ")"
-            )
-        return str(value.get("function"))
-    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
-        return f'float("{value}")'
-    return repr(value)
 
 
 def _configured(specimen: Specimen, target: str, check: str) -> str:
@@ -132,16 +101,59 @@ def _configured(specimen: Specimen, target: str, check: str) -> str:
     return timing + _checked(_call(specimen, []), check)
 
 
-def _tuning(target: str) -> str:
-    """Autotuners look at the driver, the old ones also for torch, as soon as they are made."""
-    return _TORCH + "\n\n" + _DRIVER.format(target=target, more=_TUNING) + "\n\n"
-
-
 def _imported(specimen: Specimen, target: str, check: str) -> str:
     return 'print("the kernel was decorated")\n'
 
 
 PLAIN = Form(("from triton.compiler import ASTSource",), _plain)
 LAUNCHED = Form((), _launched)
-CONFIGURED = Form(("import types",), _configured, _tuning)
-IMPORTED = Form(("import types",), _imported, _tuning)
+CONFIGURED = Form(("import types",), _configured, _BEFORE_TUNING)
+IMPORTED = Form(("import types",), _imported, _BEFORE_TUNING)
+
+
+def _checked(call: str, check: str) -> str:
+    """The compile, its result kept where something is done with it."""
+    if check:
+        return f"compiled = {call}\n{check}"
+    return f"{call}\n"
+
+
+def _call(specimen: Specimen, options: list[str]) -> str:
+    arguments = [f"{name}={_argument(spec)}" for name, spec in specimen.args.items()]
+    lines = "".join(f"    {part},\n" for part in [*arguments, *options])
+    return f"{specimen.name}.run(\n{lines}    grid=None,\n    warmup=True,\n)"
+
+
+def _argument(spec: Any) -> str:
+    """The Python expression for one argument of a launch."""
+    if not isinstance(spec, Mapping):
+        return repr(spec)
+    if "dtype" in spec:
+        pointer = f'Pointer("{NAMES[spec["dtype"]]}"'
+        align = spec.get("align", 16)
+        # Compilers only ask whether an address is a multiple of 16 bytes.
+        if align % 16:
+            pointer += f", {align}"
+        return f"{pointer})"
+    if "constexpr" in spec:
+        return _constant(spec["constexpr"])
+    if "tuple" in spec:
+        return _tuple([_argument(item) for item in spec["tuple"]])
+    return repr(next(iter(spec.values())))
+
+
+def _constant(value: Any) -> str:
+    """The Python expression for a constexpr."""
+    if isinstance(value, Mapping):
+        if "dtype" in value:
+            return f"tl.{NAMES.get(value['dtype'], value['dtype'])}"
+        if "tuple" in value:
+            return _tuple([_constant(item) for item in value["tuple"]])
+        return str(value.get("function"))
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _tuple(parts: list[str]) -> str:
+    return "(" + "".join(f"{part}, " for part in parts).rstrip(" ") + ")"

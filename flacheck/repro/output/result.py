@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from flacheck.model import Cell, Json, Record
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.output.script import Symptom
-from flacheck.repro.verification import SHOWS, Runs
-from flacheck.repro.versions import Table, differing
+from flacheck.repro.output.script import SHOWS
+from flacheck.repro.versions import ReleaseVerdict, Table, differing
 
 SCHEMA = "flacheck.repro/1"
 
 
 @dataclass(frozen=True)
-class Tally:
-    """What it cost: questions to the oracle, compiles, candidates that failed otherwise, seconds."""
+class Effort:
+    """What a reduction took: candidates that the oracle was asked about, compiles, candidates that
+    were refused because they fail differently, seconds.
+    """
 
     asked: int
     ran: int
@@ -25,17 +26,30 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a reduction is: which pass found the newest best specimen, and its size."""
+class Improvement:
+    """An event of a reduction: which pass found the newest best specimen, its size, and what the
+    reduction took so far.
+    """
 
     by: str
     lines: int
     nodes: int
-    tally: Tally
+    effort: Effort
 
 
 @dataclass(frozen=True)
-class Result:
+class Runs:
+    """How many of the script's runs in fresh processes showed the failure."""
+
+    reproduced: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.reproduced} of {self.of}"
+
+
+@dataclass(frozen=True)
+class Reproduced:
     """A reproduction: the cell, what it failed with, before and after, and what was verified.
 
     `runs` are those of the script on the failing release in fresh processes; `exits` its exit
@@ -47,10 +61,9 @@ class Result:
     record: Record
     original: Specimen
     reduced: Specimen
-    symptom: Symptom
     script: str
     original_script: str
-    tally: Tally
+    effort: Effort
     runs: Runs
     original_table: Table
     reduced_table: Table
@@ -61,24 +74,29 @@ class Result:
 
     @property
     def reproduced(self) -> bool:
+        """Whether any run of the script showed the failure."""
         return self.runs.reproduced > 0
 
     @property
     def differing(self) -> list[str]:
-        """Releases that judge the reduction otherwise than the original, where they can read that."""
+        """Releases that judge the reduction and the original differently, where they can read the
+        original.
+        """
         return differing(self.original_table, self.reduced_table)
 
     @property
     def lost(self) -> list[str]:
         """Releases on which the original fails in this way and the script does not show it."""
-        failing = [
+        return [
             name
-            for name, found in self.original_table.items()
-            if found.signature == self.record.signature
+            for name, verdict in self.original_table.items()
+            if verdict.signature == self.record.signature and self.exits.get(name) != SHOWS
         ]
-        return [name for name in failing if self.exits.get(name) != SHOWS]
 
     def to_json(self, files: list[str]) -> Json:
+        """The document that `tables/schemas/repro-1.json` describes; `files` are the names of what
+        was written.
+        """
         return {
             "schema": SCHEMA,
             "cell": self.cell.key,
@@ -90,25 +108,29 @@ class Result:
             "signature": self.record.signature,
             "before": _size(self.original),
             "after": _size(self.reduced),
-            "asked": self.tally.asked,
-            "ran": self.tally.ran,
-            "slipped": self.tally.slipped,
-            "seconds": round(self.tally.seconds, 1),
+            **asdict(self.effort),
+            "seconds": round(self.effort.seconds, 1),
             "complete": self.complete,
-            "runs": self.runs.to_json(),
-            "versions": [self._version(name) for name in self.original_table],
+            "runs": asdict(self.runs),
+            "versions": [
+                {
+                    "toolchain": name,
+                    "original": _verdict(verdict),
+                    "reduced": _verdict(self.reduced_table.get(name)),
+                    "exit": self.exits.get(name),
+                }
+                for name, verdict in self.original_table.items()
+            ],
             "files": files,
-        }
-
-    def _version(self, name: str) -> Json:
-        reduced = self.reduced_table.get(name)
-        return {
-            "toolchain": name,
-            "original": self.original_table[name].to_json(),
-            "reduced": reduced.to_json() if reduced else None,
-            "exit": self.exits.get(name),
         }
 
 
 def _size(specimen: Specimen) -> Json:
     return {"lines": specimen.lines, "nodes": specimen.nodes}
+
+
+def _verdict(verdict: ReleaseVerdict | None) -> Json | None:
+    """Without its seconds, which differ from one run to the next."""
+    if verdict is None:
+        return None
+    return {"verdict": verdict.verdict.value, "signature": verdict.signature}

@@ -9,12 +9,13 @@ through the kernel's own launch.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flacheck.model import Record
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.output import message
 from flacheck.repro.output.launching import CONFIGURED, IMPORTED, LAUNCHED, PLAIN, Form
 from flacheck.tables import targets
 
@@ -25,16 +26,18 @@ Exit status: 0 the failure shows, 1 it does not, 125 this Triton cannot tell. No
 """
 
 import os
-import subprocess
+{signal}import subprocess
 import sys
 
 {decisive}
 
-if sys.argv[1:] != ["--compile"]:  # the compiler may take its process down, so it gets one of its own
+if sys.argv[1:] != ["--compile"]:  # compile in a child: the compiler may crash its process
     environment = {{**os.environ, "TRITON_ALWAYS_COMPILE": "1"}}
     command = [sys.executable, os.path.abspath(__file__), "--compile"]
     try:
-        child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout={timeout})
+        child = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout={timeout}
+        )
     except subprocess.TimeoutExpired:
         sys.exit(125)
     said = child.stdout + child.stderr
@@ -58,12 +61,25 @@ try:
 {launch}
 '''
 
+# The script's exit status.
+SHOWS, DOES_NOT, CANNOT_TELL = 0, 1, 125
+
+# What differs from one run, machine or specimen to the next: paths, addresses, values, numbers that
+# stand alone.
+_VARIABLE = re.compile(
+    r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)"
+)
+_ASSERTED = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
+_SIGNAL = re.compile(r"SIG[A-Z]+")
+# What the cut leaves at the ends of a piece.
+_EDGES = " \t,;:.`'\"()[]{}"
+
 
 @dataclass(frozen=True)
 class Symptom:
     """How the failure is known: `words` the compiler prints (or a signal's name), `check` what is
     done with the finished compile to print them after `prepare`, `title` one line that says what
-    fails where.
+    fails where, `timeout` the seconds that the compile may take.
     """
 
     words: str
@@ -73,58 +89,80 @@ class Symptom:
     prepare: str = ""
 
 
+def words(record: Record) -> str:
+    """The longest piece of what the failure says in which no path, address or number stands by
+    itself: every run on every machine prints it. The name of the signal (`SIGSEGV`) where the
+    compiler died without a word.
+    """
+    line = record.message.partition("\n")[0]
+    if record.signal and (line.startswith(record.signal) or not line):
+        return record.signal
+    if asserted := _ASSERTED.search(line):
+        return asserted["text"]
+    return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
+
+
 def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> str:
-    """The script's text; as a launch, unless another form is given."""
+    """The script's text; in its last form, which says most, unless another is given."""
     form = form or forms(specimen)[-1]
-    signal = message.is_signal(symptom.words)
-    name = "SIGNAL" if signal else "MESSAGE"
-    shows = "child.returncode == -getattr(signal, SIGNAL)" if signal else "MESSAGE in said"
-    text = _HARNESS.format(
+    target = _target(specimen.target)
+    imports, decisive, shows = "", f"MESSAGE = {_literal(symptom.words)}", "MESSAGE in said"
+    if _SIGNAL.fullmatch(symptom.words):
+        imports, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
+        shows = "child.returncode == -getattr(signal, SIGNAL)"
+    launch = form.render(specimen, target, symptom.check).rstrip()
+    return _HARNESS.format(
         title=symptom.title.replace("\\", "/").replace('"""', "'"),
-        decisive=f"{name} = {_literal(symptom.words)}",
+        signal=imports,
+        decisive=decisive,
         shows=shows,
         timeout=symptom.timeout,
         imports="".join(f"    {line}\n" for line in form.imports),
-        before=form.before(_target(specimen.target)),
+        before=form.before.format(target=target),
         kernel=kernel_text(specimen),
-        launch=symptom.prepare
-        + form.render(specimen, _target(specimen.target), symptom.check).rstrip(),
+        launch=symptom.prepare + launch,
     )
-    return text.replace("import os\n", "import os\nimport signal\n", 1) if signal else text
 
 
 def _literal(text: str) -> str:
-    return (
-        f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
-    )
+    """Python for a string, in double quotes where that is plain."""
+    if '"' in text or "\\" in text or not text.isprintable():
+        return repr(text)
+    return f'"{text}"'
 
 
 def forms(specimen: Specimen) -> list[Form]:
     """The forms that can say the launch, the simplest first: types alone, a launch, an autotuner's
     run.
     """
-    if specimen.stage != "compile":
-        return [IMPORTED if specimen.stage == "import" else CONFIGURED]
-    return [PLAIN, LAUNCHED] if all(map(_is_typed, specimen.args.values())) else [LAUNCHED]
+    if specimen.stage == "import":
+        return [IMPORTED]
+    if specimen.stage == "autotune":
+        return [CONFIGURED]
+    if all(map(_is_typed, specimen.args.values())):
+        return [PLAIN, LAUNCHED]
+    return [LAUNCHED]
 
 
 def _is_typed(spec: Any) -> bool:
-    """Whether a type says all that the compiler is told: a pointer of which no alignment is known."""
+    """Whether a type says all that the compiler is told: a pointer of no known alignment."""
     return isinstance(spec, Mapping) and "dtype" in spec and bool(spec.get("align", 16) % 16)
 
 
 def kernel_text(specimen: Specimen) -> str:
-    """The module without its first two imports, long signatures and launches broken into lines."""
-    skip = ("import triton", "import triton.language as tl")
-    parts = [ast.unparse(s).strip() for s in specimen.tree.body if ast.unparse(s) not in skip]
-    return quoted("\n\n\n".join(parts))
+    """The module without its first two imports, two lines between its parts.
 
-
-def quoted(text: str) -> str:
-    """Double quotes, as formatters have it, where that changes nothing else."""
-    return text if '"' in text or "\\" in text else text.replace("'", '"')
+    Double quotes, as formatters have it, where that changes nothing else.
+    """
+    imports = ("import triton", "import triton.language as tl")
+    statements = [ast.unparse(statement) for statement in specimen.tree.body]
+    text = "\n\n\n".join(part.strip() for part in statements if part not in imports)
+    if '"' in text or "\\" in text:
+        return text
+    return text.replace("'", '"')
 
 
 def _target(name: str) -> str:
+    """`GPUTarget("cuda", 90, 32)`."""
     row = targets.find(name)
     return f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')

@@ -1,0 +1,112 @@
+"""What the tests of reduction share: specimens, and a compiler that fails by a predicate."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flacheck.model import Record
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax import called
+from flacheck.repro.oracle import Budget, Oracle, same_signature
+from flacheck.repro.reducer import Pass, reduce
+from tests.made_records import record
+
+HEAD = "import triton\nimport triton.language as tl\n\n\n"
+POINTER = {"dtype": "fp16", "align": 16}
+FAILS, SIGNATURE = "triton==3.2.0", "FC302:llir:reshapeOuts:03af4665"
+FAILING = record("fails", code="FC302", signature=SIGNATURE)
+
+
+def specimen(
+    body: str, prelude: str = "", options: dict[str, Any] | None = None, **args: Any
+) -> Specimen:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    parameters = ", ".join(
+        f"{name}: tl.constexpr" if isinstance(spec, dict) and "constexpr" in spec else name
+        for name, spec in args.items()
+    )
+    source = f"{HEAD}{prelude}@triton.jit\ndef kernel({parameters}):\n{lines}"
+    return Specimen(source, "kernel", args, "sm90", options or {})
+
+
+CHAIN = """\
+i = tl.program_id(0)
+p = tl.make_block_ptr(x, (M, N), (N, 1), (i * M, 0), (M, N), (1, 0))
+acc = tl.zeros([M, M], dtype=tl.float32)
+for t in range(T):
+    a = tl.load(p, boundary_check=(0, 1))
+    g = tl.exp(a.to(tl.float32))
+    b = (a * g).to(a.dtype)
+    s = tl.dot(b, tl.trans(a))
+    acc += s
+tl.store(y + tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :], acc)"""
+
+
+def chain() -> Specimen:
+    return specimen(
+        CHAIN,
+        x=POINTER,
+        y={"dtype": "fp32", "align": 16},
+        T={"int": 8},
+        M={"constexpr": 64},
+        N={"constexpr": 128},
+        options={"num_warps": 8, "num_stages": 3},
+    )
+
+
+class FakeCompilers:
+    """Fails on one release where a predicate says so, everywhere where `slips` does."""
+
+    def __init__(
+        self, fails: Callable[[Specimen], bool], slips: Callable[[Specimen], bool] = lambda s: False
+    ) -> None:
+        self._fails, self._slips = fails, slips
+        self.asked: list[tuple[str, str | None]] = []
+
+    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
+        self.asked.append((release, until))
+        if release == FAILS and self._fails(specimen):
+            return FAILING
+        if self._slips(specimen):
+            return record("fails", code="FC301", signature="FC301:llir:-:00000000")
+        return record("compiles")
+
+
+def calls(found: Specimen, name: str) -> int:
+    return sum(called(node) == name for node in ast.walk(found.function))
+
+
+@dataclass(frozen=True)
+class Says:
+    """A judge that goes by a predicate; what compiles anywhere compiles everywhere."""
+
+    holds: Callable[[Specimen], bool]
+
+    def __call__(self, specimen: Specimen) -> bool:
+        return self.holds(specimen)
+
+    fails = hides = __call__
+
+
+def reduced(start: Specimen, holds: Callable[[Specimen], bool], *passes: Pass) -> Specimen:
+    best = start
+    for step in reduce(start, (), passes, Says(holds)):
+        best = step.best
+    return best
+
+
+def two_dots(found: Specimen) -> bool:
+    return calls(found, "tl.dot") >= 1 and found.options.get("num_warps") == 8
+
+
+def oracle(compilers: FakeCompilers, compiles: int | None = None) -> Oracle:
+    return Oracle(
+        compilers,
+        FAILS,
+        same_signature(FAILING),
+        ["triton==3.1.0", "triton==3.4.0"],
+        Budget(compiles),
+    )

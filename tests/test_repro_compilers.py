@@ -1,0 +1,86 @@
+"""The releases that a reduction asks, made ready, and their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.errors import ToolchainError
+from flacheck.model import Outcome, Verdict
+from flacheck.repro.compilers import Compilers, provided
+from tests import fake
+from tests.fake.family import FakeFamily
+
+Family = Callable[..., FakeFamily]
+
+
+@pytest.fixture
+def family(monkeypatch: pytest.MonkeyPatch) -> Family:
+    def made(table: dict[str, Any], **more: Any) -> FakeFamily:
+        family = FakeFamily(table, **more)
+        monkeypatch.setitem(toolchains.FAMILIES, "fake", family)
+        return family
+
+    return made
+
+
+def opened() -> Compilers:
+    return Compilers(provided(fake.cell("k", "3.0"), ["fake==3.0"], lambda said: None), {}, 512)
+
+
+def test_the_cells_own_release_is_always_among_those_asked(family: Family) -> None:
+    """Oldest first, whatever the order of the specifications."""
+    family({})
+    ready = provided(fake.cell("k", "3.0"), ["fake==5.0", "fake==2.0"], lambda said: None)
+    assert list(ready) == ["fake==2.0", "fake==3.0", "fake==5.0"]
+
+
+def test_releases_that_cannot_be_had_are_left_out_and_named(family: Family) -> None:
+    """Without a wheel, or without a word for the target."""
+    family({}, wheelless=("1.0",), refused={"2.0": ("sm90",)})
+    said: list[str] = []
+    ready = provided(fake.cell("k", "3.0"), ["fake==1.0", "fake==2.0"], said.append)
+    assert list(ready) == ["fake==3.0"]
+    assert said == [
+        "fake==1.0 is left out: no wheel for this Python",
+        "fake==2.0 is left out: fake 2.0 does not know sm90",
+    ]
+
+
+def test_without_the_cells_own_release_nothing_can_be_reproduced(family: Family) -> None:
+    """The target is named too, for another machine may have its assembler."""
+    family({}, wheelless=("3.0",))
+    with pytest.raises(ToolchainError, match=r"fake==3\.0, .* not available here for sm90"):
+        provided(fake.cell("k", "3.0"), ["fake==2.0"], lambda said: None)
+
+
+def test_every_question_goes_to_a_worker_that_has_compiled_nothing(family: Family) -> None:
+    """A worker that would fail its second compile never gets one."""
+    family({"k": "pid", "j": "flaky boom"})
+    with opened() as compilers:
+        pids = {compilers.ask(fake.cell("k", "3.0")).facts["pid"] for _ in range(3)}
+        record = compilers.judge(fake.cell("j", "3.0"))
+    assert len(pids) == 3
+    assert record.verdict is Verdict.COMPILES
+
+
+def test_a_question_that_takes_too_long_is_given_up(family: Family) -> None:
+    """The limit may change between two questions."""
+    family({"k": "spin", "j": "compile"})
+    with opened() as compilers:
+        compilers.timeouts.fixed = 0.1
+        assert compilers.ask(fake.cell("k", "3.0")).outcome is Outcome.TIMED_OUT
+        compilers.timeouts.fixed = 60.0
+        assert compilers.ask(fake.cell("j", "3.0")).outcome is Outcome.FINISHED
+
+
+def test_workers_start_again_after_a_reset(family: Family) -> None:
+    """An interrupt ends what is running; the next question is answered all the same."""
+    family({})
+    with opened() as compilers:
+        assert compilers.ask(fake.cell("k", "3.0")).outcome is Outcome.FINISHED
+        compilers.reset()
+        assert compilers.ask(fake.cell("k", "3.0")).outcome is Outcome.FINISHED

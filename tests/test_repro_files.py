@@ -1,0 +1,138 @@
+"""What a reproduction leaves in its folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.model import Verdict
+from flacheck.repro.output import files
+from flacheck.repro.output.issue import issue, nameless
+from flacheck.repro.output.result import Effort, Reproduced, Runs
+from flacheck.repro.output.script import Symptom, render
+from flacheck.repro.versions import ReleaseVerdict
+from tests.made_records import record
+from tests.made_specimens import FAILS, POINTER, SIGNATURE, chain, specimen
+
+SCHEMA = json.loads(
+    (Path(__file__).parent.parent / "flacheck/tables/schemas/repro-1.json").read_text()
+)
+
+
+def result() -> Reproduced:
+    table = {
+        FAILS: ReleaseVerdict(Verdict.FAILS, SIGNATURE),
+        "triton==3.4.0": ReleaseVerdict(Verdict.COMPILES),
+    }
+    failing = record("fails", code="FC302", signature=SIGNATURE, message="/project/l.cpp:1: boom")
+    small = specimen("tl.store(x, 1)", x=POINTER)
+    return Reproduced(
+        cell=chain().cell(FAILS),
+        record=failing,
+        original=chain(),
+        reduced=small,
+        script=render(small, Symptom("boom", "triton 3.2.0 fails")),
+        original_script=render(chain(), Symptom("boom", "triton 3.2.0 fails")),
+        effort=Effort(3, 5, 1, 0.5),
+        runs=Runs(3, 3),
+        original_table=table,
+        reduced_table=table,
+        exits={FAILS: 0, "triton==3.4.0": 1},
+        log=("found at /home/me/secret/x.py",),
+    )
+
+
+def test_what_is_written_follows_the_schema_and_names_no_machine(tmp_path: Path) -> None:
+    """Every file is there, the JSON as the schema has it, and no folder of the machine in any."""
+    written = files.write(files.contents(result()), tmp_path / "out")
+    names = ["repro.py", "original.py", "issue.md", "log.txt", "repro.json"]
+    about = json.loads((tmp_path / "out/repro.json").read_text())
+    assert [file.name for file in written] == names
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == sorted(names)
+    jsonschema.validate(about, SCHEMA)
+    assert about["files"] == names
+    for file in written:
+        assert "/home/" not in file.read_text()
+        assert "/project/" not in file.read_text()
+
+
+def test_the_json_says_what_came_of_the_reduction() -> None:
+    """Sizes, cost, runs, and for each release the verdicts without their seconds."""
+    about = result().to_json([])
+    assert about["before"] == {"lines": 10, "nodes": chain().nodes}
+    assert about["after"]["lines"] == 1
+    assert (about["asked"], about["ran"], about["slipped"], about["seconds"]) == (3, 5, 1, 0.5)
+    assert about["runs"] == {"reproduced": 3, "of": 3}
+    fails = {"verdict": "fails", "signature": SIGNATURE}
+    compiles = {"verdict": "compiles", "signature": None}
+    assert about["versions"] == [
+        {"toolchain": FAILS, "original": fails, "reduced": fails, "exit": 0},
+        {"toolchain": "triton==3.4.0", "original": compiles, "reduced": compiles, "exit": 1},
+    ]
+
+
+def test_a_release_that_was_not_asked_again_is_null() -> None:
+    """An interrupted reproduction may know the original's verdict alone."""
+    partial = replace(result(), reduced_table={}, exits={})
+    about = partial.to_json(["repro.json"])
+    jsonschema.validate(about, SCHEMA)
+    assert [entry["reduced"] for entry in about["versions"]] == [None, None]
+    assert [entry["exit"] for entry in about["versions"]] == [None, None]
+
+
+def test_an_older_reproductions_ir_does_not_stay(tmp_path: Path) -> None:
+    """A draft leaves it, for nothing is known of the new one's yet."""
+    with_ir = files.contents(replace(result(), ttir="module {}\n"))
+    files.write(with_ir, tmp_path)
+    files.write({files.SCRIPT: "# a draft\n"}, tmp_path)
+    assert (tmp_path / files.TTIR).read_text() == "module {}\n"
+    files.write(files.contents(result()), tmp_path)
+    assert not (tmp_path / files.TTIR).exists()
+
+
+def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    """With the option that mends it."""
+    (tmp_path / "out").write_text("")
+    with pytest.raises(UsageError, match=r"out: cannot be written .* -o"):
+        files.write({"a": ""}, tmp_path / "out")
+
+
+def test_an_issue_says_where_a_reduction_does_not_show_the_failure() -> None:
+    """A release that the original fails on and the script does not is named."""
+    lost = list(issue(replace(result(), exits={FAILS: 1, "triton==3.4.0": 1})))
+    said = "The original kernel also fails in this way on 3.2.0; "
+    assert said + "the reproducer does not show it there." in lost
+    assert "| 3.2.0 | fails | fails |" in lost
+
+
+def test_an_issue_has_what_a_maintainer_asks_for() -> None:
+    """A title with code, function, GPU and release; the message; a table; the script."""
+    lines = list(issue(result()))
+    title = "An assertion about linear layouts failed in the compiler in `reshapeOuts`"
+    assert lines[0] == f"# {title}, sm90, Triton 3.2.0"
+    assert "l.cpp:1: boom" in lines
+    assert "| 3.2.0 | fails | fails |" in lines
+    assert "| 3.4.0 | compiles | compiles |" in lines
+    assert "pip install triton==3.2.0" in lines
+    assert "It showed the failure in 3 of 3 runs, each in a fresh process." in lines
+    assert lines[-1] == "Reduced by flacheck from `kernel`: 10 lines to 1, 5 compiles."
+
+
+def test_another_failure_is_told_apart_in_an_issue() -> None:
+    """By its code and, where it has one, the compiler's function."""
+    other = ReleaseVerdict(Verdict.FAILS, "FC302:llir:chooseStMatrix:b8ba2732")
+    front = ReleaseVerdict(Verdict.FAILS, "FC101:ast:-:2b66fc33")
+    table = {FAILS: other, "triton==3.4.0": front}
+    lines = list(issue(replace(result(), original_table=table, exits={FAILS: 0})))
+    assert "| 3.2.0 | fails differently (FC302, `chooseStMatrix`) | fails |" in lines
+    assert "| 3.4.0 | fails differently (FC101) |  |" in lines
+
+
+def test_no_folder_of_the_machine_is_named() -> None:
+    """Paths keep their last part alone."""
+    assert nameless("at /home/me/x/k.py:3, a / b") == "at k.py:3, a / b"

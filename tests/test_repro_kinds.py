@@ -1,0 +1,92 @@
+"""The kinds of failure, and how a script knows each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flacheck.model import Cell, Launch
+from flacheck.repro import kinds
+from flacheck.repro.passes.tuning import SHIFTED, tuned
+from tests.made_records import record
+from tests.made_specimens import FAILS, POINTER, chain, specimen
+
+
+def cell(stage: str = "compile") -> Cell:
+    bare = chain().cell(FAILS)
+    return Cell(bare.kernel, FAILS, "sm90", Launch(chain().args), {}, stage=stage)
+
+
+@pytest.mark.parametrize(
+    ("stage", "known", "kind"),
+    [
+        ("compile", {"verdict": "compiles"}, kinds.SLOW),
+        ("compile", {"code": "FC101", "stage": "ast"}, kinds.REFUSED_SOURCE),
+        ("compile", {"code": "FC501", "stage": "load"}, kinds.OVER_LIMIT),
+        ("compile", {"code": "FC302", "stage": "llir"}, kinds.FAILING),
+        ("autotune", {"code": "FC603", "stage": "import"}, kinds.REFUSED_KEY),
+        ("autotune", {"code": "FC601", "stage": "autotune"}, kinds.TUNER_FAULT),
+    ],
+)
+def test_a_record_tells_its_kind(
+    stage: str, known: dict[str, Any], kind: kinds.FailureKind
+) -> None:
+    """By verdict, stage and code."""
+    failing = record(**{"verdict": "fails", **known})
+    assert kinds.kind_of(cell(stage), failing) is kind
+
+
+def test_a_title_names_release_gpu_and_stage_in_one_line() -> None:
+    """Long words are cut."""
+    failing = record("fails", stage="llir", message="x" * 200)
+    title = kinds.title(cell(), failing)
+    assert title == (
+        "triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: " + "x" * 89 + "…"
+    )
+
+
+def test_a_memory_limit_is_compared_in_the_script() -> None:
+    """The compile ends well; its shared memory is over what an sm90 has."""
+    over = record("fails", code="FC501", stage="load", message="out of resource: shared memory")
+    symptom = kinds.OVER_LIMIT.symptom(cell(), over, chain())
+    assert symptom.words == "out of resource: shared memory"
+    assert symptom.check == (
+        "if compiled.metadata.shared > 232448:\n"
+        '    print("out of resource: shared memory", compiled.metadata.shared, "of", 232448)\n'
+    )
+
+
+def test_another_limit_is_known_by_its_words() -> None:
+    """Registers and threads stand in no figure of the compile."""
+    over = record("fails", code="FC502", stage="load", message="too many registers")
+    symptom = kinds.OVER_LIMIT.symptom(cell(), over, chain())
+    assert (symptom.words, symptom.check) == ("too many registers", "")
+
+
+def test_a_slow_compile_is_timed_by_the_script() -> None:
+    """Half of what it took is slow; the script waits twenty times as long."""
+    slow = record("fails", code="FC921", seconds=21.0)
+    symptom = kinds.SLOW.symptom(cell(), slow, chain())
+    assert symptom.title == "triton 3.2.0 takes 21 s to compile this for sm90"
+    assert "if time.perf_counter() - started > 10.5:" in symptom.check
+    assert symptom.prepare.endswith("started = time.perf_counter()\n")
+    assert symptom.timeout == 420
+
+
+def test_a_quick_compile_gets_two_minutes() -> None:
+    """A maintainer's machine may be slow."""
+    quick = record("fails", code="FC302", message="boom", seconds=0.1)
+    assert kinds.FAILING.symptom(cell(), quick, chain()).timeout == 120
+
+
+def test_shifted_keys_are_compared_and_missing_ones_speak() -> None:
+    """FC602 fails without a word; FC601 raises."""
+    start = specimen("pass", x=POINTER, K={"constexpr": 32})
+    one = tuned(start, [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
+    shifted = record("fails", code="FC602", message="keys")
+    past = record("fails", code="FC601", message="IndexError: list index out of range")
+    assert kinds.TUNER_FAULT.symptom(cell(), shifted, one).words == SHIFTED
+    assert "want = (32,)" in kinds.TUNER_FAULT.symptom(cell(), shifted, one).check
+    said = kinds.TUNER_FAULT.symptom(cell(), past, one)
+    assert (said.words, said.check) == ("IndexError: list index out of range", "")

@@ -1,0 +1,140 @@
+"""Where a reduction starts: a kernel cut out, or found in the sources of its package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.model import Attempt, Cell, Kernel, Launch, Outcome
+from flacheck.packages.package import Package
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.original import (
+    NotReproduced,
+    cut_out,
+    refused,
+    with_autotuner,
+    with_refused_key,
+)
+from flacheck.repro.passes.tuning import decorator_of
+from tests.made_specimens import HEAD
+
+SOURCE = HEAD + "@triton.jit\ndef kernel(x, n, K: tl.constexpr, EVEN: tl.constexpr):\n    pass\n"
+ORIGIN = {"module": "pack.a", "qualname": "kernel"}
+
+
+class CuttingCompilers:
+    """Three releases, of which some can import the kernel and cut it out."""
+
+    def __init__(self, **answers: Attempt) -> None:
+        self.releases = {f"triton=={version}": None for version in ("3.1.0", "3.2.0", "3.3.0")}
+        self.packages: dict[str, Package] = {}
+        self.asked: list[str] = []
+        self._answers = answers
+
+    def ask(self, cell: Cell, **changes: Any) -> Attempt:
+        assert changes == {"op": "cut", "until": None}
+        self.asked.append(cell.toolchain)
+        gone = Attempt(Outcome.RAISED, log="Traceback …\nImportError: gone")
+        return self._answers.get("v" + cell.toolchain[8:].replace(".", "_"), gone)
+
+
+def cut() -> Attempt:
+    facts = {"text": SOURCE, "qualname": "kernel", "heuristics": {"EVEN": True}}
+    return Attempt(Outcome.FINISHED, facts=facts)
+
+
+def cell(origin: dict[str, Any] = ORIGIN, **more: Any) -> Cell:
+    launch = Launch({"K": {"constexpr": 64}, "x": {"dtype": "fp16", "align": 16}}, **more)
+    kernel = Kernel("pack.a:kernel", None, "0", origin)
+    return Cell(kernel, "triton==3.2.0", "sm90", launch, {"num_warps": 8})
+
+
+def test_a_kernel_is_cut_out_where_it_fails() -> None:
+    """Heuristics become constexprs; arguments come in the order of the parameters."""
+    compilers = CuttingCompilers(v3_2_0=cut())
+    specimen = cut_out(cell(), compilers)
+    assert compilers.asked == ["triton==3.2.0"]
+    assert list(specimen.args) == ["x", "K", "EVEN"]
+    assert specimen.args["EVEN"] == {"constexpr": True}
+    assert (specimen.source, specimen.name) == (SOURCE, "kernel")
+    assert (specimen.target, specimen.options) == ("sm90", {"num_warps": 8})
+
+
+def test_another_release_imports_what_the_failing_one_cannot() -> None:
+    """The newest is asked first."""
+    compilers = CuttingCompilers(v3_1_0=cut())
+    assert cut_out(cell(), compilers).source == SOURCE
+    assert compilers.asked == ["triton==3.2.0", "triton==3.3.0", "triton==3.1.0"]
+
+
+def test_a_kernel_that_no_release_imports_is_not_reproduced() -> None:
+    """Every release's reason is named."""
+    refusal = Attempt(Outcome.FINISHED, facts={"reason": "it is no plain function"})
+    with pytest.raises(NotReproduced) as error:
+        cut_out(cell(), CuttingCompilers(v3_2_0=refusal))
+    assert str(error.value) == (
+        "pack.a:kernel cannot be cut out of its program; triton==3.2.0: it is no plain function; "
+        "triton==3.3.0: ImportError: gone; triton==3.1.0: ImportError: gone"
+    )
+
+
+def test_a_recorded_source_is_taken_as_it_is() -> None:
+    """No compiler is asked."""
+    compilers = CuttingCompilers()
+    specimen = cut_out(cell({"source": SOURCE, "qualname": "kernel"}), compilers)
+    assert specimen.source == SOURCE
+    assert compilers.asked == []
+
+
+def test_an_autotuners_run_is_cut_out_with_its_autotuner() -> None:
+    """Configurations and keys are those of the launch."""
+    configs = ({"kwargs": {}, "num_warps": 2}, {"kwargs": {}, "num_warps": 8})
+    asked = cell(configs=configs, keys=("K",))
+    specimen = with_autotuner(asked, CuttingCompilers(v3_2_0=cut()))
+    assert specimen.stage == "autotune"
+    assert decorator_of(specimen) == (list(configs), ["K"])
+
+
+def package(folder: Path) -> Package:
+    """Two modules, in each a kernel whose autotuner has a key that is no parameter."""
+    text = "@triton.autotune(configs=[], key=['K', 'gone'])\n"
+    text += "@triton.jit\ndef {}(x, K):\n    helper(x)\n"
+    (folder / "pack").mkdir()
+    (folder / "pack/a.py").write_text(text.format("first"))
+    (folder / "pack/b.py").write_text(text.format("other") + text.format("second"))
+    return Package("pack", "1", str(folder), "0", {})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [("pack.b:second", "second"), ("pack.b:fine", "other"), ("pack.c:other", "first")],
+)
+def test_a_refused_key_is_found_in_the_sources_of_its_package(
+    tmp_path: Path, kernel: str, found: str
+) -> None:
+    """The kernel asked for when it is at fault, else its module's first, else the first."""
+    specimen = refused(package(tmp_path), kernel, "sm90")
+    assert specimen.name == found
+    assert specimen.stage == "import"
+    assert decorator_of(specimen)[1] == ["K", "gone"]
+
+
+def test_a_package_without_a_refused_key_is_said() -> None:
+    """Keys that are no literals are not known."""
+    with pytest.raises(NotReproduced, match="no autotuner in pack==1 has a key in plain text"):
+        refused(Package("pack", "1", "/nowhere", "0", {}), "pack.b:second", "sm90")
+
+
+def test_a_refused_key_without_a_package_is_cut_out(tmp_path: Path) -> None:
+    """Only a package's sources can be searched."""
+    compilers = CuttingCompilers(v3_2_0=cut())
+    configs = ({"kwargs": {}, "num_warps": 2},)
+    asked = cell(configs=configs, keys=("K",))
+    alone: Specimen = with_refused_key(asked, compilers)
+    assert alone.stage == "autotune"
+    compilers.packages["pack==1"] = package(tmp_path)
+    kernel = Kernel("pack.b:second", "pack==1", "0", ORIGIN)
+    packaged = Cell(kernel, "triton==3.2.0", "sm90", asked.launch)
+    assert with_refused_key(packaged, compilers).name == "second"

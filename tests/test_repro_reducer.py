@@ -1,0 +1,90 @@
+"""The loop, with a compiler that fails by a predicate."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Generator
+
+from flacheck.repro.kernel.editing import edited
+from flacheck.repro.kernel.reading import Reading
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.passes import FIRST, PASSES
+from flacheck.repro.reducer import polished, reduce
+from tests.made_specimens import FAILS, POINTER, FakeCompilers, chain, oracle, specimen, two_dots
+
+
+class Singly:
+    """Without one statement after another, the first first."""
+
+    name = "singly"
+
+    def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
+        at = 0
+        while at < len(best.function.body):
+            with edited(best) as kernel:
+                del kernel.body[at]
+            if (yield kernel.specimen):
+                best = kernel.specimen
+            else:
+                at += 1
+
+
+def test_a_kernel_is_reduced_to_what_fails() -> None:
+    """From a loop over block pointers to loads, the operation and a store; options as small as they
+    may be.
+    """
+    holds = oracle(FakeCompilers(two_dots))
+    best = chain()
+    for step in reduce(best, FIRST, PASSES, holds):
+        best = step.best
+    assert best.lines <= 3
+    assert dict(best.options) == {"num_warps": 8}
+    assert holds.asked < 60
+
+
+def test_other_releases_are_asked_of_the_last_of_several_improvements() -> None:
+    """Twelve statements, of which one is needed: fewer questions elsewhere than improvements."""
+    start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(12)), x=POINTER)
+    compilers = FakeCompilers(lambda s: "x + 7" in s.source or "x + 0" in s.source)
+    best = [step.best for step in reduce(start, (), (Singly(),), oracle(compilers))][-1]
+    elsewhere = sum(release != FAILS for release, _ in compilers.asked)
+    assert best.lines == 1
+    assert elsewhere < 0.6 * 2 * 11
+
+
+def test_an_improvement_that_slips_elsewhere_is_undone() -> None:
+    """The releases that must compile are then asked of each: what they refuse stays."""
+    start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(6)), x=POINTER)
+    needed = FakeCompilers(lambda s: "x + 5," in s.source, slips=lambda s: "x + 3," not in s.source)
+    best = [step.best for step in reduce(start, (), (Singly(),), oracle(needed))][-1]
+    assert [ast.unparse(s) for s in best.function.body] == [
+        "tl.store(x + 3, 3)",
+        "tl.store(x + 5, 5)",
+    ]
+
+
+def test_a_spent_budget_leaves_the_best_so_far() -> None:
+    """The loop ends without an error, and never compiles more than it may."""
+    holds = oracle(FakeCompilers(two_dots), compiles=12)
+    steps = [step.best for step in reduce(chain(), FIRST, PASSES, holds)]
+    assert steps
+    assert two_dots(steps[-1])
+    assert holds.budget.ran == 12
+
+
+def test_the_same_input_gives_the_same_output() -> None:
+    """Two reductions take the same steps."""
+    first, second = (
+        [step.best.key for step in reduce(chain(), FIRST, PASSES, oracle(FakeCompilers(two_dots)))]
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_a_pass_that_runs_first_is_taken_whatever_the_order_says() -> None:
+    """A last form is longer to the order and still taken, where it fails."""
+    start = specimen("tl.store(x, tl.dot(tl.load(x), tl.load(x)))", x=POINTER)
+    holding = oracle(FakeCompilers(lambda s: "tl.dot" in s.source))
+    refusing = oracle(FakeCompilers(lambda _: False))
+    assert polished(start, Reading(), holding).lines == 4
+    assert polished(start, Reading(), refusing) == start

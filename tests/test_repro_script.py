@@ -1,0 +1,97 @@
+"""The standalone script: what it looks for, what it imports, how it says a launch."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from flacheck.repro.output.script import Symptom, forms, render, words
+from flacheck.repro.passes.tuning import tuned
+from tests.made_records import record
+from tests.made_specimens import POINTER, chain, specimen
+
+
+@pytest.mark.parametrize(
+    ("said", "signal", "expected"),
+    [
+        (
+            "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
+            None,
+            "error   : Feature '.bf16' requires .target sm_80 or higher",
+        ),
+        ("python: /project/x.cpp:5: int f(): Assertion `a == b' failed.", "SIGABRT", "a == b"),
+        ("SIGSEGV in stage llir, nothing on stderr", "SIGSEGV", "SIGSEGV"),
+        (
+            "out of resource: shared memory, Required: 245760, Hardware limit: 232448.",
+            None,
+            "out of resource: shared memory, Required",
+        ),
+    ],
+)
+def test_a_script_looks_for_words_that_every_machine_prints(
+    said: str, signal: str | None, expected: str
+) -> None:
+    """No path, line or quantity is among them."""
+    assert words(record("fails", message=said, signal=signal)) == expected
+
+
+def test_scripts_are_python_that_imports_only_triton() -> None:
+    """In each form: types alone, a launch, an autotuner's run, and a signal's name to look for."""
+    plain = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1})
+    tuner = tuned(
+        specimen("pass", x=POINTER, K={"constexpr": 32}),
+        [{"kwargs": {}, "num_warps": 2}] * 2,
+        ["K"],
+    )
+    for one in (plain, chain(), tuner):
+        for said in ("a 'quoted' \"thing\"", "SIGSEGV"):
+            tree = ast.parse(render(one, Symptom(said, "triton 3.2.0 fails")))
+            imports = {
+                a.name.split(".")[0]
+                for n in ast.walk(tree)
+                if isinstance(n, ast.Import)
+                for a in n.names
+            }
+            assert imports <= {"os", "signal", "subprocess", "sys", "triton", "types"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "written"),
+    [
+        (None, "None"),
+        ({"dtype": "fp16", "align": 16}, 'Pointer("float16")'),
+        ({"dtype": "fp16", "align": 4}, 'Pointer("float16", 4)'),
+        ({"int": 8}, "8"),
+        ({"float": 0.5}, "0.5"),
+        ({"constexpr": 64}, "64"),
+        ({"constexpr": float("inf")}, 'float("inf")'),
+        ({"constexpr": {"dtype": "fp32"}}, "tl.float32"),
+        ({"constexpr": {"tuple": [1, 2]}}, "(1, 2,)"),
+        ({"tuple": [{"int": 1}, None]}, "(1, None,)"),
+    ],
+)
+def test_an_argument_of_a_launch_is_python(spec: Any, written: str) -> None:
+    """Each form of an argument becomes the expression that means it."""
+    text = render(specimen("pass", a=spec), Symptom("words", "title"))
+    assert f"    a={written},\n" in text
+
+
+def test_a_check_is_made_of_the_finished_compile() -> None:
+    """What is compared is prepared before the compile, and printed after it."""
+    check = 'if compiled.metadata.shared > 9:\n    print("too much")\n'
+    text = render(chain(), Symptom("too much", "title", check, 7, "import time\n\n"))
+    launch = text.index("compiled = kernel.run(")
+    assert text.index("import time\n") < launch < text.index(check.rstrip())
+    assert "timeout=7\n" in text
+
+
+def test_types_alone_make_the_simplest_form() -> None:
+    """A launch that says more than types has no plain form."""
+    unaligned = {"dtype": "fp16", "align": 1}
+    assert [form.imports for form in forms(specimen("tl.store(x, 1)", x=unaligned))] == [
+        ("from triton.compiler import ASTSource",),
+        (),
+    ]
+    assert [form.imports for form in forms(chain())] == [()]

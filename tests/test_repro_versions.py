@@ -1,0 +1,83 @@
+"""What every release makes of a specimen: tables, contrasts, slow compiles."""
+
+from __future__ import annotations
+
+from flacheck.analysis.slow import TIMES
+from flacheck.model import Record, Verdict
+from flacheck.repro import versions
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.versions import ReleaseVerdict
+from tests.made_records import record
+from tests.made_specimens import FAILS, SIGNATURE, chain
+
+
+def test_contrasts_are_the_nearest_that_compile() -> None:
+    """One older and one newer release, those that fail in between passed over."""
+    good, bad = ReleaseVerdict(Verdict.COMPILES), ReleaseVerdict(Verdict.FAILS, SIGNATURE)
+    found = {
+        "triton==3.0.0": good,
+        "triton==3.1.0": good,
+        FAILS: bad,
+        "triton==3.3.0": bad,
+        "triton==3.4.0": good,
+    }
+    assert versions.contrasts(found, FAILS) == ["triton==3.1.0", "triton==3.4.0"]
+
+
+def test_slow_is_told_from_other_releases() -> None:
+    """Ten seconds, and five times the median of the others; the contrasts are the quick ones."""
+    good = {
+        f"triton==3.{n}.0": ReleaseVerdict(Verdict.COMPILES, None, seconds)
+        for n, seconds in enumerate((2, 2, 21, 19, 3))
+    }
+    slow = versions.as_slow(record("compiles", toolchain="triton==3.2.0", seconds=21.0), good)
+    assert slow is not None
+    assert (slow.code, slow.verdict) == ("FC921", Verdict.FAILS)
+    assert versions.contrasts(good, "triton==3.2.0", TIMES) == ["triton==3.1.0", "triton==3.4.0"]
+    assert (
+        versions.as_slow(record("compiles", toolchain="triton==3.2.0", seconds=9.0), good) is None
+    )
+
+
+class CountingCompilers:
+    """Three releases, of which the middle one fails; notes what was asked."""
+
+    releases = ("triton==3.1.0", FAILS, "triton==3.3.0")
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+
+    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
+        self.asked.append((release, until))
+        if release == FAILS:
+            return record("fails", code="FC302", signature=SIGNATURE)
+        return record("compiles", toolchain=release, seconds=2.0)
+
+
+def test_every_release_judges_a_specimen_and_what_is_known_is_not_asked_again() -> None:
+    """The table has the order of the releases; signatures are those of failures alone."""
+    compilers = CountingCompilers()
+    known = record("fails", toolchain=FAILS, code="FC302", signature=SIGNATURE)
+    table = versions.judged(chain(), compilers, "llir", known)
+    assert table == {
+        "triton==3.1.0": ReleaseVerdict(Verdict.COMPILES),
+        FAILS: ReleaseVerdict(Verdict.FAILS, SIGNATURE),
+        "triton==3.3.0": ReleaseVerdict(Verdict.COMPILES),
+    }
+    assert table["triton==3.1.0"].seconds == 2.0
+    assert compilers.asked == [("triton==3.1.0", "llir"), ("triton==3.3.0", "llir")]
+    assert versions.judged(chain(), compilers) == table
+
+
+def test_a_release_that_cannot_read_the_original_does_not_differ() -> None:
+    """An API that a release lacks says nothing of the failure."""
+    good, bad = ReleaseVerdict(Verdict.COMPILES), ReleaseVerdict(Verdict.FAILS, SIGNATURE)
+    unread = ReleaseVerdict(Verdict.FAILS, "FC101:ast:-:2b66fc33")
+    original = {"triton==3.1.0": good, FAILS: bad, "triton==3.9.0": unread}
+    reduced = {"triton==3.1.0": bad, FAILS: bad, "triton==3.9.0": good}
+    assert versions.differing(original, reduced) == ["triton==3.1.0"]
+
+
+def test_releases_are_listed_without_their_compiler() -> None:
+    """As a maintainer writes them."""
+    assert versions.listed(["triton==3.1.0", FAILS]) == "3.1.0, 3.2.0"
