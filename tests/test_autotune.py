@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 
 import flacheck
+from flacheck import reports
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.autotune import formats
 from flacheck.autotune.examined import Timing, TunerResult
 from flacheck.errors import UsageError
-from flacheck.reports.base import Page
+from flacheck.reports import autotune as autotune_report
+from flacheck.reports.document import Display
 from flacheck.tables import targets
 from tests.made_tuned import SOURCE, fatal, good, result, skipped
 
@@ -24,9 +25,15 @@ SCHEMA = json.loads(
 )
 
 
+def text(format: str, *results: TunerResult) -> str:
+    """The results in a format, on a wide display."""
+    report = autotune_report.report("made:*", results)
+    return "".join(reports.render(format, report, Display(width=140)))
+
+
 def document(*results: TunerResult) -> dict[str, Any]:
     """The JSON of results, which is as its schema says."""
-    made: dict[str, Any] = json.loads("".join(formats.render("json", "made:*", results, Page())))
+    made: dict[str, Any] = json.loads(text("json", *results))
     jsonschema.validate(made, SCHEMA, jsonschema.Draft202012Validator)
     return made
 
@@ -64,9 +71,9 @@ def test_json_is_as_the_contract_has_it(tmp_path: Path) -> None:
 def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> None:
     """A line each for fate, cause, fault and cost."""
     found = result(tmp_path, good(), fatal(), source=SOURCE.replace("'USE_G'],", "'NOTHING'],"))
-    text = "".join(formats.render("table", "made:*", [found], Page(width=140)))
+    shown = text("table", found)
     for words in (
-        "2 configurations: 1 runs, 1 ends run · 1 key fault",
+        "2 configurations: 1 runs, 1 ends the run · 1 key fault",
         "the run ends: configuration 2 of 2 fails with FC302",
         "16/227K",
         "50% 8× regs",
@@ -75,10 +82,10 @@ def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> Non
         "key=['H', 'K'],",
         "2 configurations × 1 key",
     ):
-        assert words in text, text
-    markdown = "".join(formats.render("markdown", "made:*", [found], Page()))
+        assert words in shown
+    markdown = text("markdown", found)
     assert (
         "| 1 | BK=32 | 4 | 2 | compiles | runs | 16/227K |" in markdown and "```python" in markdown
     )
     with pytest.raises(UsageError, match="table, json, markdown"):
-        formats.check("github")
+        reports.check("github", autotune_report.FORMATS)

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from flacheck.autotune import formats, timeable
+from flacheck import reports
+from flacheck.autotune import timeable
 from flacheck.autotune.bench import Bench, _price, _rank, spearman
 from flacheck.autotune.examination import Examination
-from flacheck.autotune.examined import Timing, Tuned
+from flacheck.autotune.examined import Timing, Tuned, TunerResult
 from flacheck.autotune.sources import Asked, gather
 from flacheck.autotune.sources.recorded import examined
 from flacheck.capture import capture
@@ -28,7 +29,8 @@ from flacheck.inputs.launches import read
 from flacheck.inputs.planning import Resolver
 from flacheck.model import Cell, Json, Launch, Verdict, canonical
 from flacheck.packages.package import Package
-from flacheck.reports.base import Page
+from flacheck.reports import autotune as autotune_report
+from flacheck.reports.document import Display
 from tests.made_tuned import good, result
 from tests.test_autotune_command import document
 from tests.test_launches import HEAD, HEADER, launch, write
@@ -105,6 +107,12 @@ def breaking(folder: Path, *constants: tuple[int, int], **changes: Any) -> Tuned
     return gathered(write(folder, HEADER, launch(FAULTS, **{**line, **changes})))
 
 
+def text(format: str, result: TunerResult) -> str:
+    """The result in a format, on a wide display."""
+    report = autotune_report.report("made", [result])
+    return "".join(reports.render(format, report, Display(width=200)))
+
+
 def times(bench: Bench, tuned: Tuned, configs: list[Any] | None = None) -> list[Timing]:
     """The timings of a launch's configurations, in their order."""
     configs = configs or list(tuned.launch.configs)
@@ -144,13 +152,13 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     )
     (timed,) = examination.timed(examination.results(tmp_path, 0, print), Bench("cpu"), print)
     assert timed.rank is not None and -1 <= timed.rank <= 1 and timed.not_timed is None
-    (shown,) = document("".join(formats.render("json", "made", [timed], Page())))["results"]
+    (shown,) = document(text("json", timed))["results"]
     assert [config["timing"]["error"] < 1e-5 for config in shown["configs"]] == [True] * 6
     for name, words in (
         ("table", "rank correlation"),
         ("markdown", "| 6 | BK=64 BV=128 num_warps=8 num_stages=2 |"),
     ):
-        assert words in "".join(formats.render(name, "made", [timed], Page(120)))
+        assert words in text(name, timed)
 
 
 @needs_torch
@@ -169,7 +177,7 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
     assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
         (0, None)
     ] * 3
-    (shown,) = document("".join(formats.render("json", "made", [timed], Page())))["results"]
+    (shown,) = document(text("json", timed))["results"]
     assert shown["not_timed"] is None and all(
         config["timing"]["median_ms"] for config in shown["configs"]
     )
@@ -410,12 +418,10 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     bench = Bench("cpu")
     (untimed,) = examination.timed(results, bench, print)
     assert untimed.not_timed and untimed.not_timed.startswith("x holds integers (i32)")
-    (shown,) = document("".join(formats.render("json", "made", [untimed], Page())))["results"]
+    (shown,) = document(text("json", untimed))["results"]
     assert shown["not_timed"] == untimed.not_timed and shown["configs"][0]["timing"] is None
     for name in ("table", "markdown"):
-        assert "not timed: x holds integers" in "".join(
-            formats.render(name, "made", [untimed], Page(200))
-        )
+        assert "not timed: x holds integers" in text(name, untimed)
     bench.card = replace(bench.card, target="sm80")
     (elsewhere,) = examination.timed(results, bench, print)
     assert elsewhere.not_timed and "on sm80 is what is here" in elsewhere.not_timed

@@ -200,7 +200,7 @@ def test_a_warning_comes_once_though_files_are_read_twice(project: Path) -> None
 def test_markdown_is_for_a_jobs_summary(project: Path) -> None:
     """A table, and code that survives a backtick."""
     out = gated(project, "triton>=3.2,<3.5\n", "--format", "markdown")[1]
-    assert "| 3.2.0 | 2.6.0 | bad | FC302: chunk_gated_delta_rule_fwd_kernel_h |" in out
+    assert "| 3.2.0 | 2.6.0 | **bad** | FC302: chunk_gated_delta_rule_fwd_kernel_h |" in out
     assert "`` Assertion `reshapeOuts' failed. ``" in out
 
 
@@ -271,7 +271,7 @@ def test_a_waiver_holds_for_gate_and_report(project: Path) -> None:
         "use": "active",
         "cells": 0,
     }
-    assert "1 fail (1 waived)" in flacheck("report", cwd=project).stdout
+    assert "1 fails (1 waived)" in flacheck("report", cwd=project).stdout
     settings.write_text(WAIVER + "expires = 2026-01-31\n")
     assert gated(project, "triton==3.4.0\n")[0] == 1
     assert "waived" not in flacheck("report", cwd=project).stdout

@@ -8,6 +8,5 @@ sitting.found()                                 # history and changes
 from flacheck.bisect.history import Bisection, Change, Entry, Find, Kind
 from flacheck.bisect.releases import releases
 from flacheck.bisect.sitting import Bisecting
-from flacheck.bisect.wording import lines
 
-__all__ = ["Bisecting", "Bisection", "Change", "Entry", "Find", "Kind", "lines", "releases"]
+__all__ = ["Bisecting", "Bisection", "Change", "Entry", "Find", "Kind", "releases"]

@@ -93,13 +93,13 @@ def autotune(
     """List each configuration of KERNEL's autotuner with what becomes of it, and the faults of its
     keys.
     """
-    from flacheck.autotune import formats
+    from flacheck import reports
     from flacheck.autotune.emit import python
     from flacheck.autotune.examination import Examination
     from flacheck.autotune.sources import gather
-    from flacheck.reports import Page
+    from flacheck.reports import autotune as autotune_report
 
-    formats.check(format)
+    reports.check(format, autotune_report.FORMATS)
     if emit is not None and emit not in _EMITTED:
         raise UsageError(f"--emit {emit}: expected {' or '.join(_EMITTED)}")
     card = None
@@ -123,8 +123,7 @@ def autotune(
     elif emit == "python":
         common.write(python.render(results), output)
     else:
-        page = Page() if output else Page.of_stdout()
-        common.write(formats.render(format, kernel, results, page), output)
+        common.show(format, autotune_report.report(kernel, results), output)
     return _exit_code(results)
 
 

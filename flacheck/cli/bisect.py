@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.bisect import Bisecting, Bisection, Find
+    from flacheck.bisect import Bisecting, Find
 
 
 @common.command
@@ -49,12 +48,14 @@ def bisect(
 ) -> int:
     """Find the releases between which CELL's verdict or signature changes."""
     from flacheck import bisect as bisection
+    from flacheck import reports
     from flacheck.inputs import cells
+    from flacheck.reports import bisect as bisect_report
     from flacheck.scan.session import Session
     from flacheck.store import Store
+    from flacheck.toolchains import torch_pins
 
-    if format not in ("table", "json"):
-        raise UsageError(f"unknown format {format!r}: bisect knows table and json")
+    reports.check(format, reports.TABLE_OR_JSON)
     wanted, seconds = _find(find), common.seconds(timeout)
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
     with Store.open(store, create=not cells.needs_store(cell)) as opened:
@@ -79,7 +80,7 @@ def bisect(
         except KeyboardInterrupt:
             return common.interrupted()
     found = sitting.found()
-    _write(found, format, output)
+    common.show(format, bisect_report.report(found, list(torch_pins.pins())), output)
     return Exit.OK if found.changes else Exit.INCOMPLETE
 
 
@@ -97,13 +98,3 @@ def _find(word: str) -> Find:
     if word not in [find.value for find in Find]:
         raise UsageError(f"--find {word}: fail, pass or change is wanted")
     return Find(word)
-
-
-def _write(found: Bisection, format: str, output: Path | None) -> None:
-    from flacheck.bisect import lines
-    from flacheck.toolchains import torch_pins as pins
-
-    if format == "json":
-        common.write([json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"], output)
-    else:
-        common.write(lines(found, list(pins.pins())), output)

@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from flacheck.inputs.expand import Selection
-    from flacheck.reports import RunView
+    from flacheck.reports.document import Report
 
 from flacheck.errors import Exit, FlacheckError, UsageError
 
@@ -197,11 +197,13 @@ def seconds(timeout: str) -> float | None:
     return number
 
 
-def report(format: str, view: RunView, file: Path | None) -> None:
-    """Render a run; colours are for a terminal, never for a file."""
-    from flacheck.reports import Page, render
+def show(format: str, report: Report, file: Path | None = None) -> None:
+    """Render a report; colours are for a terminal, never for a file."""
+    from flacheck.reports import render
+    from flacheck.reports.document import Display
 
-    write(render(format, view, Page() if file else Page.of_stdout()), file)
+    display = Display() if file else Display.of_stdout()
+    write(render(format, report, display), file)
 
 
 def write(text: Iterable[str], file: Path | None) -> None:

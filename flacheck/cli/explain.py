@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
-
-if TYPE_CHECKING:
-    from flacheck.rules.explanation import Explanation
 
 _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 
@@ -32,22 +27,19 @@ def explain(
     output: common.Output = None,
 ) -> int:
     """Name the failure in a compiler's output: cause, versions, remedy, links."""
+    from flacheck import reports
+    from flacheck.reports import explanation as explain_report
     from flacheck.rules import explanation
 
-    if format not in ("table", "json"):
-        raise UsageError(f"unknown format {format!r}: explain knows table and json")
-    found = (
-        explanation.of_code(what.upper())
-        if _CODE.fullmatch(what)
-        else explanation.of_log(_text(what))
-    )
-    if format == "json":
-        common.write(
-            [json.dumps(explanation.to_json(found), indent=2, ensure_ascii=False) + "\n"], output
-        )
+    reports.check(format, reports.TABLE_OR_JSON)
+    if _CODE.fullmatch(what):
+        explanations = explanation.of_code(what.upper())
     else:
-        common.write(_lines(found), output)
-    return Exit.OK if found and found[0].code != explanation.UNCLASSIFIED else Exit.FINDINGS
+        explanations = explanation.of_log(_text(what))
+    common.show(format, explain_report.report(explanations), output)
+    if explanations and explanations[0].code != explanation.UNCLASSIFIED:
+        return Exit.OK
+    return Exit.FINDINGS
 
 
 def _text(what: str) -> str:
@@ -59,16 +51,3 @@ def _text(what: str) -> str:
         raise UsageError(
             f"{what}: cannot be read ({error.strerror}); give a code (FC302), a log file, or -"
         ) from None
-
-
-def _lines(found: Sequence[Explanation]) -> Iterator[str]:
-    if not found:
-        yield "no failure in this text\n"
-    for entry in found:
-        yield f"{entry.code}  {entry.title}\n"
-        if entry.line:
-            yield f"  line {entry.line}: {entry.excerpt}\n"
-        yield f"  cause:  {entry.cause}\n  remedy: {entry.remedy}\n"
-        for word, versions in (("fails", entry.bad), ("works", entry.good)):
-            yield from [f"  {word}:  {', '.join(versions)}\n"] if versions else []
-        yield from (f"  see:    {link}\n" for link in entry.links)

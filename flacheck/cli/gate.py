@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from datetime import date
 from functools import cache
@@ -78,6 +80,7 @@ def gate(
     """
     from flacheck import reports
     from flacheck.gate import evidence
+    from flacheck.reports import gate as gate_report
     from flacheck.tables import targets
 
     reports.check(format)
@@ -103,7 +106,10 @@ def gate(
         return common.interrupted()
     if fix and _fix(result):
         result = judged()
-    _show(result, format, suggest or fix, strict, output)
+    # A job's summary is read where nobody can ask for the changes afterwards.
+    changes = suggest or fix or format == "markdown"
+    typed = shlex.join(["flacheck", *sys.argv[1:]])
+    common.show(format, gate_report.report(result, typed, changes, strict), output)
     return result.exit_code(strict)
 
 
@@ -180,13 +186,3 @@ def _fix(result: GateResult) -> bool:
             f"{change.pin.where}: {change.pin.said} was left as it is ({change.pin.obstacle})"
         )
     return bool(written)
-
-
-def _show(
-    result: GateResult, format: str, suggest: bool, strict: bool, output: Path | None
-) -> None:
-    from flacheck.gate import formats
-    from flacheck.reports import Page
-
-    page = Page() if output else Page.of_stdout()
-    common.write(formats.render(format, result, page, suggest, strict), output)

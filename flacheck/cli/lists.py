@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -20,12 +19,13 @@ def show(
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
 ) -> int:
     """List the kernels, matrices, targets or rules there are."""
+    from flacheck import reports
+    from flacheck.reports import lists
+
     if what not in _ROWS:
         raise UsageError(f"cannot list {what!r}: there are {', '.join(_ROWS)}")
-    if format not in ("table", "json"):
-        raise UsageError(f"unknown format {format!r}: list knows table and json")
-    rows = _ROWS[what]()
-    common.write([json.dumps(rows, indent=2) + "\n"] if format == "json" else _aligned(rows), None)
+    reports.check(format, reports.TABLE_OR_JSON)
+    common.show(format, lists.report(_ROWS[what]()))
     return Exit.OK
 
 
@@ -77,10 +77,3 @@ _ROWS: dict[str, Callable[[], Rows]] = {
     "targets": _targets,
     "rules": _rules,
 }
-
-
-def _aligned(rows: Rows) -> Iterator[str]:
-    names = list(rows[0]) if rows else []
-    widths = {name: max(len(name), *(len(str(row[name])) for row in rows)) for name in names}
-    for row in [dict(zip(names, names)), *rows]:
-        yield "  ".join(str(row[name]).ljust(widths[name]) for name in names).rstrip() + "\n"

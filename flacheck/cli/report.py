@@ -29,6 +29,7 @@ def report(
 ) -> int:
     """Render stored runs; several become one report."""
     from flacheck import reports
+    from flacheck.reports import lists, scan
     from flacheck.scan import session
     from flacheck.store import Store
 
@@ -38,10 +39,9 @@ def report(
             with Store.open(other, create=False) as theirs:
                 common.say(f"{opened.merge(theirs)} new records from {other}")
         if list_:
-            common.write(
-                (f"{run.id}  {run.started[:19]}  {run.matrix or '-'}\n" for run in opened.runs()),
-                output,
-            )
+            rows = [(run.id, run.started[:19], run.matrix or "-") for run in opened.runs()]
+            common.show("table", lists.lines(rows), output)
             return Exit.OK
-        common.report(format, session.view(opened, runs or ["last"], settings.waivers(Path.cwd())), output)
+        view = session.view(opened, runs or ["last"], settings.waivers(Path.cwd()))
+        common.show(format, scan.report(view), output)
     return Exit.OK

@@ -71,11 +71,11 @@ def repro(
     ] = None,
 ) -> int:
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
+    from flacheck import reports
     from flacheck.repro import compilers
     from flacheck.repro.reproduction import Reproduction
 
-    if format not in ("table", "json"):
-        raise UsageError(f"unknown format {format!r}: expected table or json")
+    reports.check(format, reports.TABLE_OR_JSON)
     allowance = _budget(budget)
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
     with _terminable():
@@ -191,12 +191,9 @@ def _verified(reproduction: Reproduction, folder: Path, complete: bool) -> Repro
 
 
 def _write(result: Reproduced, folder: Path, format: str) -> None:
+    from flacheck.reports import repro as repro_report
     from flacheck.repro.output import files
-    from flacheck.repro.wording import summary
 
     texts = files.contents(result)
     files.write(texts, folder)
-    if format == "json":
-        common.write([texts[files.ABOUT]], None)
-    else:
-        common.write((f"{line}\n" for line in summary(result, folder)), None)
+    common.show(format, repro_report.report(result, folder, list(texts)))

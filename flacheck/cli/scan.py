@@ -168,6 +168,7 @@ def _run(
     budget: int,
 ) -> int:
     from flacheck.cli.progress import watch
+    from flacheck.reports import scan as run_report
     from flacheck.scan import session
     from flacheck.store import Store
 
@@ -183,5 +184,5 @@ def _run(
         except KeyboardInterrupt:
             return common.interrupted()
         view = running.view()
-        common.report(format, view, output)
+        common.show(format, run_report.report(view), output)
         return running.exit_code(view, strict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -17,14 +18,21 @@ app = typer.Typer(help="List, install or remove compilers, each isolated.", no_a
 def list_() -> int:
     """List the compilers in the cache."""
     from flacheck import toolchains
+    from flacheck.reports import lists
+    from flacheck.reports.document import Paragraph, Report
 
-    rows = [shelf.manifest for shelf in toolchains.installed_toolchains()]
-    lines = [
-        f"{row.get('identity', '?'):24} {row.get('size_mb', 0):8.0f} MB  {row.get('installer', '')}\n"
-        for row in rows
-    ]
-    common.write(lines or ["nothing is installed yet; a scan installs what it needs\n"], None)
+    rows = [_row(shelf.manifest) for shelf in toolchains.installed_toolchains()]
+    if rows:
+        common.show("table", lists.lines(rows))
+    else:
+        nothing = Paragraph("No toolchain is installed yet; a scan installs those that it needs.")
+        common.show("table", Report([nothing]))
     return Exit.OK
+
+
+def _row(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
+    size = f"{manifest.get('size_mb', 0):8.0f} MB"
+    return manifest.get("identity", "?"), size, manifest.get("installer", "")
 
 
 @app.command("install")

@@ -1,34 +1,30 @@
-"""Reports: one file a format, each a function from values to pieces of text; none reads the store."""
+"""Reports: a builder a command makes a document of values, and one format turns it into text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import cast
+from pkgutil import iter_modules
 
 from flacheck.errors import UsageError
-from flacheck.reports.base import Page, Render, RunView
+from flacheck.reports import formats
+from flacheck.reports.document import Display, Report
 
-# A format's module is imported when it is asked for: only the table needs rich.
-FORMATS = {
-    "table": "table",
-    "json": "json_",
-    "jsonl": "jsonl",
-    "markdown": "markdown",
-    "github": "github",
-}
-
-__all__ = ["FORMATS", "Page", "RunView", "check", "render"]
+# Whatever lies in the folder is a format: to add one is to add its file.
+FORMATS = tuple(module.name for module in iter_modules(formats.__path__))
+# What commands offer whose answer is short.
+TABLE_OR_JSON = ("table", "json")
 
 
-def check(name: str) -> None:
-    """UsageError unless there is such a format; a scan asks before it starts."""
-    if name not in FORMATS:
-        raise UsageError(f"unknown format {name!r}: allowed are {', '.join(FORMATS)}")
+def check(name: str, offered: Sequence[str] = FORMATS) -> None:
+    """UsageError unless a command offers the format; it asks before it starts to work."""
+    if name not in offered:
+        raise UsageError(f"unknown format {name!r}: allowed are {', '.join(offered)}")
 
 
-def render(name: str, view: RunView, page: Page | None = None) -> Iterator[str]:
-    """The view in a format, piece by piece; without a `page` for the terminal that stdout is."""
-    check(name)
-    module = import_module(f"flacheck.reports.{FORMATS[name]}")
-    return cast(Render, module.render)(view, page or Page.of_stdout())
+def render(name: str, report: Report, display: Display) -> Iterator[str]:
+    """The report in a format, piece by piece."""
+    # Imported when it is asked for: rich, which only the table needs, takes a while.
+    module = import_module(f"{formats.__name__}.{name}")
+    pieces: Iterator[str] = module.render(report, display)
+    return pieces

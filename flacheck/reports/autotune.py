@@ -1,0 +1,256 @@
+"""The report of an examination: each autotuner's configurations, then what is wrong, what it costs,
+and what to use instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.order import kernel_name, settings, short, some
+from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
+from flacheck.reports import document
+from flacheck.reports.document import Part, Tone, Words, row
+from flacheck.reports.phrases import advice, counted
+
+FORMATS = ("table", "json", "markdown")
+SCHEMA = "flacheck.autotune/1"
+_HEADINGS = (
+    "",
+    "constants",
+    "warps",
+    "stages",
+    "verdict",
+    "autotuner",
+    "shared",
+    "regs",
+    "stack",
+    "spills",
+    "occupancy",
+    "s",
+)
+_TIMES = ("", "timed", "median ms", "spread", "error")
+_FATES = {
+    Fate.RUNS: Words("runs", Tone.GOOD),
+    Fate.SKIPPED: Words("skipped", Tone.DOUBT),
+    Fate.ENDS_RUN: Words("ends run", Tone.BAD),
+    None: Words("?", Tone.DOUBT),
+}
+# How one configuration and how several are counted in the headline.
+_COUNTED = {
+    Fate.RUNS: ("runs", "run"),
+    Fate.SKIPPED: ("skipped", "skipped"),
+    Fate.ENDS_RUN: ("ends the run", "end the run"),
+    None: ("unknown", "unknown"),
+}
+_OPTIONS = ("num_warps", "num_stages")
+# The column is narrow, and the two limits are the frequent ones.
+_LIMITS = {"shared memory": "smem", "registers": "regs"}
+# Configurations that a line names.
+_PRUNED = 3
+_KIB = 1024
+
+
+def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
+    """The results for `kernel`, the glob that was asked."""
+    shown = [result.to_json() for result in results]
+    return document.Report(_parts(results), {"schema": SCHEMA, "kernel": kernel, "results": shown})
+
+
+def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
+    bad = any(result.is_finding for result in results)
+    yield document.Title("flacheck autotune", _headline(results), Tone.BAD if bad else Tone.GOOD)
+    for result in results:
+        yield from _result(result)
+
+
+def _headline(results: Sequence[TunerResult]) -> str:
+    """One line with what came out."""
+    fates = [config.fate for result in results for config in result.configs]
+    counts = [(fates.count(fate), words) for fate, words in _COUNTED.items()]
+    said = ", ".join(f"{count} {words[count > 1]}" for count, words in counts if count)
+    kernels = counted(len({result.kernel for result in results}), "kernel")
+    configs = counted(len(fates), "configuration")
+    line = f"{kernels}, {configs}: {said or 'none compiled'}"
+    faults = sum(len(result.keys) for result in results)
+    return f"{line} · {counted(faults, 'key fault')}" if faults else line
+
+
+def _result(result: TunerResult) -> Iterator[Part]:
+    place = (short(result.toolchain), result.target, result.dtype)
+    yield document.Heading(" · ".join(filter(None, (kernel_name(result.kernel), *place))))
+    if result.ends:
+        yield document.Item(f"the run ends: {result.ends}", Tone.BAD)
+    if result.configs:
+        rows = (_row(number, config) for number, config in enumerate(result.configs, 1))
+        yield document.Table(_HEADINGS, tuple(rows))
+    yield from _causes(result)
+    for fault in result.keys:
+        yield from _fault(fault)
+    if result.cost:
+        yield from _cost(result.cost)
+    yield from _notes(result)
+    yield from _times(result)
+    for each in advice(result.fallbacks):
+        said = f"instead of {'; '.join(each.failing)}: {' or '.join(each.uses)}"
+        yield document.Item(said, Tone.GOOD)
+
+
+# The configurations
+
+
+def _row(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
+    """A configuration in as many words as there are headings."""
+    held, values = examined.record.resources, examined.config
+    others = {name: value for name, value in values.items() if name not in ("kwargs", *_OPTIONS)}
+    return row(
+        str(number),
+        settings({**values.get("kwargs", {}), **others}) or "–",
+        *(_number(values.get(name)) for name in _OPTIONS),
+        examined.record.code or examined.record.verdict.value,
+        _FATES[examined.fate],
+        _shared(held),
+        *(_number(held[name]) for name in ("registers", "stack", "spills")),
+        _occupancy(examined),
+        f"{examined.record.seconds:.1f}",
+    )
+
+
+def _config(values: Mapping[str, Any]) -> str:
+    """`BK=64 num_warps=4 num_stages=2`."""
+    options = {name: value for name, value in values.items() if name != "kwargs"}
+    return settings({**values.get("kwargs", {}), **options})
+
+
+def _shared(held: Mapping[str, Any]) -> str:
+    """KiB of KiB that a block can have."""
+    limit = f"{held['shared_limit'] / _KIB:.0f}K"
+    if held["shared"] is None:
+        return f"–/{limit}"
+    return f"{held['shared'] / _KIB:.0f}/{limit}"
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else str(value)
+
+
+def _occupancy(examined: ExaminedConfig) -> str:
+    held = examined.occupancy
+    if held is None:
+        return "–"
+    return f"{held.fraction:.0%} {held.blocks}× {_LIMITS.get(held.limit, held.limit)}"
+
+
+# What is wrong with them, and what they cost
+
+
+def _causes(result: TunerResult) -> Iterator[Part]:
+    """The first line of each failure or doubt, with the places of the configurations that have it."""
+    lines: dict[str, str] = {}
+    numbers: dict[str, list[int]] = {}
+    for number, config in enumerate(result.configs, 1):
+        if not config.compiles:
+            record = config.record
+            line = record.message.partition("\n")[0] or record.reason or "no message"
+            cause = record.signature or line
+            lines.setdefault(cause, f"{record.code or record.verdict.value} {line}")
+            numbers.setdefault(cause, []).append(number)
+    for cause, places in numbers.items():
+        yield document.Item(f"{_ranges(places)}: {lines[cause]}", Tone.BAD)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`1, 4–6`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(map(_range, runs))
+
+
+def _range(run: Sequence[int]) -> str:
+    # Two neighbours are as short with a comma.
+    if len(run) > 2:
+        return f"{run[0]}–{run[-1]}"
+    return ", ".join(map(str, run))
+
+
+def _fault(fault: KeyFault) -> Iterator[Part]:
+    line = f"{fault.fault}: {fault.key} {fault.why}"
+    if fault.file:
+        line += f" ({fault.file}:{fault.line})"
+    yield document.Item(line, Tone.BAD)
+    if fault.fix:
+        yield document.Listing(fault.fix.rstrip("\n"), "python")
+
+
+def _cost(cost: Cost) -> Iterator[Part]:
+    """What the first run waits for, what would shorten it, and which configurations gain nothing."""
+    configs = counted(cost.configs, "configuration")
+    line = f"{configs} × {counted(cost.keys, 'key')}: the first run compiles for "
+    line += f"{_seconds(cost.first_run)}; with {counted(cost.workers, 'compiler')} at once "
+    line += _seconds(cost.warmed)
+    if cost.droppable:
+        gone = counted(len(cost.droppable), "configuration")
+        line += f"; without {gone} that gain nothing {_seconds(cost.pruned)}"
+    yield document.Item(line)
+    # Failures stand in the table already.
+    gains = grouped((why, place + 1) for place, why in cost.droppable.items() if why != "fails")
+    for why, numbers in gains.items():
+        yield document.Item(f"{_ranges(numbers)}: {why}", Tone.FAINT)
+
+
+def _seconds(value: float) -> str:
+    """`12.3 s`, `4 min`."""
+    if value < 120:
+        return f"{value:.1f} s"
+    return f"{value / 60:.0f} min"
+
+
+def _notes(result: TunerResult) -> Iterator[Part]:
+    """What is worth knowing, and no fault."""
+    if result.pruned:
+        named = "; ".join(some([_config(each) for each in result.pruned], _PRUNED))
+        yield document.Item(
+            f"{len(result.pruned)} pruned by the kernel itself: {named}", Tone.FAINT
+        )
+    if result.unkeyed:
+        named = ", ".join(result.unkeyed)
+        yield document.Item(f"constexprs in no key, in which no harm is seen: {named}", Tone.FAINT)
+
+
+# What a card says
+
+
+def _times(result: TunerResult) -> Iterator[Part]:
+    """The times; why nothing was timed; the prices of fallbacks; and whether the estimate's order
+    was the measured one.
+    """
+    rows = tuple(
+        _timed(number, config) for number, config in enumerate(result.configs, 1) if config.timing
+    )
+    if rows:
+        yield document.Table(_TIMES, rows)
+    if result.not_timed:
+        yield document.Item(f"not timed: {result.not_timed}")
+    for price in result.prices:
+        if price.times_best is not None:
+            takes = f"{price.median_ms:.3f} ms, {price.times_best:.2f} × the best"
+            yield document.Item(f"{settings(price.use)} instead takes {takes}")
+    if result.rank is not None:
+        said = f"rank correlation of the estimates with the times: {result.rank:.2f} (Spearman)"
+        yield document.Item(said)
+
+
+def _timed(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
+    """The milliseconds, their spread, and the error; or why there are none."""
+    time, name = examined.timing, _config(examined.config)
+    assert time is not None
+    if time.median_ms is None:
+        return row(str(number), name, "–", time.failed or "", "–")
+    error = "–" if time.error is None else f"{time.error:.1e}"
+    spread = f"{time.low_ms:.3f}–{time.high_ms:.3f}"
+    return row(str(number), name, f"{time.median_ms:.3f}", spread, error)

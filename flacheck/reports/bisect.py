@@ -1,0 +1,140 @@
+"""The report of a bisection: the cell, each release that was asked, and last the changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from packaging.version import Version
+
+from flacheck.analysis.order import short
+from flacheck.bisect.history import Bisection, Change, Entry, Find
+from flacheck.inputs.cells import settings
+from flacheck.model import Cell
+from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
+from flacheck.rules import RULES
+
+# Messages of MLIR run to several hundred characters; the table is to be read at a glance.
+_LINE = 100
+
+
+def report(bisection: Bisection, torches: Sequence[str]) -> Report:
+    """`torches` are all torch releases there are."""
+    return Report(_parts(bisection, torches), bisection.to_json())
+
+
+def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
+    yield from _cell(bisection.cell)
+    rows = tuple(map(_row, bisection.history))
+    yield Table(("release", "verdict", "code", ""), rows)
+    if len(bisection.history) < bisection.of:
+        asked = f"{len(bisection.history)} of {bisection.of} releases were asked"
+        yield Paragraph(f"{asked}; --find change asks all")
+    for change in bisection.changes:
+        yield _change(change, torches)
+    if not bisection.changes:
+        yield Paragraph(_nothing(bisection))
+
+
+def _cell(cell: Cell) -> Iterator[Part]:
+    package = cell.kernel.package
+    yield Paragraph(cell.kernel.name, Tone.STRONG, f"({package})" if package else "")
+    stage = "" if cell.stage == "compile" else cell.stage
+    launch = cell.launch and cell.launch.to_json()
+    said = settings(launch or None, cell.shape, cell.options)
+    yield Paragraph("  ".join(filter(None, (cell.key[:12], cell.target, cell.dtype, said, stage))))
+
+
+def _row(entry: Entry) -> tuple[Words, ...]:
+    release = short(entry.toolchain)
+    if entry.fails:
+        verdict = Words("fails", Tone.BAD)
+        return row(release, verdict, entry.code or "", Words(_cut(_cause(entry)), code=True))
+    if entry.known:
+        return row(release, Words("compiles", Tone.GOOD), "", _seconds(entry))
+    return row(release, Words(entry.verdict.value, Tone.DOUBT), "", _cut(entry.reason or ""))
+
+
+def _cause(entry: Entry) -> str:
+    """The decisive line; of a failed assertion the function and what it asserts, without the rest
+    of a declaration.
+    """
+    function, (_, word, asserted) = _function(entry), entry.line.partition("Assertion")
+    if function and word:
+        return f"{function}: {word}{asserted}"
+    return entry.line
+
+
+def _function(entry: Entry) -> str:
+    """The bare name of the compiler's function that complained, as the signature has it."""
+    return (entry.signature or ":::").split(":")[2].strip("-")
+
+
+def _seconds(entry: Entry) -> str:
+    if entry.slow:
+        return f"{entry.seconds:.1f} s, {entry.slow:.0f} times the fastest"
+    return f"{entry.seconds:.1f} s"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _LINE:
+        return text
+    return text[: _LINE - 1] + "…"
+
+
+def _change(change: Change, torches: Sequence[str]) -> Item:
+    before = f"{short(change.before.toolchain)} {_said(change.before)}"
+    after = f"{short(change.after.toolchain)} {_said(change.after)}"
+    sides = f"{_torch(change.torch_before, torches)} | {_torch(change.torch_after, torches)}"
+    notes: tuple[str, ...] = ()
+    if change.between:
+        between = ", ".join(map(short, change.between))
+        notes = (f"no verdict under {between}: the change may be there",)
+    return Item(f"{before} → {after}; torch {sides}", Tone.STRONG, notes)
+
+
+def _said(entry: Entry) -> str:
+    if entry.fails:
+        rule = RULES.get(entry.code or "")
+        about = _function(entry) or (rule and rule.title)
+        return f"fails {entry.code} ({about})" if about else f"fails {entry.code}"
+    return f"compiles in {_seconds(entry)}" if entry.slow else "compiles"
+
+
+def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
+    """`2.5.*` for all the known releases of a minor version, else each by its name."""
+    known = _by_minor(torches)
+    words: list[str] = []
+    for minor, releases in _by_minor(side).items():
+        whole = set(releases) == set(known.get(minor, ()))
+        words += [f"{minor}.*"] if whole else releases
+    return ", ".join(words) or "none"
+
+
+def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
+    ordered = sorted(torches, key=Version)
+    return {minor: list(releases) for minor, releases in groupby(ordered, _minor)}
+
+
+def _minor(torch: str) -> str:
+    """`2.5` of `2.5.1`."""
+    return ".".join(map(str, Version(torch).release[:2]))
+
+
+def _nothing(bisection: Bisection) -> str:
+    """Why no change was found."""
+    known = [entry for entry in bisection.history if entry.known]
+    own = next(
+        (entry for entry in bisection.history if entry.toolchain == bisection.cell.toolchain), None
+    )
+    if bisection.find is not Find.CHANGE and own is not None and not own.known:
+        return f"{own.toolchain} itself gave no verdict to compare with: {own.reason}"
+    if len(known) < 2:
+        return "undecidable: fewer than two releases gave a verdict"
+    if bisection.find is Find.CHANGE:
+        return f"nothing changes: all {len(known)} releases that gave a verdict agree"
+    fails = own is not None and own.fails
+    # Who looks for what broke a failing cell looks back, and so does who looks for what mended a
+    # compiling one.
+    side = "older" if fails == (bisection.find is Find.FAIL) else "newer"
+    return f"not found: no {side} release {'compiles' if fails else 'fails'}"

@@ -1,0 +1,166 @@
+"""What a command has to say, as values: parts that people read, annotations for a workflow on
+GitHub, and one JSON value for programs.
+
+A builder (`reports/scan.py` and its neighbours) makes a `Report` of what a command found. A format
+(one file in `reports/formats/`) turns the report into text; only a format escapes anything.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from flacheck.model import Json
+
+
+class Tone(Enum):
+    """How a piece of text is meant; each format says how it shows that."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    FAINT = "faint"
+    GOOD = "good"
+    DOUBT = "doubt"
+    BAD = "bad"
+
+
+class Fit(Enum):
+    """What becomes of a table that is wider than the display: its cells go on below, or its last
+    columns go into another table, or it stays as wide as it is (what is read by grep and awk).
+    """
+
+    FOLD = "fold"
+    SPLIT = "split"
+    STAY = "stay"
+
+
+@dataclass(frozen=True)
+class Title:
+    """What a report begins with: what it is about, in one line what came of it, and where that is
+    from.
+    """
+
+    subject: str
+    result: str
+    tone: Tone
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A sentence or a line; `aside` follows it in a faint tone."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    aside: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A line of a list, with faint lines below it. `code` is what a program reads or wrote."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    notes: tuple[str, ...] = ()
+    code: bool = False
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts behind a word each (cause, remedy): details, which a format may fold away."""
+
+    texts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Lines to copy, never broken."""
+
+    text: str
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A cell of a table; a line break begins a new line of the cell."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    code: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """`headings` has a text for each column; a row may end before the last column."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Words, ...], ...]
+    fit: Fit = Fit.FOLD
+
+
+Part = Title | Heading | Paragraph | Item | Labelled | Listing | Table
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A message of a workflow; `level` is error, warning or notice. With a file (and a line, from
+    1) it is shown there.
+    """
+
+    level: str
+    title: str
+    text: str
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A JSON object with a list that may be too long for memory: the fields before the list, its
+    name and its items, the fields after it.
+    """
+
+    before: Json
+    name: str
+    items: Iterable[Json]
+    after: Json
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a command has to say. `value` is a `Streamed` or any value that JSON can hold; parts and
+    annotations may be generators, so a report is rendered once.
+    """
+
+    parts: Iterable[Part]
+    value: Any = None
+    annotations: Iterable[Annotation] = ()
+
+
+@dataclass(frozen=True)
+class Display:
+    """How wide a report for people may be, in columns, and whether it may be coloured."""
+
+    width: int = 100
+    color: bool = False
+
+    @staticmethod
+    def of_stdout() -> Display:
+        """What stdout offers; `COLUMNS` and `NO_COLOR` hold."""
+        width = shutil.get_terminal_size((100, 24)).columns
+        return Display(width, sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+
+
+def row(*cells: str | Words) -> tuple[Words, ...]:
+    """A row of a table, plain where a cell is just text."""
+    return tuple(Words(cell) if isinstance(cell, str) else cell for cell in cells)

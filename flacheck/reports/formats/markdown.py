@@ -1,0 +1,94 @@
+"""The parts of a report in GitHub's Markdown: for an issue, a pull request, a job's summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flacheck.reports import document
+from flacheck.reports.document import Display, Part, Report, Tone
+
+# GitHub takes 65,536 characters in an issue; a run of any size stays below that.
+MOST_ROWS = 60
+# What Markdown or HTML would read as its own; underscores within names it leaves alone.
+_SPECIAL = re.compile(r"[\\`*<]")
+_BOLD = (Tone.STRONG, Tone.BAD)
+
+
+def render(report: Report, display: Display) -> Iterator[str]:
+    """Part after part with an empty line between them, the items of a list without."""
+    before: Part | None = None
+    for part in report.parts:
+        in_list = isinstance(before, document.Item) and isinstance(part, document.Item)
+        if before is not None and not in_list:
+            yield "\n"
+        yield _text(part) + "\n"
+        before = part
+
+
+def _text(part: Part) -> str:
+    match part:
+        case document.Title():
+            about = part.about and f"\n\n{_inline(part.about)}"
+            return f"## {_inline(part.subject)}\n\n{_inline(part.result)}{about}"
+        case document.Heading():
+            return f"### {_inline(part.text)}"
+        case document.Paragraph():
+            texts = (_inline(part.text, part.tone), _inline(part.aside))
+            return " ".join(filter(None, texts))
+        case document.Item():
+            lines = (_inline(part.text, part.tone, part.code), *map(_inline, part.notes))
+            return f"- {'<br>'.join(lines)}"
+        case document.Labelled():
+            return _folded(part)
+        case document.Listing():
+            fence = _fence(part.text, 3)
+            return f"{fence}{part.language}\n{part.text}\n{fence}"
+        case document.Table():
+            return "\n".join(_table(part))
+
+
+def _folded(part: document.Labelled) -> str:
+    labels = " and ".join(dict.fromkeys(label for label, _ in part.texts))
+    texts = "\n\n".join(f"{label}: {_inline(text)}" for label, text in part.texts)
+    return f"<details><summary>{labels}</summary>\n\n{texts}\n\n</details>"
+
+
+def _table(table: document.Table) -> Iterator[str]:
+    yield _row([_inline(heading) for heading in table.headings])
+    yield _row(["---"] * len(table.headings))
+    for cells in table.rows[:MOST_ROWS]:
+        texts = [_inline(cell.text, cell.tone, cell.code) for cell in cells]
+        missing = len(table.headings) - len(texts)
+        yield _row(texts + [""] * missing)
+    if len(table.rows) > MOST_ROWS:
+        yield f"\n{len(table.rows) - MOST_ROWS} more rows omitted (--format json has all)"
+
+
+def _row(texts: list[str]) -> str:
+    # A bar ends a cell of a table even within code.
+    return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in texts)} |"
+
+
+def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
+    """Text within a line, its own lines divided by `<br>`."""
+    write = _code if code else _plain
+    lines = [write(line.strip()) for line in text.splitlines() if line.strip()]
+    whole = "<br>".join(lines)
+    return f"**{whole}**" if whole and tone in _BOLD else whole
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text)
+
+
+def _code(text: str) -> str:
+    """Code that may hold a backtick, as assertions do."""
+    fence = _fence(text, 1)
+    return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """One backtick more than stand together anywhere in the text."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    return "`" * max(longest + 1, least)

@@ -1,0 +1,133 @@
+"""What several reports say in the same words: counts, places, failures, fallbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.order import by_target, by_version, kernel_name, settings, short, some
+from flacheck.fallbacks import HOST
+from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
+from flacheck.rules import RULES
+
+# How many entries of a list a report for people holds; JSON has them all.
+SHOWN = 20
+# How many kernels fit into a line.
+_NAMED = 4
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 cell`, `2 cells`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def omitted(number: int, noun: str) -> Iterator[Paragraph]:
+    """What a list leaves out after its first `SHOWN`, where it holds more."""
+    if number > SHOWN:
+        left = counted(number - SHOWN, f"more {noun}")
+        yield Paragraph(f"{left} omitted (--format json has all)", Tone.FAINT)
+
+
+def items(
+    heading: str, lines: Iterable[str], tone: Tone = Tone.PLAIN, code: bool = False
+) -> Iterator[Part]:
+    """A list under its heading; neither where there is no line."""
+    for place, line in enumerate(lines):
+        if not place:
+            yield Heading(heading)
+        yield Item(line, tone, code=code)
+
+
+def places(toolchains: Sequence[str], targets: Sequence[str]) -> str:
+    """`3.2.0, 3.3.0 · sm80, sm90`."""
+    return f"{', '.join(map(short, toolchains))} · {', '.join(targets)}"
+
+
+def where(toolchains: Sequence[str], targets: Sequence[str], kernels: Sequence[str]) -> str:
+    """Releases, targets and kernels in one line; of many kernels the first few."""
+    names = list(dict.fromkeys(map(kernel_name, kernels)))
+    return f"{places(toolchains, targets)} · {', '.join(some(names, _NAMED, '{} more kernels'))}"
+
+
+def title_of(code: str) -> str:
+    """A code with its rule's title; a code of a newer flacheck stands alone."""
+    rule = RULES.get(code)
+    return f"{code} {rule.title}" if rule else code
+
+
+def failure(line: str, where: str) -> Item:
+    """A signature: what the compiler said, and where."""
+    return Item(line or "no message", notes=(where,), code=True)
+
+
+def explained(code: str) -> Iterator[Labelled]:
+    """Cause and remedy of a code, nothing for a code that no rule has."""
+    rule = RULES.get(code)
+    if rule:
+        yield Labelled((("cause", rule.cause), ("remedy", rule.remedy)))
+
+
+# Fallbacks
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One set of fallbacks, with all failing settings, releases and targets that it holds for."""
+
+    kernel: str
+    failing: tuple[str, ...]
+    uses: tuple[str, ...]
+    toolchains: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
+    """Fallbacks put together: first by the cells that fail alike in several places, then by what
+    helps them.
+    """
+    cells = grouped(
+        ((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _with_host(f))
+        for f in fallbacks
+    )
+    spots = grouped(
+        ((kernel, package, failing, _worth_saying(uses)), (toolchain, target))
+        for (kernel, package, toolchain, target, failing), uses in cells.items()
+    )
+    alike = grouped(
+        ((kernel, package, uses, *sorted_places(pairs)), failing)
+        for (kernel, package, failing, uses), pairs in spots.items()
+    )
+    return [
+        Advice(kernel, tuple(failing), uses, toolchains, targets)
+        for (kernel, _, uses, toolchains, targets), failing in alike.items()
+    ]
+
+
+def sorted_places(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The toolchains and the targets of (toolchain, target) pairs, each once and in order."""
+    toolchains, targets = zip(*pairs)
+    return (
+        tuple(sorted(set(toolchains), key=by_version)),
+        tuple(sorted(set(targets), key=by_target)),
+    )
+
+
+def _with_host(fallback: Fallback) -> dict[str, Any]:
+    """What changes, with a word where it is host code that has to change."""
+    use = dict(fallback.use)
+    for name, value in fallback.use.items():
+        if fallback.marks.get(name) == HOST:
+            use[name] = f"{value} ({HOST})"
+    return use
+
+
+def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The uses without those that only add to a nearer one."""
+    kept: list[Mapping[str, Any]] = []
+    for place, use in enumerate(uses):
+        if not any(nearer.items() <= use.items() for nearer in uses[:place]):
+            kept.append(use)
+    return tuple(map(settings, kept))

@@ -1,0 +1,50 @@
+"""The report of a reproduction: the kernel that is left, and how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from flacheck.reports.document import Item, Listing, Paragraph, Part, Report, Tone
+from flacheck.reports.phrases import counted
+from flacheck.repro.output.result import Reproduced
+from flacheck.repro.output.script import kernel_text
+from flacheck.repro.versions import listed
+
+# What the exit status of a script says of a release.
+_EXITS = ((0, "shows it"), (1, "does not show it"), (125, "cannot tell"))
+
+
+def report(result: Reproduced, folder: Path, files: list[str]) -> Report:
+    """`files` are the names of what was written into the folder."""
+    return Report(_parts(result, folder), result.to_json(files))
+
+
+def _parts(result: Reproduced, folder: Path) -> Iterator[Part]:
+    before, after, effort = result.original, result.reduced, result.effort
+    yield Listing(kernel_text(after).rstrip("\n"), "python")
+    cost = f"{counted(effort.asked, 'candidate')}, {counted(effort.ran, 'compile')}"
+    size = f"{before.lines} lines to {after.lines}, {before.nodes} nodes to {after.nodes}"
+    yield Paragraph(f"{size}: {cost}, {effort.seconds:.0f} s")
+    if not result.complete:
+        yield Paragraph("the search was ended early: this is the best so far", Tone.DOUBT)
+    if effort.slipped:
+        rejected = counted(effort.slipped, "smaller candidate")
+        yield Paragraph(
+            f"{rejected} rejected: a different error, or a failure on a release that must compile"
+        )
+    runs = f"{result.runs} fresh processes on {result.cell.toolchain}"
+    yield Paragraph(f"{folder / 'repro.py'} shows the failure in {runs}", Tone.STRONG)
+    yield from _releases(result)
+
+
+def _releases(result: Reproduced) -> Iterator[Part]:
+    for status, words in _EXITS:
+        names = [name for name, exit_status in result.exits.items() if exit_status == status]
+        if names:
+            yield Item(f"{words}: {listed(names)}")
+    if result.lost:
+        lost = f"the original fails like this on {listed(result.lost)} too"
+        yield Paragraph(f"{lost}; the script does not show it there", Tone.DOUBT)
+    if result.differing:
+        yield Paragraph(f"differs from the original on {listed(result.differing)}", Tone.DOUBT)
