@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import strategies as st
+
+from flacheck.analysis import Context
+from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Record, Verdict, digest
 
 PACKAGE = "flash-linear-attention==0.1.1"
@@ -89,3 +93,26 @@ def unknown(code: str = "FC901", reason: str = "time-out after 300 s", **more: A
 def skipped(reason: str = "Triton 3.2.0 does not know sm120", **more: Any) -> Record:
     """One record of a cell that was not asked."""
     return record("skipped", **{"reason": reason, **more})
+
+
+TORCH = {"3.1.0": ["2.5.1", "2.5.0"], "3.2.0": ["2.6.0"], "3.4.0": ["2.8.0"]}
+CONTEXT = Context(torch_for=lambda triton: TORCH.get(triton, []), fallbacks=fallbacks)
+# Small runs of one kernel in which anything may have happened.
+CELLS = st.builds(
+    lambda verdict, tolerated, warps, block, dtype, toolchain: record(
+        verdict,
+        tolerated=tolerated and verdict == "fails",
+        options={"num_warps": warps},
+        constexprs={"BC": block},
+        dtype=dtype,
+        toolchain=toolchain,
+        code={"fails": "FC302", "unknown": "FC901"}.get(verdict),
+    ),
+    st.sampled_from(["compiles", "compiles", "fails", "unknown", "skipped"]),
+    st.booleans(),
+    st.sampled_from([2, 4, 8, 16]),
+    st.sampled_from([32, 64]),
+    st.sampled_from(["bf16", "fp32"]),
+    st.sampled_from(["triton==3.1.0", "triton==3.2.0"]),
+)
+RUNS = st.lists(CELLS, max_size=14, unique_by=lambda cell: cell.key)

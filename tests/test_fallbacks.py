@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 import flacheck
 from flacheck import fallbacks
 from flacheck.analysis import Context, summarise
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.engine import loop as scan
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Question, Timeouts
-from flacheck.fallbacks import Fallback, kept, releases
+from flacheck.fallbacks import kept, releases, seen
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.fallbacks.constants import Constant, Constants
 from flacheck.fallbacks.exploration import BRIEF, Exploration, Patience, explore
@@ -410,7 +411,7 @@ def test_a_report_shows_again_what_was_found(stores: tuple[Store, Store]) -> Non
     run = scanned.runs()[-1].id
     kept.keep(own, {}, run, found)
     assert kept.kept(scanned, [run]) == found and kept.kept(scanned, ["another"]) == []
-    alone = summarise(scanned.records(run), Context())
+    alone = summarise(scanned.records(run), Context(fallbacks=seen.fallbacks))
     assert [each.use for each in alone.fallbacks] == [{"num_warps": 1}]
     assert alone.with_searched(found).fallbacks == tuple(found) and alone.with_searched([]) is alone
     assert [each.use for each in found] == [{"num_warps": 16}]

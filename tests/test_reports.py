@@ -18,6 +18,7 @@ import flacheck
 from flacheck import reports
 from flacheck.analysis import Context, RunView, mark_slow, summarise
 from flacheck.errors import UsageError
+from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Json, Record
 from flacheck.reports import scan
 from flacheck.reports.document import Display
@@ -64,7 +65,14 @@ def _cells(releases: Sequence[str] = ("3.1.0", "3.2.0", "3.4.0")) -> list[Record
 
 
 def _view(cells: Sequence[Record]) -> RunView:
-    summary = summarise(cells, Context(forms=FORMS, torch_for=lambda triton: TORCH.get(triton, [])))
+    summary = summarise(
+        cells,
+        Context(
+            forms=FORMS,
+            torch_for=lambda triton: TORCH.get(triton, []),
+            fallbacks=fallbacks,
+        ),
+    )
     return RunView(RUN, lambda: mark_slow(cells, summary.slow), summary)
 
 

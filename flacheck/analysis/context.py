@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_version
 from flacheck.model import Json
@@ -15,6 +16,11 @@ FormsOf = Mapping[tuple[str | None, str], tuple[str, str]]
 
 def no_torch(triton: str) -> Sequence[str]:
     """Torch releases of a Triton release when nobody knows them."""
+    return ()
+
+
+def no_fallbacks(cells: Sequence[Observed], forms: FormsOf) -> Sequence[Fallback]:
+    """What to use instead of failing cells when nobody looks for it."""
     return ()
 
 
@@ -41,7 +47,7 @@ class Context:
     exactly the good of the known releases. `known_triton` and `known_torch` are all releases there
     are; empty, only those asked count, and the requirement may admit releases that nobody tried.
     `advisories(triton, target)` names known miscompiles; `waives(cell)` says whether a project lets
-    a failing cell pass.
+    a failing cell pass; `fallbacks(cells, forms)` what to use instead of the failing ones.
     """
 
     forms: FormsOf = field(default_factory=dict)
@@ -51,6 +57,7 @@ class Context:
     known_torch: Sequence[str] = ()
     advisories: Callable[[str, str], Sequence[Any]] = lambda triton, target: ()
     waives: Callable[[Observed], bool] = lambda cell: False
+    fallbacks: Callable[[Sequence[Observed], FormsOf], Sequence[Fallback]] = no_fallbacks
     coverage: Sequence[Json] = ()
 
 

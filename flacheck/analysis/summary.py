@@ -8,7 +8,7 @@ from typing import Any
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import Tally, tally
-from flacheck.analysis.fallbacks import Fallback, fallbacks
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup, by_signature
 from flacheck.analysis.known_good import KnownGood, Specifier, known_good, specifiers
 from flacheck.analysis.observed import observe
@@ -74,7 +74,7 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         known_good=tuple(good),
         specifiers=tuple(specifiers(cells, good, context)),
         by_signature=tuple(by_signature(cells)),
-        fallbacks=tuple(fallbacks(cells, context.forms)),
+        fallbacks=tuple(context.fallbacks(cells, context.forms)),
         slow=slow_compiles(cells),
         coverage=tuple(context.coverage),
     )

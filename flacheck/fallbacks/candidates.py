@@ -1,10 +1,6 @@
-"""What may be tried instead of a failing cell, nearest first. Pure: nothing is compiled here.
-
-Nearest is: the fewest settings that change; then the fewest steps, a step being a doubling or a
-halving (another dtype counts as one); then options before tile sizes, for they leave the grid and
-the host code as they are; then the least estimated loss (`cost`); then the smaller value. What host
-code passes differently as a consequence, such as `NC = cdiv(BT, BC)`, goes along and is no change
-of its own.
+"""What may be tried instead of a failing cell, nearest first (`ranking`). Pure: nothing is compiled
+here. What host code passes differently as a consequence, such as `NC = cdiv(BT, BC)`, goes along
+and is no change of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
-from flacheck.analysis.nearest import cost as distance
 from flacheck.fallbacks.constants import HOST, TUNABLE, Constants
 from flacheck.fallbacks.cost import DEFAULTS, loss
+from flacheck.fallbacks.ranking import rank
 from flacheck.model import Cell, canonical
 
 WARPS = (1, 2, 4, 8, 16)
@@ -119,14 +115,8 @@ class Space:
         return tiles and bool(own["num_warps"] <= other["num_warps"])
 
     def rank(self, candidate: Candidate) -> tuple[Any, ...]:
-        changes, steps, *rest = distance(self.failing, candidate.use)
-        return (
-            changes,
-            steps,
-            len(self.known.by_name.keys() & candidate.use),
-            candidate.loss,
-            *rest,
-        )
+        """Sort key of a candidate: the nearest first."""
+        return rank(self.failing, candidate.use, self.known.by_name.keys(), candidate.loss)
 
 
 def space_of(

@@ -10,8 +10,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from flacheck.analysis.alternatives import Alternatives
-from flacheck.analysis.fallbacks import Fallback, Telling
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import split
 from flacheck.fallbacks import releases
@@ -19,6 +18,7 @@ from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, marks_of
 from flacheck.fallbacks.exploration import Exploration, compiled, explore
 from flacheck.fallbacks.failing import REMOVED, Asked, Failing
 from flacheck.fallbacks.oracle import Oracle
+from flacheck.fallbacks.seen import Alternatives, Telling
 from flacheck.model import Cell
 from flacheck.tables import targets
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from flacheck.analysis.fallbacks import Fallback, order
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.exploration import BUDGET
 from flacheck.fallbacks.failing import Asked, Failing
 from flacheck.fallbacks.oracle import Oracle
 from flacheck.fallbacks.others import Others, Told
+from flacheck.fallbacks.ranking import order
 from flacheck.fallbacks.settings import explored
 from flacheck.inputs.planning import Plan
 from flacheck.model import Record

@@ -12,12 +12,13 @@ from functools import partial
 
 from flacheck import __version__, analysis, fallbacks
 from flacheck.analysis import Context, RunView
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.engine import loop as scan
 from flacheck.engine.executors import LocalPool
 from flacheck.errors import Exit
-from flacheck.fallbacks import Fallback, kept
+from flacheck.fallbacks import kept, seen
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.store import PURPOSE, Run, Store
@@ -160,6 +161,7 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
         advisories=partial(
             advisories.of, [name for run in runs for name in run.context.get("kernels", ())]
         ),
+        fallbacks=seen.fallbacks,
     )
     summary = analysis.summarise(_records(store, runs), context).with_searched(
         kept.kept(store, [run.id for run in runs])

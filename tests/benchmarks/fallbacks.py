@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from flacheck import fallbacks
-from flacheck.analysis.fallbacks import order
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Timeouts
 from flacheck.fallbacks import Oracle
@@ -31,6 +30,7 @@ from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constants import HOST, TUNABLE
 from flacheck.fallbacks.exploration import Exploration, compiled
 from flacheck.fallbacks.failing import Asked, Failing
+from flacheck.fallbacks.ranking import order
 from flacheck.fallbacks.settings import explored
 from flacheck.inputs import packaged
 from flacheck.inputs.expand import Selection

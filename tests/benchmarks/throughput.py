@@ -13,6 +13,7 @@ from flacheck import analysis
 from flacheck.analysis import Context
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Question, Timeouts, scan
+from flacheck.fallbacks import seen
 from flacheck.store import Store
 from tests import fake
 
@@ -34,7 +35,7 @@ def main() -> None:
         )
         pool.close()
         rate = settled / (time.monotonic() - started)
-        summary = analysis.summarise(store.records(run), Context())
+        summary = analysis.summarise(store.records(run), Context(fallbacks=seen.fallbacks))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{settled} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)"

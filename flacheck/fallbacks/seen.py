@@ -1,0 +1,170 @@
+"""Fallbacks among a scan's own records: for each failing cell the nearest that compile on the same
+release and target.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from flacheck.analysis.context import FormsOf
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.known_good import grouped, is_good, unserved
+from flacheck.analysis.observed import Observed
+from flacheck.fallbacks.points import Points
+from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
+from flacheck.model import canonical
+
+# So many are shown of one failing cell; the rest is further away.
+_KEPT = 5
+# The widest type first: what it loses is speed, not range.
+_DTYPES = ("fp32", "bf16", "fp16")
+
+
+def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
+    """Up to 5 fallbacks a failing cell, nearest first; another dtype and another form come last.
+
+    A tolerated failure needs none while another configuration of its launch compiles. Another shape
+    or another release is never a fallback. Every other setting in `use` was seen to compile with
+    the rest of the failing cell's; of another dtype or form alone, that cell or everything that was
+    asked compiles.
+    """
+    failing_of = Telling(cells)
+    neighbours = _Neighbours(cells, forms)
+    out: dict[str, Fallback] = {}
+    for cell in sorted(unserved(cells), key=order):
+        failing = failing_of(cell)
+        for use in neighbours.uses(cell):
+            away = steps(cell.settings, use)
+            new = Fallback(cell.kernel, cell.package, *cell.place, failing, use, away)
+            out.setdefault(canonical([cell.package, new.to_json()]), new)
+    return list(out.values())
+
+
+class _Neighbours:
+    """The compiling cells, arranged so that a failing one finds its neighbours."""
+
+    def __init__(self, cells: Sequence[Observed], forms: FormsOf) -> None:
+        compiling = [cell for cell in cells if cell.compiles]
+        self._of_launch = _points((_launch(cell), cell) for cell in compiling)
+        self._of_dtype = _points(
+            ((_launch_of_any_dtype(cell), cell.dtype), cell) for cell in compiling
+        )
+        dtypes = grouped((_launch_of_any_dtype(cell), cell.dtype) for cell in compiling)
+        self._dtypes = {launch: sorted(set(own), key=str) for launch, own in dtypes.items()}
+        self._alternatives = Alternatives(cells, forms)
+
+    def uses(self, cell: Observed) -> list[Use]:
+        """What may be changed instead, nearest first: settings, then the best dtype, then another
+        form.
+        """
+        near: list[Use] = []
+        if _launch(cell) in self._of_launch:
+            near = self._of_launch[_launch(cell)].nearest(cell.settings)
+        forms = self._alternatives.forms(cell)
+        far = [*self._dtype(cell), *({"form": form} for form in forms[:1])]
+        return [*near[: _KEPT - len(far)], *far]
+
+    def _dtype(self, cell: Observed) -> list[Use]:
+        """The widest dtype that needs no other change; else the one that needs the fewest."""
+        launch = _launch_of_any_dtype(cell)
+        others = [dtype for dtype in self._dtypes.get(launch, ()) if dtype != cell.dtype]
+        points = {dtype: self._of_dtype[launch, dtype] for dtype in others}
+        alone = set(self._alternatives.dtypes(cell))
+        alone.update(d for d in others if {**cell.settings, "dtype": d} in points[d])
+        if alone:
+            return [{"dtype": min(alone, key=_width)}]
+        uses = [use for dtype in others for use in points[dtype].nearest(cell.settings)]
+        uses.sort(key=lambda use: (len(use), _width(use["dtype"]), rank(cell.settings, use)))
+        return uses[:1]
+
+
+class Alternatives:
+    """Other dtypes of a kernel, and other forms of its operator, of which everything that was asked
+    compiles on the release and target of a failing cell, and in its shape as far as both name one.
+    """
+
+    def __init__(self, cells: Iterable[Observed], forms: FormsOf) -> None:
+        self._form_of = forms
+        self._kernels = grouped(
+            ((package, *form), kernel) for (package, kernel), form in forms.items()
+        )
+        self._cells = grouped(
+            ((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells
+        )
+        self._known: dict[tuple[Any, ...], bool] = {}
+
+    def dtypes(self, cell: Observed) -> list[str]:
+        """The other dtypes in which this cell's kernel is good."""
+        others = (dtype for dtype in _DTYPES if dtype != cell.dtype)
+        return [dtype for dtype in others if self._works(cell, cell.kernel, dtype)]
+
+    def forms(self, cell: Observed) -> list[str]:
+        """The other forms of this cell's operator of which every kernel is good in this cell's
+        dtype.
+        """
+        operator, own = self._form_of.get((cell.package, cell.kernel), (None, None))
+        forms = []
+        for (package, its_operator, form), kernels in sorted(self._kernels.items(), key=str):
+            same = (package, its_operator) == (cell.package, operator) and form != own
+            if same and all(self._works(cell, kernel, cell.dtype) for kernel in kernels):
+                forms.append(form)
+        return forms
+
+    def _works(self, cell: Observed, kernel: str, dtype: str | None) -> bool:
+        asked = (cell.package, kernel, cell.place, dtype)
+        known = (*asked, cell.size)
+        if known not in self._known:
+            cells = self._cells.get(asked, ())
+            self._known[known] = is_good([each for each in cells if _agree(cell, each)])
+        return self._known[known]
+
+
+class Telling:
+    """What tells a cell from the others of its kernel: its settings and sizes that differ between
+    them.
+    """
+
+    def __init__(self, cells: Iterable[Observed]) -> None:
+        seen: defaultdict[tuple[str | None, str], dict[str, Any]] = defaultdict(dict)
+        self._varied: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
+        # Releases and targets repeat the same calls, which one cell each can stand for.
+        calls = {(cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells}
+        for cell in calls.values():
+            kernel = cell.package, cell.kernel
+            known, named = seen[kernel], named_values(cell)
+            if known:
+                self._varied[kernel] |= known.keys() ^ named.keys()
+            for name, value in named.items():
+                if known.setdefault(name, value) != value:
+                    self._varied[kernel].add(name)
+
+    def __call__(self, cell: Observed) -> dict[str, Any]:
+        varied = self._varied[cell.package, cell.kernel]
+        return {name: value for name, value in named_values(cell).items() if name in varied}
+
+
+def _points(
+    cells: Iterable[tuple[tuple[Any, ...], Observed]],
+) -> Mapping[tuple[Any, ...], Points]:
+    settings = grouped((key, cell.settings) for key, cell in cells)
+    return {key: Points(several) for key, several in settings.items()}
+
+
+def _launch(cell: Observed) -> tuple[Any, ...]:
+    return cell.place, cell.launch
+
+
+def _launch_of_any_dtype(cell: Observed) -> tuple[Any, ...]:
+    return cell.package, cell.kernel, cell.place, cell.size, cell.parts.skeleton
+
+
+def _agree(one: Observed, other: Observed) -> bool:
+    return all(other.shape.get(name, size) == size for name, size in one.shape.items())
+
+
+def _width(dtype: str | None) -> tuple[int, str]:
+    if dtype in _DTYPES:
+        return _DTYPES.index(dtype), dtype
+    return len(_DTYPES), str(dtype)

@@ -1,0 +1,118 @@
+"""Known good: which releases every asked cell compiles on, and what to pin."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from flacheck.analysis import (
+    Context,
+    summarise,
+)
+from flacheck.analysis.known_good import Specifier
+from flacheck.model import Record, Verdict
+from tests.made_records import (
+    CONTEXT,
+    RUNS,
+    SHAPE,
+    failure,
+    record,
+    skipped,
+    unknown,
+)
+
+
+def _good(*records: Record) -> list[str]:
+    return [release.triton for release in summarise(records, CONTEXT).known_good]
+
+
+def test_a_release_whose_cells_all_compile_is_known_good() -> None:
+    """A known-good release comes with its torch releases, its targets and how many cells were
+    asked.
+    """
+    (release,) = summarise([record(), record(target="sm80")], CONTEXT).known_good
+    assert release.to_json() == {
+        "triton": "3.2.0",
+        "torch": ["2.6.0"],
+        "targets": ["sm80", "sm90"],
+        "cells": 2,
+        "advisories": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("cells", "good"),
+    [
+        ([], False),
+        ([skipped()], False),
+        ([record(), skipped(options={"num_warps": 8})], True),
+        ([record(), skipped(kernel="m:other")], False),
+        ([record(), unknown(options={"num_warps": 8})], False),
+        ([record(), failure(options={"num_warps": 8})], False),
+        ([record(), failure("FC501", tolerated=True, options={"num_warps": 8})], True),
+        ([failure("FC501", tolerated=True)], False),
+        ([record(), failure("FC501", tolerated=True, dtype="fp32")], False),
+        ([record(), failure("FC501", tolerated=True, shape={**SHAPE, "K": 64})], False),
+        ([record(), failure("FC501", tolerated=True, constexprs={"BC": 32})], True),
+        ([record(), failure("FC501", tolerated=True, kernel="m:other")], False),
+        ([record(), failure("FC501", tolerated=True, target="sm80")], True),
+    ],
+)
+def test_the_definition_of_known_good(cells: list[Record], good: bool) -> None:
+    """At least one cell asked, none unknown, no failure untolerated, and every launch has a
+    configuration.
+    """
+    assert _good(*cells) == (["3.2.0"] if good else [])
+
+
+def test_specifiers_name_triton_and_torch_for_each_target() -> None:
+    """What to pin is said per target; a local build can be good but not be pinned."""
+    releases = ["3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.6.0+local.ab12cd34"]
+    cells = [
+        failure(toolchain=f"triton=={v}") if v == "3.2.0" else record(toolchain=f"triton=={v}")
+        for v in releases
+    ]
+    summary = summarise([*cells, record(toolchain="triton==3.2.0", target="sm80")], CONTEXT)
+    assert [release.triton for release in summary.known_good] == releases
+    assert summary.known_good[-1].torch == ()
+    assert summary.specifiers == (
+        Specifier("sm80", "triton==3.2.0", "torch==2.6.0"),
+        Specifier("sm90", "triton>=3.1.0,!=3.2.0,<=3.4.0", "torch>=2.5.0,!=2.6.0,<=2.8.0"),
+    )
+
+
+def test_a_specifier_knows_the_releases_that_nobody_asked_for() -> None:
+    """The callable gets all known releases; torch is None when no release fits."""
+    seen = []
+    context = Context(
+        specifier=lambda *asked: seen.append(asked) or "triton<9", known_triton=["3.2.0", "3.9.0"]
+    )
+    assert summarise([record()], context).specifiers == (Specifier("sm90", "triton<9", None),)
+    assert seen == [("triton", ["3.2.0"], ["3.2.0", "3.9.0"])]
+
+
+def test_other_compilers_are_not_taken_for_triton() -> None:
+    """A release of nvcc is no known-good Triton."""
+    assert _good(record(toolchain="nvcc==13.1.115")) == []
+
+
+@settings(deadline=None)
+@given(RUNS)
+def test_known_good_agrees_with_its_definition(cells: list[Record]) -> None:
+    """Whatever the cells, a release is known good exactly when the contract's sentence holds."""
+    for triton in ("3.1.0", "3.2.0"):
+        asked = [c for c in cells if c.toolchain == f"triton=={triton}"]
+        holds = (
+            any(c.verdict is not Verdict.SKIPPED for c in asked)
+            and not any(c.verdict is Verdict.UNKNOWN for c in asked)
+            and not any(c.verdict is Verdict.FAILS and not c.tolerated for c in asked)
+            and {c.dtype for c in asked}
+            == {c.dtype for c in asked if c.verdict is Verdict.COMPILES}
+        )
+        assert (triton in _good(*cells)) == holds
+
+
+def test_a_compile_stopped_on_request_makes_no_release_known_good() -> None:
+    """`--until ttgir` says nothing of the stages after it."""
+    assert summarise([record()], Context()).known_good
+    assert not summarise([record(reason="up to ttgir")], Context()).known_good
