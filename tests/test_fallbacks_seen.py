@@ -118,7 +118,7 @@ def test_another_dtype_comes_after_options_and_within_five() -> None:
 
 
 def test_a_dtype_works_when_its_own_configurations_do() -> None:
-    """Another dtype brings its own blocks: it is a fallback when everything asked in it compiles."""
+    """Another dtype brings its own blocks: a fallback when all asked in it compiles."""
     own = record(dtype="fp32", constexprs={"BC": 16}, options=_options(2))
     assert _uses([failure(), own]) == [{"dtype": "fp32"}]
     broken = failure(dtype="fp32", constexprs={"BC": 32})
