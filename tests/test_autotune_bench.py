@@ -135,8 +135,12 @@ def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
     assert all(
         time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in found[:2]
     )
-    assert found[0].error == 0 and found[1].error is not None and found[1].error < 1e-5
-    assert found[2].median_ms is None and found[2].failed and "arange" in found[2].failed
+    assert found[0].error == 0
+    assert found[1].error is not None
+    assert found[1].error < 1e-5
+    assert found[2].median_ms is None
+    assert found[2].failed
+    assert "arange" in found[2].failed
 
 
 @needs_torch
@@ -151,7 +155,9 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
         record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print)
     )
     (timed,) = examination.timed(examination.results(tmp_path, 0, print), Bench("cpu"), print)
-    assert timed.rank is not None and -1 <= timed.rank <= 1 and timed.not_timed is None
+    assert timed.rank is not None
+    assert -1 <= timed.rank <= 1
+    assert timed.not_timed is None
     (shown,) = document(text("json", timed))["results"]
     assert [config["timing"]["error"] < 1e-5 for config in shown["configs"]] == [True] * 6
     for name, words in (
@@ -178,26 +184,29 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
         (0, None)
     ] * 3
     (shown,) = document(text("json", timed))["results"]
-    assert shown["not_timed"] is None and all(
-        config["timing"]["median_ms"] for config in shown["configs"]
-    )
+    assert shown["not_timed"] is None
+    assert all(config["timing"]["median_ms"] for config in shown["configs"])
 
 
 @needs_torch
 def test_a_grid_that_is_another_configurations_shows(tmp_path: Path) -> None:
     """The check above can fail: with the first one's grid the others leave results out."""
     tuned = gathered(captured(tmp_path))
-    assert tuned.recorded and tuned.recorded.grids == ((2,), (4,), (8,))
+    assert tuned.recorded
+    assert tuned.recorded.grids == ((2,), (4,), (8,))
     wrong = replace(tuned, recorded=replace(tuned.recorded, grids=((2,),) * 3))
     first, second, _ = times(Bench("cpu"), wrong)
-    assert first.error == 0 and second.error is not None and second.error > 0.1
+    assert first.error == 0
+    assert second.error is not None
+    assert second.error > 0.1
 
 
 @needs_torch
 def test_the_programs_integers_come_along(tmp_path: Path) -> None:
     """A program whose sequence is empty writes nothing, and that is said."""
     for time in times(Bench("cpu"), gathered(captured(tmp_path, ends="5, 5"))):
-        assert time.failed and "the kernel wrote nothing" in time.failed
+        assert time.failed
+        assert "the kernel wrote nothing" in time.failed
 
 
 @needs_torch
@@ -208,7 +217,8 @@ def test_a_configuration_that_takes_its_worker_along_ends_no_other(tmp_path: Pat
     found = times(Bench("cpu"), tuned)
     assert [time.median_ms is not None for time in found] == [True, False, True, False, False]
     assert found[1].failed == found[3].failed == "it took its worker along (SIGSEGV)"
-    assert found[4].failed and found[4].failed.startswith("not tried")
+    assert found[4].failed
+    assert found[4].failed.startswith("not tried")
 
 
 @needs_torch
@@ -217,12 +227,11 @@ def test_a_configuration_that_hangs_is_ended(tmp_path: Path) -> None:
     bench = Bench("cpu")
     bench._seconds = 25
     found = times(bench, breaking(tmp_path, (0, 0), (0, 1 << 30), (1, 0)))
-    assert (
-        found[0].median_ms is not None
-        and found[1].failed
-        and "had not ended after" in found[1].failed
-    )
-    assert found[2].failed and found[2].failed.startswith("not tried")
+    assert found[0].median_ms is not None
+    assert found[1].failed
+    assert "had not ended after" in found[1].failed
+    assert found[2].failed
+    assert found[2].failed.startswith("not tried")
 
 
 @needs_torch
@@ -234,12 +243,12 @@ def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None
     tuned = breaking(tmp_path, (0, 0), tensors=small)
     with Bench("cpu") as bench:
         found = bench._times(tuned, tuned.launch.configs, {})
-    assert isinstance(found, str) and found.startswith(
-        "its launch cannot be made again: RuntimeError"
-    )
+    assert isinstance(found, str)
+    assert found.startswith("its launch cannot be made again: RuntimeError")
     tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[None, [1]])
     first, second = times(Bench("cpu"), tuned)
-    assert first.failed == "its grid was not recorded" and second.median_ms is not None
+    assert first.failed == "its grid was not recorded"
+    assert second.median_ms is not None
 
 
 TUPLES = (
@@ -291,9 +300,9 @@ def test_tuples_descriptors_and_constants_are_made_again(tmp_path: Path) -> None
     )
     first, second = times(Bench("cpu"), gathered(write(tmp_path, HEADER, made)))
     assert (first.error, first.failed, second.failed) == (0, None, None)
-    assert (
-        second.error is not None and 0 < second.error < 0.2
-    )  # other rows of the tile, the same integers
+    # other rows of the tile, the same integers
+    assert second.error is not None
+    assert 0 < second.error < 0.2
 
 
 PACKAGE = {
@@ -346,9 +355,9 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
     assert not isinstance(found, str), found
     assert [time.failed for time in found.values()] == [None, None]
     first, second = (time.error for time in found.values())
-    assert (
-        first == 0 and second == 1
-    )  # 6 // 4 and 6 // 8: the heuristics' value is the recorded one
+    # 6 // 4 and 6 // 8: the heuristics' value is the recorded one
+    assert first == 0
+    assert second == 1
 
 
 INTEGERS = {
@@ -386,13 +395,18 @@ def test_what_is_not_known_of_a_launch_is_the_reason(
         assert tuned.recorded
         tuned = replace(tuned, recorded=replace(tuned.recorded, memory=None))
     said = timeable.untimeable(tuned)
-    assert said is None if why is None else said and said.startswith(why)
+    if why is None:
+        assert said is None
+    else:
+        assert said is not None
+        assert said.startswith(why)
 
 
 def test_a_declared_launch_has_no_sizes(tmp_path: Path) -> None:
     """A matrix says what a compiler sees."""
     said = timeable.untimeable(replace(breaking(tmp_path, (0, 0)), recorded=None))
-    assert said and "declared, not recorded" in said
+    assert said
+    assert "declared, not recorded" in said
 
 
 def test_a_fallback_takes_the_grid_of_the_same_constants(tmp_path: Path) -> None:
@@ -417,14 +431,17 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     results = examination.results(tmp_path, 0, print)
     bench = Bench("cpu")
     (untimed,) = examination.timed(results, bench, print)
-    assert untimed.not_timed and untimed.not_timed.startswith("x holds integers (i32)")
+    assert untimed.not_timed
+    assert untimed.not_timed.startswith("x holds integers (i32)")
     (shown,) = document(text("json", untimed))["results"]
-    assert shown["not_timed"] == untimed.not_timed and shown["configs"][0]["timing"] is None
+    assert shown["not_timed"] == untimed.not_timed
+    assert shown["configs"][0]["timing"] is None
     for name in ("table", "markdown"):
         assert "not timed: x holds integers" in text(name, untimed)
     bench.card = replace(bench.card, target="sm80")
     (elsewhere,) = examination.timed(results, bench, print)
-    assert elsewhere.not_timed and "on sm80 is what is here" in elsewhere.not_timed
+    assert elsewhere.not_timed
+    assert "on sm80 is what is here" in elsewhere.not_timed
 
 
 def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,7 +475,8 @@ def test_ranks_share_their_mean_where_values_tie() -> None:
     assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == 1.0
     assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == -1.0
     assert spearman([1, 1, 2, 3], [1, 2, 3, 4]) == 0.949
-    assert spearman([1, 2], [1, 2]) is None and spearman([1, 1, 1], [1, 2, 3]) is None
+    assert spearman([1, 2], [1, 2]) is None
+    assert spearman([1, 1, 1], [1, 2, 3]) is None
 
 
 def test_a_price_is_a_multiple_of_the_best(tmp_path: Path) -> None:

@@ -69,10 +69,12 @@ def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
     found = flacheck(*command, cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     (result,) = document(found.stdout)["results"]
-    assert result["kernel"] == OURS and [c["outcome"] for c in result["configs"]] == ["runs"] * 4
+    assert result["kernel"] == OURS
+    assert [c["outcome"] for c in result["configs"]] == ["runs"] * 4
     assert all(c["resources"]["registers"] and c["occupancy"] for c in result["configs"])
     again = flacheck(*command, cwd=tmp_path)
-    assert json.loads(again.stdout) == json.loads(found.stdout) and "4 cached" in again.stderr
+    assert json.loads(again.stdout) == json.loads(found.stdout)
+    assert "4 cached" in again.stderr
     assert (tmp_path / ".flacheck" / "autotune" / "flacheck.sqlite").exists()
     assert not (tmp_path / ".flacheck" / "flacheck.sqlite").exists()
 
@@ -88,7 +90,8 @@ def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None
             ("runs", "compiles"),
             ("skipped", "fails"),
         ]
-        assert result["target"] == "sm90" and result["ends"] is None
+        assert result["target"] == "sm90"
+        assert result["ends"] is None
 
 
 def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
@@ -110,38 +113,37 @@ def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:
     """Exit 1, as for configurations that are all skipped, and keys that tune for every value."""
     recorded(tmp_path, name="tl.sum(n, 3)")
     found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
-    assert (
-        found.returncode == 1 and "the run ends: configuration 1 of 2 fails with FC" in found.stdout
-    )
+    assert found.returncode == 1
+    assert "the run ends: configuration 1 of 2 fails with FC" in found.stdout
     recorded(tmp_path, limit=32)
     found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
-    assert found.returncode == 1 and "every configuration is skipped" in found.stdout
+    assert found.returncode == 1
+    assert "every configuration is skipped" in found.stdout
     recorded(tmp_path, lengths=tuple(range(16, 160, 16)))
     found = flacheck("autotune", "l.jsonl", "--format", "json", cwd=tmp_path)
     (result,) = document(found.stdout)["results"]
-    assert found.returncode == 1 and [key["fault"] for key in result["keys"]] == ["storm"]
-    assert result["cost"]["keys"] == 9 and result["keys"][0]["file"] is None
+    assert found.returncode == 1
+    assert [key["fault"] for key in result["keys"]] == ["storm"]
+    assert result["cost"]["keys"] == 9
+    assert result["keys"][0]["file"] is None
 
 
 def test_python_and_fla_are_emitted(tmp_path: Path) -> None:
     """Only what runs; the variables that FLA wants are said, the files lie where they say."""
     recorded(tmp_path, limit=64)
     found = flacheck("autotune", "l.jsonl", "--emit", "python", cwd=tmp_path)
-    assert (
-        "triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in found.stdout
-        and "128" not in found.stdout
-    )
+    assert "triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in found.stdout
+    assert "128" not in found.stdout
     found = flacheck("autotune", "l.jsonl", "--emit", "fla", "-o", "out", cwd=tmp_path)
-    assert (
-        f"FLA_CONFIG_DIR={tmp_path / 'out'}" in found.stdout
-        and "FLA_CACHE_MODE=full" in found.stdout
-    )
+    assert f"FLA_CONFIG_DIR={tmp_path / 'out'}" in found.stdout
+    assert "FLA_CACHE_MODE=full" in found.stdout
     assert json.loads((tmp_path / "out" / "picky.json").read_text())["default_config"][
         "kwargs"
     ] == {"BLOCK": 64}
     recorded(tmp_path, limit=32)
     found = flacheck("autotune", "l.jsonl", "--emit", "fla", "--fallback-budget", "0", cwd=tmp_path)
-    assert found.returncode == 2 and "nothing to emit" in found.stderr
+    assert found.returncode == 2
+    assert "nothing to emit" in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -192,4 +194,5 @@ def test_without_a_card_nothing_is_timed(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a card")
     found = flacheck("autotune", OURS, "--bench", cwd=tmp_path)
-    assert found.returncode == 2 and "--bench needs a GPU" in found.stderr
+    assert found.returncode == 2
+    assert "--bench needs a GPU" in found.stderr

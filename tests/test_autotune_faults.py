@@ -45,8 +45,11 @@ def test_a_key_that_is_no_argument(tmp_path: Path, version: str, word: str) -> N
     source = SOURCE.replace("'USE_G'],", "'USE_GG', 'NOTHING_LIKE_IT'],")
     one, other = found(tuned(tmp_path, source=source), version)
     assert (one.fault, one.key, one.want, one.got) == ("no-argument", "USE_GG", "USE_G", None)
-    assert other.want is None and word in one.why
-    assert one.file == "made.py" and one.line is not None and one.end_line is not None
+    assert other.want is None
+    assert word in one.why
+    assert one.file == "made.py"
+    assert one.line is not None
+    assert one.end_line is not None
     again = read(tmp_path, pasted(source, one.line, one.end_line, one.fix))
     assert [name for name, _ in again.keys] == ["H", "K", "USE_G"]
 
@@ -60,8 +63,10 @@ def test_keys_by_position_are_mended_in_the_signature(tmp_path: Path) -> None:
     ]
     one, other = found(tuned(tmp_path), "3.1.0", audit)
     assert (one.fault, one.want, one.got) == ("shifted", "H", "K")
-    assert (other.fault, other.got) == ("past-end", None) and "IndexError" in other.why
-    assert one.line is not None and one.end_line is not None
+    assert (other.fault, other.got) == ("past-end", None)
+    assert "IndexError" in other.why
+    assert one.line is not None
+    assert one.end_line is not None
     again = read(tmp_path, pasted(SOURCE, one.line, one.end_line, one.fix))
     assert again.arguments == ("x", "g", "T", "H", "K", "USE_G", "BK", "eps")
 
@@ -73,9 +78,11 @@ def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> Non
     source = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=['K', 'USE_G']")
     (fault,) = found(tuned(tmp_path, call(), call(H=constexpr(8)), source=source))
     assert (fault.fault, fault.key, fault.want, fault.got) == ("missing", "H", "H", None)
-    assert "4, then 8" in fault.why and "key=['K', 'USE_G', 'H']," in fault.fix
+    assert "4, then 8" in fault.why
+    assert "key=['K', 'USE_G', 'H']," in fault.fix
     apart = tuned(tmp_path, call(), call(H=constexpr(8), K=constexpr(128)), source=source)
-    assert found(apart) == [] and unkeyed(KeyEvidence(apart, Version("3.5.1"))) == ["H"]
+    assert found(apart) == []
+    assert unkeyed(KeyEvidence(apart, Version("3.5.1"))) == ["H"]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +122,8 @@ def test_a_free_constexpr_that_decides_a_branch_is_missing(
         for fault in free
     )
     unused = replace(of, code=replace(code, steering=frozenset()), hosts=(host,))
-    assert found(unused) == [] == found(of) and unkeyed(KeyEvidence(unused, Version("3.5.1"))) == [
-        "FLAG"
-    ]
+    assert found(unused) == [] == found(of)
+    assert unkeyed(KeyEvidence(unused, Version("3.5.1"))) == ["FLAG"]
 
 
 def test_a_heuristic_speaks_for_its_tensor(tmp_path: Path) -> None:
@@ -166,17 +172,16 @@ def test_a_length_is_no_key_to_add(tmp_path: Path) -> None:
     source = SOURCE.replace("(do_not_specialize=['T'])", "")
     (fault,) = found(tuned(tmp_path, call(), call(T={"int": 1000}), source=source))
     assert fault.fix == "@triton.jit(do_not_specialize=['T'])"
-    assert fault.line is not None and source.splitlines()[fault.line - 1] == "@triton.jit"
+    assert fault.line is not None
+    assert source.splitlines()[fault.line - 1] == "@triton.jit"
     source = SOURCE.replace("    T,\n", "    T: tl.constexpr,\n").replace(
         "(do_not_specialize=['T'])", ""
     )
     (fault,) = found(
         tuned(tmp_path, call(T=constexpr(512)), call(T=constexpr(1024)), source=source)
     )
-    assert (
-        fault.fix == "    T,"
-        and source.splitlines()[(fault.line or 0) - 1] == "    T: tl.constexpr,"
-    )
+    assert fault.fix == "    T,"
+    assert source.splitlines()[(fault.line or 0) - 1] == "    T: tl.constexpr,"
 
 
 @pytest.mark.parametrize("name", ["T", "NT", "seqlen_q", "total_tokens"])
@@ -203,7 +208,8 @@ def test_many_values_are_a_storm_whatever_the_name(tmp_path: Path) -> None:
     """Eight head counts are no head count."""
     assert found(tuned(tmp_path, *[call(H=constexpr(n)) for n in range(1, 8)], driven=True)) == []
     (fault,) = found(tuned(tmp_path, *[call(H=constexpr(n)) for n in range(1, 9)], driven=True))
-    assert said([fault]) == [("storm", "H")] and "8 values" in fault.why
+    assert said([fault]) == [("storm", "H")]
+    assert "8 values" in fault.why
 
 
 def test_a_constant_key_is_told_of_a_programs_launches_only(tmp_path: Path) -> None:
@@ -219,7 +225,8 @@ def test_a_key_that_follows_from_another_is_constant(tmp_path: Path) -> None:
     """K is always 16 × H; two values of each would be chance."""
     calls = [call(H=constexpr(n), K=constexpr(16 * n)) for n in (1, 2, 4, 8)]
     implied = [fault for fault in found(tuned(tmp_path, *calls)) if fault.key == "K"]
-    assert said(implied) == [("constant", "K")] and "follows from H" in implied[0].why
+    assert said(implied) == [("constant", "K")]
+    assert "follows from H" in implied[0].why
     free = [*calls, call(H=constexpr(8), K=constexpr(16))]
     assert [fault for fault in found(tuned(tmp_path, *free)) if fault.key == "K"] == []
 
@@ -230,7 +237,9 @@ def test_one_list_mends_all_faults(tmp_path: Path) -> None:
     calls = (call(), call(H=constexpr(8)), call(K=constexpr(32)))
     several = found(tuned(tmp_path, *calls, source=source))
     assert {fault.fault for fault in several} == {"no-argument", "storm", "missing"}
-    assert len({fault.fix for fault in several}) == 1 and several[0].line and several[0].end_line
+    assert len({fault.fix for fault in several}) == 1
+    assert several[0].line
+    assert several[0].end_line
     new = pasted(source, several[0].line, several[0].end_line, several[0].fix)
     assert found(tuned(tmp_path, *calls, source=new)) == []
     assert mended(["A", "B"], []) == ["A", "B"]

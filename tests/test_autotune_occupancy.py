@@ -60,9 +60,11 @@ def test_blocks_are_those_of_the_toolkits_header(
 ) -> None:
     """On every NVIDIA target, for small and large blocks, with and without shared memory."""
     found = occupancy(targets.find(target), warps, registers, shared)
-    assert found is not None and found.blocks == blocks
+    assert found is not None
+    assert found.blocks == blocks
     holds = targets.find(target).multiprocessor
-    assert holds is not None and found.fraction == blocks * warps / holds.warps
+    assert holds is not None
+    assert found.fraction == blocks * warps / holds.warps
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,8 @@ def test_the_limit_is_what_keeps_more_blocks_out(
 ) -> None:
     """Of a block that does not fit at all, none resides."""
     found = occupancy(targets.find("sm90"), warps, registers, shared)
-    assert found is not None and found.limit == limit
+    assert found is not None
+    assert found.limit == limit
     assert (found.blocks == 0) == (shared > 232_448)
 
 

@@ -78,7 +78,8 @@ def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:
     plain["launch"] = {"args": {**ARGS, "BN": {"constexpr": 64}}}
     tried, compiled = run(kind, asked("trial", "tuned", config(64), config(32)), plain)
     assert (tried.outcome, tried.stage) == (Outcome.FINISHED, "load"), tried.log
-    assert tried.resources == compiled.resources and tried.resources.registers
+    assert tried.resources == compiled.resources
+    assert tried.resources.registers
 
 
 def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> None:
@@ -96,22 +97,18 @@ def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> 
     assert (forgiven.tolerated, alone.tolerated) == (True, False)
     assert "CompileTimeAssertionFailure" in forgiven.exception
     assert (over.tolerated, over_alone.tolerated) == (True, False)
-    assert (
-        over.exception[0] == "OutOfResources"
-        and over.stage == "load"
-        and "Hardware limit: 4096" in over.log
-    )
+    assert over.exception[0] == "OutOfResources"
+    assert over.stage == "load"
+    assert "Hardware limit: 4096" in over.log
     assert (over.resources.shared or 0) > 4096
 
 
 def test_any_other_error_ends_the_run(kind: WorkerKind) -> None:
     """Also when other configurations would compile."""
     (attempt,) = run(kind, asked("trial", "abroad", config(32), config(64), args={"x": TENSOR}))
-    assert (
-        attempt.outcome is Outcome.RAISED
-        and not attempt.tolerated
-        and "undefined_name" in attempt.log
-    )
+    assert attempt.outcome is Outcome.RAISED
+    assert not attempt.tolerated
+    assert "undefined_name" in attempt.log
 
 
 def test_a_function_without_its_autotuner_gets_the_releases(kind: WorkerKind) -> None:
@@ -143,7 +140,8 @@ def test_keys_are_read_without_a_compile_and_trials_leave_no_trace(kind: WorkerK
     )
     assert trial.outcome is Outcome.FINISHED
     assert (before.facts, before.outcome) == (after.facts, after.outcome)
-    assert inspected.facts["keys"] == ["length", "FLAG"] and len(inspected.facts["configs"]) == 2
+    assert inspected.facts["keys"] == ["length", "FLAG"]
+    assert len(inspected.facts["configs"]) == 2
     faults = [key["fault"] for key in before.facts["keys"]]
     assert faults == ([None, "past-end"] if version(kind) < (3, 2) else [None, None])
     assert before.resources.registers is None

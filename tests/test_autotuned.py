@@ -44,7 +44,8 @@ def test_a_list_of_keys_is_rewritten_within_its_line(tmp_path: Path) -> None:
         )
         again = read(tmp_path, new)
         assert [name for name, _ in again.keys] == ["H", "NEW"]
-        assert again.arguments == found.arguments and "what tells launches apart: H×K" in new
+        assert again.arguments == found.arguments
+        assert "what tells launches apart: H×K" in new
 
 
 def test_a_module_level_list_is_found_where_it_stands(tmp_path: Path) -> None:
@@ -53,10 +54,8 @@ def test_a_module_level_list_is_found_where_it_stands(tmp_path: Path) -> None:
         "\n\n\n@", '\n\nKEYS = ["H", "K"]\n\n\n@', 1
     )
     found = read(tmp_path, text)
-    assert (
-        found.key_list is not None
-        and found.key_list.line == text.splitlines().index('KEYS = ["H", "K"]') + 1
-    )
+    assert found.key_list is not None
+    assert found.key_list.line == text.splitlines().index('KEYS = ["H", "K"]') + 1
     assert found.with_keys(["H"]) == 'KEYS = ["H"]'
 
 
@@ -65,9 +64,8 @@ def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) 
     found = read(tmp_path, SOURCE)
     new = pasted(SOURCE, found.signature.line, found.signature.end_line, found.moved_last(["BK"]))
     function = next(node for node in ast.parse(new).body if isinstance(node, ast.FunctionDef))
-    assert [a.arg for a in function.args.args][-2:] == ["BK", "eps"] and ast.get_docstring(
-        function
-    ) == "Nothing."
+    assert [a.arg for a in function.args.args][-2:] == ["BK", "eps"]
+    assert ast.get_docstring(function) == "Nothing."
     assert read(tmp_path, new).constexprs == ("H", "K", "USE_G", "BK")
 
 
@@ -76,7 +74,9 @@ def test_a_source_without_a_place_is_read_too() -> None:
     found = autotuned.of_text(
         "import triton\n\n@triton.jit\ndef k(x, N: tl.constexpr):\n    pass\n", "k"
     )
-    assert found is not None and found.file is None and found.key_list is None
+    assert found is not None
+    assert found.file is None
+    assert found.key_list is None
     assert autotuned.of_text("x = 1\n", "k") is None
 
 
