@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flacheck
-from flacheck import fallbacks
 from flacheck.analysis import Context, summarise
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.engine import loop as scan
@@ -28,8 +27,11 @@ from flacheck.engine.loop import Question, Timeouts
 from flacheck.fallbacks import kept, releases, seen
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.fallbacks.constants import Constant, Constants
+from flacheck.fallbacks.cost import estimate, loss
 from flacheck.fallbacks.exploration import BRIEF, Exploration, Patience, explore
+from flacheck.fallbacks.oracle import FOLDER, Beside, ScanOracle
 from flacheck.fallbacks.others import other_dtypes
+from flacheck.fallbacks.searching import search
 from flacheck.inputs.matrix import Matrix
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Launch, Record, Verdict
@@ -217,17 +219,11 @@ def test_the_estimate_knows_what_it_says() -> None:
     """Half a side of a square tile costs half as much again; one stage alternates loads and
     arithmetic.
     """
-    assert fallbacks.estimate([32, 64], 4, 3) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(
-        1.5
-    )
-    assert fallbacks.estimate([64, 64], 4, 1) / fallbacks.estimate([64, 64], 4, 3) == pytest.approx(
-        1.5
-    )
+    assert estimate([32, 64], 4, 3) / estimate([64, 64], 4, 3) == pytest.approx(1.5)
+    assert estimate([64, 64], 4, 1) / estimate([64, 64], 4, 3) == pytest.approx(1.5)
     failing = {"num_warps": 4, "num_stages": 3, "BK": 64, "BV": 64}
-    assert fallbacks.loss(failing, {"BK": 32}, TILES) == round(math.log2(1.5), 2)
-    assert fallbacks.loss(failing, {"num_warps": 16}, TILES) > fallbacks.loss(
-        failing, {"num_warps": 8}, TILES
-    )
+    assert loss(failing, {"BK": 32}, TILES) == round(math.log2(1.5), 2)
+    assert loss(failing, {"num_warps": 16}, TILES) > loss(failing, {"num_warps": 8}, TILES)
 
 
 # Over the fake toolchain
@@ -253,7 +249,7 @@ class FakePlan(Plan):
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    with Store.open(tmp_path) as scanned, Store.open(tmp_path / fallbacks.FOLDER) as own:
+    with Store.open(tmp_path) as scanned, Store.open(tmp_path / FOLDER) as own:
         yield scanned, own
 
 
@@ -272,9 +268,9 @@ def _search(
         run = scanned.begin_run({}, "fake")
         question = plan.question(512, False, None, None)
         records = list(scan.scan(question, run, scanned, pool, timeouts))
-        sink = fallbacks.Beside(own, scanned)
-        oracle = fallbacks.ScanOracle(plan, own.begin_run({}), sink, pool, timeouts)
-        return list(fallbacks.search(plan, records, oracle, **more))
+        sink = Beside(own, scanned)
+        oracle = ScanOracle(plan, own.begin_run({}), sink, pool, timeouts)
+        return list(search(plan, records, oracle, **more))
     finally:
         pool.close()
 

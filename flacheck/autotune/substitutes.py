@@ -7,20 +7,19 @@ compiled twice.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck import fallbacks
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.autotune.examined import Fate, TunerResult
 from flacheck.autotune.trials import Trials
-from flacheck.engine import loop
-from flacheck.engine.executors import LocalPool
+from flacheck.fallbacks.exploration import BUDGET
+from flacheck.fallbacks.oracle import FOLDER, Beside
+from flacheck.fallbacks.searching import search_with_workers
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
-from flacheck.scan.session import CANDIDATE_SECONDS, environment
+from flacheck.scan.session import environment
 from flacheck.store import Store
 
 
@@ -32,7 +31,7 @@ class Substitutes:
     store: Path
     jobs: int
     memory_mb: int
-    budget: int = fallbacks.BUDGET
+    budget: int = BUDGET
 
     def add(
         self, examined: Sequence[tuple[Trials, TunerResult]], progress: Callable[[str], None]
@@ -57,18 +56,22 @@ class Substitutes:
     def _search(
         self, cells: list[Cell], tried: Mapping[str, Record], progress: Callable[[str], None]
     ) -> list[Fallback]:
-        plan = fallbacks.with_those_here(replace(self.plan, cells=cells))
-        timeouts = loop.Timeouts(CANDIDATE_SECONDS)
-        pool = LocalPool(self.jobs or len(os.sched_getaffinity(0)), timeouts)
-        with Store.open(self.store / fallbacks.FOLDER) as own:
+        plan = replace(self.plan, cells=cells)
+        records = [tried[cell.key] for cell in cells]
+        with Store.open(self.store / FOLDER) as own:
             run = own.begin_run(environment(), plan.matrix.name)
-            sink = fallbacks.Beside(own, _TriedBefore(tried))
-            oracle = fallbacks.ScanOracle(plan, run, sink, pool, timeouts, self.memory_mb, progress)
-            try:
-                records = [tried[cell.key] for cell in cells]
-                return list(fallbacks.search(plan, records, oracle, self.budget, progress))
-            finally:
-                pool.close()
+            return list(
+                search_with_workers(
+                    plan,
+                    records,
+                    run,
+                    Beside(own, _TriedBefore(tried)),
+                    jobs=self.jobs,
+                    memory_mb=self.memory_mb,
+                    budget=self.budget,
+                    progress=progress,
+                )
+            )
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped, unserved
 from flacheck.analysis.observed import Observed, observe
-from flacheck.fallbacks.candidates import Space, space_of
+from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constants import Constants, constants
+from flacheck.fallbacks.seen import Telling
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
 from flacheck.tables import targets
@@ -19,18 +21,23 @@ from flacheck.tables import targets
 REMOVED = ("FC101",)
 # Up to here the compiler has not looked at num_warps or num_stages.
 FRONT_END = ("import", "ast")
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Failing:
-    """A failing cell, `observed` as an analysis sees it, and the integer constexprs of its launch."""
+    """A failing cell, `observed` as an analysis sees it, and the constexprs of its launch."""
 
     cell: Cell
     observed: Observed
     known: Constants
 
     @property
-    def place(self) -> tuple[str, str]:
+    def key(self) -> str:
+        return self.observed.key
+
+    @property
+    def place(self) -> Place:
         return self.observed.place
 
     @property
@@ -44,14 +51,14 @@ class Failing:
 
     @cached_property
     def space(self) -> Space:
-        """What may be changed: after a failure of the front end no option."""
+        """What may be changed."""
         target = targets.find(self.cell.target)
         options = self.observed.stage not in FRONT_END
         return space_of(self.cell, self.known, target.warp_size, target.max_threads, options)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Scanned:
     """All that a scan asked and learnt."""
 
     plan: Plan
@@ -68,13 +75,18 @@ class Asked:
         }
 
     @cached_property
-    def alike(self) -> Mapping[tuple[Any, ...], list[Observed]]:
+    def _alike(self) -> Mapping[tuple[Any, ...], list[Observed]]:
         """The same call of the same kernel, over all releases and targets."""
         return grouped((_call(each), each) for each in self.observed if each.key in self.cells)
 
+    @cached_property
+    def _telling(self) -> Telling:
+        return Telling(self.observed)
+
     def elsewhere(self, failing: Failing) -> list[Observed]:
         """The same call on the other releases and targets that were asked."""
-        return [each for each in self.alike[_call(failing.observed)] if each.place != failing.place]
+        alike = self._alike[_call(failing.observed)]
+        return [each for each in alike if each.place != failing.place]
 
     def failing(self) -> list[Failing]:
         """The untolerated failures, and those of launches that no configuration compiles; cells
@@ -83,18 +95,54 @@ class Asked:
         launches = grouped(
             (cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch
         )
-        wanted = [each for each in unserved(self.observed) if each.key in self.cells]
-        return [
-            Failing(cell, each, constants(cell, self.plan.packages, launches[cell.kernel.name]))
-            for each in wanted
-            for cell in [self.cells[each.key]]
-            if cell.until is None
-        ]
+        failures = []
+        for observed in unserved(self.observed):
+            cell = self.cells.get(observed.key)
+            if cell and cell.until is None:
+                known = constants(cell, self.plan.packages, launches[cell.kernel.name])
+                failures.append(Failing(cell, observed, known))
+        return failures
 
-    def at(self, failing: Failing, places: Iterable[tuple[str, str]]) -> list[Cell]:
+    def at(self, failing: Failing, places: Iterable[Place]) -> list[Cell]:
         """The failing cell first, then the same call at the other places."""
         others = {each.place: self.cells[each.key] for each in self.elsewhere(failing)}
         return [failing.cell, *(others[place] for place in places if place != failing.place)]
+
+    def fallback(
+        self,
+        failing: Failing,
+        use: Mapping[str, Any],
+        mark: str,
+        places: Iterable[Place],
+        steps: float = 1.0,
+    ) -> Fallback:
+        """Something else altogether in place of a failing cell: a dtype, a form, a release."""
+        observed = failing.observed
+        return Fallback(
+            kernel=observed.kernel,
+            package=observed.package,
+            toolchain=observed.toolchain,
+            target=observed.target,
+            failing=self._telling(observed),
+            use=use,
+            steps=steps,
+            marks=dict.fromkeys(use, mark),
+            places=tuple(places),
+        )
+
+    def other_settings(
+        self, failing: Failing, candidate: Candidate, places: Iterable[Place]
+    ) -> Fallback:
+        """Other settings, and with them maybe another dtype."""
+        # The estimate compares settings of one dtype.
+        loss = None if DTYPE in candidate.use else candidate.loss
+        steps = failing.space.rank(candidate)[1]
+        return replace(
+            self.fallback(failing, candidate.use, OPTION, places, steps),
+            loss=loss,
+            marks=marks_of(candidate, failing.known),
+            follows=candidate.follows,
+        )
 
 
 def _call(cell: Observed) -> tuple[Any, ...]:

@@ -9,19 +9,52 @@ operator, another release.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.fallbacks.candidates import Candidate
-from flacheck.fallbacks.exploration import BUDGET
-from flacheck.fallbacks.failing import Asked, Failing
-from flacheck.fallbacks.oracle import Oracle
-from flacheck.fallbacks.others import Others, Told
+from flacheck.analysis.known_good import grouped
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.loop import Sink, Timeouts
+from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Patience, explore
+from flacheck.fallbacks.failing import Failing, Place, Scanned
+from flacheck.fallbacks.oracle import Oracle, ScanOracle
+from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
-from flacheck.fallbacks.settings import explored
+from flacheck.fallbacks.releases import with_those_here
 from flacheck.inputs.planning import Plan
-from flacheck.model import Record
+from flacheck.model import Cell, Record
 from flacheck.toolchains.base import Progress, silent
+
+# What takes longer to compile is hardly what anybody falls back to.
+CANDIDATE_SECONDS = 60.0
+# So many kernels of one failure are searched with patience before the others.
+SCOUTS = 3
+
+
+def search_with_workers(
+    plan: Plan,
+    records: Iterable[Record],
+    run: str,
+    sink: Sink,
+    *,
+    jobs: int,
+    memory_mb: int,
+    seconds: float | None = None,
+    budget: int = BUDGET,
+    progress: Progress = silent,
+) -> Iterator[Fallback]:
+    """The fallbacks of a scan's failures, compiled in workers of their own: `jobs` of them (0: one
+    a processor), `seconds` a candidate. What they compile goes to a run of a store.
+    """
+    plan = with_those_here(plan)
+    timeouts = Timeouts(seconds or CANDIDATE_SECONDS)
+    pool = LocalPool(jobs or len(os.sched_getaffinity(0)), timeouts)
+    oracle = ScanOracle(plan, run, sink, pool, timeouts, memory_mb, progress)
+    try:
+        yield from search(plan, records, oracle, budget, progress)
+    finally:
+        pool.close()
 
 
 def search(
@@ -34,65 +67,95 @@ def search(
     """The fallbacks of a scan's failures, release by release, target by target; `budget` candidates
     for each.
     """
-    asked = Asked(plan, list(records))
-    failures = sorted(asked.failing(), key=lambda each: order(each.observed))
-    if failures:
-        yield from _Search(asked, oracle, budget, progress).fallbacks(failures)
+    scanned = Scanned(plan, list(records))
+    failures = sorted(scanned.failing(), key=lambda each: order(each.observed))
 
-
-class _Search:
-    def __init__(self, asked: Asked, oracle: Oracle, budget: int, progress: Progress) -> None:
-        self._asked, self._oracle, self._budget, self._progress = asked, oracle, budget, progress
-        self._told = Told(asked)
-
-    def fallbacks(self, failures: Sequence[Failing]) -> Iterator[Fallback]:
-        here = self._settings(failures, lambda each: [each.place])
-        there = {
-            each.observed.key: self._feasible(each, here)
-            for each in failures
-            if each.observed.key in here
-        }
-        shared = [each for each in failures if len(there.get(each.observed.key, ())) > 1]
-        common = self._settings(shared, lambda each: there[each.observed.key])
-        others = self._others([each for each in failures if each.observed.key not in here])
-        for each in failures:
-            key = each.observed.key
-            if key in common:
-                yield self._told.with_settings(each, common[key], there[key])
-            elif key in here:
-                yield self._told.with_settings(each, here[key], [each.place])
-            else:
-                yield from others[key]
-
-    def _settings(
-        self, failures: Sequence[Failing], places: Callable[[Failing], Sequence[tuple[str, str]]]
-    ) -> dict[str, Candidate]:
-        """The nearest settings that compile at those places, by the key of the failing cell."""
+    def settings(
+        several: Iterable[Failing], places: Callable[[Failing], Sequence[Place]]
+    ) -> dict[str, Exploration]:
+        """The explorations that have an answer at those places, by the key of the failing cell."""
         ways = explored(
-            failures,
-            lambda each: self._asked.at(each, places(each)),
-            self._oracle,
-            self._budget,
-            self._progress,
+            several, lambda each: scanned.at(each, places(each)), oracle, budget, progress
         )
-        return {key: way.answer for key, way in ways.items() if way.answer}
+        return {key: way for key, way in ways.items() if way.answer}
 
-    def _feasible(self, failing: Failing, here: dict[str, Candidate]) -> list[tuple[str, str]]:
-        """The failing place, and the others where the call compiles as it is or with some settings."""
-        others = self._asked.elsewhere(failing)
-        return [
-            failing.place,
-            *(each.place for each in others if each.compiles or each.key in here),
-        ]
+    here = settings(failures, lambda each: [each.place])
+    helped = [each for each in failures if each.key in here]
+    there = {each.key: _feasible(each, scanned, here) for each in helped}
+    shared = [each for each in helped if len(there[each.key]) > 1]
+    common = settings(shared, lambda each: there[each.key])
+    rest = [each for each in failures if each.key not in here]
+    if rest:
+        progress(f"looking for another dtype, form or release for {len(rest)} failing cells …")
+    others = _others(rest, Others(scanned, oracle, budget))
+    for each in failures:
+        everywhere, own = common.get(each.key), here.get(each.key)
+        if everywhere and everywhere.answer:
+            yield scanned.other_settings(each, everywhere.answer, there[each.key])
+        elif own and own.answer:
+            yield scanned.other_settings(each, own.answer, [each.place])
+        else:
+            yield from others[each.key]
 
-    def _others(self, failures: Sequence[Failing]) -> dict[str, list[Fallback]]:
-        """Another dtype, form and release for cells that no settings help, by key."""
-        if failures:
-            self._progress(
-                f"looking for another dtype, form or release for {len(failures)} failing cells …"
-            )
-        others = Others(self._asked, self._oracle, self._budget)
-        adjustable = [each for each in failures if each.adjustable]
-        ways = (others.dtypes(adjustable), others.forms(adjustable), others.releases(failures))
-        keys = [each.observed.key for each in failures]
-        return {key: [way[key] for way in ways if key in way] for key in keys}
+
+def explored(
+    failures: Iterable[Failing],
+    cells_of: Callable[[Failing], Sequence[Cell]],
+    oracle: Oracle,
+    budget: int,
+    progress: Progress = silent,
+) -> dict[str, Exploration]:
+    """The exploration of each failing cell that any setting can matter to, by its key, each at its
+    end; `cells_of` says where a candidate has to compile.
+
+    Many failures are one: a conversion that a release cannot do on a GPU fails in a hundred kernels
+    alike, whatever their settings. So of each signature on a release and target a few kernels are
+    searched first; where all of them give up, the others need less to be given up too.
+    """
+
+    def run(several: Iterable[Failing], patience: Patience) -> dict[str, Exploration]:
+        ways = {
+            each.key: Exploration(cells_of(each), each.signature, each.space, budget, patience)
+            for each in several
+        }
+        explore(list(ways.values()), oracle)
+        return ways
+
+    ways: dict[str, Exploration] = {}
+    # One release after another, so that workers stay warm.
+    by_release = grouped((each.place[0], each) for each in failures if each.adjustable)
+    for toolchain, there in by_release.items():
+        failing_here = f"{len(there)} failing cells on {toolchain}"
+        progress(f"looking for settings that compile in place of {failing_here} …")
+        alike = grouped(((each.place, each.signature), each) for each in there).values()
+        scouts = [_scouts(group) for group in alike]
+        scouted = run((each for group in scouts for each in group), Patience())
+        hopeful: list[Failing] = []
+        lost: list[Failing] = []
+        for group, first in zip(alike, scouts):
+            in_vain = len(first) == SCOUTS and all(scouted[each.key].hopeless for each in first)
+            others = lost if in_vain else hopeful
+            others += [each for each in group if each.key not in scouted]
+        ways |= run(hopeful, Patience()) | run(lost, BRIEF) | scouted
+    return ways
+
+
+def _scouts(group: Sequence[Failing]) -> list[Failing]:
+    """The first failing cells of a few kernels."""
+    firsts: dict[str, Failing] = {}
+    for each in group:
+        firsts.setdefault(each.observed.kernel, each)
+    return list(firsts.values())[:SCOUTS]
+
+
+def _feasible(failing: Failing, scanned: Scanned, here: Mapping[str, Exploration]) -> list[Place]:
+    """The failing place, and the others where the call compiles as it is or with some settings."""
+    others = scanned.elsewhere(failing)
+    return [failing.place, *(each.place for each in others if each.compiles or each.key in here)]
+
+
+def _others(failures: Sequence[Failing], others: Others) -> dict[str, list[Fallback]]:
+    """Another dtype, form and release for cells that no settings help, by key."""
+    adjustable = [each for each in failures if each.adjustable]
+    ways = (others.dtypes(adjustable), others.forms(adjustable), others.releases(failures))
+    return {each.key: [way[each.key] for way in ways if each.key in way] for each in failures}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 
-from flacheck import __version__, analysis, fallbacks
+from flacheck import __version__, analysis
 from flacheck.analysis import Context, RunView
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.config import waivers
@@ -19,15 +19,14 @@ from flacheck.engine import loop as scan
 from flacheck.engine.executors import LocalPool
 from flacheck.errors import Exit
 from flacheck.fallbacks import kept, seen
+from flacheck.fallbacks.oracle import Beside
+from flacheck.fallbacks.searching import search_with_workers
 from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.store import PURPOSE, Run, Store
 from flacheck.tables import advisories
 from flacheck.toolchains import torch_pins as pins
 from flacheck.toolchains import triton_releases
-
-# What takes longer to compile is hardly what anybody falls back to.
-CANDIDATE_SECONDS = 60.0
 
 
 def environment() -> Json:
@@ -110,23 +109,24 @@ class Session:
         """What to use in place of each failure, as a search finds it; kept with the run once all
         are found.
         """
-        plan = fallbacks.with_those_here(self.plan)
-        timeouts = scan.Timeouts(self.timeout or CANDIDATE_SECONDS)
-        pool = LocalPool(self.jobs or len(os.sched_getaffinity(0)), timeouts)
-        found = []
+        advice = []
         with Store.open(kept.beside(self.store)) as own:
             run = own.begin_run(environment(), self.plan.matrix.name)
-            sink = fallbacks.Beside(own, self.store)
-            oracle = fallbacks.ScanOracle(plan, run, sink, pool, timeouts, self.memory_mb, progress)
-            try:
-                for each in fallbacks.search(
-                    plan, self.store.records(self.run), oracle, budget, progress
-                ):
-                    found.append(each)
-                    yield each
-            finally:
-                pool.close()
-            kept.keep(own, environment(), self.run, found)
+            sink = Beside(own, self.store)
+            for each in search_with_workers(
+                self.plan,
+                self.store.records(self.run),
+                run,
+                sink,
+                jobs=self.jobs,
+                memory_mb=self.memory_mb,
+                seconds=self.timeout,
+                budget=budget,
+                progress=progress,
+            ):
+                advice.append(each)
+                yield each
+            kept.keep(own, environment(), self.run, advice)
 
     def view(self) -> RunView:
         return view(self.store, [self.run], self.waivers)

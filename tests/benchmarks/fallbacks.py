@@ -22,19 +22,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from flacheck import fallbacks
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Timeouts
-from flacheck.fallbacks import Oracle
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constants import HOST, TUNABLE
-from flacheck.fallbacks.exploration import Exploration, compiled
-from flacheck.fallbacks.failing import Asked, Failing
+from flacheck.fallbacks.exploration import BUDGET, Exploration, compiled
+from flacheck.fallbacks.failing import Failing, Scanned
+from flacheck.fallbacks.oracle import FOLDER, Beside, Oracle, ScanOracle
 from flacheck.fallbacks.ranking import order
-from flacheck.fallbacks.settings import explored
+from flacheck.fallbacks.searching import CANDIDATE_SECONDS, explored
 from flacheck.inputs import packaged
 from flacheck.inputs.expand import Selection
-from flacheck.scan.session import CANDIDATE_SECONDS, Session, environment
+from flacheck.scan.session import Session, environment
 from flacheck.store import Store
 
 PACKAGE = "flash-linear-attention==0.2.2"
@@ -94,12 +93,12 @@ class Compared:
 
 
 def compare(
-    asked: Asked, oracle: Oracle, budget: int, sample: int, minutes: float
+    asked: Scanned, oracle: Oracle, budget: int, sample: int, minutes: float
 ) -> list[Compared]:
     """Both searches over all failing cells, release by release."""
     failures = sorted(asked.failing(), key=lambda each: order(each.observed))
     ways = explored(failures, lambda each: [each.cell], oracle, budget, print)
-    rows = {each.observed.key: _searched(each, ways.get(each.observed.key)) for each in failures}
+    rows = {each.key: _searched(each, ways.get(each.key)) for each in failures}
     chance = random.Random(0)
     served = [key for key, row in rows.items() if row.found]
     given_up = [key for key, row in rows.items() if row.failing.adjustable and not row.found]
@@ -188,7 +187,7 @@ def main() -> None:
     parser.add_argument(
         "--num-warps", type=int, nargs="*", default=[], help="these instead of the usual ones"
     )
-    parser.add_argument("--budget", type=int, default=fallbacks.BUDGET)
+    parser.add_argument("--budget", type=int, default=BUDGET)
     parser.add_argument("--sample", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=60, help="for the exhaustive searches")
     parser.add_argument("--jobs", "-j", type=int, default=1)
@@ -202,16 +201,16 @@ def main() -> None:
     plan = packaged.plan(chosen.package, selection, progress=print)
     with (
         Store.open(chosen.store) as scanned,
-        Store.open(Path(chosen.store) / fallbacks.FOLDER) as own,
+        Store.open(Path(chosen.store) / FOLDER) as own,
     ):
         session = Session(plan, scanned, None, chosen.jobs, 8192, False, None)
         records = list(session.records(print))
         timeouts = Timeouts(CANDIDATE_SECONDS)
         pool = LocalPool(chosen.jobs, timeouts)
-        oracle = fallbacks.ScanOracle(
+        oracle = ScanOracle(
             plan,
             own.begin_run(environment()),
-            fallbacks.Beside(own, scanned),
+            Beside(own, scanned),
             pool,
             timeouts,
             8192,
@@ -219,7 +218,9 @@ def main() -> None:
         )
         try:
             for line in table(
-                compare(Asked(plan, records), oracle, chosen.budget, chosen.sample, chosen.minutes)
+                compare(
+                    Scanned(plan, records), oracle, chosen.budget, chosen.sample, chosen.minutes
+                )
             ):
                 print(line, flush=True)
         finally:
