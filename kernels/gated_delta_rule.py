@@ -1,18 +1,14 @@
-"""The gated delta rule, forward (Yang, Kautz and Hatamizadeh 2024, "Gated Delta Networks",
-arXiv:2412.06464).
+"""The gated delta rule, forward (Yang, Kautz and Hatamizadeh 2024, "Gated Delta Networks", arXiv:2412.06464).
 
-    h_t = exp(g_t) h_{t-1} + k_t (beta_t (v_t - (exp(g_t) h_{t-1})^T k_t))^T        o_t = scale
-    h_t^T q_t
+    h_t = exp(g_t) h_{t-1} + k_t (beta_t (v_t - (exp(g_t) h_{t-1})^T k_t))^T        o_t = scale h_t^T q_t
 
-q, k [B, T, H, K] and v, o [B, T, H, V] are fp16, bf16 or fp32; beta and g [B, T, H], fp32: the
-writing strength and the natural logarithm of the decay (at most 0); h [B, NT, H, K, V] holds the
-state before each of the NT chunks of BT tokens; h0 and ht [B, H, K, V], fp32, are the states before
-the first and after the last token, or None.
+q, k [B, T, H, K] and v, o [B, T, H, V] are fp16, bf16 or fp32; beta and g [B, T, H], fp32: the writing strength and
+the natural logarithm of the decay (at most 0); h [B, NT, H, K, V] holds the state before each of the NT chunks of BT
+tokens; h0 and ht [B, H, K, V], fp32, are the states before the first and after the last token, or None.
 
-The chunk form needs, per chunk, the inverse of I + A with A_ij = beta_i exp(G_i - G_j) k_i.k_j
-below the diagonal and G the running sum of g: with it w = (I + A)^-1 (beta exp(G) k) and u = (I +
-A)^-1 (beta v), and the values written are u - w h (the WY form of the product of the chunk's
-transitions).
+The chunk form needs, per chunk, the inverse of I + A with A_ij = beta_i exp(G_i - G_j) k_i.k_j below the diagonal and
+G the running sum of g: with it w = (I + A)^-1 (beta exp(G) k) and u = (I + A)^-1 (beta v), and the values written are
+u - w h (the WY form of the product of the chunk's transitions).
 """
 
 import triton
@@ -178,9 +174,7 @@ KERNELS = {
 @triton.jit
 def load_tile(x, rows, cols, m_rows, m_cols):
     """The tile at the given offsets; what the masks leave out is zero."""
-    return tl.load(
-        x + rows[:, None] + cols[None, :], mask=m_rows[:, None] & m_cols[None, :], other=0.0
-    )
+    return tl.load(x + rows[:, None] + cols[None, :], mask=m_rows[:, None] & m_cols[None, :], other=0.0)
 
 
 @triton.jit
@@ -191,8 +185,7 @@ def store_tile(x, rows, cols, m_rows, m_cols, value):
 
 
 @triton.autotune(
-    [triton.Config(**c) for c in KERNELS["chunk_local_cumsum"]["configs"]],
-    KERNELS["chunk_local_cumsum"]["keys"],
+    [triton.Config(**c) for c in KERNELS["chunk_local_cumsum"]["configs"]], KERNELS["chunk_local_cumsum"]["keys"]
 )
 @triton.jit
 def chunk_local_cumsum(g, G, T, H: tl.constexpr, BT: tl.constexpr):
@@ -209,9 +202,7 @@ def chunk_local_cumsum(g, G, T, H: tl.constexpr, BT: tl.constexpr):
     KERNELS["chunk_scaled_dot_kkt_fwd"]["keys"],
 )
 @triton.jit
-def chunk_scaled_dot_kkt_fwd(
-    k, G, beta, A, T, H: tl.constexpr, K: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr
-):
+def chunk_scaled_dot_kkt_fwd(k, G, beta, A, T, H: tl.constexpr, K: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr):
     """Write A_ij = beta_i exp(G_i - G_j) k_i.k_j for i > j and zero elsewhere; A is [B, T, H, BT]."""
     i_t, i_bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
@@ -235,9 +226,7 @@ def block_16(x, t, T, i: tl.constexpr, j: tl.constexpr, stride: tl.constexpr):
     """Pointers to, and mask of, the 16x16 block (i, j) of the chunk that begins at token t."""
     o = tl.arange(0, 16)
     rows = t + i * 16 + o
-    return x + rows[:, None] * stride + (j * 16 + o)[None, :], (rows[:, None] < T) & (
-        o[None, :] < 16
-    )
+    return x + rows[:, None] * stride + (j * 16 + o)[None, :], (rows[:, None] < T) & (o[None, :] < 16)
 
 
 @triton.jit
@@ -256,9 +245,7 @@ def store_16(x, t, T, i: tl.constexpr, j: tl.constexpr, stride: tl.constexpr, va
 
 @triton.jit
 def invert_16(a):
-    """(I + a)^-1 for a strictly lower 16x16 block, row after row: x_i = e_i - sum over j < i of
-    a_ij x_j.
-    """
+    """(I + a)^-1 for a strictly lower 16x16 block, row after row: x_i = e_i - sum over j < i of a_ij x_j."""
     o = tl.arange(0, 16)
     x = tl.where(o[:, None] == o[None, :], 1.0, 0.0)
     for i in range(1, 16):
@@ -274,15 +261,13 @@ def times(a, b):
     return tl.dot(a, b, input_precision="ieee")
 
 
-@triton.autotune(
-    [triton.Config(**c) for c in KERNELS["solve_tril"]["configs"]], KERNELS["solve_tril"]["keys"]
-)
+@triton.autotune([triton.Config(**c) for c in KERNELS["solve_tril"]["configs"]], KERNELS["solve_tril"]["keys"])
 @triton.jit
 def solve_tril(A, Ai, T, H: tl.constexpr, BT: tl.constexpr):
     """Write (I + A)^-1 for each chunk's strictly lower A; BT is 64 and Ai must be zero on entry.
 
-    The diagonal blocks of 16 are inverted by substitution, the others follow block row by block
-    row: X_ij = -X_ii sum over j <= m < i of A_im X_mj.
+    The diagonal blocks of 16 are inverted by substitution, the others follow block row by block row:
+    X_ij = -X_ii sum over j <= m < i of A_im X_mj.
     """
     i_t, i_bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     A += (i_bh // H * T * H + i_bh % H) * BT
@@ -317,26 +302,13 @@ def solve_tril(A, Ai, T, H: tl.constexpr, BT: tl.constexpr):
 
 
 @triton.autotune(
-    [triton.Config(**c) for c in KERNELS["recompute_w_u_fwd"]["configs"]],
-    KERNELS["recompute_w_u_fwd"]["keys"],
+    [triton.Config(**c) for c in KERNELS["recompute_w_u_fwd"]["configs"]], KERNELS["recompute_w_u_fwd"]["keys"]
 )
 @triton.jit
 def recompute_w_u_fwd(
-    k,
-    v,
-    beta,
-    G,
-    Ai,
-    w,
-    u,
-    T,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BT: tl.constexpr,
-    BK: tl.constexpr,
-    BV: tl.constexpr,
-):
+    k, v, beta, G, Ai, w, u, T, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BT: tl.constexpr,
+    BK: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
     """Write w = Ai (beta exp(G) k) and u = Ai (beta v) for one chunk."""
     i_t, i_bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
@@ -358,31 +330,15 @@ def recompute_w_u_fwd(
         store_tile(w, row * K, o_k, m_t, o_k < K, b_w)
 
 
-@triton.autotune(
-    [triton.Config(**c) for c in KERNELS["chunk_fwd_h"]["configs"]], KERNELS["chunk_fwd_h"]["keys"]
-)
+@triton.autotune([triton.Config(**c) for c in KERNELS["chunk_fwd_h"]["configs"]], KERNELS["chunk_fwd_h"]["keys"])
 @triton.jit
 def chunk_fwd_h(
-    k,
-    w,
-    u,
-    v,
-    G,
-    h,
-    h0,
-    ht,
-    T,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BT: tl.constexpr,
-    BK: tl.constexpr,
-    BV: tl.constexpr,
-):
+    k, w, u, v, G, h, h0, ht, T, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BT: tl.constexpr,
+    BK: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
     """Write the state before every chunk, in order, and the values v that the chunk writes into it.
 
-    A program keeps BV columns of one head's state; BK covers all K rows, since v needs the whole
-    column.
+    A program keeps BV columns of one head's state; BK covers all K rows, since v needs the whole column.
     """
     i_v, i_bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
@@ -409,26 +365,12 @@ def chunk_fwd_h(
         store_tile(ht + i_bh * K * V, o_k * V, o_v, m_k, m_v, b_h)
 
 
-@triton.autotune(
-    [triton.Config(**c) for c in KERNELS["chunk_fwd_o"]["configs"]], KERNELS["chunk_fwd_o"]["keys"]
-)
+@triton.autotune([triton.Config(**c) for c in KERNELS["chunk_fwd_o"]["configs"]], KERNELS["chunk_fwd_o"]["keys"])
 @triton.jit
 def chunk_fwd_o(
-    q,
-    k,
-    v,
-    G,
-    h,
-    o,
-    scale,
-    T,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BT: tl.constexpr,
-    BK: tl.constexpr,
-    BV: tl.constexpr,
-):
+    q, k, v, G, h, o, scale, T, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BT: tl.constexpr,
+    BK: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
     """Write BV columns of one chunk's output from the state before it and the values it wrote."""
     i_v, i_t, i_bh = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
@@ -452,30 +394,14 @@ def chunk_fwd_o(
 
 
 @triton.autotune(
-    [triton.Config(**c) for c in KERNELS["fused_recurrent_fwd"]["configs"]],
-    KERNELS["fused_recurrent_fwd"]["keys"],
+    [triton.Config(**c) for c in KERNELS["fused_recurrent_fwd"]["configs"]], KERNELS["fused_recurrent_fwd"]["keys"]
 )
 @triton.jit
 def fused_recurrent_fwd(
-    q,
-    k,
-    v,
-    g,
-    beta,
-    o,
-    h0,
-    ht,
-    scale,
-    T,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BK: tl.constexpr,
+    q, k, v, g, beta, o, h0, ht, scale, T, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr,
     BV: tl.constexpr,
-):
-    """Walk the recurrence token by token; a program keeps BV columns of one head's state in
-    registers.
-    """
+):  # fmt: skip
+    """Walk the recurrence token by token; a program keeps BV columns of one head's state in registers."""
     i_v, i_bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
     o_k, o_v = tl.arange(0, BK), i_v * BV + tl.arange(0, BV)
@@ -498,16 +424,11 @@ def fused_recurrent_fwd(
 
 
 def inputs(B, T, H, K, V, dtype, device, seed=0):
-    """Random arguments of the host functions below: keys of length one, decays and strengths in (0,
-    1).
-    """
+    """Random arguments of the host functions below: keys of length one, decays and strengths in (0, 1)."""
     import torch
 
     torch.manual_seed(seed)
-    q, k = (
-        torch.nn.functional.normalize(torch.randn(B, T, H, K, device=device), dim=-1).to(dtype)
-        for _ in "qk"
-    )
+    q, k = (torch.nn.functional.normalize(torch.randn(B, T, H, K, device=device), dim=-1).to(dtype) for _ in "qk")
     v = torch.randn(B, T, H, V, device=device).to(dtype)
     g = torch.nn.functional.logsigmoid(torch.randn(B, T, H, device=device) + 2)
     beta = torch.rand(B, T, H, device=device)
@@ -516,9 +437,7 @@ def inputs(B, T, H, K, V, dtype, device, seed=0):
 
 
 def chunk(q, k, v, g, beta, scale, h0=None):
-    """The gated delta rule in chunks of 64 tokens: (o, ht). A shape that does not fit raises
-    ValueError.
-    """
+    """The gated delta rule in chunks of 64 tokens: (o, ht). A shape that does not fit raises ValueError."""
     import torch
 
     B, T, H, K, V, BT = *checked(q, k, v, g, beta), 64
@@ -572,12 +491,7 @@ def reference(q, k, v, g, beta, scale, h0=None):
 def checked(q, k, v, g, beta):
     """B, T, H, K, V of contiguous arguments that fit together, else ValueError."""
     B, T, H, K = q.shape
-    if (
-        k.shape != q.shape
-        or v.shape[:3] != q.shape[:3]
-        or g.shape != (B, T, H)
-        or beta.shape != (B, T, H)
-    ):
+    if k.shape != q.shape or v.shape[:3] != q.shape[:3] or g.shape != (B, T, H) or beta.shape != (B, T, H):
         raise ValueError("q and k are [B, T, H, K], v is [B, T, H, V], g and beta are [B, T, H]")
     if not all(x.is_contiguous() for x in (q, k, v, g, beta)):
         raise ValueError("q, k, v, g and beta must be contiguous")

@@ -2,10 +2,9 @@
 
     h_t = exp(g) h_{t-1} + k_t v_t^T        o_t = scale h_t^T q_t
 
-q, k [B, T, H, K] and v, o [B, T, H, V] are fp16, bf16 or fp32; g [H], fp32, is the natural
-logarithm of each head's decay (at most 0); h [B, NT, H, K, V] holds the state before each of the NT
-chunks of BT tokens; h0 and ht [B, H, K, V], fp32, are the states before the first and after the
-last token, or None.
+q, k [B, T, H, K] and v, o [B, T, H, V] are fp16, bf16 or fp32; g [H], fp32, is the natural logarithm of each
+head's decay (at most 0); h [B, NT, H, K, V] holds the state before each of the NT chunks of BT tokens;
+h0 and ht [B, H, K, V], fp32, are the states before the first and after the last token, or None.
 """
 
 import triton
@@ -94,9 +93,7 @@ KERNELS = {
 @triton.jit
 def load_tile(x, rows, cols, m_rows, m_cols):
     """The tile at the given offsets; what the masks leave out is zero."""
-    return tl.load(
-        x + rows[:, None] + cols[None, :], mask=m_rows[:, None] & m_cols[None, :], other=0.0
-    )
+    return tl.load(x + rows[:, None] + cols[None, :], mask=m_rows[:, None] & m_cols[None, :], other=0.0)
 
 
 @triton.jit
@@ -106,28 +103,13 @@ def store_tile(x, rows, cols, m_rows, m_cols, value):
     tl.store(x + rows[:, None] + cols[None, :], value.to(x.dtype.element_ty), mask=mask)
 
 
-@triton.autotune(
-    [triton.Config(**c) for c in KERNELS["chunk_fwd_h"]["configs"]], KERNELS["chunk_fwd_h"]["keys"]
-)
+@triton.autotune([triton.Config(**c) for c in KERNELS["chunk_fwd_h"]["configs"]], KERNELS["chunk_fwd_h"]["keys"])
 @triton.jit
 def chunk_fwd_h(
-    k,
-    v,
-    g,
-    h,
-    h0,
-    ht,
-    T,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BT: tl.constexpr,
-    BK: tl.constexpr,
+    k, v, g, h, h0, ht, T, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr,
     BV: tl.constexpr,
-):
-    """Write the state before every chunk, in order; a program walks one BK x BV tile of one head's
-    state.
-    """
+):  # fmt: skip
+    """Write the state before every chunk, in order; a program walks one BK x BV tile of one head's state."""
     i_k, i_v, i_bh = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
     o_t, o_k, o_v = tl.arange(0, BT), i_k * BK + tl.arange(0, BK), i_v * BV + tl.arange(0, BV)
@@ -144,34 +126,19 @@ def chunk_fwd_h(
         row = (i_b * T + i_t * BT + o_t) * H + i_h
         b_k = load_tile(k, o_k, row * K, m_k, m_t)
         b_v = load_tile(v, row * V, o_v, m_t, m_v)
-        # The last chunk may be short: its tokens decay towards its own end, and absent ones must
-        # not grow.
+        # The last chunk may be short: its tokens decay towards its own end, and absent ones must not grow.
         b_d = tl.exp(b_g * tl.where(m_t, n - 1 - o_t, 0).to(tl.float32))
         b_h = b_h * tl.exp(b_g * n) + tl.dot(b_k, (b_v * b_d[:, None]).to(b_v.dtype))
     if ht is not None:
         store_tile(ht + i_bh * K * V, o_k * V, o_v, m_k, m_v, b_h)
 
 
-@triton.autotune(
-    [triton.Config(**c) for c in KERNELS["chunk_fwd_o"]["configs"]], KERNELS["chunk_fwd_o"]["keys"]
-)
+@triton.autotune([triton.Config(**c) for c in KERNELS["chunk_fwd_o"]["configs"]], KERNELS["chunk_fwd_o"]["keys"])
 @triton.jit
 def chunk_fwd_o(
-    q,
-    k,
-    v,
-    g,
-    h,
-    o,
-    scale,
-    T,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BT: tl.constexpr,
-    BK: tl.constexpr,
-    BV: tl.constexpr,
-):
+    q, k, v, g, h, o, scale, T, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BT: tl.constexpr,
+    BK: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
     """Write BV columns of one chunk's output: what the state gives and what the chunk gives itself."""
     i_v, i_t, i_bh = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
@@ -195,29 +162,14 @@ def chunk_fwd_o(
 
 
 @triton.autotune(
-    [triton.Config(**c) for c in KERNELS["fused_recurrent_fwd"]["configs"]],
-    KERNELS["fused_recurrent_fwd"]["keys"],
+    [triton.Config(**c) for c in KERNELS["fused_recurrent_fwd"]["configs"]], KERNELS["fused_recurrent_fwd"]["keys"]
 )
 @triton.jit
 def fused_recurrent_fwd(
-    q,
-    k,
-    v,
-    g,
-    o,
-    h0,
-    ht,
-    scale,
-    T,
-    H: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    BK: tl.constexpr,
+    q, k, v, g, o, h0, ht, scale, T, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BK: tl.constexpr,
     BV: tl.constexpr,
-):
-    """Walk the recurrence token by token; a program keeps BV columns of one head's state in
-    registers.
-    """
+):  # fmt: skip
+    """Walk the recurrence token by token; a program keeps BV columns of one head's state in registers."""
     i_v, i_bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i_b, i_h = i_bh // H, i_bh % H
     o_k, o_v = tl.arange(0, BK), i_v * BV + tl.arange(0, BV)
@@ -239,23 +191,14 @@ def fused_recurrent_fwd(
 
 
 def inputs(B, T, H, K, V, dtype, device, seed=0):
-    """Random arguments of the host functions below, with the paper's decays 1 - 2^(-5-h) for head
-    h.
-    """
+    """Random arguments of the host functions below, with the paper's decays 1 - 2^(-5-h) for head h."""
     import torch
 
     torch.manual_seed(seed)
     q, k = (torch.randn(B, T, H, K, device=device).to(dtype) for _ in range(2))
     v = torch.randn(B, T, H, V, device=device).to(dtype)
     g = torch.log1p(-torch.exp2(-5.0 - torch.arange(H, device=device, dtype=torch.float32)))
-    return {
-        "q": q,
-        "k": k,
-        "v": v,
-        "g": g,
-        "scale": K**-0.5,
-        "h0": torch.randn(B, H, K, V, device=device),
-    }
+    return {"q": q, "k": k, "v": v, "g": g, "scale": K**-0.5, "h0": torch.randn(B, H, K, V, device=device)}
 
 
 def chunk(q, k, v, g, scale, h0=None):
@@ -270,9 +213,7 @@ def chunk(q, k, v, g, scale, h0=None):
     chunk_fwd_h[lambda meta: (triton.cdiv(K, meta["BK"]), triton.cdiv(V, meta["BV"]), B * H)](
         k, v, g, h, h0, ht, T, H=H, K=K, V=V, BT=BT
     )
-    chunk_fwd_o[lambda meta: (triton.cdiv(V, meta["BV"]), NT, B * H)](
-        q, k, v, g, h, o, scale, T, H=H, K=K, V=V, BT=BT
-    )
+    chunk_fwd_o[lambda meta: (triton.cdiv(V, meta["BV"]), NT, B * H)](q, k, v, g, h, o, scale, T, H=H, K=K, V=V, BT=BT)
     return o, ht
 
 

@@ -11,17 +11,18 @@ from flacheck import rules
 from flacheck.model import MESSAGE_LIMIT, Attempt, Cell, Finding, Outcome, Record, Verdict
 from flacheck.tables import targets
 
+# What Triton's launcher says of arguments that do not fit a kernel's parameters.
 _UNFIT = (
     "missing a required argument",
     "required positional argument",
     "was specified but unrecognised",
     "cannot rebuild",
 )
+# Exceptions of a module that cannot be loaded where it is: no fault of the compiler.
 _UNLOADED = ("StubError", "ModuleNotFoundError", "ImportError")
 _OF_TRITON = re.compile(r"(from|No module named) '?triton\b")
-_MADE_UP = (
-    "flacheck made up a call of an inner function, and the kernel does not take what it was given"
-)
+# The plain words for a front-end error of a call that nobody but flacheck made.
+_MADE_UP = "Not tested: flacheck could not guess this internal call's arguments"
 
 
 def judge(cell: Cell, attempt: Attempt) -> Record:
@@ -38,15 +39,13 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
     if attempt.outcome is Outcome.FINISHED:
         return _finished(cell, attempt)
     findings = rules.classify(attempt)
-    if (
-        cell.kernel.origin.get("made_up")
-        and attempt.stage == "ast"
-        and findings[0].code == rules.UNCLASSIFIED
-    ):
+    code = findings[0].code
+    if cell.kernel.is_made_up and attempt.stage == "ast" and code == rules.UNCLASSIFIED:
         return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=_MADE_UP)
-    effect = Verdict.UNKNOWN if rules.RULES[findings[0].code].effect == "unknown" else Verdict.FAILS
-    reason = findings[0].title if effect is Verdict.UNKNOWN else None
-    return _record(cell, attempt, effect, findings, reason=reason, tolerated=attempt.tolerated)
+    if rules.RULES[code].effect == "unknown":
+        reason, tolerated = findings[0].title, attempt.tolerated
+        return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=reason, tolerated=tolerated)
+    return _record(cell, attempt, Verdict.FAILS, findings, tolerated=attempt.tolerated)
 
 
 def _finished(cell: Cell, attempt: Attempt) -> Record:
@@ -99,7 +98,7 @@ def with_facts(record: Record, facts: Mapping[str, Any]) -> Record:
     return record.with_(findings=({**first, "facts": {**first["facts"], **facts}}, *others))
 
 
-def unstable(cell: Cell, first: Record, second: Record) -> Record:
+def unstable(first: Record, second: Record) -> Record:
     """A failure that a fresh worker does not confirm is no verdict."""
     seen = " then ".join(record.signature or record.verdict.value for record in (first, second))
     return first.with_(verdict=Verdict.UNKNOWN, reason=f"unstable: {seen}", tolerated=False)
@@ -117,41 +116,28 @@ def _record(
     message: str = "",
 ) -> Record:
     stage = stage or attempt.stage
-    decisive = findings[0] if findings else None
+    code = signature = None
+    if findings:
+        code = findings[0].code
+        signature = rules.signature(findings[0], stage)
+        message = findings[0].message
+    peak_mb = attempt.peak_mb
     return Record(
-        key=cell.key,
-        kernel=cell.kernel.name,
-        package=cell.kernel.package,
-        how=_how(cell),
-        toolchain=cell.toolchain,
-        target=cell.target,
-        dtype=cell.dtype,
-        shape=dict(cell.shape),
-        launch=cell.launch.to_json() if cell.launch else None,
-        options=dict(cell.options),
-        widened=cell.widened,
+        cell=cell,
         verdict=verdict,
         reason=reason,
         tolerated=tolerated,
-        code=decisive.code if decisive else None,
-        signature=rules.signature(decisive, stage) if decisive else None,
+        code=code,
+        signature=signature,
         stage=stage,
         signal=attempt.signal,
-        message=(decisive.message if decisive else message)[:MESSAGE_LIMIT],
+        message=message[:MESSAGE_LIMIT],
         findings=tuple(finding.to_json() for finding in findings or ()),
         seconds=round(attempt.seconds, 4),
-        peak_mb=round(attempt.peak_mb, 1) if attempt.peak_mb is not None else None,
+        peak_mb=None if peak_mb is None else round(peak_mb, 1),
         cached=False,
         resources=_resources(cell, attempt),
     )
-
-
-def _how(cell: Cell) -> str:
-    if "corpus" in cell.kernel.origin:
-        return "corpus"
-    if "import" in cell.kernel.origin:
-        return "import"
-    return "cut" if "source" in cell.kernel.origin else "stub"
 
 
 def _resources(cell: Cell, attempt: Attempt) -> Mapping[str, Any]:

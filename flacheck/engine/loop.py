@@ -1,24 +1,30 @@
-"""The one loop: cells − done → executor → judge → store, yielding what happens as it happens."""
+"""The one loop: cells − done → executor → judge → store, yielding records as they are settled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from functools import cache
+from typing import Protocol
 
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
+from flacheck.engine.provider import Untried
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Cell, Json, Outcome, Record, Verdict
+from flacheck.model.kernel import origin_to_json
 from flacheck.tables import targets
 
-MINIMUM_TIMEOUT = 300.0
-SLOWEST_FACTOR = 20
+# Seconds that any cell may take before a time-out is counted: slow assemblers took up to 90 s.
+_MINIMUM_TIMEOUT = 300.0
+# How many times its slowest finished cell a kernel's other cells may take.
+_SLOWEST_FACTOR = 20
+# Keys that are looked up in the store at once: few records are in memory at a time.
 _PAGE = 500
 
 
 class Sink(Protocol):
-    """Where records go; the store, or a list in a test."""
+    """Where records go: the store, or a list in a test."""
 
     def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
 
@@ -27,18 +33,23 @@ class Sink(Protocol):
     def add_cached(self, run: str, cells: Iterable[Record]) -> int: ...
 
 
-@dataclass(frozen=True)
-class Untried:
-    """Why a toolchain compiles nothing: a verdict for each of its cells."""
+class Provides(Protocol):
+    """What the loop asks about a cell before it is tried; `engine.provider.Provider` answers."""
 
-    verdict: Verdict
-    reason: str
-    code: str | None = None
+    def refusal(self, cell: Cell) -> str | None: ...
+
+    def attempt(self, cell: Cell) -> Attempt | None: ...
+
+    def worker_kind(self, cell: Cell) -> WorkerKind | Untried: ...
+
+    def facts(self, cell: Cell) -> Json: ...
 
 
 @dataclass
 class Timeouts:
-    """`--timeout`: a number, or the larger of 300 s and 20 × the kernel's slowest finished cell."""
+    """`--timeout`: a number of seconds, or the larger of 300 s and 20 × the kernel's slowest
+    finished cell.
+    """
 
     fixed: float | None = None
     _slowest: dict[str, float] = field(default_factory=dict)
@@ -46,66 +57,95 @@ class Timeouts:
     def __call__(self, task: Task) -> float:
         if self.fixed is not None:
             return self.fixed
-        return max(
-            MINIMUM_TIMEOUT, SLOWEST_FACTOR * self._slowest.get(task.name.cell.kernel.name, 0.0)
-        )
+        slowest = self._slowest.get(task.name.cell.kernel.name, 0.0)
+        return max(_MINIMUM_TIMEOUT, _SLOWEST_FACTOR * slowest)
 
-    def saw(self, cell: Cell, seconds: float) -> None:
-        self._slowest[cell.kernel.name] = max(seconds, self._slowest.get(cell.kernel.name, 0.0))
+    def learn(self, cell: Cell, attempt: Attempt) -> None:
+        """Remember how long a finished cell took."""
+        if attempt.outcome is Outcome.FINISHED:
+            name = cell.kernel.name
+            self._slowest[name] = max(attempt.seconds, self._slowest.get(name, 0.0))
 
 
 @dataclass(frozen=True)
-class Named:
-    """A task's name: its cell, and the record that it is to confirm."""
+class Trial:
+    """A task's name: its cell, and the record that the task is to confirm."""
 
     cell: Cell
     confirms: Record | None = None
 
 
-@dataclass(frozen=True)
-class Question:
-    """What to scan. `kind_of` starts a cell's toolchain, or says why it cannot; `refuses` says why
-    a toolchain does not know a target; `facts` adds to an autotuner's failure what is known of its
-    kernel; `attempts` are those that were made already, by key.
-    """
+@dataclass
+class Loop:
+    """Compiles cells for one run. `again` ignores what the store holds of them."""
 
-    cells: list[Cell]
-    kind_of: Callable[[Cell], WorkerKind | Untried]
-    refuses: Callable[[Cell], str | None]
-    fresh: bool = False
-    retry_after: float | None = None
-    facts: Callable[[Cell], Mapping[str, Any]] = lambda cell: {}
-    attempts: Mapping[str, Attempt] = field(default_factory=dict)
+    provider: Provides
+    run: str
+    sink: Sink
+    executor: Executor
+    timeouts: Timeouts
+    again: bool = False
+    # A failure is confirmed once for each signature and toolchain, whichever call met it first.
+    _confirmed: set[tuple[str | None, str]] = field(default_factory=set)
 
+    def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
+        """Each cell's record, cached ones first, then in order of completion; every one is in the
+        sink before it is yielded.
+        """
+        self._confirmed.clear()
+        reused: set[str] = set()
+        if not self.again:
+            for record in self._reusable(cells):
+                reused.add(record.key)
+                yield record.with_(cached=True)
+        planned = [self._planned(cell) for cell in cells if cell.key not in reused]
+        settled = [record for record in planned if isinstance(record, Record)]
+        self.sink.add_many(self.run, settled)
+        yield from settled
+        self.executor.submit(task for task in planned if isinstance(task, Task))
+        for ended in self.executor.completed():
+            for task, attempt in ended:
+                self.timeouts.learn(task.name.cell, attempt)
+            records = [r for task, attempt in ended for r in self._settled(task, attempt)]
+            self.sink.add_many(self.run, records)
+            yield from records
 
-def scan(
-    question: Question, run: str, sink: Sink, executor: Executor, timeouts: Timeouts
-) -> Iterator[Record]:
-    """Each cell's record, cached ones first, then in order of completion; every one is in the sink
-    before it is yielded.
-    """
-    reused: set[str] = set()
-    for record in () if question.fresh else _reusable(question, run, sink):
-        reused.add(record.key)
-        yield record.with_(cached=True)
-    planned = [_plan(question, cell) for cell in question.cells if cell.key not in reused]
-    untried = [plan for plan in planned if isinstance(plan, Record)]
-    sink.add_many(run, untried)
-    yield from untried
-    executor.submit(plan for plan in planned if isinstance(plan, Task))
-    for records in _settled(question, executor, timeouts):
-        sink.add_many(run, records)
-        yield from records
+    def _reusable(self, cells: Sequence[Cell]) -> Iterator[Record]:
+        """The records of earlier runs that answer for this one."""
+        keys = [cell.key for cell in cells]
+        for start in range(0, len(keys), _PAGE):
+            stored = self.sink.done(keys[start : start + _PAGE]).values()
+            good = [record for record in stored if _still_good(record, self.timeouts.fixed)]
+            self.sink.add_cached(self.run, good)
+            yield from good
 
+    def _planned(self, cell: Cell) -> Task | Record:
+        refusal = self.provider.refusal(cell)
+        if refusal:
+            return judge.untried(cell, Verdict.SKIPPED, refusal)
+        attempt = self.provider.attempt(cell)
+        if attempt is not None:
+            return judge.judge(cell, attempt)
+        kind = self.provider.worker_kind(cell)
+        if isinstance(kind, Untried):
+            return judge.without_toolchain(cell, kind.verdict, kind.reason, kind.code)
+        return Task(Trial(cell), kind, request(cell))
 
-def _reusable(question: Question, run: str, sink: Sink) -> Iterator[Record]:
-    """The records of earlier runs that answer for this one, a handful in memory at a time."""
-    keys = [cell.key for cell in question.cells]
-    for start in range(0, len(keys), _PAGE):
-        found = sink.done(keys[start : start + _PAGE]).values()
-        good = [record for record in found if _still_good(record, question.retry_after)]
-        sink.add_cached(run, good)
-        yield from good
+    def _settled(self, task: Task, attempt: Attempt) -> Iterator[Record]:
+        """The record of an attempt, or none yet when a fresh worker is asked to confirm it."""
+        trial: Trial = task.name
+        cell = trial.cell
+        record = judge.judge(cell, attempt)
+        if record.verdict is Verdict.FAILS and cell.stage == "autotune":
+            record = judge.with_facts(record, self.provider.facts(cell))
+        identity = (record.signature, record.toolchain)
+        if trial.confirms:
+            yield _confirmed(trial.confirms, record)
+        elif record.verdict is Verdict.FAILS and identity not in self._confirmed:
+            self._confirmed.add(identity)
+            self.executor.submit([Task(Trial(cell, record), task.kind, task.request, fresh=True)])
+        else:
+            yield record
 
 
 def _still_good(record: Record, timeout: float | None) -> bool:
@@ -119,23 +159,17 @@ def _still_good(record: Record, timeout: float | None) -> bool:
     return record.code == "FC902" or (record.reason or "").startswith("unstable")
 
 
-def _plan(question: Question, cell: Cell) -> Task | Record:
-    refusal = question.refuses(cell)
-    if refusal:
-        return judge.untried(cell, Verdict.SKIPPED, refusal)
-    if cell.key in question.attempts:
-        return judge.judge(cell, question.attempts[cell.key])
-    kind = question.kind_of(cell)
-    if isinstance(kind, Untried):
-        return judge.without_toolchain(cell, kind.verdict, kind.reason, kind.code)
-    return Task(Named(cell), kind, request(cell))
+def _confirmed(first: Record, second: Record) -> Record:
+    if (first.verdict, first.signature) == (second.verdict, second.signature):
+        return first
+    return judge.unstable(first, second)
 
 
 def request(cell: Cell) -> Json:
     """What a worker is asked for a cell."""
     return {
         "op": cell.stage,
-        "kernel": dict(cell.kernel.origin),
+        "kernel": origin_to_json(cell.kernel.origin),
         "card": card(cell.target),
         "launch": cell.launch.to_json() if cell.launch else None,
         "options": dict(cell.options),
@@ -143,57 +177,7 @@ def request(cell: Cell) -> Json:
     }
 
 
-_CARDS: dict[str, Json] = {}
-
-
+@cache
 def card(target: str) -> Json:
-    """A row of the target table as the guest wants it."""
-    if target not in _CARDS:
-        _CARDS[target] = asdict(targets.find(target))
-    return _CARDS[target]
-
-
-def _settled(question: Question, executor: Executor, timeouts: Timeouts) -> Iterator[list[Record]]:
-    """Records as attempts end; the first failure of each signature and toolchain is confirmed in a
-    fresh worker.
-    """
-    confirmed: set[tuple[str | None, str]] = set()
-    for ended in executor.completed():
-        for task, attempt in ended:
-            _learn(timeouts, task.name.cell, attempt)
-        yield [
-            record
-            for task, attempt in ended
-            for record in _settle(question, executor, confirmed, task, attempt)
-        ]
-
-
-def _settle(
-    question: Question,
-    executor: Executor,
-    confirmed: set[tuple[str | None, str]],
-    task: Task,
-    attempt: Attempt,
-) -> Iterator[Record]:
-    name: Named = task.name
-    record = judge.judge(name.cell, attempt)
-    if record.verdict is Verdict.FAILS and name.cell.stage == "autotune":
-        record = judge.with_facts(record, question.facts(name.cell))
-    identity = (record.signature, record.toolchain)
-    if name.confirms:
-        yield _confirmed(name.cell, name.confirms, record)
-    elif record.verdict is Verdict.FAILS and identity not in confirmed:
-        confirmed.add(identity)
-        executor.submit([Task(Named(name.cell, record), task.kind, task.request, fresh=True)])
-    else:
-        yield record
-
-
-def _learn(timeouts: Timeouts, cell: Cell, attempt: Attempt) -> None:
-    if attempt.outcome is Outcome.FINISHED:
-        timeouts.saw(cell, attempt.seconds)
-
-
-def _confirmed(cell: Cell, first: Record, second: Record) -> Record:
-    same = (first.verdict, first.signature) == (second.verdict, second.signature)
-    return first if same else judge.unstable(cell, first, second)
+    """A row of the target table as the guest takes it."""
+    return asdict(targets.find(target))

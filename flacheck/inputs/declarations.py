@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import MatrixError
+from flacheck.model.launch import FormError, LaunchForm, is_int
 from flacheck.source.kernel_source import KernelSource, first_line
 
-FLOATS = ("fp16", "bf16", "fp32", "fp64", "fp8e4nv", "fp8e5")
-DTYPES = (*FLOATS, "i1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 ARGUMENT = 'an argument is None, {"dtype", "align"}, {"int"}, {"float"} or {"constexpr"}'
-KINDS = ({"dtype", "align"}, {"int"}, {"float"}, {"constexpr"})
-
 Step = str | int
 
 
@@ -187,25 +184,11 @@ def check_launch(
 def check_argument(
     kernels: Declared, path: tuple[Step, ...], value: Any, shape: Mapping[str, int]
 ) -> None:
-    """One argument of a launch is in one of the contract's forms."""
-    if value is None:
-        return
-    kernels.require(
-        isinstance(value, dict) and set(value) in KINDS, path, f"{value!r} is no argument", ARGUMENT
-    )
-    for field, held in value.items():
-        sizes = ", ".join(f'"{{{name}}}"' for name in shape)
-        allowed, good = {
-            "dtype": ('"{dtype}" or one of ' + ", ".join(DTYPES), held in ("{dtype}", *DTYPES)),
-            "align": ("bytes, a positive integer", is_int(held) and held > 0),
-            "int": (f"an integer or one of {sizes}", is_int(held) or is_size(held, shape)),
-            "float": ("a number", isinstance(held, float) or is_int(held)),
-            "constexpr": (
-                f"a literal, or one of {sizes}",
-                not is_template(held) or is_size(held, shape),
-            ),
-        }[field]
-        kernels.require(good, (*path, field), f"{field} cannot be {held!r}", allowed)
+    """One argument of a launch has one of the known forms, with sizes of the shape left open."""
+    try:
+        LaunchForm(("dtype", *shape)).check_argument(str(path[-1]), value, path)
+    except FormError as error:
+        kernels.require(False, path, error.what, error.allowed or ARGUMENT)
 
 
 def check_configs(kernels: Declared, name: str) -> None:
@@ -229,18 +212,3 @@ def check_configs(kernels: Declared, name: str) -> None:
         kernels.require(
             fits, (name, "configs", i), f"{name}: configuration {config!r} does not fit", allowed
         )
-
-
-def is_int(value: Any) -> bool:
-    """An integer that is no truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_template(value: Any) -> bool:
-    """A string that stands for something else."""
-    return isinstance(value, str) and value.startswith("{") and value.endswith("}")
-
-
-def is_size(value: Any, shape: Mapping[str, int]) -> bool:
-    """A string that stands for an entry of the shape."""
-    return is_template(value) and value[1:-1] in shape

@@ -1,5 +1,5 @@
-"""From a matrix and a selection to cells. Pure: sources and toolchains are given, nothing is
-imported or installed.
+"""From a matrix and a selection to cells. Pure: kernels and toolchains are given, nothing is imported
+or installed.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.inputs.matrix import Block, Matrix
+from flacheck.inputs.matrix import Axes, Block, Matrix
 from flacheck.model import Cell, Kernel, Launch, canonical
+from flacheck.tables import targets
 
+# A100 and H100: what most users train on.
 DEFAULT_TARGETS = ("sm80", "sm90")
 DEFAULT_DTYPES = ("bf16", "fp16", "fp32")
+# Triton's own default, and what nearly every kernel runs with.
 _USUAL_WARPS = 4
+
+Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel with what it declares: launch templates, autotune configurations and keys, shapes."""
+    """A kernel with what it declares: its launches, with their autotuner's configurations and keys,
+    and the shapes to launch it in.
+    """
 
     kernel: Kernel
-    launches: tuple[Mapping[str, Any], ...]
+    launches: tuple[Launch, ...]
     shapes: tuple[Mapping[str, int], ...] = ()
 
 
@@ -41,18 +48,26 @@ class Selection:
     num_stages: tuple[int, ...] = ()
     toolchains: tuple[str, ...] = ()
 
-    def replaces(self, axes: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    def to_json(self) -> dict[str, list[str | int]]:
+        """What is selected at all."""
+        return {name: list(values) for name, values in vars(self).items() if values}
+
+    def replaces(self, axes: Axes) -> Axes:
         """A block's axes with the selection in place of the matrix's own."""
-        mine: dict[str, tuple[Any, ...]] = {
+        chosen: dict[str, tuple[Any, ...]] = {
             "target": self.targets,
             "dtype": self.dtypes,
             "triton": self.toolchains,
         }
-        explicit = {axis: values for axis, values in self.options().items() if axis in axes}
-        return {**axes, **{axis: values for axis, values in (mine | explicit).items() if values}}
+        chosen.update({axis: values for axis, values in self.options().items() if axis in axes})
+        return {**axes, **{axis: values for axis, values in chosen.items() if values}}
 
     def options(self) -> dict[str, tuple[int, ...]]:
         return {"num_warps": self.num_warps, "num_stages": self.num_stages}
+
+    def names(self, kernel: str) -> bool:
+        """Whether the selection leaves a kernel in."""
+        return any(named(glob, kernel) for glob in self.kernels or ("*",))
 
 
 @dataclass(frozen=True)
@@ -61,47 +76,54 @@ class _Job:
 
     source: Source
     launch: Launch
-    options: Mapping[str, Any]
+    options: Config
     dtype: str | None
     shape: Mapping[str, int]
     stage: str
     widened: bool = False
-    configs: tuple[Mapping[str, Any], ...] = ()
+    configs: tuple[Config, ...] = ()
 
     def cell(self, target: str, toolchain: str, until: str | None) -> Cell:
         return Cell(
-            self.source.kernel,
-            toolchain,
-            target,
-            self.launch,
-            self.options,
-            self.dtype,
-            self.shape,
-            self.widened,
-            self.stage,
-            until,
-            self.configs,
+            kernel=self.source.kernel,
+            toolchain=toolchain,
+            target=target,
+            launch=self.launch,
+            options=self.options,
+            dtype=self.dtype,
+            shape=self.shape,
+            widened=self.widened,
+            stage=self.stage,
+            until=until,
+            configs=self.configs,
         )
 
 
 Resolve = Callable[[str], Sequence[str]]
 
 
+def last_part(name: str) -> str:
+    """`chunk_fwd_o` of `retention.chunk_fwd_o` or of `fla.ops.common:chunk_fwd_o`."""
+    return name.replace(":", ".").rpartition(".")[2]
+
+
 def named(glob: str, name: str) -> bool:
     """Whether a glob matches a kernel's whole name or its last part."""
-    return fnmatchcase(name, glob) or fnmatchcase(name.replace(":", ".").rpartition(".")[2], glob)
+    return fnmatchcase(name, glob) or fnmatchcase(last_part(name), glob)
 
 
 def check_kernels(globs: Sequence[str], known: Iterable[str]) -> None:
     """Raises UsageError for a glob that no known kernel matches."""
     names = sorted(set(known))
     for glob in globs:
-        if not any(named(glob, name) for name in names):
-            near = difflib.get_close_matches(
-                glob, names + [n.replace(":", ".").rpartition(".")[2] for n in names], 3, 0.5
-            )
-            hint = f"did you mean {' or '.join(near)}?" if near else "see `flacheck list kernels`"
-            raise UsageError(f"no kernel matches {glob!r}; {hint}")
+        if any(named(glob, name) for name in names):
+            continue
+        # Three names at the most, half alike: more is no help in a message.
+        near = difflib.get_close_matches(glob, names + [last_part(name) for name in names], 3, 0.5)
+        hint = "see `flacheck list kernels`"
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        raise UsageError(f"no kernel matches {glob!r}; {hint}")
 
 
 def expand(
@@ -129,214 +151,167 @@ def expand(
                     yield cell
 
 
-def _specs(axes: Mapping[str, tuple[Any, ...]]) -> tuple[str, ...]:
+def _specs(axes: Axes) -> tuple[str, ...]:
     return axes.get("triton", ("installed",))
 
 
-def _targets(axes: Mapping[str, tuple[Any, ...]]) -> list[str]:
-    from flacheck.tables import targets
-
+def _targets(axes: Axes) -> list[str]:
     return [targets.find(str(name)).name for name in axes.get("target", DEFAULT_TARGETS)]
 
 
 def _product(
     matrix: Matrix, block: Block, sources: Sequence[Source], selection: Selection
-) -> tuple[list[_Job], dict[str, tuple[Any, ...]]]:
+) -> tuple[list[_Job], Axes]:
     axes = selection.replaces(block.axes)
-    jobs = []
+    jobs: list[_Job] = []
     for source in sources:
         if _asked(source.kernel, axes, selection):
-            jobs += list(_jobs(matrix, source, axes, selection))
+            jobs += _jobs(matrix, source, axes, selection)
     return jobs, axes
 
 
-def _asked(kernel: Kernel, axes: Mapping[str, tuple[Any, ...]], selection: Selection) -> bool:
-    return (
-        any(named(glob, kernel.name) for glob in axes.get("kernel", ("*",)))
-        and any(named(glob, kernel.name) for glob in selection.kernels or ("*",))
-        and (
-            "package" not in axes
-            or any(fnmatchcase(kernel.package or "", glob) for glob in axes["package"])
-        )
-    )
+def _asked(kernel: Kernel, axes: Axes, selection: Selection) -> bool:
+    if not any(named(glob, kernel.name) for glob in axes.get("kernel", ("*",))):
+        return False
+    packages = axes.get("package", ("*",))
+    of_package = any(fnmatchcase(kernel.package or "", glob) for glob in packages)
+    return of_package and selection.names(kernel.name)
 
 
-def _jobs(
-    matrix: Matrix, source: Source, axes: Mapping[str, tuple[Any, ...]], selection: Selection
-) -> Iterator[_Job]:
-    for stage, template in itertools.product(axes.get("stage", ("compile",)), source.launches):
-        for dtype, shape in itertools.product(
-            _dtypes(template, axes, selection), _shapes(axes, source)
-        ):
-            launch = _substituted(matrix, source.kernel.name, template, dtype, shape)
+def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> Iterator[_Job]:
+    stages = axes.get("stage", ("compile",))
+    for stage, declared in itertools.product(stages, source.launches):
+        dtypes = _dtypes(declared, axes, selection)
+        for dtype, shape in itertools.product(dtypes, _shapes(axes, source)):
+            launch = _filled_in(matrix, source.kernel.name, declared, dtype, shape)
             if stage == "autotune":
-                if launch.configs and not (selection.num_warps or selection.num_stages):
+                if launch.configs and not any(selection.options().values()):
                     yield _Job(source, launch, {}, dtype, shape, stage)
                 continue
-            for changed, (constants, options) in itertools.product(
-                axes.get("constants", ({},)), _options(launch, axes, selection)
-            ):
-                chosen = {**constants, **changed}
-                widened = _widened(launch, chosen, options)
-                yield _Job(
-                    source,
-                    filled(launch, chosen),
-                    options,
-                    dtype,
-                    shape,
-                    stage,
-                    widened,
-                    launch.configs,
-                )
+            choices = _options(launch, axes, selection)
+            constants = axes.get("constants", ({},))
+            for changed, (tuned, options) in itertools.product(constants, choices):
+                chosen = {**tuned, **changed}
+                widened = _is_widened(launch, chosen, options)
+                tried = filled(launch, chosen)
+                configs = launch.configs
+                yield _Job(source, tried, options, dtype, shape, stage, widened, configs)
 
 
-def _dtypes(
-    template: Mapping[str, Any], axes: Mapping[str, tuple[Any, ...]], selection: Selection
-) -> Sequence[str | None]:
-    """Those of the axis for a template, its own for a launch as it was recorded (if the selection
-    wants it).
+def _dtypes(launch: Launch, axes: Axes, selection: Selection) -> Sequence[str | None]:
+    """Those of the axis for a declared launch; its own for a recorded one, if the selection asks
+    for it.
     """
-    if '"{dtype}"' in canonical(template):
+    if launch.names_dtype:
         return axes.get("dtype", DEFAULT_DTYPES)
-    own = main_dtype(template["args"])
-    return (own,) if not selection.dtypes or own in selection.dtypes else ()
+    if selection.dtypes and launch.dtype not in selection.dtypes:
+        return ()
+    return (launch.dtype,)
 
 
-def main_dtype(args: Mapping[str, Any]) -> str | None:
-    """What a launch is said to be in: its tensors' first short float, else float; None without any."""
-    held = [
-        spec["dtype"]
-        for spec in args.values()
-        if isinstance(spec, Mapping) and isinstance(spec.get("dtype"), str)
-    ]
-    short = [dtype for dtype in held if dtype in ("bf16", "fp16") or dtype.startswith("fp8")]
-    return next(iter(short), None) or next(
-        (dtype for dtype in held if dtype.startswith("fp")), None
-    )
+def _shapes(axes: Axes, source: Source) -> list[Mapping[str, int]]:
+    shapes: list[Mapping[str, int]] = []
+    for item in axes.get("shape", ("own",)):
+        if item == "own":
+            shapes += source.shapes or ({},)
+        else:
+            shapes.append(item)
+    return shapes
 
 
-def _shapes(axes: Mapping[str, tuple[Any, ...]], source: Source) -> list[Mapping[str, int]]:
-    own = source.shapes or ({},)
-    return [
-        shape
-        for item in axes.get("shape", ("own",))
-        for shape in (own if item == "own" else (item,))
-    ]
-
-
-def _substituted(
-    matrix: Matrix,
-    kernel: str,
-    template: Mapping[str, Any],
-    dtype: str | None,
-    shape: Mapping[str, int],
+def _filled_in(
+    matrix: Matrix, kernel: str, launch: Launch, dtype: str | None, shape: Mapping[str, int]
 ) -> Launch:
-    """The template with `"{dtype}"` and `"{T}"`-like names replaced by their values."""
-    names: dict[str, Any] = {**shape, **({"dtype": dtype} if dtype else {})}
-
-    def put(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: put(item) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [put(item) for item in value]
-        if isinstance(value, str) and value.startswith("{") and value.endswith("}"):
-            if value[1:-1] not in names:
-                raise UsageError(
-                    f"{matrix.file}: {kernel}: {value} is no name of the shape {dict(shape)}"
-                )
-            return names[value[1:-1]]
-        return value
-
-    return Launch.from_json(put(template))
+    """The launch with a dtype and a shape in place of `"{dtype}"` and names such as `"{T}"`."""
+    values: dict[str, Any] = dict(shape)
+    if dtype:
+        values["dtype"] = dtype
+    try:
+        return launch.filled_in(values)
+    except KeyError as error:
+        name = f"{{{error.args[0]}}}"
+        raise UsageError(
+            f"{matrix.file}: {kernel}: {name} is no name of the shape {dict(shape)}"
+        ) from None
 
 
-def _options(
-    launch: Launch, axes: Mapping[str, tuple[Any, ...]], selection: Selection
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _options(launch: Launch, axes: Axes, selection: Selection) -> Iterator[tuple[Config, Config]]:
     """(constants, options) of each configuration to compile."""
     explicit = any(axis in axes for axis in ("num_warps", "num_stages"))
     if launch.configs and not explicit:
-        yield from _own_configs(
-            _chosen(launch.configs, axes.get("configs", ("own",))[0]), axes, selection
-        )
+        which = axes.get("configs", ("own",))[0]
+        yield from _own_configs(_chosen(launch.configs, which), axes, selection)
         return
     if not explicit:
-        axes = {**axes, **{axis: values for axis, values in selection.options().items() if values}}
+        chosen = {axis: values for axis, values in selection.options().items() if values}
+        axes = {**axes, **chosen}
     constants = _distinct(dict(config.get("kwargs", {})) for config in launch.configs) or [{}]
     yield from itertools.product(constants, _option_sets(axes))
 
 
-def _chosen(configs: Sequence[Mapping[str, Any]], which: str) -> Sequence[Mapping[str, Any]]:
+def _chosen(configs: Sequence[Config], which: str) -> Sequence[Config]:
     if which == "usual":
         return (min(configs, key=_oddity),)
-    return configs[:1] if which == "first" else configs
+    if which == "first":
+        return configs[:1]
+    return configs
 
 
-def _oddity(config: Mapping[str, Any]) -> tuple[float, ...]:
+def _oddity(config: Config) -> tuple[float, ...]:
     """How far a configuration is from what a kernel runs with anywhere: four warps, the smallest
     tile, few stages.
     """
     warps = math.log2(config.get("num_warps", _USUAL_WARPS) / _USUAL_WARPS)
-    tile = math.prod(
-        value for value in config.get("kwargs", {}).values() if isinstance(value, int) and value > 0
-    )
+    sizes = [value for value in config.get("kwargs", {}).values() if isinstance(value, int)]
+    tile = math.prod(size for size in sizes if size > 0)
     return abs(warps), -warps, tile, config.get("num_stages", 0)
 
 
-def _option_sets(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
-    scalar = [axis for axis in ("num_warps", "num_stages") if axis in axes]
-    combined = [
-        dict(zip(scalar, values)) for values in itertools.product(*(axes[axis] for axis in scalar))
-    ]
+def _option_sets(axes: Axes) -> list[dict[str, Any]]:
+    names = [axis for axis in ("num_warps", "num_stages") if axis in axes]
+    values = itertools.product(*(axes[axis] for axis in names))
+    combined = [dict(zip(names, combination)) for combination in values]
     return [{**extra, **options} for extra in axes.get("options", ({},)) for options in combined]
 
 
 def _own_configs(
-    configs: Sequence[Mapping[str, Any]], axes: Mapping[str, tuple[Any, ...]], selection: Selection
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    configs: Sequence[Config], axes: Axes, selection: Selection
+) -> Iterator[tuple[Config, Config]]:
     """The autotune list; a selection of num_warps or num_stages replaces theirs."""
-    warps, stages = selection.num_warps or (None,), selection.num_stages or (None,)
-    for config, num_warps, num_stages in itertools.product(configs, warps, stages):
-        chosen = {
-            k: v for k, v in (("num_warps", num_warps), ("num_stages", num_stages)) if v is not None
-        }
-        wanted = {**config, **chosen}
-        options = {
-            name: value for name, value in wanted.items() if name != "kwargs" and value is not None
-        }
+    replaced = _option_sets({name: v for name, v in selection.options().items() if v})
+    for config, chosen in itertools.product(configs, replaced):
+        asked = {**config, **chosen}
+        constants = dict(asked.pop("kwargs", {}))
+        options = {name: value for name, value in asked.items() if value is not None}
         for extra in axes.get("options", ({},)):
-            yield dict(wanted.get("kwargs", {})), {**options, **extra}
+            yield constants, {**options, **extra}
 
 
-def _widened(launch: Launch, constants: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """Whether a configuration is none of the launch's own: other constants, or num_warps its
+def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
+    """Whether a configuration is none of the launch's own: other constants, or num_warps that its
     autotuner never tries.
     """
-    if any(
-        name in launch.args and launch.args[name] != {"constexpr": value}
-        for name, value in constants.items()
-    ):
-        return True
-    return bool(launch.configs) and not any(
-        _is(config, constants, options) for config in launch.configs
-    )
+    for name, value in constants.items():
+        if name in launch.args and launch.args[name] != {"constexpr": value}:
+            return True
+    if not launch.configs:
+        return False
+    return not any(_is_config(config, constants, options) for config in launch.configs)
 
 
-def _is(
-    config: Mapping[str, Any], constants: Mapping[str, Any], options: Mapping[str, Any]
-) -> bool:
-    same = all(constants.get(name) == value for name, value in config.get("kwargs", {}).items())
-    return same and all(
-        value == options.get(name, value) for name, value in config.items() if name != "kwargs"
-    )
+def _is_config(config: Config, constants: Config, options: Config) -> bool:
+    tuned = config.get("kwargs", {})
+    same = all(constants.get(name) == value for name, value in tuned.items())
+    others = {name: value for name, value in config.items() if name != "kwargs"}
+    return same and all(value == options.get(name, value) for name, value in others.items())
 
 
-def filled(launch: Launch, constants: Mapping[str, Any]) -> Launch:
+def filled(launch: Launch, constants: Config) -> Launch:
     """The launch with tuned constants in it; what heuristics supply stays omitted."""
-    filled = {name: {"constexpr": value} for name, value in constants.items()}
+    tuned = {name: {"constexpr": value} for name, value in constants.items()}
     return replace(
         launch,
-        args={**launch.args, **filled},
+        args={**launch.args, **tuned},
         omitted=tuple(name for name in launch.omitted if name not in constants),
         configs=(),
         keys=(),
@@ -362,7 +337,7 @@ def _matches(axis: str, values: tuple[Any, ...], cell: Cell, resolve: Resolve) -
     if axis == "triton":
         return any(cell.toolchain in resolve(spec) for spec in values)
     if axis in ("shape", "options"):
-        held: Mapping[str, Any] = cell.shape if axis == "shape" else cell.options
+        held: Config = getattr(cell, axis)
         return any(all(held.get(k) == v for k, v in value.items()) for value in values)
     own = {"dtype": cell.dtype, "target": cell.target, "stage": cell.stage}
     return own.get(axis, cell.options.get(axis)) in values

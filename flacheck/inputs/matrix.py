@@ -1,21 +1,26 @@
-"""Reading matrices: YAML with the line of everything wrong in it.
+"""Reading matrices: YAML, with the line of everything that is wrong in it.
 
-    version: 1 packages: [flash-linear-attention==0.2.2] launches: {KERNEL: [launch, …]} forms:
-    {KERNEL: {operator: retention, form: chunk}} axes: {kernel, package, stage, dtype, shape,
-    constants, configs, num_warps, num_stages, options, target, triton} include: [axes that differ,
-    …] exclude: [{axis: value or list, …}, …]
+A matrix holds
+
+    version: 1
+    packages: [flash-linear-attention==0.2.2]
+    launches: {KERNEL: [launch, …]}
+    forms: {KERNEL: {operator: retention, form: chunk}}
+    axes: {kernel, package, stage, dtype, shape, constants, configs, num_warps, …}
+    include: [axes that differ, …]
+    exclude: [{axis: value or list, …}, …]
 
 `constants` sets constexprs of a launch to other values ({BC: 32}); such a cell is `widened`. A
-launch in the contract's form may also name the `package` (a glob over `name==version`) it is for.
-`axes` is one product; each entry of `include` is another, with what it names in place of `axes`'
-own (a matrix without `axes` is its `include` entries). A cell that matches every entry of a mapping
-in `exclude` is left out.
+launch may also name the `package` (a glob over `name==version`) that it is for. `axes` is one
+product; each entry of `include` is another, with what it names in place of `axes`' own (a matrix
+without `axes` is its `include` entries). A cell that matches every entry of a mapping in `exclude`
+is left out.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,50 +28,36 @@ from typing import Any
 import yaml
 
 from flacheck.errors import MatrixError, UsageError
-from flacheck.tables import targets
+from flacheck.model import Launch
+from flacheck.model.launch import DTYPES, FormError, LaunchForm, is_int
+from flacheck.tables import shipped, targets
 
-DTYPES = (
-    "fp64",
-    "fp32",
-    "fp16",
-    "bf16",
-    "fp8e4nv",
-    "fp8e5",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "i1",
-    "u8",
-    "u16",
-    "u32",
-    "u64",
-)
-AXES = (
-    "kernel",
-    "package",
-    "stage",
-    "dtype",
-    "shape",
-    "constants",
-    "configs",
-    "num_warps",
-    "num_stages",
-    "options",
-    "target",
-    "triton",
-)
+# Options of an autotuner's configuration; every other name in one is a constexpr of the kernel.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 STAGES = ("compile", "autotune")
 _TOP = ("version", "description", "packages", "launches", "forms", "axes", "include", "exclude")
 _SUFFIXES = (".yaml", ".yml")
+# Shapes fill in what a launch leaves open, so any name may stand in one.
+_FORM = LaunchForm(placeholders=None)
+
+Axes = Mapping[str, tuple[Any, ...]]
+# Where in the file: the keys and places that lead there.
+Location = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Block:
     """One product of axes; an axis that is absent takes the kernel's own values."""
 
-    axes: Mapping[str, tuple[Any, ...]]
+    axes: Axes
+
+
+@dataclass(frozen=True)
+class DeclaredLaunch:
+    """A launch that a matrix declares, for the packages whose `name==version` matches a glob."""
+
+    launch: Launch
+    package: str = "*"
 
 
 @dataclass(frozen=True)
@@ -77,20 +68,15 @@ class Matrix:
     file: str
     blocks: tuple[Block, ...]
     packages: tuple[str, ...] = ()
-    launches: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    launches: Mapping[str, tuple[DeclaredLaunch, ...]] = field(default_factory=dict)
     forms: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    exclude: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    exclude: tuple[Axes, ...] = ()
     description: str = ""
 
 
-def folder() -> Path:
-    """Where the shipped matrices lie: inside the package when installed, beside it in a checkout."""
-    inside = Path(__file__).parent.parent / "matrices"
-    return inside if inside.is_dir() else Path(__file__).parent.parent.parent / "matrices"
-
-
 def names() -> list[str]:
-    return sorted(path.stem for path in folder().glob("*.yaml"))
+    """The matrices that ship with flacheck."""
+    return sorted(path.stem for path in shipped("matrices").glob("*.yaml"))
 
 
 def find(name: str) -> Matrix:
@@ -101,13 +87,14 @@ def find(name: str) -> Matrix:
     path = Path(name)
     if path.suffix in _SUFFIXES or path.is_file() or len(path.parts) > 1:
         return read(path)
-    shipped = folder() / f"{name}.yaml"
-    if not shipped.is_file():
+    file = shipped("matrices") / f"{name}.yaml"
+    if not file.is_file():
         raise UsageError(f"no matrix {name!r}: give a YAML file or one of {', '.join(names())}")
-    return read(shipped)
+    return read(file)
 
 
 def read(path: Path) -> Matrix:
+    """The matrix in a file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -182,16 +169,19 @@ class _Reader:
             forms=self._forms(top.get("forms", {})),
             description=str(top.get("description", "")),
             exclude=tuple(
-                self._axes(("exclude", i), entry)
-                for i, entry in enumerate(self._list(top, "exclude"))
+                self._axes(("exclude", place), entry)
+                for place, entry in enumerate(self._list(top, "exclude"))
             ),
         )
 
     def _blocks(self, top: dict[str, Any]) -> tuple[Block, ...]:
-        base = self._axes(("axes",), top["axes"]) if "axes" in top else None
-        blocks = [Block(base)] if base is not None else []
-        for index, entry in enumerate(self._list(top, "include")):
-            blocks.append(Block({**(base or {}), **self._axes(("include", index), entry)}))
+        base: Axes = {}
+        blocks = []
+        if "axes" in top:
+            base = self._axes(("axes",), top["axes"])
+            blocks.append(Block(base))
+        for place, entry in enumerate(self._list(top, "include")):
+            blocks.append(Block({**base, **self._axes(("include", place), entry)}))
         if not blocks:
             raise self._fail(
                 (),
@@ -220,89 +210,71 @@ class _Reader:
                 raise self._fail((*path, index), f"{item!r} must be a string (quote it)")
         return items
 
-    def _axes(self, path: tuple[Any, ...], value: Any) -> dict[str, tuple[Any, ...]]:
+    def _axes(self, path: Location, value: Any) -> Axes:
         if not isinstance(value, dict):
-            raise self._fail(path, "axes are a mapping", f"its keys are {', '.join(AXES)}")
-        self._only(path, value, AXES)
+            raise self._fail(path, "axes are a mapping", f"its keys are {', '.join(_AXES)}")
+        self._only(path, value, tuple(_AXES))
         return {axis: self._axis((*path, axis), axis, values) for axis, values in value.items()}
 
-    def _axis(self, path: tuple[Any, ...], axis: str, values: Any) -> tuple[Any, ...]:
+    def _axis(self, path: Location, axis: str, values: Any) -> tuple[Any, ...]:
         items = values if isinstance(values, list) else [values]
         if not items:
             raise self._fail(path, f"axis {axis} is empty", "leave it out, or give it a value")
-        for index, item in enumerate(items):
-            problem = _CHECKS[axis](item)
-            if problem:
-                raise self._fail((*path, index), f"{axis}: {item!r} {problem[0]}", problem[1])
+        holds, problem, allowed = _AXES[axis]
+        for place, item in enumerate(items):
+            if not holds(item):
+                raise self._fail((*path, place), f"{axis}: {item!r} {problem}", allowed)
+        if axis == "target":
+            for place, item in enumerate(items):
+                self._check_target((*path, place), item)
         return tuple(items)
 
-    def _launches(self, value: Any) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    def _check_target(self, path: Location, item: Any) -> None:
+        try:
+            targets.find(str(item))
+        except UsageError as error:
+            raise self._fail(path, f"target: {item!r} is no target", str(error)) from None
+
+    def _launches(self, value: Any) -> dict[str, tuple[DeclaredLaunch, ...]]:
         if not isinstance(value, dict):
             raise self._fail(("launches",), "launches map a kernel to its list of launches")
         return {kernel: self._kernel_launches(kernel, listed) for kernel, listed in value.items()}
 
-    def _kernel_launches(self, kernel: str, listed: Any) -> tuple[Mapping[str, Any], ...]:
+    def _kernel_launches(self, kernel: str, listed: Any) -> tuple[DeclaredLaunch, ...]:
         if not isinstance(listed, list) or not listed:
-            raise self._fail(("launches", kernel), f"{kernel}: a list of launches is wanted")
-        for index, launch in enumerate(listed):
-            path = ("launches", kernel, index)
-            if not isinstance(launch, dict) or not isinstance(launch.get("args"), dict):
-                raise self._fail(
-                    path, "a launch has args: {name: {dtype: …} | {int: …} | {constexpr: …} | null}"
-                )
-            self._only(path, launch, ("package", "args", "omitted", "configs", "keys"))
-            for name, spec in launch["args"].items():
-                self._argument((*path, "args", name), spec)
+            raise self._fail(("launches", kernel), f"{kernel}: expected a list of launches")
         return tuple(
-            {**launch, **self._configs(kernel, index, launch)}
-            for index, launch in enumerate(listed)
+            self._launch(("launches", kernel, place), launch) for place, launch in enumerate(listed)
         )
 
-    def _configs(self, kernel: str, index: int, launch: dict[str, Any]) -> dict[str, Any]:
+    def _launch(self, path: Location, value: Any) -> DeclaredLaunch:
+        if isinstance(value, dict) and "configs" in value:
+            value = {**value, "configs": self._configs((*path, "configs"), value["configs"])}
+        try:
+            _FORM.check(value, more=("package",))
+        except FormError as error:
+            raise self._fail((*path, *error.path), error.what, error.allowed) from None
+        return DeclaredLaunch(Launch.from_json(value), value.get("package", "*"))
+
+    def _configs(self, path: Location, configs: Any) -> Any:
         """A launch's configurations as a list; a mapping of lists is their product, the last name
         fastest.
         """
-        configs = launch.get("configs", [])
-        path = ("launches", kernel, index, "configs")
-        if isinstance(configs, dict):
-            if not all(isinstance(values, list) and values for values in configs.values()):
-                raise self._fail(
-                    path,
-                    "configs as a product maps each name to a list",
-                    "{BK: [32, 64], num_warps: [4]}",
-                )
-            configs = [
-                _config(dict(zip(configs, values)))
-                for values in itertools.product(*configs.values())
-            ]
-        if not isinstance(configs, list) or not all(isinstance(config, dict) for config in configs):
-            raise self._fail(
-                path, "configs are a list of {kwargs: {…}, num_warps: …}, or a mapping of lists"
-            )
-        return {"configs": configs} if configs else {}
-
-    def _argument(self, path: tuple[Any, ...], spec: Any) -> None:
-        kinds = ("dtype", "int", "float", "bool", "constexpr", "tuple")
-        if spec is None:
-            return
-        if not isinstance(spec, dict) or not any(kind in spec for kind in kinds):
-            raise self._fail(
-                path,
-                f"argument {path[-1]}: {spec!r}",
-                f"it is null or one of {', '.join(kinds)}: value",
-            )
-        dtype = spec.get("dtype")
-        if dtype is not None and dtype not in DTYPES and dtype != "{dtype}":
-            raise self._fail(
-                path, f"unknown dtype {dtype!r}", f"allowed are {', '.join(DTYPES)} and '{{dtype}}'"
-            )
+        if not isinstance(configs, dict):
+            return configs
+        if not all(isinstance(values, list) and values for values in configs.values()):
+            what = "configs as a product maps each name to a list"
+            raise self._fail(path, what, "{BK: [32, 64], num_warps: [4]}")
+        combinations = itertools.product(*configs.values())
+        return [_config(dict(zip(configs, values))) for values in combinations]
 
     def _forms(self, value: Any) -> dict[str, tuple[str, str]]:
         if not isinstance(value, dict):
             raise self._fail(("forms",), "forms map a kernel to {operator, form}")
         for kernel, entry in value.items():
             if not isinstance(entry, dict) or set(entry) != {"operator", "form"}:
-                raise self._fail(("forms", kernel), f"{kernel}: {{operator: …, form: …}} is wanted")
+                what = f"{kernel}: expected {{operator: …, form: …}}"
+                raise self._fail(("forms", kernel), what)
         return {kernel: (entry["operator"], entry["form"]) for kernel, entry in value.items()}
 
 
@@ -310,62 +282,46 @@ def _config(flat: dict[str, Any]) -> dict[str, Any]:
     """An autotune configuration: what the compiler takes, and the kernel's own constants as
     `kwargs`.
     """
-    options = {name: value for name, value in flat.items() if name in OPTIONS}
-    return {
-        "kwargs": {name: value for name, value in flat.items() if name not in OPTIONS},
-        **options,
-    }
+    kwargs = {name: value for name, value in flat.items() if name not in OPTIONS}
+    return {"kwargs": kwargs, **{name: flat[name] for name in OPTIONS if name in flat}}
 
 
-def _target_problem(item: Any) -> tuple[str, str] | None:
-    try:
-        targets.find(str(item))
-    except UsageError as error:
-        return "is no target", str(error)
-    return None
+def _is_text(item: Any) -> bool:
+    return isinstance(item, str) and item != ""
 
 
-def _one_of(allowed: tuple[str, ...]) -> Any:
-    return lambda item: (
-        None if item in allowed else ("is unknown", f"allowed are {', '.join(allowed)}")
-    )
+def _is_positive(item: Any) -> bool:
+    return is_int(item) and item > 0
 
 
-def _positive(item: Any) -> tuple[str, str] | None:
-    good = isinstance(item, int) and not isinstance(item, bool) and item > 0
-    return None if good else ("is no positive whole number", "for example 4")
+def _is_shape(item: Any) -> bool:
+    return item == "own" or (isinstance(item, dict) and all(map(is_int, item.values())))
 
 
-def _text(item: Any) -> tuple[str, str] | None:
-    return None if isinstance(item, str) and item else ("is no string", "quote it")
+def _is_mapping(item: Any) -> bool:
+    return isinstance(item, dict)
 
 
-def _shape(item: Any) -> tuple[str, str] | None:
-    good = isinstance(item, dict) and all(
-        isinstance(v, int) and not isinstance(v, bool) for v in item.values()
-    )
-    return None if good or item == "own" else ("is no shape", "a shape is {T: 8192, K: 128} or own")
+def _is_any(item: Any) -> bool:
+    return True
 
 
-def _mapping(item: Any) -> tuple[str, str] | None:
-    return (
-        None
-        if isinstance(item, dict)
-        else ("is no mapping of options", "for example {maxnreg: 128}")
-    )
-
-
-_CHECKS: Mapping[str, Any] = {
-    "kernel": _text,
-    "package": _text,
-    "stage": _one_of(STAGES),
-    "dtype": _one_of(DTYPES),
-    "shape": _shape,
-    "constants": _mapping,
-    "configs": _one_of(("own", "first", "usual")),
-    "num_warps": _positive,
-    "num_stages": _positive,
-    "options": _mapping,
-    "target": _target_problem,
-    "triton": _text,
+_TEXT = (_is_text, "is no string", "quote it")
+_COUNT = (_is_positive, "is no positive whole number", "for example 4")
+_OPTION_VALUES = (_is_mapping, "is no mapping of options", "for example {maxnreg: 128}")
+_CONFIGS = ("own", "first", "usual")
+# Each axis: what one of its values must be, and what an error says of one that is not.
+_AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
+    "kernel": _TEXT,
+    "package": _TEXT,
+    "stage": (STAGES.__contains__, "is unknown", f"allowed are {', '.join(STAGES)}"),
+    "dtype": (DTYPES.__contains__, "is unknown", f"allowed are {', '.join(DTYPES)}"),
+    "shape": (_is_shape, "is no shape", "a shape is {T: 8192, K: 128} or own"),
+    "constants": _OPTION_VALUES,
+    "configs": (_CONFIGS.__contains__, "is unknown", f"allowed are {', '.join(_CONFIGS)}"),
+    "num_warps": _COUNT,
+    "num_stages": _COUNT,
+    "options": _OPTION_VALUES,
+    "target": (_is_any, "", ""),
+    "triton": _TEXT,
 }

@@ -1,315 +1,256 @@
-"""From what a person asked to what a scan needs: a matrix, its kernels, compilers and packages, and
-the cells.
+"""The one planner: from what a command is about to the cells of a run, with compilers and packages.
+
+A command is about a matrix (flacheck's own kernels without one), a launches file or one line of it,
+or a package. `cell` finds one cell by its key instead.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from flacheck import toolchains
 from flacheck.capture.cards import target_of
-from flacheck.engine.loop import Question, Untried
-from flacheck.engine.sandbox import WorkerKind
-from flacheck.errors import EmptySelection, ToolchainError, UsageError
-from flacheck.inputs import corpus, launches, matrix, replay
-from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand, named
-from flacheck.inputs.launches import RecordedLaunch
-from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Attempt, Cell, Json, Kernel, Verdict, digest
+from flacheck.engine.plan import Plan
+from flacheck.errors import EmptySelection, UsageError
+from flacheck.inputs import captured, corpus, launches, matrix, replay
+from flacheck.inputs.expand import (
+    DEFAULT_TARGETS,
+    Selection,
+    Source,
+    check_kernels,
+    expand,
+)
+from flacheck.inputs.launches import Launches, RecordedLaunch
+from flacheck.inputs.matrix import Block, DeclaredLaunch, Matrix
+from flacheck.model import Cell, Kernel, Launch, Purpose, Stubbed, digest
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
-from flacheck.source.reach import first_length, reached
 from flacheck.tables import targets
-from flacheck.toolchains.base import Choice, Progress, Toolchain, silent
+from flacheck.toolchains import Resolver
+from flacheck.toolchains.base import Progress, silent
 
-REACHES = 6
+DEFAULT_MATRIX = "quick"
 _SHARD = re.compile(r"(\d+)/(\d+)")
+_LINE = re.compile(r"(.+\.jsonl):(\d+)")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The cells of a scan with what their workers need. `warnings` are for the user's eyes;
-    `attempts` hold, by key, what is known of cells without a worker; `coverage` says what of a
-    package was captured.
+class Subject:
+    """What a command is about, as the user names it.
+
+    `matrix` is a matrix's name, a YAML file, a launches file or `FILE.jsonl:LINE`; a `package`
+    comes before it. `trust` lets a launches file name packages to install. `configs` is `own` for
+    every configuration of every distinct launch, `usual` for one of each kernel and dtype; None
+    for the default: `usual` of a package, `own` of anything else.
     """
+
+    matrix: str | None = None
+    package: str | None = None
+    trust: bool = False
+    configs: str | None = None
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What a subject holds: kernels with their launches, and how they are to be expanded."""
 
     matrix: Matrix
-    cells: list[Cell]
-    choices: Mapping[str, Choice]
+    sources: Sequence[Source]
     packages: Mapping[str, Package]
-    forms: Mapping[tuple[str | None, str], tuple[str, str]]
     warnings: tuple[str, ...] = ()
-    attempts: Mapping[str, Attempt] = field(default_factory=dict)
-    coverage: tuple[Json, ...] = ()
-
-    def question(
-        self, memory_mb: int, fresh: bool, timeout: float | None, progress: Progress
-    ) -> Question:
-        """The plan as the scan loop asks it; compilers are installed when their first cell comes
-        up.
-        """
-        provide = _Provider(self, memory_mb, progress)
-        return Question(
-            self.cells, provide.kind_of, self._refusal, fresh, timeout, self._reach, self.attempts
-        )
-
-    def _reach(self, cell: Cell) -> Json:
-        """From which sequence length the package's layers reach the cell's kernel, read off its
-        sources.
-        """
-        package = self.packages.get(cell.kernel.package or "")
-        if package is None:
-            return {}
-        reaches = reached(package.path, cell.kernel.name)
-        named = [entry.to_json() for entry in reaches if entry.plain][:REACHES]
-        return {"first_length": first_length(reaches), "reached_by": named}
-
-    def _refusal(self, cell: Cell) -> str | None:
-        return self.choices[cell.toolchain].knows(cell.target)
-
-
-@dataclass
-class _Provider:
-    """Installs each toolchain once and remembers what came of it."""
-
-    plan: Plan
-    memory_mb: int
-    progress: Progress
-    _kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = field(default_factory=dict)
-    _toolchains: dict[str, Toolchain | Untried] = field(default_factory=dict)
-
-    def kind_of(self, cell: Cell) -> WorkerKind | Untried:
-        toolchain = self._toolchain(cell.toolchain)
-        if isinstance(toolchain, Untried):
-            return toolchain
-        lacking = toolchain.lacks(cell.target)
-        if lacking:
-            return Untried(Verdict.UNKNOWN, lacking)
-        identity = (cell.toolchain, cell.kernel.package, "import" in cell.kernel.origin)
-        if identity not in self._kinds:
-            self._kinds[identity] = self._kind(toolchain, *identity[1:])
-        return self._kinds[identity]
-
-    def _toolchain(self, name: str) -> Toolchain | Untried:
-        if name not in self._toolchains:
-            self._toolchains[name] = self._provided(self.plan.choices[name])
-        return self._toolchains[name]
-
-    def _provided(self, choice: Choice) -> Toolchain | Untried:
-        if choice.reason:
-            return Untried(Verdict.UNKNOWN, choice.reason, "FC903")
-        try:
-            return toolchains.provide(choice, self.progress)
-        except ToolchainError as error:
-            return Untried(Verdict.UNKNOWN, str(error), "FC903")
-
-    def _kind(self, toolchain: Toolchain, package: str | None, imported: bool) -> WorkerKind:
-        provided = self.plan.packages.get(package) if package is not None else None
-        return worker_kind(toolchain, provided, imported, self.memory_mb)
-
-
-def worker_kind(
-    toolchain: Toolchain, package: Package | None, imported: bool, memory_mb: int
-) -> WorkerKind:
-    """A worker with a package's kernels or, without one, with our own; beside torch where they are
-    `imported`.
-    """
-    config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb}
-    if package is not None:
-        config["packages"] = {
-            package.identity: {"path": package.path, "modules": list(package.modules)}
-        }
-    else:
-        config["corpus"] = str(corpus.folder())
-    name = f"{toolchain.identity} {package.identity if package else 'corpus'}"
-    if imported:
-        name, config["torch"] = f"{name} beside torch", replay.torch_folder()
-    return WorkerKind(name, config, dict(toolchain.environment))
 
 
 def plan(
-    name: str,
+    subject: Subject,
     selection: Selection,
     until: str | None = None,
     shard: str | None = None,
     progress: Progress = silent,
-    trust: bool = False,
-    configs: str = "own",
-    line: int | None = None,
+    purpose: Purpose = Purpose.SCAN,
 ) -> Plan:
-    """Read the matrix or launches file (of the latter one `line`), provide its packages, and expand
-    it.
-
-    `configs`, of a launches file: `usual` compiles one configuration of each kernel and dtype,
-    `own` every configuration of every distinct launch.
+    """The cells that a command asks.
 
     Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
     """
     for target in selection.targets:
         targets.find(target)
-    if name.endswith(".jsonl"):
-        found, sources, provided, warnings = _recorded(
-            Path(name), selection, trust, configs, progress, line
-        )
+    if subject.package is not None:
+        configs = subject.configs or "usual"
+        made = captured.plan(subject.package, selection, configs, until, progress)
     else:
-        found, warnings = matrix.find(name), ()
-        provided = {
-            spec: packages.provide_package(spec, progress)
-            for spec in _asked_packages(found, selection)
-        }
-        sources = sources_of(found, provided)
-    resolver = Resolver()
-    cells = list(expand(found, sources, selection, resolver, until))
-    cells = sharded(cells, shard)
+        made = _plan_of_kernels(subject, selection, until, progress)
+    cells = _shard(made.cells, shard)
+    if not cells and subject.package is not None:
+        raise EmptySelection(f"{subject.package}: nothing that it launches matches the selection")
     if not cells:
         raise EmptySelection(
-            f"nothing in {found.name} matches the selection; `flacheck list matrices` shows what is in it"
+            f"nothing in {made.name} matches the selection; `flacheck list matrices` shows what is "
+            "in it"
         )
-    warnings += tuple(dict.fromkeys(resolver.warnings))
-    return Plan(found, cells, resolver.choices, provided, _forms(sources), warnings)
+    return replace(made, cells=cells, selection=selection.to_json(), purpose=purpose)
+
+
+def _plan_of_kernels(
+    subject: Subject, selection: Selection, until: str | None, progress: Progress
+) -> Plan:
+    kernels = kernels_of(subject, selection, progress)
+    resolver = Resolver()
+    cells = list(expand(kernels.matrix, kernels.sources, selection, resolver, until))
+    return Plan(
+        name=kernels.matrix.name,
+        cells=cells,
+        choices=resolver.choices,
+        packages=kernels.packages,
+        forms=_forms(kernels.sources),
+        warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
+    )
+
+
+def kernels_of(subject: Subject, selection: Selection, progress: Progress = silent) -> Kernels:
+    """The kernels of a matrix or launches file with their launches; packages are provided."""
+    name = subject.matrix or DEFAULT_MATRIX
+    file, line = line_of(name)
+    if file.suffix == ".jsonl":
+        return _recorded(file, line, subject, selection, progress)
+    read = matrix.find(name)
+    provided = {spec: packages.provide_package(spec, progress) for spec in _needed(read, selection)}
+    return Kernels(read, sources_of(read, provided), provided)
+
+
+def line_of(name: str) -> tuple[Path, int | None]:
+    """A file and, of `FILE.jsonl:LINE`, its line (from 1)."""
+    placed = _LINE.fullmatch(name)
+    if placed:
+        return Path(placed[1]), int(placed[2])
+    return Path(name), None
+
+
+def entries_of(
+    read: Launches, file: Path, line: int | None, trust: bool
+) -> Sequence[RecordedLaunch]:
+    """A launches file's launches, or the one on a line."""
+    if line is None:
+        return read.launches
+    return (launches.at(file, line, trust),)
 
 
 def _recorded(
-    file: Path,
-    selection: Selection,
-    trust: bool,
-    configs: str,
-    progress: Progress,
-    line: int | None,
-) -> tuple[Matrix, list[Source], dict[str, Package], tuple[str, ...]]:
-    """A launches file as a matrix, its kernels with their own configurations; and what to warn of."""
-    recorded = launches.read(file, trust=trust)
-    listed = recorded.launches if line is None else (launches.at(file, line, trust),)
-    compiled = launches.one_each(listed) if configs == "usual" else listed
-    wanted = [
-        entry for entry in compiled if not selection.kernels or _named(selection, entry.kernel)
-    ]
-    provided = replay.provided(file, wanted, trust, progress)
-    axes = {"target": _recorded_targets(recorded.header), "configs": (configs,)}
-    return (
-        Matrix(file.stem, str(file), (Block(axes),)),
-        replay.sources(compiled, provided),
-        provided,
-        _guessed(wanted),
-    )
+    file: Path, line: int | None, subject: Subject, selection: Selection, progress: Progress
+) -> Kernels:
+    """A launches file as a matrix: its kernels with their own configurations, on its own card."""
+    read = launches.read(file, trust=subject.trust)
+    configs = subject.configs or "own"
+    entries = entries_of(read, file, line, subject.trust)
+    if configs == "usual":
+        entries = launches.one_each(entries)
+    asked = [entry for entry in entries if selection.names(entry.kernel)]
+    provided = replay.provided(file, asked, subject.trust, progress)
+    axes = {"target": recorded_targets(read), "configs": (configs,)}
+    made = Matrix(file.stem, str(file), (Block(axes),))
+    return Kernels(made, replay.sources(entries, provided), provided, _guessed(asked))
 
 
-def _guessed(wanted: Sequence[RecordedLaunch]) -> tuple[str, ...]:
-    """A word on launches that may not be what the program launches on its card."""
-    guessed = [entry for entry in wanted if entry.guessed]
-    if not guessed:
-        return ()
-    return (
-        f"{len(guessed)} of {len(wanted)} launches may rest on values that the fake device made up, read first at "
-        f"{guessed[0].guessed}: on the card they may be others",
-    )
-
-
-def _named(selection: Selection, kernel: str) -> bool:
-    return any(named(glob, kernel) for glob in selection.kernels)
-
-
-def _recorded_targets(header: Mapping[str, object]) -> tuple[str, ...]:
-    """The target of the card that the launches were recorded on; the usual ones where nobody knows
-    the card.
+def recorded_targets(read: Launches) -> tuple[str, ...]:
+    """The target of the card that launches were recorded on; the usual ones where nobody knows the
+    card.
     """
-    target = target_of(str(header.get("device")))
+    target = target_of(str(read.header.get("device")))
     return (target,) if target else DEFAULT_TARGETS
 
 
-def _asked_packages(found: Matrix, selection: Selection) -> list[str]:
-    """The matrix's packages, unless the selection only asks for kernels of our own."""
-    known = corpus.load()
-    check_kernels(selection.kernels, [*known, *found.launches])
-    wanted = not selection.kernels or any(_needs_package(glob, found) for glob in selection.kernels)
-    return list(found.packages) if wanted else []
+def _guessed(entries: Sequence[RecordedLaunch]) -> tuple[str, ...]:
+    """A word on launches that may not be what the program launches on its card."""
+    guessed = [entry for entry in entries if entry.guessed]
+    if not guessed:
+        return ()
+    return (
+        f"{len(guessed)} of {len(entries)} launches may rest on values that the fake GPU made up, "
+        f"first read at {guessed[0].guessed}: on a real GPU these launches may differ",
+    )
 
 
-def _needs_package(glob: str, found: Matrix) -> bool:
-    try:
-        check_kernels([glob], [kernel for kernel in found.launches if ":" in kernel])
-    except UsageError:
-        return False
-    return True
+def _needed(read: Matrix, selection: Selection) -> Sequence[str]:
+    """The matrix's packages, unless the selection only asks for kernels of flacheck's own."""
+    own = corpus.load()
+    check_kernels(selection.kernels, [*own, *read.launches])
+    of_packages = [kernel for kernel in read.launches if ":" in kernel]
+    if not selection.kernels or any(selection.names(kernel) for kernel in of_packages):
+        return read.packages
+    return ()
 
 
-def sources_of(found: Matrix, provided: Mapping[str, Package]) -> list[Source]:
-    """A matrix's kernels, our own and the packages', with their launches."""
-    return [
-        *_own_sources(found),
-        *(s for spec, package in provided.items() for s in package_sources(found, spec, package)),
-    ]
-
-
-def _own_sources(found: Matrix) -> list[Source]:
-    """Our kernels with what they declare; a matrix's launches of one stand in for its own."""
-    own = []
-    for name, entry in corpus.load().items():
-        declared = {**entry.launch, "configs": list(entry.configs), "keys": list(entry.keys)}
-        launches = found.launches.get(name) or (declared,)
-        if name in found.launches or _corpus_wanted(found):
-            own.append(
-                Source(
-                    entry.kernel, tuple({**declared, **launch} for launch in launches), entry.shapes
-                )
-            )
-    return own
-
-
-def _corpus_wanted(found: Matrix) -> bool:
-    """A matrix that brings launches of its own is about those, unless it names kernels of ours."""
-    globs = [glob for block in found.blocks for glob in block.axes.get("kernel", ())]
-    return not found.launches or any("." in glob and ":" not in glob for glob in globs)
-
-
-def package_sources(found: Matrix, spec: str, package: Package) -> list[Source]:
-    """A package's kernels with the launches that a matrix declares for it."""
-    sources = []
-    for name, listed in found.launches.items():
-        if ":" in name:
-            module, _, qualname = name.partition(":")
-            operator, form = found.forms.get(name, (None, None))
-            origin = {"module": module, "qualname": qualname}
-            kernel = Kernel(name, spec, digest([package.digest, name]), origin, operator, form)
-            mine = tuple(
-                launch for launch in listed if fnmatchcase(spec, launch.get("package", "*"))
-            )
-            sources += [Source(kernel, mine)] if mine else []
+def sources_of(read: Matrix, provided: Mapping[str, Package]) -> list[Source]:
+    """A matrix's kernels, flacheck's own and the packages', with their launches."""
+    sources = _own_sources(read)
+    for spec, package in provided.items():
+        sources += package_sources(read, spec, package)
     return sources
 
 
-def _forms(sources: list[Source]) -> dict[tuple[str | None, str], tuple[str, str]]:
+def _own_sources(read: Matrix) -> list[Source]:
+    """flacheck's own kernels with what they declare; a matrix's launches of one stand in for its
+    own.
+    """
+    sources = []
+    for name, source in corpus.load().items():
+        if name in read.launches:
+            (declared,) = source.launches
+            instead = tuple(_completed(each, declared) for each in read.launches[name])
+            sources.append(replace(source, launches=instead))
+        elif _asks_for_corpus(read):
+            sources.append(source)
+    return sources
+
+
+def _completed(each: DeclaredLaunch, declared: Launch) -> Launch:
+    """A matrix's launch of one of flacheck's own kernels, with what only the kernel declares."""
+    launch = each.launch
+    return Launch(
+        launch.args,
+        launch.omitted or declared.omitted,
+        launch.configs or declared.configs,
+        launch.keys or declared.keys,
+    )
+
+
+def _asks_for_corpus(read: Matrix) -> bool:
+    """A matrix that brings launches of its own is about those, unless it names kernels of
+    flacheck's own.
+    """
+    globs = [glob for block in read.blocks for glob in block.axes.get("kernel", ())]
+    return not read.launches or any("." in glob and ":" not in glob for glob in globs)
+
+
+def package_sources(read: Matrix, spec: str, package: Package) -> list[Source]:
+    """A package's kernels with the launches that a matrix declares for it."""
+    sources = []
+    for name, listed in read.launches.items():
+        launches = tuple(each.launch for each in listed if fnmatchcase(spec, each.package))
+        if ":" not in name or not launches:
+            continue
+        module, _, qualname = name.partition(":")
+        operator, form = read.forms.get(name, (None, None))
+        identity = digest([package.digest, name])
+        kernel = Kernel(name, spec, identity, Stubbed(module, qualname), operator, form)
+        sources.append(Source(kernel, launches))
+    return sources
+
+
+def _forms(sources: Sequence[Source]) -> dict[tuple[str | None, str], tuple[str, str]]:
     kernels = [source.kernel for source in sources]
     return {(k.package, k.name): (k.operator, k.form) for k in kernels if k.operator and k.form}
 
 
-class Resolver:
-    """Toolchain specifications to names, each asked once; remembers the choices behind the names."""
-
-    def __init__(self) -> None:
-        self.choices: dict[str, Choice] = {}
-        self.warnings: list[str] = []
-        self._names: dict[str, tuple[str, ...]] = {}
-
-    def __call__(self, spec: str) -> tuple[str, ...]:
-        if spec not in self._names:
-            resolution = toolchains.resolve([spec])
-            self.warnings += resolution.warnings
-            self.choices |= {choice.identity: choice for choice in resolution.choices}
-            self._names[spec] = tuple(choice.identity for choice in resolution.choices)
-        return self._names[spec]
-
-
-def sharded(cells: list[Cell], shard: str | None) -> list[Cell]:
+def _shard(cells: Sequence[Cell], shard: str | None) -> Sequence[Cell]:
     """The part I of N (from 1), by key, so that every machine agrees without talking."""
     if shard is None:
         return cells
     match = _SHARD.fullmatch(shard)
     index, count = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= index <= count:
-        raise UsageError(f"--shard {shard}: I/N with 1 ≤ I ≤ N is wanted, for example 2/8")
+        raise UsageError(f"--shard {shard}: expected I/N with 1 ≤ I ≤ N, for example 2/8")
+    # The first 32 bits of a key are as good as random.
     return [cell for cell in cells if int(cell.key[:8], 16) % count == index - 1]

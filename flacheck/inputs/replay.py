@@ -7,24 +7,21 @@ import takes them anew.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from flacheck.engine.provider import torch_folder
 from flacheck.errors import UsageError
 from flacheck.inputs import launches
 from flacheck.inputs.expand import Source
 from flacheck.inputs.launches import RecordedLaunch
-from flacheck.model import Json, Kernel, canonical, digest
+from flacheck.model import Imported, Kernel, Launch, Stubbed, digest
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Progress
 
-
-def torch_folder() -> str | None:
-    """Where the torch beside flacheck lies, None where there is none; it is not imported for this."""
-    found = importlib.util.find_spec("torch")
-    return str(Path(found.origin).parent.parent) if found and found.origin else None
+# Kernels that an error names, of however many.
+_NAMED = 4
 
 
 def provided(
@@ -33,19 +30,20 @@ def provided(
     """The packages that a launches file names, which takes the user's word (`trust`).
 
     Raises UsageError without it when a kernel has no source of its own. Without torch only such
-    kernels need theirs.
+    kernels need their packages.
     """
     uncut = [entry for entry in recorded if entry.text is None]
     if uncut and not trust:
         names = sorted({entry.kernel for entry in uncut})
         raise UsageError(
-            f"{file}: {len(names)} kernels hold no source ({', '.join(names[:4])}); --trust lets flacheck install and "
-            "import the packages that the file names, --kernel chooses others"
+            f"{file}: {len(names)} kernels hold no source ({', '.join(names[:_NAMED])}); --trust "
+            "lets flacheck install and import the packages that the file names, --kernel chooses "
+            "other kernels"
         )
     if not trust:
         return {}
-    wanted = recorded if torch_folder() else uncut
-    named = {entry.package for entry in wanted if entry.package}
+    needing = recorded if torch_folder() else uncut
+    named = {entry.package for entry in needing if entry.package}
     return {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
 
 
@@ -54,15 +52,18 @@ def sources(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package])
     as cut out.
     """
     by_import = [entry for entry in recorded if _importable(entry, provided)]
-    chosen = {entry.id for entry in by_import}
-    cut = [entry for entry in recorded if entry.id not in chosen]
-    return [*launches.sources(cut), *_imported(by_import, provided, RecordedLaunch.template)]
+    ids = {entry.id for entry in by_import}
+    cut = [entry for entry in recorded if entry.id not in ids]
+    return [
+        *launches.sources(cut),
+        *_imported(by_import, provided, RecordedLaunch.undecorated),
+    ]
 
 
 def decorated(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
     """Kernels with their decorators, which only an import has, as their host code launches them."""
     within = [entry for entry in recorded if entry.package in provided]
-    return _imported(within, provided, lambda entry: entry.launch.to_json())
+    return _imported(within, provided, lambda entry: entry.launch)
 
 
 def _importable(entry: RecordedLaunch, provided: Mapping[str, Package]) -> bool:
@@ -77,19 +78,15 @@ def _importable(entry: RecordedLaunch, provided: Mapping[str, Package]) -> bool:
 def _imported(
     recorded: Sequence[RecordedLaunch],
     provided: Mapping[str, Package],
-    template: Callable[[RecordedLaunch], Json],
+    launch_of: Callable[[RecordedLaunch], Launch],
 ) -> list[Source]:
-    how = "import" if torch_folder() else "module"
-    kernels: dict[str, Kernel] = {}
-    templates: dict[str, dict[str, Json]] = {}
-    for entry in recorded:
-        package = provided[entry.package or ""]
-        module, _, qualname = entry.kernel.partition(":")
-        identity = digest([package.digest, entry.kernel])
-        origin: Json = {how: module, "qualname": qualname, **launches.trusted(entry)}
-        kernels.setdefault(identity, Kernel(entry.kernel, entry.package, identity, origin))
-        launch = template(entry)
-        templates.setdefault(identity, {}).setdefault(canonical(launch), launch)
-    return [
-        Source(kernel, tuple(templates[identity].values())) for identity, kernel in kernels.items()
-    ]
+    return launches.grouped(
+        (_kernel(entry, provided[entry.package or ""]), launch_of(entry)) for entry in recorded
+    )
+
+
+def _kernel(entry: RecordedLaunch, package: Package) -> Kernel:
+    kind = Imported if torch_folder() else Stubbed
+    module, _, qualname = entry.kernel.partition(":")
+    identity = digest([package.digest, entry.kernel])
+    return Kernel(entry.kernel, entry.package, identity, kind(module, qualname, entry.made_up))

@@ -11,7 +11,7 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -20,26 +20,40 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.model import Cell, Json, Record, Verdict
-from flacheck.store import cells as stored_cells
+from flacheck.model import Cell, Json, Kernel, Purpose, Question, Record, Verdict
+from flacheck.store import cells
 from flacheck.store.database import connect, explained, missing
 
 DEFAULT_DIRECTORY = Path(".flacheck")
 FILE = "flacheck.sqlite"
 CHUNK = 500
 PREFIX = 8
-# In the context of a run that another command than scan made.
-PURPOSE = "purpose"
+# Runs that compile what nobody asked a scan for: their records are no answer to a scan's question.
+_ASIDE = (Purpose.FALLBACKS, Purpose.AUTOTUNE)
 
 LATEST = (
     "NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key AND (n.added, n.id) > (r.added, r.id))"
 )
+_IN_A_SCAN = (
+    "EXISTS (SELECT 1 FROM run_records m JOIN runs u ON u.id = m.run WHERE m.record = {record}.id"
+    f" AND u.purpose NOT IN ({', '.join(repr(purpose.value) for purpose in _ASIDE)}))"
+)
+# The latest of those records of a key that a run other than those aside has asked for.
+LATEST_ASKED = (
+    f"{_IN_A_SCAN.format(record='r')} AND NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key"
+    f" AND (n.added, n.id) > (r.added, r.id) AND {_IN_A_SCAN.format(record='n')})"
+)
+# The columns of a run, in the order of `_run`.
+RUN = "id, started, finished, matrix, environment, context, purpose, question"
+# A record with what its cell takes beyond it: see `cells`.
+_BODY = "r.body, c.kernel, c.stage, c.until"
+_JOINED = "records r LEFT JOIN cells c ON c.key = r.key"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One scan: when, where (`environment`: flacheck, python, platform), of which matrix, with what
-    `context`.
+    """One run: when and where (`environment`: flacheck, python, platform), what it asks, on behalf of
+    which command. `matrix` is what it is called; `question` is None for a run of an older flacheck.
     """
 
     id: str
@@ -48,9 +62,11 @@ class Run:
     matrix: str | None
     environment: Mapping[str, Any]
     context: Mapping[str, Any]
+    purpose: Purpose
+    question: Question | None
 
     def to_json(self) -> Json:
-        """The contract's `run` object."""
+        """The `run` object of flacheck.run/1."""
         place = {name: self.environment.get(name) for name in ("flacheck", "python", "platform")}
         return {"id": self.id, "started": self.started, **place, "matrix": self.matrix}
 
@@ -61,6 +77,8 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._db = connection
+        # Thousands of cells share a handful of kernels.
+        self._kernels: dict[str, Kernel] = {}
 
     @staticmethod
     def open(directory: str | Path = DEFAULT_DIRECTORY, create: bool = True) -> Store:
@@ -71,7 +89,10 @@ class Store:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise missing(path)
-            return Store(path, connect(path, create))
+            store = Store(path, connect(path, create))
+        if create:
+            store._take_in_side_stores()
+        return store
 
     def close(self) -> None:
         with explained(self.path):
@@ -90,16 +111,25 @@ class Store:
         environment: Mapping[str, Any],
         matrix: str | None = None,
         context: Mapping[str, Any] | None = None,
+        purpose: Purpose = Purpose.SCAN,
+        question: Question | None = None,
     ) -> str:
         """Start a run now; its id sorts by time (`20261120-191224-3f2a1b`)."""
         now = datetime.now(timezone.utc)
         run = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        row = (run, now.isoformat(timespec="microseconds"), matrix, json.dumps(dict(environment)))
+        asked = json.dumps(question.to_json()) if question else None
+        row = (
+            run,
+            now.isoformat(timespec="microseconds"),
+            matrix,
+            json.dumps(dict(environment)),
+            json.dumps(dict(context or {})),
+            purpose.value,
+            asked,
+        )
+        columns = "id, started, matrix, environment, context, purpose, question"
         with self._transaction() as db:
-            db.execute(
-                "INSERT INTO runs (id, started, matrix, environment, context) VALUES (?, ?, ?, ?, ?)",
-                (*row, json.dumps(dict(context or {}))),
-            )
+            db.execute(f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return run
 
     def finish_run(self, run: str) -> None:
@@ -109,7 +139,7 @@ class Store:
 
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
-        return [_run(row) for row in self._rows("SELECT * FROM runs ORDER BY started, rowid")]
+        return [_run(row) for row in self._rows(f"SELECT {RUN} FROM runs ORDER BY started, id")]
 
     def run(self, name: str = "last") -> Run:
         """The run of that id, of that unique prefix, or the `last` scan; else a UsageError with the
@@ -118,19 +148,18 @@ class Store:
         runs = self.runs()
         if not runs:
             raise UsageError(f"{self.path} holds no run yet: start one with `flacheck scan`")
-        found = (
-            _last(runs)
-            if name == "last"
-            else [run for run in runs if name and run.id.startswith(name)]
-        )
-        if len(found) != 1:
-            said = (
-                f"several runs begin with {name!r}" if found else f"no run {name!r} in {self.path}"
-            )
-            raise UsageError(
-                f"{said}: name one of {', '.join(run.id for run in (found or runs)[-8:])}"
-            )
-        return found[0]
+        if name == "last":
+            # What a bisection compiled on the side is no answer to "how did it go?".
+            scans = [run for run in runs if run.purpose is Purpose.SCAN]
+            return (scans or runs)[-1]
+        named = [run for run in runs if name and run.id.startswith(name)]
+        if len(named) == 1:
+            return named[0]
+        said = f"no run {name!r} in {self.path}"
+        if named:
+            said = f"several runs begin with {name!r}"
+        recent = ", ".join(run.id for run in (named or runs)[-8:])
+        raise UsageError(f"{said}: name one of {recent}")
 
     # Records in
 
@@ -148,11 +177,11 @@ class Store:
             for row in rows:
                 db.execute("INSERT INTO run_records VALUES (?, ?)", (run, _insert(db, row)))
 
-    def add_cached(self, run: str, cells: Iterable[str | Record]) -> int:
-        """Make the latest record of each key (or record) part of the run as well; says how many
-        there were.
+    def add_cached(self, run: str, records: Iterable[Record]) -> int:
+        """Make the latest record of each one's key part of the run as well; says how many there
+        were.
         """
-        keys = (cell if isinstance(cell, str) else cell.key for cell in cells)
+        keys = (record.key for record in records)
         known = 0
         for chunk in _chunks(keys):
             where = f"r.key IN ({_marks(chunk)}) AND {LATEST}"
@@ -163,14 +192,17 @@ class Store:
                 known += db.execute(sql, (run, *chunk)).rowcount
         return known
 
-    def merge(self, other: Store) -> int:
-        """Take over the other store's runs and records; merging twice changes nothing. Says how
-        many were new.
+    def merge(self, other: Store, purpose: Purpose | None = None) -> int:
+        """Take over the other store's runs (as runs of `purpose`, when one is given) and records;
+        merging twice changes nothing. Says how many were new.
         """
+        marks = _marks(RUN.split())
         with self._transaction() as db:
-            for run in other._rows("SELECT * FROM runs ORDER BY started, rowid"):
-                db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?)", run)
-            stored_cells.adopt(db, other._db)
+            for row in other._rows(f"SELECT {RUN} FROM runs ORDER BY started, id"):
+                *kept, its_purpose, question = row
+                values = (*kept, purpose.value if purpose else its_purpose, question)
+                db.execute(f"INSERT OR IGNORE INTO runs ({RUN}) VALUES ({marks})", values)
+            cells.adopt(db, other._db)
             rows = dict(
                 _adopt(db, row) for row in other._paged("SELECT * FROM records WHERE id > ?")
             )
@@ -180,17 +212,37 @@ class Store:
                 )
         return sum(new for _, new in rows.values())
 
+    def fallbacks(self, runs: Sequence[str]) -> list[Json]:
+        """What searches for fallbacks found for these runs, in the order of the runs; the last
+        search for a run counts.
+        """
+        noted = {
+            run.context["of"]: run.context["fallbacks"]
+            for run in self.runs()
+            if run.purpose is Purpose.FALLBACKS and "fallbacks" in run.context
+        }
+        return [fallback for run in runs for fallback in noted.get(run, ())]
+
+    def _take_in_side_stores(self) -> None:
+        """Take over what an older flacheck kept in stores of their own within this one's folder.
+
+        The old file is renamed once all of it is here, and kept.
+        """
+        for purpose in _ASIDE:
+            old = self.path.parent / purpose.value / FILE
+            if not old.is_file():
+                continue
+            with Store.open(old.parent) as other:
+                self.merge(other, purpose)
+            with explained(old):
+                old.rename(old.with_name(f"{FILE}.merged"))
+
     # Cells
 
-    def add_cells(self, cells: Iterable[Cell]) -> None:
+    def add_cells(self, asked: Iterable[Cell]) -> None:
         """Remember what records do not hold, so that each of these cells can be compiled again."""
         with self._transaction() as db:
-            stored_cells.insert(db, cells)
-
-    def cell(self, record: Record) -> Cell | None:
-        """The cell that a record is about; None for one of a flacheck that did not keep cells yet."""
-        with explained(self.path):
-            return stored_cells.find(self._db, record)
+            cells.insert(db, asked)
 
     # Records out
 
@@ -198,50 +250,50 @@ class Store:
         """The latest verdict of each key that has one: what a large scan asks, at a few bytes a
         cell.
         """
-        return {key: Verdict(verdict) for key, verdict, _ in self._latest_of(keys, "NULL")}
+        rows = self._latest_of(keys, "r.key, r.verdict", "records r")
+        return {key: Verdict(verdict) for key, verdict in rows}
 
     def done(self, keys: Iterable[str]) -> dict[str, Record]:
         """The latest record of each key that has one, marked `cached`."""
-        return {key: _record(body, True) for key, _, body in self._latest_of(keys, "r.body")}
+        rows = self._latest_of(keys, _BODY, _JOINED)
+        records = (self._record(*row, cached=True) for row in rows)
+        return {record.key: record for record in records}
 
     def records(self, run: str) -> Iterator[Record]:
-        """A run's records in the order they were stored; those it did not make itself are `cached`."""
+        """A run's records in the order they were stored; those it did not make itself are
+        `cached`.
+        """
         sql = (
-            "SELECT r.id, r.run, r.body FROM run_records m JOIN records r ON r.id = m.record"
-            " WHERE m.record > ? AND m.run = ? ORDER BY m.record"
+            f"SELECT r.id, r.run, {_BODY} FROM run_records m JOIN records r ON r.id = m.record"
+            " LEFT JOIN cells c ON c.key = r.key WHERE m.record > ? AND m.run = ? ORDER BY m.record"
         )
-        for _, origin, body in self._paged(sql, run, ordered=True):
-            yield _record(body, origin != run)
+        for _, origin, *body in self._paged(sql, run, ordered=True):
+            yield self._record(*body, cached=origin != run)
 
     def latest(self) -> Iterator[Record]:
-        """The latest record of every key in the store."""
-        for _, body in self._paged(
-            f"SELECT r.id, r.body FROM records r WHERE r.id > ? AND {LATEST}"
-        ):
-            yield _record(body, False)
+        """The latest record of every key that a scan, or a command like it, has asked for."""
+        for _, record in self.dated():
+            yield record
 
     def dated(self) -> Iterator[tuple[float, Record]]:
-        """The latest record of every key with the time when it was made, in seconds since 1970."""
-        for _, added, body in self._paged(
-            f"SELECT r.id, r.added, r.body FROM records r WHERE r.id > ? AND {LATEST}"
-        ):
-            yield added, _record(body, False)
+        """The same with the time when it was made, in seconds since 1970."""
+        sql = f"SELECT r.id, r.added, {_BODY} FROM {_JOINED} WHERE r.id > ? AND {LATEST_ASKED}"
+        for _, added, *body in self._paged(sql):
+            yield added, self._record(*body, cached=False)
 
     def keys_of(self, matrix: str) -> set[str]:
         """The keys of all cells that a run of this matrix asked for."""
         sql = (
             "SELECT DISTINCT r.key FROM runs u JOIN run_records m ON m.run = u.id"
-            " JOIN records r ON r.id = m.record WHERE u.matrix = ?"
+            f" JOIN records r ON r.id = m.record WHERE u.matrix = ? AND {_IN_A_SCAN}"
         )
-        return {key for (key,) in self._rows(sql, matrix)}
+        return {key for (key,) in self._rows(sql.format(record="r"), matrix)}
 
     def failed_with(self, signature: str) -> list[Record]:
         """Every record ever stored, overtaken ones too, that failed with this signature."""
         said = '"signature":' + json.dumps(signature, ensure_ascii=False)
-        rows = self._rows(
-            "SELECT body FROM records WHERE verdict = 'fails' AND instr(body, ?)", said
-        )
-        return [_record(body, False) for (body,) in rows]
+        sql = f"SELECT {_BODY} FROM {_JOINED} WHERE r.verdict = 'fails' AND instr(r.body, ?)"
+        return [self._record(*row, cached=False) for row in self._rows(sql, said)]
 
     def find(self, prefix: str) -> list[Record]:
         """The latest record of every key that begins with `prefix` (at least 8 characters)."""
@@ -249,17 +301,32 @@ class Store:
             raise UsageError(
                 f"{prefix!r} is too short for a cell: give at least {PREFIX} characters of its key"
             )
-        sql = f"SELECT r.body FROM records r WHERE r.key >= ? AND r.key < ? AND {LATEST} ORDER BY r.key"
-        return [_record(body, False) for (body,) in self._rows(sql, prefix, prefix + "\U0010ffff")]
+        sql = (
+            f"SELECT {_BODY} FROM {_JOINED} WHERE r.key >= ? AND r.key < ? AND {LATEST}"
+            " ORDER BY r.key"
+        )
+        rows = self._rows(sql, prefix, prefix + "\U0010ffff")
+        return [self._record(*row, cached=False) for row in rows]
 
     # SQL
 
-    def _latest_of(self, keys: Iterable[str], body: str) -> Iterator[tuple[Any, ...]]:
+    def _latest_of(
+        self, keys: Iterable[str], columns: str, tables: str
+    ) -> Iterator[tuple[Any, ...]]:
         for chunk in _chunks(keys):
             where = f"r.key IN ({_marks(chunk)}) AND {LATEST}"
-            yield from self._rows(
-                f"SELECT r.key, r.verdict, {body} FROM records r WHERE {where}", *chunk
-            )
+            yield from self._rows(f"SELECT {columns} FROM {tables} WHERE {where}", *chunk)
+
+    def _record(
+        self, body: str, kernel: str | None, stage: str | None, until: str | None, cached: bool
+    ) -> Record:
+        """A stored record with its cell; one whose cell is not stored cannot be compiled again."""
+        plain = {**json.loads(body), "cached": cached}
+        if kernel is None or stage is None:
+            return Record.from_json(plain)
+        if kernel not in self._kernels:
+            self._kernels[kernel] = cells.kernel(self._db, kernel)
+        return Record.from_json(plain, self._kernels[kernel], stage, until)
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         with explained(self.path):
@@ -288,11 +355,6 @@ class Store:
                     self._db.execute("ROLLBACK")
 
 
-def _last(runs: list[Run]) -> list[Run]:
-    """The newest scan: what a bisection compiled on the side is no answer to "how did it go?"."""
-    return ([run for run in runs if PURPOSE not in run.context] or runs)[-1:]
-
-
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
     sql = "INSERT INTO records (key, run, added, verdict, body) VALUES (?, ?, ?, ?, ?)"
     return db.execute(sql, row).lastrowid or 0
@@ -317,13 +379,18 @@ def _body(record: Record) -> str:
     )
 
 
-def _record(body: str, cached: bool) -> Record:
-    return Record.from_json({**json.loads(body), "cached": cached})
-
-
 def _run(row: tuple[Any, ...]) -> Run:
-    identity, started, finished, matrix, environment, context = row
-    return Run(identity, started, finished, matrix, json.loads(environment), json.loads(context))
+    identity, started, finished, matrix, environment, context, purpose, question = row
+    return Run(
+        id=identity,
+        started=started,
+        finished=finished,
+        matrix=matrix,
+        environment=json.loads(environment),
+        context=json.loads(context),
+        purpose=Purpose(purpose),
+        question=Question.from_json(json.loads(question)) if question else None,
+    )
 
 
 def _now() -> str:
@@ -336,5 +403,5 @@ def _chunks(keys: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _marks(values: list[str]) -> str:
+def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" * len(values))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from flacheck.errors import StoreError, UsageError
 
-SCHEMA = 2
+SCHEMA = 3
 BUSY_SECONDS = 60.0
 
 TABLES = (
@@ -30,6 +30,24 @@ TABLES = (
 CELL_TABLES = (
     "CREATE TABLE kernels (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL, until TEXT) WITHOUT ROWID",
+)
+
+# What schema 3 added: for which command a run was made, and what it asks. Which runs a record
+# belongs to is looked up by record as well.
+RUN_COLUMNS = (
+    "ALTER TABLE runs ADD COLUMN purpose TEXT NOT NULL DEFAULT 'scan'",
+    "ALTER TABLE runs ADD COLUMN question TEXT",
+    "UPDATE runs SET purpose = json_extract(context, '$.purpose')"
+    " WHERE json_extract(context, '$.purpose') IS NOT NULL",
+    "CREATE INDEX run_records_by_record ON run_records (record, run)",
+)
+MIGRATIONS = (TABLES, CELL_TABLES, RUN_COLUMNS)
+
+# An older file that cannot be written is read as if it had been migrated.
+_READ_AS_NEW = (
+    "CREATE TEMP VIEW runs AS SELECT id, started, finished, matrix, environment, context,"
+    " coalesce(json_extract(context, '$.purpose'), 'scan') AS purpose, NULL AS question"
+    " FROM main.runs",
 )
 
 # What SQLite says (in lower case) → what the user should know and do.
@@ -117,8 +135,11 @@ def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable:
         raise missing(path)
     if not schema:
         _write_ahead(connection)
-    if schema < SCHEMA and writable:
-        _migrate(connection)
+    if schema < SCHEMA:
+        if writable:
+            _migrate(connection)
+        else:
+            _read_as_new(connection, schema)
     connection.execute("PRAGMA synchronous = FULL")
 
 
@@ -126,9 +147,8 @@ def _schema(connection: sqlite3.Connection, path: Path) -> int:
     """The file's schema, 0 for a new one; one of another kind or of a later time is refused
     untouched.
     """
-    connection.execute(
-        "BEGIN"
-    )  # one snapshot for both questions: another scan may be making the tables right now
+    # One snapshot for both questions: another scan may be making the tables right now.
+    connection.execute("BEGIN")
     try:
         schema = _version(connection)
         tables = {
@@ -158,15 +178,23 @@ def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have done it while this one waited.
-        for statement in (
-            s for step in (TABLES, CELL_TABLES)[_version(connection) :] for s in step
-        ):
-            connection.execute(statement)
+        for step in MIGRATIONS[_version(connection) :]:
+            for statement in step:
+                connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _read_as_new(connection: sqlite3.Connection, schema: int) -> None:
+    """Give an older file, for this connection alone, what it lacks."""
+    if schema < 2:
+        for statement in CELL_TABLES:
+            connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
+    for statement in _READ_AS_NEW:
+        connection.execute(statement)
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -1,12 +1,15 @@
-"""Tables that ship with flacheck."""
+"""Tables and folders that ship with flacheck."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from flacheck.errors import FlacheckError
 
 
 @cache
@@ -15,3 +18,14 @@ def table(name: str) -> dict[str, Any]:
     text = files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
+
+
+def shipped(name: str) -> Path:
+    """A folder of flacheck's own, `kernels` or `matrices`: inside the package when installed from a
+    wheel, beside it in a checkout.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise FlacheckError(f"the folder {package / name} is missing: install flacheck again")

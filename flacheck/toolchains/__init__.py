@@ -23,6 +23,7 @@ __all__ = [
     "Family",
     "Progress",
     "Resolution",
+    "Resolver",
     "Toolchain",
     "installed_toolchains",
     "provide",
@@ -94,6 +95,23 @@ def _resolve(spec: str) -> Resolution:
         raise UsageError(
             f"{spec!r} is no toolchain: give `installed`, a version (3.2.0), a PEP 440 specifier (>=3.2,<3.9) or a path"
         ) from error
+
+
+class Resolver:
+    """Toolchain specifications to names, each asked once; remembers the choices behind the names."""
+
+    def __init__(self) -> None:
+        self.choices: dict[str, Choice] = {}
+        self.warnings: list[str] = []
+        self._names: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, spec: str) -> tuple[str, ...]:
+        if spec not in self._names:
+            resolution = resolve([spec])
+            self.warnings += resolution.warnings
+            self.choices |= {choice.identity: choice for choice in resolution.choices}
+            self._names[spec] = tuple(choice.identity for choice in resolution.choices)
+        return self._names[spec]
 
 
 def provide(choice: Choice, progress: Progress = silent) -> Toolchain:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flacheck.errors import MatrixError, UsageError
-from flacheck.inputs.expand import Source, main_dtype
+from flacheck.inputs.expand import Source
 from flacheck.inputs.launches.admission import admitted
-from flacheck.inputs.launches.forms import FormError, check_launch, check_options
 from flacheck.inputs.launches.memory import Memory, grids, memory
-from flacheck.model import Json, Kernel, Launch, canonical, digest
+from flacheck.model import Cut, Json, Kernel, Launch, canonical, digest
+from flacheck.model.launch import LAUNCHES_SCHEMA as SCHEMA
+from flacheck.model.launch import FormError, LaunchForm, check_options
 
 __all__ = [
     "Launches",
@@ -33,7 +34,8 @@ __all__ = [
     "stream",
 ]
 
-SCHEMA = "flacheck.launches/1"
+# A recorded launch leaves nothing open.
+_FORM = LaunchForm()
 
 
 @dataclass(frozen=True)
@@ -65,18 +67,19 @@ class RecordedLaunch:
     memory: Memory | None = None
     grids: tuple[tuple[int, ...] | None, ...] | None = None
 
-    def template(self) -> Json:
+    def undecorated(self) -> Launch:
         """The launch as the cut-out kernel takes it: without decorators, so with what heuristics
         gave; its options are configurations.
         """
         launch = self.launch
-        configs = [{**self.options, **config} for config in launch.configs] or [
-            {"kwargs": {}, **self.options}
-        ]
+        configs = [{**self.options, **config} for config in launch.configs]
         omitted = [name for name in launch.omitted if name not in self.heuristics]
         return Launch(
-            {**launch.args, **self.heuristics}, tuple(omitted), tuple(configs), launch.keys
-        ).to_json()
+            {**launch.args, **self.heuristics},
+            tuple(omitted),
+            tuple(configs or [{"kwargs": {}, **self.options}]),
+            launch.keys,
+        )
 
 
 @dataclass(frozen=True)
@@ -224,7 +227,8 @@ class _Reader:
     def _launch(self, value: Json) -> RecordedLaunch:
         launch = _want(value, "launch", dict)
         heuristics = value.get("heuristics", {})
-        check_launch(launch, heuristics)
+        _FORM.check(launch)
+        _FORM.check_arguments(heuristics, "heuristics")
         options = value.get("options", {})
         check_options(options)
         source = _optional(value, "source")
@@ -276,35 +280,32 @@ def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
     """One source a kernel as it was cut out, with its distinct launches; those without a text are
     left out.
     """
+    return grouped(
+        (_kernel(entry, entry.text), entry.undecorated()) for entry in recorded if entry.text
+    )
+
+
+def grouped(launched: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
+    """One source a kernel, by its digest, with its distinct launches."""
     kernels: dict[str, Kernel] = {}
-    templates: dict[str, dict[str, Json]] = {}
-    for launch in recorded:
-        if launch.text is None:
-            continue
-        kernel = _kernel(launch, launch.text)
+    launches: dict[str, dict[str, Launch]] = {}
+    for kernel, launch in launched:
         kernels.setdefault(kernel.digest, kernel)
-        template = launch.template()
-        templates.setdefault(kernel.digest, {}).setdefault(canonical(template), template)
-    return [Source(kernel, tuple(templates[key].values())) for key, kernel in kernels.items()]
+        launches.setdefault(kernel.digest, {}).setdefault(canonical(launch.to_json()), launch)
+    return [Source(kernel, tuple(launches[key].values())) for key, kernel in kernels.items()]
 
 
 def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
     """The first launch of each kernel and dtype."""
     first: dict[tuple[str, str | None], RecordedLaunch] = {}
     for entry in recorded:
-        first.setdefault((entry.kernel, main_dtype(entry.launch.args)), entry)
+        first.setdefault((entry.kernel, entry.launch.dtype), entry)
     return list(first.values())
 
 
-def _kernel(launch: RecordedLaunch, text: str) -> Kernel:
-    identity = digest([launch.kernel, launch.package, text, launch.qualname])
-    origin: Json = {"source": text, "qualname": launch.qualname, **trusted(launch)}
-    return Kernel(launch.kernel, launch.package, identity, origin)
-
-
-def trusted(launch: RecordedLaunch) -> Json:
-    """What a kernel's origin says of launches that a driver made up."""
-    return {"made_up": True} if launch.made_up else {}
+def _kernel(entry: RecordedLaunch, text: str) -> Kernel:
+    identity = digest([entry.kernel, entry.package, text, entry.qualname])
+    return Kernel(entry.kernel, entry.package, identity, Cut(text, entry.qualname, entry.made_up))
 
 
 def _constant(name: str) -> float:

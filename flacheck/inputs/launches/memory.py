@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.inputs.launches.forms import FormError
 from flacheck.model import Json
+from flacheck.model.launch import FormError
 
 
 @dataclass(frozen=True)

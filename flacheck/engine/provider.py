@@ -1,0 +1,118 @@
+"""Who provides compilers: each toolchain of a plan is installed once, when its first cell is due."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from flacheck import toolchains
+from flacheck.engine.plan import Plan
+from flacheck.engine.sandbox import WorkerKind
+from flacheck.errors import ToolchainError
+from flacheck.model import Attempt, Cell, Json, Verdict
+from flacheck.packages.package import Package
+from flacheck.source.reach import first_length, reached
+from flacheck.tables import shipped
+from flacheck.toolchains.base import Choice, Progress, Toolchain, silent
+
+# Names of layers that reach a kernel: enough to recognise one's own model by.
+_REACHES = 6
+
+
+@dataclass(frozen=True)
+class Untried:
+    """Why a toolchain compiles nothing: a verdict for each of its cells."""
+
+    verdict: Verdict
+    reason: str
+    code: str | None = None
+
+
+class Provider:
+    """A plan's compilers, installed as they are needed, and what is known of its cells without one.
+
+    `memory_mb` limits each worker.
+    """
+
+    def __init__(self, plan: Plan, memory_mb: int, progress: Progress = silent) -> None:
+        self._plan = plan
+        self._memory_mb = memory_mb
+        self._progress = progress
+        self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
+        self._toolchains: dict[str, Toolchain | Untried] = {}
+
+    def refusal(self, cell: Cell) -> str | None:
+        """Why the cell's toolchain does not know its target, None when it does."""
+        return self._plan.choices[cell.toolchain].knows(cell.target)
+
+    def attempt(self, cell: Cell) -> Attempt | None:
+        """What happened to the cell where a capture has tried it already."""
+        return self._plan.attempts.get(cell.key)
+
+    def worker_kind(self, cell: Cell) -> WorkerKind | Untried:
+        """The kind of worker that compiles the cell; installs its toolchain."""
+        toolchain = self._toolchain(cell.toolchain)
+        if isinstance(toolchain, Untried):
+            return toolchain
+        lacking = toolchain.lacks(cell.target)
+        if lacking:
+            return Untried(Verdict.UNKNOWN, lacking)
+        identity = (cell.toolchain, cell.kernel.package, cell.kernel.is_imported)
+        if identity not in self._kinds:
+            package = self._plan.packages.get(cell.kernel.package or "")
+            imported = cell.kernel.is_imported
+            self._kinds[identity] = worker_kind(toolchain, package, imported, self._memory_mb)
+        return self._kinds[identity]
+
+    def facts(self, cell: Cell) -> Json:
+        """From which sequence length the package's layers reach the cell's kernel, read off its
+        sources.
+        """
+        package = self._plan.packages.get(cell.kernel.package or "")
+        if package is None:
+            return {}
+        reaches = reached(package.path, cell.kernel.name)
+        named = [entry.to_json() for entry in reaches if entry.plain][:_REACHES]
+        return {"first_length": first_length(reaches), "reached_by": named}
+
+    def _toolchain(self, name: str) -> Toolchain | Untried:
+        if name not in self._toolchains:
+            self._toolchains[name] = self._provided(self._plan.choices[name])
+        return self._toolchains[name]
+
+    def _provided(self, choice: Choice) -> Toolchain | Untried:
+        if choice.reason:
+            return Untried(Verdict.UNKNOWN, choice.reason, "FC903")
+        try:
+            return toolchains.provide(choice, self._progress)
+        except ToolchainError as error:
+            return Untried(Verdict.UNKNOWN, str(error), "FC903")
+
+
+def worker_kind(
+    toolchain: Toolchain, package: Package | None, imported: bool, memory_mb: int
+) -> WorkerKind:
+    """A worker with a package's kernels or, without one, with flacheck's own; beside torch where
+    they are `imported`.
+    """
+    config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb}
+    if package is not None:
+        modules = {"path": package.path, "modules": list(package.modules)}
+        config["packages"] = {package.identity: modules}
+        name = f"{toolchain.identity} {package.identity}"
+    else:
+        config["corpus"] = str(shipped("kernels"))
+        name = f"{toolchain.identity} corpus"
+    if imported:
+        name = f"{name} beside torch"
+        config["torch"] = torch_folder()
+    return WorkerKind(name, config, dict(toolchain.environment))
+
+
+def torch_folder() -> str | None:
+    """Where the torch beside flacheck lies, None where there is none; it is not imported for this."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    return str(Path(spec.origin).parent.parent)

@@ -1,0 +1,92 @@
+"""A run of a plan as one sitting: its entry in the store, its workers, its records."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from flacheck import __version__
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.loop import Loop, Timeouts
+from flacheck.engine.plan import Plan
+from flacheck.engine.provider import Provider
+from flacheck.model import Json, Record, Verdict
+from flacheck.store import Store
+from flacheck.toolchains import torch_pins
+
+Say = Callable[[str], None]
+
+
+def environment() -> Json:
+    """Where a run took place."""
+    return {
+        "flacheck": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+
+
+def processors() -> int:
+    """How many CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass
+class Session:
+    """One run of a plan into a store; `records` does the work.
+
+    `timeout` is in seconds, None for one that is learnt; `jobs` workers run at once, as many as
+    there are CPUs with 0; `again` compiles what is in the store already.
+    """
+
+    plan: Plan
+    store: Store
+    timeout: float | None = None
+    jobs: int = 0
+    memory_mb: int = 8192
+    again: bool = False
+    max_failures: int | None = None
+    run: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.run = self.store.begin_run(
+            environment(),
+            self.plan.name,
+            self.plan.context(),
+            purpose=self.plan.purpose,
+            question=self.plan.question(),
+        )
+        self.store.add_cells(self.plan.cells)
+
+    @contextmanager
+    def workers(self, progress: Say) -> Iterator[Loop]:
+        """The loop over warm workers, which end with the context."""
+        timeouts = Timeouts(self.timeout)
+        provider = Provider(self.plan, self.memory_mb, progress)
+        pool = LocalPool(self.jobs or processors(), timeouts)
+        try:
+            yield Loop(provider, self.run, self.store, pool, timeouts, self.again)
+        finally:
+            pool.close()
+
+    def finish(self) -> None:
+        """Note that all was done."""
+        self.store.finish_run(self.run)
+
+    def records(self, progress: Say) -> Iterator[Record]:
+        """Each cell's record as it is settled. Closing the iterator ends the workers."""
+        failures = compiled = 0
+        with self.workers(progress) as loop:
+            for record in loop.records(self.plan.cells):
+                yield record
+                compiled += not record.cached
+                failures += record.verdict is Verdict.FAILS and not record.tolerated
+                if self.max_failures and failures >= self.max_failures:
+                    progress(f"stopped after {failures} failures (--max-failures)")
+                    return
+        self.finish()
+        if compiled:
+            torch_pins.refresh()

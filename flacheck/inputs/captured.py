@@ -1,0 +1,209 @@
+"""Planning a scan of a whole package: provide it, capture what it launches under each compiler, and
+expand that.
+
+A package looks at the Triton it is imported under, and at the card, so each toolchain and target is
+captured apart; captures are kept in the cache, for the same package, compiler and card launch the
+same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from packaging.version import Version
+
+from flacheck import rules
+from flacheck.capture.cards import card
+from flacheck.capture.coverage import coverage
+from flacheck.capture.drive import Driven, drive, recipe_of
+from flacheck.engine.plan import Plan
+from flacheck.errors import ToolchainError
+from flacheck.inputs import launches, replay
+from flacheck.inputs.expand import Selection, Source, expand
+from flacheck.inputs.matrix import Block, Matrix
+from flacheck.model import Attempt, Cell, Imported, Json, Kernel, Outcome
+from flacheck.packages import package as packages
+from flacheck.packages.package import Package
+from flacheck.source.modules import launchable
+from flacheck.toolchains import Resolver, provide
+from flacheck.toolchains.base import Choice, Progress
+
+# What most of these packages are written for.
+DEFAULT_TARGETS = ("sm90",)
+# From here on an autotuner looks its keys up by name, and the stage that looks for faults finds
+# none.
+KEYS_BY_NAME = Version("3.2.0")
+# How packages name the module of one way of computing an operator.
+FORMS = ("fused_recurrent", "fused_chunk", "chunk", "parallel")
+_REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A package under one compiler on one target, and what came of calling all that it offers:
+    None where there is no compiler to call it under.
+    """
+
+    package: Package
+    choice: Choice
+    target: str
+    driven: Driven | None
+
+
+def captures(
+    spec: str, selection: Selection, resolver: Resolver, progress: Progress
+) -> list[Capture]:
+    """The package captured under every toolchain and on every target asked."""
+    specs = selection.toolchains or ("installed",)
+    names = list(dict.fromkeys(name for text in specs for name in resolver(text)))
+    package = packages.provide_package(spec, progress)
+    made = []
+    for name in names:
+        choice = resolver.choices[name]
+        for target in selection.targets or DEFAULT_TARGETS:
+            row = card(target)
+            driven = _driven(package, choice, row, progress)
+            made.append(Capture(package, choice, row["name"], driven))
+    return made
+
+
+def _driven(package: Package, choice: Choice, row: Json, progress: Progress) -> Driven | None:
+    if choice.reason or choice.knows(row["name"]):
+        return None
+    try:
+        toolchain = provide(choice, progress)
+    except ToolchainError:
+        return None
+    return drive(package, toolchain, row, progress)
+
+
+def plan(
+    spec: str, selection: Selection, configs: str, until: str | None, progress: Progress
+) -> Plan:
+    """Capture a package under every toolchain and target asked, and expand what it launched.
+
+    `configs`: `usual` compiles one configuration of each kernel and dtype, `own` every
+    configuration of every distinct launch.
+    """
+    resolver = Resolver()
+    cells: list[Cell] = []
+    attempts: dict[str, Attempt] = {}
+    covered: list[Json] = []
+    made = captures(spec, selection, resolver, progress)
+    for capture in made:
+        tried = _tried(capture, selection)
+        attempts.update({cell.key: attempt for cell, attempt in tried.items() if attempt})
+        cells += tried
+        if capture.driven and not capture.driven.import_error:
+            cells += _launched(capture, capture.driven, selection, configs, until)
+            covered.append(_coverage(capture, capture.driven))
+    package = made[0].package
+    forms = {}
+    for cell in cells:
+        form = form_of(cell.kernel)
+        if form:
+            forms[cell.kernel.package, cell.kernel.name] = form
+    return Plan(
+        name=package.identity,
+        cells=cells,
+        choices=resolver.choices,
+        packages={package.identity: package},
+        forms=forms,
+        warnings=tuple(dict.fromkeys(resolver.warnings)),
+        attempts=attempts,
+        coverage=tuple(covered),
+    )
+
+
+def form_of(kernel: Kernel) -> tuple[str, str] | None:
+    """The operator and form of a package's kernel, where its module says them:
+    `fla.ops.gla.fused_recurrent`.
+    """
+    operator, _, last = kernel.name.partition(":")[0].rpartition(".")
+    for form in FORMS:
+        if last.startswith(form):
+            return operator, form
+    return None
+
+
+def _tried(capture: Capture, selection: Selection) -> dict[Cell, Attempt | None]:
+    """Cells that the capture itself has tried: the import of the package, of its modules, and calls
+    that the package refuses. An import without an attempt is yet to be tried.
+
+    A module that cannot be imported is only the release's failure when a rule knows it: others want
+    what is not installed, or clash with a library. What an operator raised is the driver's own
+    affair, unless it speaks of the release. The others stand in the coverage.
+    """
+    driven = capture.driven
+    if driven is None:
+        return {_import_cell(capture): None}
+    if driven.import_error:
+        return {_import_cell(capture): _import_attempt(driven.import_error)}
+    tried: dict[Cell, Attempt | None] = {}
+    for module, said in driven.report["modules"].items():
+        if any(finding.code != rules.UNCLASSIFIED for finding in rules.read(said)):
+            tried[_import_cell(capture, module)] = _import_attempt(said)
+    for name, entry in driven.report["operators"].items():
+        refusals = [said for said in entry["failures"].values() if _REFUSAL.search(said)]
+        if refusals:
+            cell = replace(_import_cell(capture, name), stage="call")
+            tried[cell] = replace(_import_attempt(refusals[0]), stage="call")
+    return {cell: attempt for cell, attempt in tried.items() if selection.names(cell.kernel.name)}
+
+
+def _import_cell(capture: Capture, module: str | None = None) -> Cell:
+    """The import of a package, or of a module of it, which is all that can be asked when it
+    fails.
+    """
+    package = capture.package
+    module = module or package.modules[0]
+    name = module if ":" in module else f"{module}:__init__"
+    kernel = Kernel(name, package.identity, package.digest, Imported(module))
+    return Cell(kernel, capture.choice.identity, capture.target, None, stage="import")
+
+
+def _import_attempt(traceback: str) -> Attempt:
+    last = [line for line in traceback.splitlines() if line.strip()][-1]
+    kind = last.partition(":")[0].rpartition(".")[2]
+    return Attempt(Outcome.RAISED, stage="import", log=traceback, exception=(kind,))
+
+
+def _launched(
+    capture: Capture, driven: Driven, selection: Selection, configs: str, until: str | None
+) -> Iterator[Cell]:
+    """The cells of what a capture recorded; for old releases the autotuner runs as well."""
+    package = capture.package
+    provided = {package.identity: package}
+    recorded = [
+        entry
+        for entry in launches.read(driven.launches, ours=True).launches
+        if selection.names(entry.kernel)
+    ]
+    compiled = launches.one_each(recorded) if configs == "usual" else recorded
+    stages: list[tuple[str, Sequence[Source]]] = [("compile", replay.sources(compiled, provided))]
+    if Version(capture.choice.version) < KEYS_BY_NAME:
+        tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
+        stages.append(("autotune", replay.decorated(launches.one_each(tuned), provided)))
+    # The kernels, toolchain and target are chosen by now.
+    chosen = replace(selection, kernels=(), targets=(), toolchains=())
+    for stage, sources in stages:
+        axes: Mapping[str, tuple[Any, ...]] = {
+            "target": (capture.target,),
+            "triton": (capture.choice.identity,),
+            "stage": (stage,),
+            "configs": (configs,),
+        }
+        matrix = Matrix(package.identity, str(driven.launches), (Block(axes),))
+        if sources:
+            yield from expand(matrix, sources, chosen, lambda spec: (spec,), until)
+
+
+def _coverage(capture: Capture, driven: Driven) -> Json:
+    package = capture.package
+    prefix = str(recipe_of(package.name).get("coverage", package.modules[0]))
+    covered = coverage(launchable(package.path, prefix), driven.kernels, driven.report)
+    identity = {"package": package.identity, "toolchain": capture.choice.identity}
+    return {**identity, **covered.to_json()}

@@ -1,0 +1,311 @@
+"""CELL on a command line → one cell, with what it takes to compile it again under any release.
+
+CELL is a key or a unique prefix of it, looked up in the store; `FILE.jsonl:LINE`; a matrix; or
+nothing but selection flags, which then search the store. What leaves several cells must leave
+failing ones of one signature, or, where none fails, the one that compiles slowly beside the other
+releases in the store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flacheck.analysis.observed import BLOCK, observe, take_apart
+from flacheck.analysis.slow import slow_compiles
+from flacheck.engine.plan import Plan
+from flacheck.engine.provider import torch_folder
+from flacheck.errors import UsageError
+from flacheck.inputs import corpus, launches, matrix, planning
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.planning import Subject
+from flacheck.model import (
+    Cell,
+    Corpus,
+    Cut,
+    Imported,
+    Kernel,
+    Origin,
+    Purpose,
+    Record,
+    Stubbed,
+    Unrecorded,
+    Verdict,
+    digest,
+)
+from flacheck.packages import package as packages
+from flacheck.packages.package import Package
+from flacheck.store import Store
+from flacheck.tables import targets
+from flacheck.toolchains import Resolver
+from flacheck.toolchains.base import Choice, Progress, silent
+
+# Candidates that an error lists: what fits on a screen.
+_SCREENFUL = 16
+_KEY = re.compile(r"[0-9a-f]{1,32}")
+
+Settle = Callable[[Plan], Iterable[Record]]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One cell. `record` is what the store knows of it; `packages` hold its kernel when that is
+    imported; `warnings` are for the user's eyes.
+    """
+
+    cell: Cell
+    record: Record | None = None
+    packages: Mapping[str, Package] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def under(self, toolchain: str) -> Cell:
+        """The same launch, options and target with another compiler."""
+        return replace(self.cell, toolchain=toolchain)
+
+    def plan(self, choices: Sequence[Choice], name: str, purpose: Purpose) -> Plan:
+        """The cell under each of these compilers; `name` is what the run is called."""
+        return Plan(
+            name=name,
+            cells=[self.under(choice.identity) for choice in choices],
+            choices={choice.identity: choice for choice in choices},
+            packages=self.packages,
+            purpose=purpose,
+        )
+
+
+def is_key(what: str | None) -> bool:
+    """Whether a CELL is a key, or the beginning of one."""
+    return what is not None and _KEY.fullmatch(what) is not None
+
+
+def needs_store(what: str | None) -> bool:
+    """Whether a CELL can only be found in a store that is there already."""
+    return what is None or is_key(what)
+
+
+def choose(
+    what: str | None,
+    selection: Selection,
+    store: Store,
+    settle: Settle,
+    progress: Progress = silent,
+    trust: bool = False,
+) -> Chosen:
+    """The one cell that CELL and the selection name.
+
+    Cells of a file or matrix whose verdict is needed to choose among them are compiled by `settle`.
+    Raises UsageError with the candidates when no cell or several are left, EmptySelection when
+    nothing of a file is selected.
+    """
+    if what is None:
+        record = _one_signature(_matching(store.latest(), selection), "the store", store)
+        return _rebuilt(record, progress)
+    if is_key(what):
+        return _rebuilt(_of_key(what, selection, store), progress)
+    file, line = planning.line_of(what)
+    if line is None and not file.suffix and what not in matrix.names():
+        raise UsageError(
+            f"{what!r} names no cell: give a key or the first 8 characters of one, "
+            f"FILE.jsonl:LINE, a matrix ({', '.join(matrix.names())} or a YAML file), or only "
+            "flags such as --kernel and --triton"
+        )
+    plan = planning.plan(Subject(what, trust=trust), selection, progress=progress)
+    return _of_plan(what, plan, store, settle)
+
+
+def _of_key(prefix: str, selection: Selection, store: Store) -> Record:
+    records = store.find(prefix)
+    if len(records) > 1:
+        # A whole key needs no flags; a settings file may hold some.
+        records = _matching(records, selection) or records
+    if not records:
+        what = f"no cell in {store.path} begins with {prefix}"
+        raise _undecided(what, list(store.latest()))
+    if len(records) > 1:
+        raise _undecided(f"several cells begin with {prefix}", records)
+    return records[0]
+
+
+def _of_plan(what: str, plan: Plan, store: Store, settle: Settle) -> Chosen:
+    """A plan's only cell, or the one among its failing cells."""
+    cells = {cell.key: cell for cell in plan.cells}
+    key = next(iter(cells))
+    if len(cells) > 1:
+        key = _one_signature(list(settle(plan)), what, store).key
+    cell, record = cells[key], store.done([key]).get(key)
+    needed = {}
+    if cell.kernel.is_of_package:
+        needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
+    return Chosen(cell, record, needed, plan.warnings)
+
+
+# Among several
+
+
+def _matching(records: Iterable[Record], selection: Selection) -> list[Record]:
+    resolver = Resolver()
+    names = {name for spec in selection.toolchains for name in resolver(spec)}
+    asked = [targets.find(name).name for name in selection.targets]
+    return [record for record in records if _matches(record, selection, asked, names)]
+
+
+def _matches(record: Record, selection: Selection, asked: Sequence[str], names: set[str]) -> bool:
+    if not selection.names(record.kernel):
+        return False
+    facts: tuple[tuple[Any, Iterable[Any]], ...] = (
+        (record.target, asked),
+        (record.dtype, selection.dtypes),
+        (record.options.get("num_warps"), selection.num_warps),
+        (record.options.get("num_stages"), selection.num_stages),
+        (record.toolchain, names),
+    )
+    return all(not values or value in values for value, values in facts)
+
+
+def _order(record: Record) -> tuple[bool, str]:
+    """By key, but a compile before an autotuner's run that met the same failure in one of its
+    configurations.
+    """
+    return bool(record.launch and record.launch.configs), record.key
+
+
+def _one_signature(records: Sequence[Record], where: str, store: Store) -> Record:
+    """The first by key of failing cells that share a signature; where none fails, the only slow
+    one.
+    """
+    failing = sorted((r for r in records if r.verdict is Verdict.FAILS), key=_order)
+    if not failing:
+        # Those that compile, and take far longer than on the other releases in the store.
+        known_slow = slow_compiles(list(observe(store.latest())))
+        slow = [record for record in records if record.key in known_slow]
+        if len(slow) == 1:
+            return slow[0]
+        raise _undecided(f"no cell of {where} that fails matches the selection", records)
+    signatures = {record.signature: record for record in reversed(failing)}
+    if len(signatures) > 1:
+        what = f"{len(failing)} cells of {where} fail in {len(signatures)} ways; one of each"
+        raise _undecided(what, list(signatures.values()))
+    return failing[0]
+
+
+def _undecided(what: str, candidates: Sequence[Record]) -> UsageError:
+    """At most a screenful of candidates, the failing ones first."""
+    if not candidates:
+        return UsageError(
+            f"{what}, and there is nothing to choose from: run `flacheck scan` first, or change "
+            "the flags"
+        )
+    ordered = sorted(candidates, key=lambda r: (r.verdict is not Verdict.FAILS, r.kernel, r.key))
+    lines = [f"{what}; name one by its key:"]
+    lines += [_listed(record) for record in ordered[:_SCREENFUL]]
+    if len(ordered) > _SCREENFUL:
+        lines.append(f"  and {len(ordered) - _SCREENFUL} more")
+    return UsageError("\n".join(lines))
+
+
+def _listed(record: Record) -> str:
+    words = (
+        record.key[:12],
+        record.kernel,
+        record.toolchain,
+        record.target,
+        record.code or record.verdict.value,
+        record.dtype or "-",
+        settings(record.cell),
+    )
+    return ("  " + "  ".join(words)).rstrip()
+
+
+def settings(cell: Cell) -> str:
+    """Shape, block sizes and options of a cell in one line: what tells the cells of one kernel
+    apart.
+    """
+    tuned = take_apart(cell.launch, cell.shape).tuned
+    blocks = {name: value for name, value in tuned.items() if BLOCK.fullmatch(name)}
+    values = {**cell.shape, **blocks, **cell.options}
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+# From a record to what can be compiled
+
+
+def _rebuilt(record: Record, progress: Progress) -> Chosen:
+    cell = record.cell
+    if isinstance(cell.kernel.origin, Unrecorded):
+        cell = _of_older(record, progress)
+    origin = cell.kernel.origin
+    if isinstance(origin, Corpus):
+        return _renewed(cell, record, _corpus_kernel(cell.kernel.name), {})
+    if isinstance(origin, Cut):
+        # A store may have come from elsewhere, so its sources are believed no more than those of
+        # a launches file.
+        launches.admitted(origin.source)
+        return Chosen(cell, record)
+    spec = str(cell.kernel.package)
+    package = packages.provide_package(spec, progress)
+    identity = _package_digest(cell.kernel, package)
+    kernel = replace(cell.kernel, digest=identity, origin=_loadable(origin))
+    return _renewed(cell, record, kernel, {spec: package})
+
+
+def _loadable(origin: Origin) -> Origin:
+    """Where there is no torch to import a kernel beside, it is loaded beside the stand-in."""
+    if isinstance(origin, Imported) and origin.qualname and not torch_folder():
+        return Stubbed(origin.module, origin.qualname, origin.made_up)
+    return origin
+
+
+def _package_digest(kernel: Kernel, package: Package) -> str:
+    """A package's kernel stands for itself in that package, the import of a module for the whole
+    package.
+    """
+    if isinstance(kernel.origin, Imported) and kernel.origin.qualname is None:
+        return package.digest
+    return digest([package.digest, kernel.name])
+
+
+def _renewed(cell: Cell, record: Record, kernel: Kernel, provided: Mapping[str, Package]) -> Chosen:
+    """The cell with its kernel as it is now; what was stored of another source is not known of
+    this one.
+    """
+    now = replace(cell, kernel=kernel)
+    if kernel.digest == cell.kernel.digest:
+        return Chosen(now, record, provided)
+    warning = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
+    return Chosen(now, None, provided, (warning,))
+
+
+def _corpus_kernel(name: str) -> Kernel:
+    source = corpus.load().get(name)
+    if source is None:
+        raise UsageError(f"{name} was removed from flacheck; see `flacheck list kernels`")
+    return source.kernel
+
+
+def _of_older(record: Record, progress: Progress) -> Cell:
+    """The cell of a record that was stored without one, when what can be said of its kernel leads
+    to its key.
+    """
+    kernel = _likely_kernel(record, progress)
+    if kernel is not None:
+        for stage, until in (("compile", None), ("autotune", None), ("compile", record.stage)):
+            cell = replace(record.cell, kernel=kernel, stage=stage, until=until)
+            if cell.key == record.key:
+                return cell
+    raise UsageError(
+        f"{record.key[:12]} ({record.kernel}) was stored by an older flacheck, without its source, "
+        "and cannot be compiled again: run `flacheck scan` for it once more"
+    )
+
+
+def _likely_kernel(record: Record, progress: Progress) -> Kernel | None:
+    if record.how == Corpus.how:
+        return _corpus_kernel(record.kernel)
+    if record.how != Stubbed.how or not record.package:
+        return None
+    package = packages.provide_package(record.package, progress)
+    module, _, qualname = record.kernel.partition(":")
+    kernel = Kernel(record.kernel, record.package, "", Stubbed(module, qualname))
+    return replace(kernel, digest=_package_digest(kernel, package))

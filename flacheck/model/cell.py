@@ -1,0 +1,60 @@
+"""Cells: the unit of work, caching, sharding and merging."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from flacheck.model.kernel import Kernel
+from flacheck.model.launch import Launch
+from flacheck.model.values import digest
+
+
+@dataclass(frozen=True)
+class Cell:
+    """launch × options × target × toolchain.
+
+    `toolchain` is a compiler at an exact version (`triton==3.2.0`); `stage` is `compile` or
+    `autotune`; `until` names the last stage to run, None for all. `dtype`, `shape` and `configs`,
+    the autotuner's list that this launch was filled from, only describe the launch; they are no
+    part of the key.
+    """
+
+    kernel: Kernel
+    toolchain: str
+    target: str
+    launch: Launch | None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str | None = None
+    shape: Mapping[str, int] = field(default_factory=dict)
+    widened: bool = False
+    stage: str = "compile"
+    until: str | None = None
+    configs: tuple[Mapping[str, Any], ...] = ()
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @cached_property
+    def key(self) -> str:
+        """Content hash of all that can change the outcome; needs no import of the kernel."""
+        return digest(
+            {
+                "kernel": [self.kernel.name, self.kernel.digest],
+                "launch": self.launch.to_json() if self.launch else None,
+                "options": dict(self.options),
+                "target": self.target,
+                "toolchain": self.toolchain,
+                "stage": self.stage,
+                "until": self.until,
+            }
+        )
+
+    def with_key(self, key: str) -> Cell:
+        """The cell under the key that it is stored by: a record knows its key even where the
+        source that it was computed from is no longer known.
+        """
+        self.__dict__["key"] = key
+        return self

@@ -1,0 +1,111 @@
+"""Kernels, and the places that a worker loads them from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from msgspec import Struct, convert, field, to_builtins
+
+from flacheck.model.values import Json
+
+
+class Corpus(Struct, frozen=True):
+    """A function of one of flacheck's own kernel files, `kernels/FAMILY.py`."""
+
+    family: str = field(name="corpus")
+    name: str
+    how: ClassVar[str] = "corpus"
+
+
+class Imported(Struct, frozen=True, omit_defaults=True):
+    """A function of a package, imported beside torch; without `qualname` the module itself."""
+
+    module: str = field(name="import")
+    qualname: str | None = None
+    made_up: bool = False
+    how: ClassVar[str] = "import"
+
+
+class Stubbed(Struct, frozen=True, omit_defaults=True):
+    """A function of a package, loaded beside a stand-in for torch."""
+
+    module: str
+    qualname: str
+    made_up: bool = False
+    how: ClassVar[str] = "stub"
+
+
+class Cut(Struct, frozen=True, omit_defaults=True):
+    """A function in a source of its own, cut out of its program with all that it uses."""
+
+    source: str
+    qualname: str
+    made_up: bool = False
+    how: ClassVar[str] = "cut"
+
+
+class Unrecorded(Struct, frozen=True):
+    """A kernel of a record whose source is not stored: nothing can compile it again."""
+
+    how: str
+
+
+Origin = Corpus | Imported | Stubbed | Cut | Unrecorded
+# The field that only one kind of origin has, and the kind.
+_KINDS = {"corpus": Corpus, "import": Imported, "module": Stubbed, "source": Cut}
+
+
+def origin_from_json(value: Mapping[str, Any]) -> Origin:
+    """The origin that a stored kernel or a request names; ValueError for none of the known kinds."""
+    for name, kind in _KINDS.items():
+        if name in value:
+            return convert(value, kind)
+    raise ValueError(f"no origin of a kernel: {sorted(value)}")
+
+
+def origin_to_json(origin: Origin) -> Json:
+    """The origin as workers and stores read it."""
+    plain: Json = to_builtins(origin)
+    return plain
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What is compiled: a `@triton.jit` function.
+
+    `name` is `family.name` for flacheck's own kernels and `module:qualname` for a package's.
+    `digest` is a hash of the source with all that it uses; `operator` and `form` ("chunk",
+    "fused_recurrent") group kernels that compute the same thing differently.
+    """
+
+    name: str
+    package: str | None
+    digest: str
+    origin: Origin
+    operator: str | None = None
+    form: str | None = None
+
+    @property
+    def is_of_package(self) -> bool:
+        """Whether a worker needs the kernel's package to load it."""
+        return isinstance(self.origin, (Imported, Stubbed))
+
+    @property
+    def is_made_up(self) -> bool:
+        """Whether flacheck invented the call that launches it."""
+        return getattr(self.origin, "made_up", False)
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether a worker needs torch to load it."""
+        return isinstance(self.origin, Imported)
+
+    def to_json(self) -> Json:
+        plain: Json = to_builtins(self)
+        return plain
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Kernel:
+        return Kernel(**{**value, "origin": origin_from_json(value["origin"])})

@@ -1,0 +1,161 @@
+"""Records: what is stored and reported of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from flacheck.model.cell import Cell
+from flacheck.model.kernel import Kernel, Unrecorded
+from flacheck.model.launch import Launch
+from flacheck.model.values import Json
+
+# Characters of a record's message: enough for the decisive lines of every failure seen so far.
+MESSAGE_LIMIT = 2_000
+
+
+class Verdict(str, Enum):
+    """What is known of a cell. Never "correct": a compile cannot show that."""
+
+    COMPILES = "compiles"
+    FAILS = "fails"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Record:
+    """cell + attempt + verdict + findings; JSON flattens the cell into the record."""
+
+    cell: Cell
+    verdict: Verdict
+    reason: str | None
+    tolerated: bool
+    code: str | None
+    signature: str | None
+    stage: str | None
+    signal: str | None
+    message: str
+    findings: tuple[Mapping[str, Any], ...]
+    seconds: float
+    peak_mb: float | None
+    cached: bool
+    resources: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        return self.cell.key
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name."""
+        return self.cell.kernel.name
+
+    @property
+    def package(self) -> str | None:
+        return self.cell.kernel.package
+
+    @property
+    def how(self) -> str:
+        """How the worker loaded the kernel: corpus, import, stub or cut."""
+        return self.cell.kernel.origin.how
+
+    @property
+    def toolchain(self) -> str:
+        return self.cell.toolchain
+
+    @property
+    def target(self) -> str:
+        return self.cell.target
+
+    @property
+    def dtype(self) -> str | None:
+        return self.cell.dtype
+
+    @property
+    def shape(self) -> Mapping[str, int]:
+        return self.cell.shape
+
+    @property
+    def launch(self) -> Launch | None:
+        return self.cell.launch
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        return self.cell.options
+
+    def to_json(self) -> Json:
+        cell = self.cell
+        return {
+            "key": cell.key,
+            "kernel": cell.kernel.name,
+            "package": cell.kernel.package,
+            "how": self.how,
+            "toolchain": cell.toolchain,
+            "target": cell.target,
+            "dtype": cell.dtype,
+            "shape": dict(cell.shape),
+            "launch": cell.launch.to_json() if cell.launch else None,
+            "options": dict(cell.options),
+            "widened": cell.widened,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "tolerated": self.tolerated,
+            "code": self.code,
+            "signature": self.signature,
+            "stage": self.stage,
+            "signal": self.signal,
+            "message": self.message,
+            "findings": list(self.findings),
+            "seconds": self.seconds,
+            "peak_mb": self.peak_mb,
+            "cached": self.cached,
+            "resources": self.resources,
+        }
+
+    @staticmethod
+    def from_json(
+        value: Mapping[str, Any],
+        kernel: Kernel | None = None,
+        stage: str = "compile",
+        until: str | None = None,
+    ) -> Record:
+        """A record as `to_json` wrote it. `kernel`, `stage` and `until` are what JSON does not hold
+        of its cell; without them the cell cannot be compiled again.
+        """
+        if kernel is None:
+            kernel = Kernel(value["kernel"], value["package"], "", Unrecorded(value["how"]))
+        cell = Cell(
+            kernel=kernel,
+            toolchain=value["toolchain"],
+            target=value["target"],
+            launch=Launch.from_json(value["launch"]) if value["launch"] else None,
+            options=value["options"],
+            dtype=value["dtype"],
+            shape=value["shape"],
+            widened=value["widened"],
+            stage=stage,
+            until=until,
+        ).with_key(value["key"])
+        return Record(
+            cell=cell,
+            verdict=Verdict(value["verdict"]),
+            reason=value["reason"],
+            tolerated=value["tolerated"],
+            code=value["code"],
+            signature=value["signature"],
+            stage=value["stage"],
+            signal=value["signal"],
+            message=value["message"],
+            findings=tuple(value["findings"]),
+            seconds=value["seconds"],
+            peak_mb=value["peak_mb"],
+            cached=value["cached"],
+            resources=value["resources"],
+        )
+
+    def with_(self, **changes: Any) -> Record:
+        """The record with some of its fields changed."""
+        return replace(self, **changes)
