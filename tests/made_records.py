@@ -68,7 +68,7 @@ def record(
     }
     base.update(more)
     named = ("kernel", "package", "toolchain", "target", "dtype", "shape", "launch", "options")
-    return Record(**{"key": digest([base[name] for name in named]), **base})
+    return Record.from_json({"key": digest([base[name] for name in named]), **base})
 
 
 def failure(

@@ -8,7 +8,7 @@ from typing import Any
 from flacheck.autotune import judging
 from flacheck.autotune.examined import Tuned, TunerResult
 from flacheck.autotune.trials import trials
-from flacheck.model import Cell, Kernel, Launch, Record
+from flacheck.model import Cell, Cut, Kernel, Launch, Record
 from flacheck.source import autotuned
 from tests.made_records import failure, record
 
@@ -84,7 +84,7 @@ def tuned(
         given, ("BK", *found.heuristics), configs, tuple(name for name, _ in found.keys)
     )
     cell = Cell(
-        Kernel("made:kernel", None, "0", {"source": source, "qualname": "kernel"}),
+        Kernel("made:kernel", None, "0", Cut(source, "kernel")),
         toolchain,
         target,
         launch,

@@ -128,10 +128,9 @@ def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
     entry = corpus.load()["retention.chunk_fwd_o"]
     sizes = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
     cell = Cell(entry.kernel, "triton==0", "sm90", Launch({}), dtype="fp32", shape=sizes)
-    bad = {**entry.configs[0], "kwargs": {"BK": 48, "BV": 64}}
-    found = times(
-        Bench("cpu"), Tuned(cell, {}, (), False, None), [entry.configs[3], entry.configs[4], bad]
-    )
+    configs = entry.launches[0].configs
+    bad = {**configs[0], "kwargs": {"BK": 48, "BV": 64}}
+    found = times(Bench("cpu"), Tuned(cell, {}, (), False, None), [configs[3], configs[4], bad])
     assert all(
         time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in found[:2]
     )
@@ -349,7 +348,7 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
     )
     entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
     (tuned,) = examined(Asked("*", Selection()), entries, provided, Resolver(), ("sm90",), False)
-    assert tuned.cell.kernel.origin["import"] == "tiny.kernels"
+    assert tuned.cell.kernel.origin.module == "tiny.kernels"
     with Bench("cpu") as bench:
         found = bench._times(tuned, configs, provided)
     assert not isinstance(found, str), found
@@ -446,7 +445,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
 
 def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
-    monkeypatch.setattr("flacheck.inputs.replay.torch_folder", lambda: None)
+    monkeypatch.setattr("flacheck.autotune.bench.torch_folder", lambda: None)
     with pytest.raises(UsageError, match="torch"):
         Bench()
 

@@ -14,6 +14,8 @@ import pytest
 from flacheck.autotune.sources import Asked, gather
 from flacheck.errors import MatrixError
 from flacheck.inputs.expand import Selection
+from flacheck.model import Purpose
+from flacheck.store import Store
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
 from tests.test_launches import HEAD, HEADER, launch, source_id, write
@@ -75,8 +77,9 @@ def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
     again = flacheck(*command, cwd=tmp_path)
     assert json.loads(again.stdout) == json.loads(found.stdout)
     assert "4 cached" in again.stderr
-    assert (tmp_path / ".flacheck" / "autotune" / "flacheck.sqlite").exists()
-    assert not (tmp_path / ".flacheck" / "flacheck.sqlite").exists()
+    with Store.open(tmp_path / ".flacheck", create=False) as store:
+        assert {run.purpose for run in store.runs()} == {Purpose.AUTOTUNE}
+        assert list(store.latest()) == []
 
 
 def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from flacheck.autotune import judging
 from flacheck.autotune.emit import fla
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.trials import trials
-from flacheck.model import Cell, Kernel, Launch
+from flacheck.model import Cell, Imported, Kernel, Launch
 from flacheck.packages import package as packages
 from flacheck.source import autotuned
 from tests.made_tuned import fatal, good
@@ -69,7 +69,7 @@ def emitted(package: packages.Package, folder: Path) -> None:
     source = autotuned.of_module(Path(package.path), KERNEL)
     assert source is not None
     launch = Launch(args, ("BK", "BV"), (CONFIG, OTHER), tuple(name for name, _ in source.keys))
-    kernel = Kernel(KERNEL, package.identity, "0", {"import": KERNEL})
+    kernel = Kernel(KERNEL, package.identity, "0", Imported(KERNEL))
     cell = Cell(kernel, "triton==3.7.1", "sm90", launch, dtype="bf16", stage="autotune")
     asked = trials(Tuned(cell, {}, (args,), True, source))
     known = {cell.key: record for cell, record in zip(asked.configs, (good(), fatal()))}

@@ -14,7 +14,7 @@ import flacheck
 from flacheck import reports, toolchains
 from flacheck.bisect import Bisecting, Bisection, Find, Kind, releases
 from flacheck.errors import UsageError
-from flacheck.inputs.cells import Chosen
+from flacheck.inputs.cell import Chosen
 from flacheck.model import Cell, Verdict
 from flacheck.reports import bisect as bisect_report
 from flacheck.reports.document import Display

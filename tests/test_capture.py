@@ -426,10 +426,8 @@ def test_a_kernel_is_cut_out_with_all_that_it_uses(tmp_path: Path) -> None:
     """
     found = recorded(tmp_path, CUT)
     (source,) = sources(found.launches)
-    text = source.kernel.origin["source"]
-    assert (
-        source.kernel.name == "program:make.inner" and source.kernel.origin["qualname"] == "inner"
-    )
+    text = source.kernel.origin.source
+    assert source.kernel.name == "program:make.inner" and source.kernel.origin.qualname == "inner"
     assert (
         text.startswith("import triton\nimport triton.language as tl\n")
         and text.count("import") == 2

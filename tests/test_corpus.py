@@ -13,6 +13,8 @@ import pytest
 
 from flacheck.errors import Exit, MatrixError
 from flacheck.inputs import corpus
+from flacheck.inputs.expand import Source
+from flacheck.model import Corpus
 
 FAMILY = """
 import triton
@@ -63,7 +65,7 @@ def zero(x, scale):
 """
 
 
-def _load(folder: Path, text: str = FAMILY) -> dict[str, corpus.CorpusKernel]:
+def _load(folder: Path, text: str = FAMILY) -> dict[str, Source]:
     (folder / "sums.py").write_text(text, encoding="utf-8")
     return corpus.load(folder)
 
@@ -85,18 +87,20 @@ def test_a_kernel_is_named_after_its_file_and_carries_its_declarations(tmp_path:
     found = _load(tmp_path)
     assert list(found) == ["sums.add", "sums.zero"]
     add = found["sums.add"]
-    assert dict(add.kernel.origin) == {"corpus": "sums", "name": "add"}
+    assert add.kernel.origin == Corpus("sums", "add")
     assert (add.kernel.operator, add.kernel.form, add.kernel.package) == ("addition", "chunk", None)
-    assert add.launch["args"]["T"] == {"int": "{T}"} and add.launch["omitted"] == ["BT"]
-    assert add.configs[1] == {"kwargs": {"BT": 64}, "num_warps": 8}
-    assert add.keys == ("B",)
+    (launch,) = add.launches
+    assert launch.args["T"] == {"int": "{T}"}
+    assert launch.omitted == ("BT",)
+    assert launch.configs[1] == {"kwargs": {"BT": 64}, "num_warps": 8}
+    assert launch.keys == ("B",)
     assert add.shapes == ({"B": 1, "T": 64}, {"B": 2, "T": 128})
 
 
 def test_our_families_are_read_without_importing_a_compiler() -> None:
     """Both families are there, and neither triton nor torch was imported to know it."""
     program = (
-        "import json, sys; from flacheck import corpus; found = corpus.load(); "
+        "import json, sys; from flacheck.inputs import corpus; found = corpus.load(); "
         "print(json.dumps([sorted(found), [m for m in ('triton', 'torch') if m in sys.modules]]))"
     )
     run = subprocess.run(
@@ -122,8 +126,9 @@ def test_our_shapes_hold_the_head_sizes_and_long_sequences_that_break_compilers(
 def test_our_autotuners_choose_and_their_keys_are_arguments_before_any_omitted_one() -> None:
     """4 to 8 configurations each, and no key that Triton 3.1.0 could look up in the wrong place."""
     for found in corpus.load().values():
-        assert 4 <= len(found.configs) <= 8
-        assert set(found.keys) <= set(found.launch["args"])
+        (launch,) = found.launches
+        assert 4 <= len(launch.configs) <= 8
+        assert set(launch.keys) <= set(launch.args)
 
 
 @pytest.mark.parametrize(
@@ -177,10 +182,10 @@ def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path:
             ["other fields", "form (str)", "keys (list)"],
         ),
         ('    "zero": {', '    "nought": {', 22, ["no function 'nought'"]),
-        ('{"int": "{T}"}', '{"int": "{S}"}', 13, ["int cannot be '{S}'", '"{T}"']),
-        ('"dtype": "fp32"', '"dtype": "float"', 24, ["dtype cannot be 'float'", "bf16"]),
-        ('"align": 8', '"align": "8"', 24, ["align cannot be '8'", "positive integer"]),
-        ('{"float": 0.5}', '{"real": 0.5}', 24, ["no argument", '{"constexpr"}']),
+        ('{"int": "{T}"}', '{"int": "{S}"}', 13, ["argument T: {'int': '{S}'}", '"{T}"']),
+        ('"dtype": "fp32"', '"dtype": "float"', 24, ["unknown dtype 'float'", "bf16"]),
+        ('"align": 8', '"align": "8"', 24, ["align is 1, 2, 4, 8 or 16"]),
+        ('{"float": 0.5}', '{"real": 0.5}', 24, ["argument scale: {'real': 0.5}", "constexpr"]),
         ('"g": None, ', "", 13, ["no value for g"]),
         ('"g": None', '"h": None', 13, ["'h' is no open parameter", "x, g, T, B, BT"]),
         ('{"constexpr": "{B}"}', '{"int": "{B}"}', 13, ["disagrees with its annotation"]),

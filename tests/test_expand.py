@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection, Source, expand, named
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Cell, Kernel
+from flacheck.model import Cell, Corpus, Kernel, Launch
 
 TEMPLATE = {
     "args": {
@@ -27,8 +27,8 @@ TEMPLATE = {
     "keys": ["K"],
 }
 SOURCE = Source(
-    Kernel("fam.kernel", None, "d", {"corpus": "fam"}),
-    (TEMPLATE,),
+    Kernel("fam.kernel", None, "d", Corpus("fam", "kernel")),
+    (Launch.from_json(TEMPLATE),),
     ({"T": 64, "K": 32}, {"T": 128, "K": 64}),
 )
 
@@ -62,7 +62,9 @@ def test_one_configuration_is_the_first_or_the_usual_one() -> None:
         {"kwargs": {"BK": 128}, "num_warps": 4},
         *TEMPLATE["configs"],
     ]
-    source = Source(SOURCE.kernel, ({**TEMPLATE, "configs": larger},), SOURCE.shapes[:1])
+    source = Source(
+        SOURCE.kernel, (Launch.from_json({**TEMPLATE, "configs": larger}),), SOURCE.shapes[:1]
+    )
     for which, expected in (("first", (16, 2)), ("usual", (32, 4))):
         matrix = Matrix(
             "m", "m.yaml", (Block({"target": ("sm90",), "dtype": ("bf16",), "configs": (which,)}),)

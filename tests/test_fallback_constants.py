@@ -10,9 +10,9 @@ import pytest
 
 from flacheck.fallbacks.candidates import space_of
 from flacheck.fallbacks.constants import constants
+from flacheck.inputs.captured import form_of
 from flacheck.inputs.expand import Selection, expand
-from flacheck.inputs.packaged import form_of
-from flacheck.model import Cell, Kernel, Launch
+from flacheck.model import Cell, Cut, Kernel, Launch, Stubbed
 from flacheck.packages.package import Package
 
 KERNEL = """
@@ -54,7 +54,7 @@ def _cell(sizes: dict[str, int] = SIZES, source: str | None = None, **more: Any)
         "T": {"int": 512},
     }
     args |= {name: {"constexpr": size} for name, size in sizes.items()}
-    origin = {"source": source or KERNEL, "qualname": "kernel"}
+    origin = Cut(source or KERNEL, "kernel")
     kernel = Kernel("lib.kernels:kernel", "lib==1", "0", origin)
     return Cell(kernel, "triton==3.2.0", "sm90", Launch(args), {"num_warps": 4}, "bf16", **more)
 
@@ -196,7 +196,12 @@ def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
             "m", "m", (Block({"target": ("sm90",), "triton": ("x",), "configs": ("own",)}),)
         )
         return list(
-            expand(matrix, [Source(_cell().kernel, (launch,))], Selection(), lambda spec: (spec,))
+            expand(
+                matrix,
+                [Source(_cell().kernel, (Launch.from_json(launch),))],
+                Selection(),
+                lambda spec: (spec,),
+            )
         )
 
     one, two = cells(4), cells(4, 8)
@@ -215,6 +220,4 @@ def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
 def test_a_packages_module_says_its_kernels_form(module: str, form: tuple[str, str] | None) -> None:
     """Kernels of the same operator in another form are fallbacks for each other."""
     name = f"{module}:kernel"
-    assert dict(form_of(Kernel(name, "lib==1", "0", {}))) == (
-        {("lib==1", name): form} if form else {}
-    )
+    assert form_of(Kernel(name, "lib==1", "0", Stubbed(module, "kernel"))) == form

@@ -21,20 +21,18 @@ from hypothesis import strategies as st
 import flacheck
 from flacheck.analysis import Context, summarise
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.engine import loop as scan
 from flacheck.engine.executors import LocalPool
-from flacheck.engine.loop import Question, Timeouts
-from flacheck.fallbacks import kept, releases, seen
+from flacheck.engine.loop import Loop, Timeouts
+from flacheck.engine.plan import Plan
+from flacheck.fallbacks import releases, seen
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.fallbacks.constants import Constant, Constants
 from flacheck.fallbacks.cost import estimate, loss
 from flacheck.fallbacks.exploration import BRIEF, Exploration, Patience, explore
-from flacheck.fallbacks.oracle import FOLDER, Beside, ScanOracle
+from flacheck.fallbacks.oracle import LoopOracle
 from flacheck.fallbacks.others import other_dtypes
 from flacheck.fallbacks.searching import search
-from flacheck.inputs.matrix import Matrix
-from flacheck.inputs.planning import Plan
-from flacheck.model import Cell, Launch, Record, Verdict
+from flacheck.model import Cell, Launch, Purpose, Record, Verdict
 from flacheck.source.kernel_code import KernelCode
 from flacheck.store import Store
 from flacheck.toolchains.base import Choice
@@ -83,9 +81,10 @@ def _settings(cell: Cell) -> tuple[Any, ...]:
 
 
 def _record(cell: Cell, good: bool, signature: str) -> Record:
-    verdict = Verdict.COMPILES if good else Verdict.FAILS
     blank = dict.fromkeys(Record.__dataclass_fields__)
-    known = {"key": cell.key, "verdict": verdict, "signature": None if good else signature}
+    known: dict[str, Any] = {"cell": cell, "verdict": Verdict.COMPILES}
+    if not good:
+        known.update(verdict=Verdict.FAILS, signature=signature)
     return Record(**{**blank, **known})  # type: ignore[arg-type]
 
 
@@ -229,59 +228,49 @@ def test_the_estimate_knows_what_it_says() -> None:
 # Over the fake toolchain
 
 
-@dataclass(frozen=True)
-class FakePlan(Plan):
-    """A plan whose workers are the fake compiler's."""
-
-    table: Mapping[str, Any] = ()  # type: ignore[assignment]
-
-    def question(
-        self, memory_mb: int, fresh: bool, timeout: float | None, progress: Any
-    ) -> Question:
-        kinds = {
-            version: fake.kind(dict(self.table), version, memory_mb=512)
-            for version in ("1.0", "2.0", "3.0")
-        }
-        return Question(
-            self.cells, lambda cell: kinds[cell.toolchain.partition("==")[2]], lambda cell: None
-        )
-
-
 @pytest.fixture
-def stores(tmp_path: Path) -> Iterator[tuple[Store, Store]]:
-    with Store.open(tmp_path) as scanned, Store.open(tmp_path / FOLDER) as own:
-        yield scanned, own
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path) as opened:
+        yield opened
 
 
 def _search(
-    stores: tuple[Store, Store], table: Mapping[str, Any], cells: Sequence[Cell], **more: Any
+    store: Store, table: dict[str, Any], cells: Sequence[Cell], **more: Any
 ) -> list[Fallback]:
     """Scan the cells, then search."""
-    scanned, own = stores
     choices = {
         f"fake=={v}": Choice("fake", v, f"fake=={v}", "cache") for v in ("1.0", "2.0", "3.0")
     }
-    plan = FakePlan(Matrix("fake", "fake", ()), list(cells), choices, {}, {}, table=table)
+    plan = Plan("fake", cells, choices)
     timeouts = Timeouts(30)
     pool = LocalPool(2, timeouts)
+    provider = fake.Provider(table)
+    run = store.begin_run({}, purpose=Purpose.FALLBACKS)
     try:
-        run = scanned.begin_run({}, "fake")
-        question = plan.question(512, False, None, None)
-        records = list(scan.scan(question, run, scanned, pool, timeouts))
-        sink = Beside(own, scanned)
-        oracle = ScanOracle(plan, own.begin_run({}), sink, pool, timeouts)
+        scan = Loop(provider, store.begin_run({}, "fake"), store, pool, timeouts)
+        records = list(scan.records(cells))
+        oracle = LoopOracle(Loop(provider, run, store, pool, timeouts))
         return list(search(plan, records, oracle, **more))
     finally:
         pool.close()
 
 
+def _candidates(store: Store) -> list[Record]:
+    """What searches compiled, and no scan asked for."""
+    searches = [run for run in store.runs() if run.purpose is Purpose.FALLBACKS]
+    asked = {record.key for record in store.latest()}
+    return [
+        record for run in searches for record in store.records(run.id) if record.key not in asked
+    ]
+
+
 WARPS = {"by": "num_warps", "8": ASSERTION, "4": OTHER, "16": {"==1.0": "compile", "else": OTHER}}
 
 
-def test_a_fallback_compiles_on_every_release_that_was_asked(stores: tuple[Store, Store]) -> None:
+def test_a_fallback_compiles_on_every_release_that_was_asked(store: Store) -> None:
     """16 warps would be as near on the one release; only 2 compile on both."""
     cells = [fake.cell("warps", version, num_warps=8) for version in ("1.0", "2.0")]
-    found = _search(stores, {"warps": WARPS}, cells)
+    found = _search(store, {"warps": WARPS}, cells)
     assert [(each.toolchain, dict(each.use), each.places) for each in found] == [
         ("fake==1.0", {"num_warps": 2}, (("fake==1.0", "sm90"), ("fake==2.0", "sm90"))),
         ("fake==2.0", {"num_warps": 2}, (("fake==2.0", "sm90"), ("fake==1.0", "sm90"))),
@@ -290,92 +279,91 @@ def test_a_fallback_compiles_on_every_release_that_was_asked(stores: tuple[Store
 
 
 def test_where_nothing_helps_everywhere_each_release_has_its_own(
-    stores: tuple[Store, Store],
+    store: Store,
 ) -> None:
     """A release on which no setting compiles does not spoil the others."""
     table = {"warps": {"==2.0": ASSERTION, "else": WARPS}}
     found = _search(
-        stores, table, [fake.cell("warps", version, num_warps=8) for version in ("1.0", "2.0")]
+        store, table, [fake.cell("warps", version, num_warps=8) for version in ("1.0", "2.0")]
     )
     assert {each.toolchain: dict(each.use) for each in found} == {"fake==1.0": {"num_warps": 16}}
 
 
-def test_what_was_found_was_compiled_and_is_kept_beside_the_scan(
-    stores: tuple[Store, Store],
+def test_what_was_found_was_compiled_and_is_no_cell_of_the_scan(
+    store: Store,
 ) -> None:
-    """Candidates are no cells of the scan: its store holds only what was asked."""
-    scanned, own = stores
+    """The store tells what a scan asked from what a search tried."""
     cell = fake.cell("warps", num_warps=8)
-    (found,) = _search(stores, {"warps": WARPS}, [cell])
+    (found,) = _search(store, {"warps": WARPS}, [cell])
     key = Candidate(found.use).of(cell).key
-    assert own.done([key])[key].verdict is Verdict.COMPILES
-    assert [record.key for record in scanned.latest()] == [cell.key]
+    assert store.done([key])[key].verdict is Verdict.COMPILES
+    assert [record.key for record in store.latest()] == [cell.key]
 
 
-def test_a_second_search_compiles_nothing_and_finds_the_same(stores: tuple[Store, Store]) -> None:
-    """Its store answers."""
+def test_a_second_search_compiles_nothing_and_finds_the_same(store: Store) -> None:
+    """The store answers."""
     cells = [fake.cell("warps", num_warps=8)]
-    first = _search(stores, {"warps": WARPS}, cells)
+    first = _search(store, {"warps": WARPS}, cells)
     # Were anything compiled again, it would abort now.
-    assert _search(stores, {"warps": OTHER}, cells) == first
+    assert _search(store, {"warps": OTHER}, cells) == first
 
 
 def test_what_a_few_kernels_show_to_be_lost_is_given_up_sooner_for_the_others(
-    stores: tuple[Store, Store],
+    store: Store,
 ) -> None:
     """Three kernels of one signature are searched with patience, the fourth with little; another
     failure is its own.
     """
     lost = {f"lost{n}": ASSERTION for n in range(4)}
     table = {**lost, "other": {"by": "num_warps", "1": "compile", "else": OTHER}}
-    found = _search(stores, table, [fake.cell(name, num_warps=8, num_stages=4) for name in table])
+    found = _search(store, table, [fake.cell(name, num_warps=8, num_stages=4) for name in table])
     assert [(each.kernel, dict(each.use)) for each in found] == [("fake.other", {"num_warps": 1})]
-    compiles = Counter(record.kernel for record in stores[1].latest())
+    compiles = Counter(record.kernel for record in _candidates(store))
     assert compiles["fake.lost3"] < min(compiles[f"fake.lost{n}"] for n in range(3))
 
 
 def test_a_removed_api_wants_another_release_and_no_other_setting(
-    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the other releases are compiled, the nearest first."""
     monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
     table = {"old": {"==3.0": REMOVED, "else": "compile"}}
-    (found,) = _search(stores, table, [fake.cell("old", "3.0", num_warps=8)])
+    (found,) = _search(store, table, [fake.cell("old", "3.0", num_warps=8)])
     assert (dict(found.use), found.steps, found.places) == (
         {"fake": "2.0"},
         1.0,
         (("fake==2.0", "sm90"),),
     )
-    assert len(list(stores[1].latest())) == 1
+    assert len(_candidates(store)) == 1
 
 
 def test_another_dtype_and_another_release_where_no_setting_helps(
-    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dtype first; both are said."""
     monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
     table = {
         "bad": {"==1.0": {"by": "dtype", "fp32": "compile", "else": ASSERTION}, "else": "compile"}
     }
-    found = _search(stores, table, [fake.cell("bad", target="sm70", num_warps=8)])
+    found = _search(store, table, [fake.cell("bad", target="sm70", num_warps=8)])
     assert [dict(each.use) for each in found] == [{"dtype": "fp32"}, {"fake": "2.0"}]
 
 
-def test_another_dtype_works_wherever_the_call_was_asked(stores: tuple[Store, Store]) -> None:
+def test_another_dtype_works_wherever_the_call_was_asked(store: Store) -> None:
     """fp16 compiles on the one release, fp32 on both."""
     in_fp16 = {"==1.0": "compile", "else": OTHER}
     table = {"bad": {"by": "dtype", "fp32": "compile", "fp16": in_fp16, "else": ASSERTION}}
     cells = [fake.cell("bad", version, num_warps=8) for version in ("1.0", "2.0")]
-    found = _search(stores, table, cells)
+    found = _search(store, table, cells)
     assert [dict(each.use) for each in found] == [{"dtype": "fp32"}] * 2
     assert found[0].places == (("fake==1.0", "sm90"), ("fake==2.0", "sm90"))
 
 
-def test_another_dtype_may_want_other_settings_too(stores: tuple[Store, Store]) -> None:
+def test_another_dtype_may_want_other_settings_too(store: Store) -> None:
     """The nearest of them, counted with the dtype."""
     in_fp32 = {"by": "num_warps", "2": "compile", "else": OTHER}
     table = {"bad": {"by": "dtype", "fp32": in_fp32, "else": ASSERTION}}
-    (found,) = _search(stores, table, [fake.cell("bad", target="sm70", num_warps=8)])
+    (found,) = _search(store, table, [fake.cell("bad", target="sm70", num_warps=8)])
     assert dict(found.use) == {"num_warps": 2, "dtype": "fp32"} and found.changes == 2
 
 
@@ -392,25 +380,29 @@ def test_dtypes_are_the_widest_that_the_gpu_has() -> None:
 
 
 def test_a_tolerated_failure_wants_none_while_its_launch_compiles(
-    stores: tuple[Store, Store],
+    store: Store,
 ) -> None:
     """The autotuner passes over it."""
     table = {"shared": {"by": "num_warps", "8": "shared 999999", "else": "compile"}}
-    assert _search(stores, table, [fake.cell("shared", num_warps=n) for n in (4, 8)]) == []
-    assert _search(stores, table, [fake.cell("shared", num_warps=8)])[0].use == {"num_warps": 4}
+    assert _search(store, table, [fake.cell("shared", num_warps=n) for n in (4, 8)]) == []
+    assert _search(store, table, [fake.cell("shared", num_warps=8)])[0].use == {"num_warps": 4}
 
 
-def test_a_report_shows_again_what_was_found(stores: tuple[Store, Store]) -> None:
+def test_a_report_shows_again_what_was_found(store: Store) -> None:
     """In place of what the records alone show, which may compile only where the cell fails."""
-    scanned, own = stores
-    found = _search(stores, {"warps": WARPS}, [fake.cell("warps", num_warps=n) for n in (8, 1)])
-    run = scanned.runs()[-1].id
-    kept.keep(own, {}, run, found)
-    assert kept.kept(scanned, [run]) == found and kept.kept(scanned, ["another"]) == []
-    alone = summarise(scanned.records(run), Context(fallbacks=seen.fallbacks))
+    advice = _search(store, {"warps": WARPS}, [fake.cell("warps", num_warps=n) for n in (8, 1)])
+    (scan,) = [run.id for run in store.runs() if run.purpose is Purpose.SCAN]
+    run = store.begin_run({}, purpose=Purpose.FALLBACKS)
+    noted = [[each.package, each.to_json()] for each in advice]
+    store.finish_run(run, {"of": scan, "fallbacks": noted})
+    assert store.fallbacks(["another"]) == []
+    kept = [Fallback.from_json(plain, package) for package, plain in store.fallbacks([scan])]
+    assert kept == advice
+    alone = summarise(store.records(scan), Context(fallbacks=seen.fallbacks))
     assert [each.use for each in alone.fallbacks] == [{"num_warps": 1}]
-    assert alone.with_searched(found).fallbacks == tuple(found) and alone.with_searched([]) is alone
-    assert [each.use for each in found] == [{"num_warps": 16}]
+    assert alone.with_searched(advice).fallbacks == tuple(advice)
+    assert alone.with_searched([]) is alone
+    assert [each.use for each in advice] == [{"num_warps": 16}]
 
 
 # A real compiler

@@ -228,4 +228,4 @@ def test_no_failing_cell_with_a_compiling_neighbour_goes_without_a_fallback(
 
 def _values(cell: Record) -> dict[str, Any]:
     assert cell.launch is not None
-    return {**cell.options, "BC": cell.launch["args"]["BC"]["constexpr"], "dtype": cell.dtype}
+    return {**cell.options, "BC": cell.launch.args["BC"]["constexpr"], "dtype": cell.dtype}

@@ -19,6 +19,7 @@ import yaml
 import flacheck as package
 from flacheck.gate import evidence
 from flacheck.gate.evidence import RecordFilter
+from flacheck.inputs.planning import Subject
 from flacheck.store import Store
 from tests.made_records import PACKAGE, failure, record
 from tests.test_cli import flacheck
@@ -314,15 +315,18 @@ def test_the_gaps_are_the_admitted_releases_without_a_verdict(
     """A scan is asked for those alone, of the same matrix, kernels and targets, or of the package."""
     asked: list[Any] = []
     monkeypatch.setattr(
-        evidence.planning, "plan", lambda name, selection, progress: asked.append((name, selection))
-    )
-    monkeypatch.setattr(
-        evidence.packaged, "plan", lambda name, selection, progress: asked.append((name, selection))
+        evidence.planning,
+        "plan",
+        lambda subject, selection, progress: asked.append((subject, selection)),
     )
     RecordFilter("mine.yaml", None, ("chunk_*",), ("sm90",)).plan(["3.3.1", "3.9.0"], print)
     RecordFilter("mine.yaml", PACKAGE).plan(["3.3.1"], print)
     RecordFilter().plan(["3.3.1"], print)
-    assert [name for name, _ in asked] == ["mine.yaml", PACKAGE, "quick"]
+    assert [subject for subject, _ in asked] == [
+        Subject("mine.yaml"),
+        Subject("mine.yaml", PACKAGE),
+        Subject(),
+    ]
     first = asked[0][1]
     assert (first.toolchains, first.kernels, first.targets) == (
         ("triton==3.3.1", "triton==3.9.0"),

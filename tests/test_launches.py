@@ -15,7 +15,8 @@ from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.launches import Guess, admitted, read, sources, stream
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.inputs.planning import plan
+from flacheck.inputs.planning import Subject, plan
+from flacheck.model import Cut
 
 HEAD = "import triton\nimport triton.language as tl\n"
 KERNEL = (
@@ -144,10 +145,10 @@ def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path)
     asked = Selection(targets=("sm90",), toolchains=("3.7.1",))
     found = [
         (cell.dtype, cell.options["num_warps"])
-        for cell in plan(str(file), asked, configs="usual").cells
+        for cell in plan(Subject(str(file), configs="usual"), asked).cells
     ]
     assert found == [("bf16", 4), ("fp16", 4)]
-    assert len(plan(str(file), asked).cells) == 4
+    assert len(plan(Subject(str(file)), asked).cells) == 4
 
 
 def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path) -> None:
@@ -155,13 +156,13 @@ def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path)
     file = write(
         tmp_path, HEADER, launch(guessed="program:7"), launch(id="b" * 16, kernel="program:other")
     )
-    said = plan(str(file), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
+    said = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
     assert any(
         text.startswith("1 of 2 launches may rest on values") and "program:7" in text
         for text in said
     )
     other = plan(
-        str(file), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))
+        Subject(str(file)), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))
     ).warnings
     assert not any("may rest" in text for text in other)
 
@@ -187,11 +188,11 @@ def test_a_file_becomes_sources_with_their_options_as_configurations(tmp_path: P
     (source,) = sources(
         read(write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]))).launches
     )
-    assert source.kernel.origin == {"source": KERNEL, "qualname": "scale"}
-    (template,) = source.launches
-    assert template["args"]["DTYPE"] == {"constexpr": {"dtype": "fp32"}}
-    assert template["omitted"] == ["BLOCK"]
-    assert template["configs"][0] == {"num_stages": 1, "kwargs": {"BLOCK": 64}, "num_warps": 2}
+    assert source.kernel.origin == Cut(KERNEL, "scale")
+    (undecorated,) = source.launches
+    assert undecorated.args["DTYPE"] == {"constexpr": {"dtype": "fp32"}}
+    assert undecorated.omitted == ("BLOCK",)
+    assert undecorated.configs[0] == {"num_stages": 1, "kwargs": {"BLOCK": 64}, "num_warps": 2}
 
 
 def test_a_scan_expands_a_file_without_what_it_recorded(tmp_path: Path) -> None:
@@ -217,9 +218,9 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"launch": {"args": {"x": {"dtype": "fp99"}}}}, "no tensor"),
+        ({"launch": {"args": {"x": {"dtype": "fp99"}}}}, "unknown dtype 'fp99'"),
         ({"launch": {"args": {"x": {"dtype": "bf16", "align": 3}}}}, "align"),
-        ({"launch": {"args": {"x": 5}}}, "no mapping"),
+        ({"launch": {"args": {"x": 5}}}, "argument x: 5"),
         ({"launch": {"args": {"x": {"path": "/etc/passwd"}}}}, "one of"),
         ({"launch": {"args": {"x": {"constexpr": {"dtype": "core"}}}}}, "no dtype"),
         ({"launch": {"args": {"x": {"constexpr": {"eval": "1"}}}}}, "constant x"),

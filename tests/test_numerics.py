@@ -22,6 +22,7 @@ import pytest
 from packaging.version import Version
 
 from flacheck.inputs import corpus
+from flacheck.tables import shipped
 
 # ||ours - reference|| / ||reference||. The inputs are the same rounded ones for both, so this is
 # the error of the computation: about one rounding of each intermediate that is stored in the dtype.
@@ -45,7 +46,7 @@ RECURRENT = [
     (2, 1, 1, 64, 64),
 ]
 
-FORMS = sorted({(k.kernel.origin["corpus"], str(k.kernel.form)) for k in corpus.load().values()})
+FORMS = sorted({(k.kernel.origin.family, str(k.kernel.form)) for k in corpus.load().values()})
 FAMILIES = sorted({family for family, _ in FORMS})
 
 
@@ -69,7 +70,7 @@ def measured() -> list[dict[str, Any]]:
     if reason:
         pytest.skip(reason)
     env = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, __file__, str(corpus.folder())]
+    command = [sys.executable, __file__, str(shipped("kernels"))]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr[-2000:]
     return [json.loads(line) for line in run.stdout.splitlines()]

@@ -121,7 +121,7 @@ def test_a_cell_that_compiles_is_not_reproduced(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--format", "markdown"), "unknown format 'markdown': expected table or json"),
+        (("--format", "markdown"), "unknown format 'markdown': allowed are table, json"),
         (("--budget", "0"), "--budget 0: expected a number of compiles"),
         (("--budget", "soon"), "--budget soon: expected a number of compiles"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.model import Attempt, Cell, Kernel, Launch, Outcome
+from flacheck.model import Attempt, Cell, Cut, Kernel, Launch, Outcome, Stubbed
 from flacheck.packages.package import Package
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.original import (
@@ -21,7 +21,7 @@ from flacheck.repro.passes.tuning import decorator_of
 from tests.made_specimens import HEAD
 
 SOURCE = HEAD + "@triton.jit\ndef kernel(x, n, K: tl.constexpr, EVEN: tl.constexpr):\n    pass\n"
-ORIGIN = {"module": "pack.a", "qualname": "kernel"}
+ORIGIN = Stubbed("pack.a", "kernel")
 
 
 class CuttingCompilers:
@@ -83,7 +83,7 @@ def test_a_kernel_that_no_release_imports_is_not_reproduced() -> None:
 def test_a_recorded_source_is_taken_as_it_is() -> None:
     """No compiler is asked."""
     compilers = CuttingCompilers()
-    specimen = cut_out(cell({"source": SOURCE, "qualname": "kernel"}), compilers)
+    specimen = cut_out(cell(Cut(SOURCE, "kernel")), compilers)
     assert specimen.source == SOURCE
     assert compilers.asked == []
 

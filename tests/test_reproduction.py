@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.model import Cell, Kernel, Launch
+from flacheck.model import Cell, Cut, Kernel, Launch
 from flacheck.repro import verification
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.oracle import Budget
@@ -61,7 +61,7 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compi
 
 def cell(version: str = "2.0") -> Cell:
     start = chain()
-    kernel = Kernel("mine.kernel", None, "0", {"source": start.source, "qualname": "kernel"})
+    kernel = Kernel("mine.kernel", None, "0", Cut(start.source, "kernel"))
     return Cell(kernel, f"fake=={version}", "sm90", Launch(start.args), start.options, "fp16")
 
 
@@ -142,8 +142,7 @@ def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
 
 
 def asked_without(asked: Cell) -> Cell:
-    origin = {**asked.kernel.origin, "source": "nothing"}
-    return replace(asked, kernel=replace(asked.kernel, origin=origin))
+    return replace(asked, kernel=replace(asked.kernel, origin=Cut("nothing", "kernel")))
 
 
 def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from flacheck.engine.executors import LocalPool
-from flacheck.engine.loop import Question, Timeouts, Untried, scan
+from flacheck.engine.loop import Loop, Timeouts
+from flacheck.engine.provider import Untried
 from flacheck.model import Cell, Record, Verdict
 from flacheck.store import Store
 from tests import fake
@@ -33,21 +34,19 @@ TABLE: dict[str, Any] = {
 }
 
 
+# What a test may answer in the provider's place.
+ANSWERS = {"kind_of", "refuses"}
+
+
 def run(
     store: Store, cells: Sequence[Cell], table: dict[str, Any] = TABLE, **changes: Any
 ) -> list[Record]:
-    kinds = {version: fake.kind(table, version, memory_mb=512) for version in ("1.0", "2.0")}
-    pool_jobs = changes.pop("jobs", 2)
-    question = Question(
-        list(cells),
-        kind_of=changes.pop("kind_of", lambda cell: kinds[cell.toolchain.partition("==")[2]]),
-        refuses=changes.pop("refuses", lambda cell: None),
-        **changes,
-    )
-    timeouts = Timeouts(changes.get("retry_after") or 60)
-    pool = LocalPool(pool_jobs, timeouts)
+    provider = fake.Provider(table, **{name: changes.pop(name) for name in ANSWERS & set(changes)})
+    timeouts = Timeouts(changes.pop("retry_after", None) or 60)
+    pool = LocalPool(changes.pop("jobs", 2), timeouts)
+    loop = Loop(provider, store.begin_run({}, "fake", {}), store, pool, timeouts, **changes)
     try:
-        return list(scan(question, store.begin_run({}, "fake", {}), store, pool, timeouts))
+        return list(loop.records(cells))
     finally:
         pool.close()
 
@@ -103,7 +102,7 @@ def test_fresh_compiles_again_and_keeps_the_old_records(store: Store) -> None:
     """Nothing stored is overwritten."""
     cells = [fake.cell("good")]
     run(store, cells)
-    assert not run(store, cells, fresh=True)[0].cached
+    assert not run(store, cells, again=True)[0].cached
     assert [len(list(store.records(entry.id))) for entry in store.runs()] == [1, 1]
 
 
@@ -204,11 +203,10 @@ def _count(file: Path) -> int:
 def test_no_worker_is_left_when_the_caller_stops_early(store: Store) -> None:
     """Closing the pool in the middle ends every process of it."""
     cells = [fake.cell("endless"), fake.cell("good")]
-    kind = fake.kind(TABLE)
     timeouts = Timeouts(60)
     pool = LocalPool(2, timeouts)
-    question = Question(cells, lambda cell: kind, lambda cell: None)
-    records = scan(question, store.begin_run({}, "fake", {}), store, pool, timeouts)
+    run = store.begin_run({}, "fake", {})
+    records = Loop(fake.Provider(TABLE), run, store, pool, timeouts).records(cells)
     assert next(records).kernel == "fake.good"
     servers = [slot.worker._server.pid for slot in pool._slots if slot.worker]
     pool.close()

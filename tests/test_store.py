@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,19 @@ import pytest
 
 from flacheck.engine import judge
 from flacheck.errors import Exit, StoreError, UsageError
-from flacheck.model import Attempt, Cell, Kernel, Launch, Outcome, Record, Verdict
+from flacheck.model import (
+    Attempt,
+    Cell,
+    Cut,
+    Kernel,
+    Launch,
+    Outcome,
+    Purpose,
+    Question,
+    Record,
+    Unrecorded,
+    Verdict,
+)
 from flacheck.store import Store, database
 from tests.made_records import failure, record
 
@@ -116,7 +129,7 @@ def test_a_cached_record_belongs_to_later_runs_too(store: Store) -> None:
     first = store.begin_run(ENVIRONMENT)
     store.add_many(first, [_cell(1), _cell(2)])
     second = store.begin_run(ENVIRONMENT)
-    assert store.add_cached(second, [_cell(1).key, _cell(9).key]) == 1
+    assert store.add_cached(second, [_cell(1), _cell(9)]) == 1
     store.add(second, _cell(3))
     assert [(found.key, found.cached) for found in store.records(second)] == [
         (_cell(1).key, True),
@@ -286,9 +299,7 @@ def _judged(**more: Any) -> tuple[Cell, Record]:
         ({"BK": 32},),
         ("x",),
     )
-    kernel = Kernel(
-        "m:k", "p==1", "d" * 32, {"source": "import triton\n", "qualname": "k"}, "copy", "chunk"
-    )
+    kernel = Kernel("m:k", "p==1", "d" * 32, Cut("import triton\n", "k"), "copy", "chunk")
     made: dict[str, Any] = {
         "options": {"num_warps": 4},
         "dtype": "bf16",
@@ -300,11 +311,20 @@ def _judged(**more: Any) -> tuple[Cell, Record]:
     return cell, judge.judge(cell, Attempt(Outcome.FINISHED))
 
 
+def _to_schema_2(db: sqlite3.Connection) -> None:
+    """Take away what schema 3 added."""
+    db.execute("DROP INDEX run_records_by_record")
+    db.execute("ALTER TABLE runs DROP COLUMN purpose")
+    db.execute("ALTER TABLE runs DROP COLUMN question")
+    db.execute("PRAGMA user_version = 2")
+
+
 def _of_schema_1(directory: Path, *records: Record) -> Path:
     """A store as the first release made it: records, and no cells."""
     with Store.open(directory) as store:
         store.add_many(store.begin_run(ENVIRONMENT), records)
     with sqlite3.connect(directory / "flacheck.sqlite") as db:
+        _to_schema_2(db)
         for table in ("cells", "kernels"):
             db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 1")
@@ -318,10 +338,11 @@ def test_a_cell_comes_back_from_its_record(store: Store, more: dict[str, Any]) -
     cell, judged = _judged(**more)
     store.add_cells([cell, cell])
     store.add(store.begin_run(ENVIRONMENT), judged)
-    (found,) = store.find(cell.key)
-    back = store.cell(found)
-    assert back == cell and back.key == cell.key
-    assert store.cell(record()) is None
+    (stored,) = store.find(cell.key)
+    assert stored == judged
+    assert stored.cell == cell
+    # The key follows from what came back, and is not only the one that was stored.
+    assert replace(stored.cell).key == cell.key
 
 
 def test_a_source_is_kept_once_for_all_its_cells(store: Store) -> None:
@@ -342,7 +363,7 @@ def test_merging_takes_cells_over(store: Store, tmp_path: Path) -> None:
         shard.add_cells([cell])
         shard.add(shard.begin_run(ENVIRONMENT), judged)
         assert store.merge(shard) == 1 and store.merge(shard) == 0
-    assert store.cell(store.find(cell.key)[0]) == cell
+    assert store.find(cell.key)[0].cell == cell
 
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -350,9 +371,11 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
     cell, judged = _judged()
     path = _of_schema_1(tmp_path / "old", judged)
     with Store.open(path.parent) as store:
-        assert list(store.latest()) == [judged] and store.cell(judged) is None
+        (stored,) = store.latest()
+        assert stored.to_json() == judged.to_json()
+        assert stored.cell.kernel.origin == Unrecorded("cut")
         store.add_cells([cell])
-        assert store.cell(judged) == cell
+        assert list(store.latest()) == [judged]
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
 
@@ -367,9 +390,67 @@ def test_a_store_of_the_first_schema_that_cannot_be_written_is_readable(
     # Root may write anywhere, so the answer of the system is made up.
     monkeypatch.setattr(database.os, "access", lambda file, mode: str(path.parent) not in str(file))
     with Store.open(path.parent, create=False) as old, Store.open(tmp_path / "new") as new:
-        assert list(old.latest()) == [judged] and old.cell(judged) is None
+        assert [stored.to_json() for stored in old.latest()] == [judged.to_json()]
         assert new.merge(old) == 1
     assert path.read_bytes() == before
+
+
+def test_a_store_of_the_second_schema_tells_scans_from_other_runs(tmp_path: Path) -> None:
+    """What kept a bisection out of the last scan was a word in its context."""
+    with Store.open(tmp_path) as store:
+        scan = store.begin_run(ENVIRONMENT, "quick", {"kernels": []})
+        bisection = store.begin_run(ENVIRONMENT, "bisect", {"purpose": "bisect"})
+    with sqlite3.connect(tmp_path / "flacheck.sqlite") as db:
+        _to_schema_2(db)
+    db.close()
+    with Store.open(tmp_path) as store:
+        assert store.run("last").id == scan
+        assert store.run(scan).purpose is Purpose.SCAN
+        assert store.run(bisection).purpose is Purpose.BISECT
+        assert store.run(scan).question is None
+
+
+def test_what_lay_in_stores_of_its_own_comes_into_the_one_store(tmp_path: Path) -> None:
+    """Candidates of a search and trials of an autotuner stay what they were: nobody's scan."""
+    with Store.open(tmp_path) as store:
+        scan = store.begin_run(ENVIRONMENT, "quick")
+        store.add(scan, _cell(1))
+    for number, side in enumerate(("fallbacks", "autotune"), 2):
+        with Store.open(tmp_path / side) as store:
+            store.add(store.begin_run(ENVIRONMENT, side), _cell(number))
+            store.begin_run(ENVIRONMENT, None, {"of": scan, "fallbacks": [["p==1", {"use": {}}]]})
+    with Store.open(tmp_path) as store:
+        assert _keys(store) == {_cell(1).key}
+        assert set(store.done([_cell(2).key, _cell(3).key])) == {_cell(2).key, _cell(3).key}
+        assert store.fallbacks([scan]) == [("p==1", {"use": {}})]
+        assert store.run("last").id == scan
+    assert (tmp_path / "fallbacks" / "flacheck.sqlite.merged").is_file()
+    assert not (tmp_path / "fallbacks" / "flacheck.sqlite").exists()
+
+
+def test_what_a_search_compiled_answers_a_later_scan(store: Store) -> None:
+    """A candidate is no cell of a scan until a scan asks for it."""
+    search = store.begin_run(ENVIRONMENT, purpose=Purpose.FALLBACKS)
+    store.add(search, _cell(1))
+    assert list(store.latest()) == []
+    scan = store.begin_run(ENVIRONMENT)
+    store.add_cached(scan, [_cell(1)])
+    assert list(store.latest()) == [_cell(1)]
+    assert [record.cached for record in store.records(scan)] == [True]
+
+
+def test_a_run_keeps_its_purpose_and_question(store: Store) -> None:
+    """What was asked of each toolchain on each target is counted."""
+    cell, _ = _judged()
+    question = Question.of("quick", {"dtypes": ["bf16"]}, [cell])
+    run = store.run(store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question))
+    assert run.purpose is Purpose.REPRO
+    assert run.question == question
+    assert question.to_json() == {
+        "about": "quick",
+        "selection": {"dtypes": ["bf16"]},
+        "asked": [{"toolchain": "triton==3.2.0", "target": "sm90", "cells": 1}],
+    }
 
 
 def test_a_newer_schema_is_left_untouched(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.model import Record, Verdict, canonical
+from flacheck.model import Launch, Record, Verdict, canonical
 
 # How kernels name their block sizes: BK, BLOCK_M, BLOCK_SIZE_N.
 BLOCK = re.compile(r"B[A-Z]\d*|(?:\w+_)?BLOCK\w*")
@@ -86,7 +86,7 @@ def observe(records: Iterable[Record]) -> list[Observed]:
     return [_observed(record, shared) for record in records]
 
 
-def take_apart(launch: Mapping[str, Any] | None, shape: Mapping[str, int]) -> LaunchParts:
+def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
     """Separate a launch's tuned constexprs from what makes it this launch.
 
     Without a shape nothing says which integers are sizes, so only parameters left to the autotuner
@@ -94,14 +94,13 @@ def take_apart(launch: Mapping[str, Any] | None, shape: Mapping[str, int]) -> La
     """
     if launch is None:
         return LaunchParts("", "", {})
-    omitted = launch.get("omitted", ())
+    args, omitted = launch.args, launch.omitted
     tuned = {
-        name: arg["constexpr"]
-        for name, arg in launch["args"].items()
-        if _is_tuned(name, arg, shape, omitted)
+        name: arg["constexpr"] for name, arg in args.items() if _is_tuned(name, arg, shape, omitted)
     }
-    fixed = {name: arg for name, arg in launch["args"].items() if name not in tuned}
-    rest = {name: launch[name] for name in ("configs", "keys") if launch.get(name)}
+    fixed = {name: arg for name, arg in args.items() if name not in tuned}
+    whole = launch.to_json()
+    rest = {name: whole[name] for name in ("configs", "keys") if name in whole}
     bare = {name: _without_dtype(arg) for name, arg in fixed.items()}
     return LaunchParts(canonical([fixed, rest]), canonical([bare, rest]), tuned)
 
@@ -125,7 +124,7 @@ def _observed(record: Record, shared: dict[Any, Any]) -> Observed:
         return shared.setdefault(value, value)
 
     size, options = canonical(dict(record.shape)), canonical(dict(record.options))
-    launch = ("launch", canonical(record.launch), size)
+    launch = ("launch", canonical(record.launch and record.launch.to_json()), size)
     if launch not in shared:
         shared[launch] = take_apart(record.launch, record.shape)
     return Observed(

@@ -19,12 +19,12 @@ from flacheck.autotune import timeable
 from flacheck.autotune.emit.choice import configuration
 from flacheck.autotune.examined import ExaminedConfig, Fate, Price, Timing, Tuned, TunerResult
 from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.provider import torch_folder
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
-from flacheck.inputs import corpus, replay
 from flacheck.model import Attempt, Json, Outcome, canonical
 from flacheck.packages.package import Package
-from flacheck.tables import targets
+from flacheck.tables import shipped, targets
 
 # The longest that a scan's compile takes before anything is known of its kernel.
 _SECONDS = 300.0
@@ -57,12 +57,12 @@ class Bench:
     """
 
     def __init__(self, device: str = "cuda", seconds: float = _SECONDS) -> None:
-        torch = replay.torch_folder()
+        torch = torch_folder()
         if torch is None:
             raise UsageError("--bench needs torch with CUDA beside flacheck, and a GPU")
         (choice,) = toolchains.resolve(["installed"]).choices
         self._config = toolchains.provide(choice).worker_config()
-        self._config |= {"worker": "bench_worker", "corpus": str(corpus.folder())}
+        self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         self._choice, self._seconds = choice.identity, seconds
         # A worker of its own: hours of compiling may pass before the first timing.

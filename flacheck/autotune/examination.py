@@ -16,14 +16,11 @@ from flacheck.autotune.pruning import pruned
 from flacheck.autotune.sources import Gathered
 from flacheck.autotune.substitutes import Substitutes
 from flacheck.autotune.trials import Trials, ruled_out, trials
-from flacheck.inputs.matrix import Matrix
-from flacheck.inputs.planning import Plan
-from flacheck.model import Cell, Record
-from flacheck.scan.session import Session
+from flacheck.engine.plan import Plan
+from flacheck.engine.session import Session
+from flacheck.model import Cell, Purpose, Record
 from flacheck.store import Store
 
-# Trials lie beside the scan's records: they are asked differently, and would count as its cells.
-FOLDER = "autotune"
 # A package has dozens of kernels without a launch; a line names a few.
 _NAMED = 4
 
@@ -49,8 +46,13 @@ class Examination:
     @cached_property
     def plan(self) -> Plan:
         cells = list({cell.key: cell for asked in self.trials for cell in asked.cells}.values())
-        matrix = Matrix(f"autotune {self.name}", "", ())
-        return Plan(matrix, cells, self.gathered.choices, self.gathered.packages, {})
+        return Plan(
+            name=f"autotune {self.name}",
+            cells=cells,
+            choices=self.gathered.choices,
+            packages=self.gathered.packages,
+            purpose=Purpose.AUTOTUNE,
+        )
 
     def ruled_out(self) -> list[str]:
         """What can be said of configurations before any is compiled, once each."""
@@ -65,9 +67,9 @@ class Examination:
 
     def records(self, store: Path, progress: Callable[[str], None]) -> Iterator[Record]:
         """Each cell's record as it is settled."""
-        with Store.open(store / FOLDER) as opened:
+        with Store.open(store) as opened:
             session = Session(
-                self.plan, opened, self.timeout, self.jobs, self.memory_mb, self.fresh, None
+                self.plan, opened, self.timeout, self.jobs, self.memory_mb, self.fresh
             )
             for record in session.records(progress):
                 self._records[record.key] = record

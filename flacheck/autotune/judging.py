@@ -13,8 +13,8 @@ from flacheck.autotune.keys import KeyEvidence
 from flacheck.autotune.missing_keys import unkeyed
 from flacheck.autotune.occupancy import occupancy
 from flacheck.autotune.trials import DEFAULT_WARPS, Trials, version
-from flacheck.inputs.expand import main_dtype
 from flacheck.model import Record, Verdict
+from flacheck.model.launch import main_dtype
 from flacheck.tables import targets
 
 # The fault of a key with which nothing is ever tried.

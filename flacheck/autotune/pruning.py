@@ -15,8 +15,9 @@ from typing import Any
 from flacheck.autotune.examined import Tuned
 from flacheck.engine import loop
 from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.plan import Plan
+from flacheck.engine.provider import Provider
 from flacheck.engine.sandbox import WorkerKind
-from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Outcome, canonical
 
 # A kernel's list needs an import of its module, and no compile.
@@ -30,10 +31,10 @@ def pruned(
 ) -> Mapping[str, list[_Config]]:
     """The configurations left out of each launch of which that is known, by its cell's key."""
     left_out: dict[str, list[_Config]] = {}
-    question = plan.question(memory_mb, False, _SECONDS, progress)
+    provider = Provider(plan, memory_mb, progress)
     tasks = []
     for cell in [each.cell for each in tuned if _has_list(each)]:
-        kind = question.kind_of(cell)
+        kind = provider.worker_kind(cell)
         if isinstance(kind, WorkerKind):
             tasks.append(Task(cell, kind, loop.request(replace(cell, stage="inspect"))))
     pool = LocalPool(1, lambda task: _SECONDS)
@@ -50,10 +51,8 @@ def pruned(
 
 def _has_list(tuned: Tuned) -> bool:
     """Whether the kernel is loaded with its decorators, and its launch came past them."""
-    origin = tuned.cell.kernel.origin
-    if tuned.cell.stage != "autotune" or tuned.by_matrix:
-        return False
-    return "import" in origin or "module" in origin
+    asked = tuned.cell.stage == "autotune" and not tuned.by_matrix
+    return asked and tuned.cell.kernel.is_of_package
 
 
 def _left_out(listed: Sequence[_Config], cell: Cell) -> list[_Config]:

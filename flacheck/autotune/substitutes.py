@@ -7,19 +7,17 @@ compiled twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.autotune.examined import Fate, TunerResult
 from flacheck.autotune.trials import Trials
+from flacheck.engine.plan import Plan
 from flacheck.fallbacks.exploration import BUDGET
-from flacheck.fallbacks.oracle import FOLDER, Beside
 from flacheck.fallbacks.searching import search_with_workers
-from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
-from flacheck.scan.session import environment
 from flacheck.store import Store
 
 
@@ -45,9 +43,8 @@ class Substitutes:
             # Also where nothing fails: a fallback says everywhere it was seen to compile.
             if (result.kernel, result.package) in kernels:
                 for cell, config in zip(asked.compiles(), result.configs):
-                    launch = cell.launch and cell.launch.to_json()
                     cells[cell.key] = cell
-                    tried[cell.key] = config.record.with_(key=cell.key, launch=launch)
+                    tried[cell.key] = config.record.with_(cell=cell)
         if not cells:
             return results
         advice = self._search(list(cells.values()), tried, progress)
@@ -58,30 +55,17 @@ class Substitutes:
     ) -> list[Fallback]:
         plan = replace(self.plan, cells=cells)
         records = [tried[cell.key] for cell in cells]
-        with Store.open(self.store / FOLDER) as own:
-            run = own.begin_run(environment(), plan.matrix.name)
-            return list(
-                search_with_workers(
-                    plan,
-                    records,
-                    run,
-                    Beside(own, _TriedBefore(tried)),
-                    jobs=self.jobs,
-                    memory_mb=self.memory_mb,
-                    budget=self.budget,
-                    progress=progress,
-                )
+        with Store.open(self.store) as store:
+            return search_with_workers(
+                plan,
+                records,
+                store,
+                jobs=self.jobs,
+                memory_mb=self.memory_mb,
+                budget=self.budget,
+                progress=progress,
+                tried=tried,
             )
-
-
-@dataclass(frozen=True)
-class _TriedBefore:
-    """What trials found, as a store that is only read."""
-
-    records: Mapping[str, Record]
-
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
-        return {key: self.records[key] for key in keys if key in self.records}
 
 
 def _is_mendable(result: TunerResult) -> bool:

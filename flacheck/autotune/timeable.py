@@ -11,7 +11,8 @@ from typing import Any
 
 from flacheck.autotune.examined import Tuned
 from flacheck.inputs.launches import Memory, RecordedLaunch
-from flacheck.model import Json, canonical, digest
+from flacheck.model import Corpus, Json, canonical, digest
+from flacheck.model.kernel import origin_to_json
 
 # Tensors of floats may hold any number; integers lead a kernel to where it reads and writes.
 _FLOATS = ("fp", "bf")
@@ -21,7 +22,7 @@ _LONGEST_REQUEST = 150 << 10
 
 def untimeable(tuned: Tuned) -> str | None:
     """Why the launch cannot be made again on a card; None where it can."""
-    if "corpus" in tuned.cell.kernel.origin:
+    if isinstance(tuned.cell.kernel.origin, Corpus):
         return None
     recorded = tuned.recorded
     if recorded is None:
@@ -43,8 +44,8 @@ def untimeable(tuned: Tuned) -> str | None:
 def request(tuned: Tuned) -> Json:
     """What a worker makes the launch from, for any configuration; the launch must be timeable."""
     cell, recorded = tuned.cell, tuned.recorded
-    made: Json = {"kernel": dict(cell.kernel.origin)}
-    if "corpus" in cell.kernel.origin:
+    made: Json = {"kernel": origin_to_json(cell.kernel.origin)}
+    if isinstance(cell.kernel.origin, Corpus):
         made |= {"shape": dict(cell.shape), "dtype": cell.dtype}
     else:
         assert recorded is not None and recorded.memory is not None

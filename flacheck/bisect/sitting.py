@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from flacheck.bisect import history
 from flacheck.bisect.history import Bisection, Find
 from flacheck.bisect.search import Answer, boundary
+from flacheck.engine.loop import Loop
+from flacheck.engine.session import Session
 from flacheck.errors import UsageError
-from flacheck.inputs.cells import Chosen
-from flacheck.model import Record, Verdict
-from flacheck.scan.session import Compile, Session
+from flacheck.inputs.cell import Chosen
+from flacheck.model import Purpose, Record, Verdict
 from flacheck.store import Store
 from flacheck.toolchains import torch_pins as pins
 from flacheck.toolchains.base import Choice
@@ -57,21 +58,23 @@ class Bisecting:
 
     def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
         """The cell's record under each release that is asked, as it is settled."""
-        plan = self.chosen.plan(self.choices, f"bisect {self.chosen.cell.key[:8]}")
-        session = Session(
-            plan, self.store, self.timeout, self.jobs, self.memory_mb, self.fresh, purpose="bisect"
-        )
-        with session.workers(progress) as compile_:
-            yield from self._all(compile_) if self.find is Find.CHANGE else self._search(compile_)
+        name = f"bisect {self.chosen.cell.key[:8]}"
+        plan = self.chosen.plan(self.choices, name, Purpose.BISECT)
+        session = Session(plan, self.store, self.timeout, self.jobs, self.memory_mb, self.fresh)
+        with session.workers(progress) as loop:
+            if self.find is Find.CHANGE:
+                yield from self._all(loop)
+            else:
+                yield from self._search(loop)
         session.finish()
 
-    def _all(self, compile_: Compile) -> Iterator[Record]:
+    def _all(self, loop: Loop) -> Iterator[Record]:
         places = {cell.key: place for place, cell in self._cells.items()}
-        for record in compile_(list(self._cells.values())):
+        for record in loop.records(list(self._cells.values())):
             self._asked[places[record.key]] = record
             yield record
 
-    def _search(self, compile_: Compile) -> Iterator[Record]:
+    def _search(self, loop: Loop) -> Iterator[Record]:
         """From the cell's own release towards where the change must be, asking as few as the search
         can.
         """
@@ -80,21 +83,21 @@ class Bisecting:
             for place, cell in self._cells.items()
             if cell.toolchain == self.chosen.cell.toolchain
         )
-        yield self._ask(own, compile_)
+        yield self._ask(own, loop)
         path = self._path(own)
         asking = boundary(len(path))
         place = next(asking)
         while True:
             if path[place] not in self._asked:
-                yield self._ask(path[place], compile_)
+                yield self._ask(path[place], loop)
             try:
                 place = asking.send(_ANSWERS.get(self._asked[path[place]].verdict, Answer.UNKNOWN))
             except StopIteration as end:
                 self._turn = end.value and tuple(sorted(path[place] for place in end.value))
                 return
 
-    def _ask(self, place: int, compile_: Compile) -> Record:
-        (self._asked[place],) = compile_([self._cells[place]])
+    def _ask(self, place: int, loop: Loop) -> Record:
+        (self._asked[place],) = loop.records([self._cells[place]])
         return self._asked[place]
 
     def _path(self, own: int) -> list[int]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from flacheck.capture.cards import card
 from flacheck.errors import UsageError
-from flacheck.inputs.launches import SCHEMA
 from flacheck.model import Json
+from flacheck.model.launch import LAUNCHES_SCHEMA as SCHEMA
 
 NOT_STARTED = 125
 _START = Path(__file__).parent.parent / "guest" / "recorder" / "start"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,9 +50,10 @@ def bisect(
     """Find the releases between which CELL's verdict or signature changes."""
     from flacheck import bisect as bisection
     from flacheck import reports
-    from flacheck.inputs import cells
+    from flacheck.engine.session import Session
+    from flacheck.inputs import cell as cells
+    from flacheck.model import Purpose
     from flacheck.reports import bisect as bisect_report
-    from flacheck.scan.session import Session
     from flacheck.store import Store
     from flacheck.toolchains import torch_pins
 
@@ -64,7 +66,7 @@ def bisect(
             selection,
             opened,
             lambda plan: Session(
-                plan, opened, seconds, jobs, memory, False, purpose="bisect"
+                replace(plan, purpose=Purpose.BISECT), opened, seconds, jobs, memory
             ).records(common.say),
             common.say,
             trust,

@@ -158,7 +158,7 @@ def selection(
 ) -> Selection:
     """The selection flags that all commands share; UsageError for what is no dtype or number."""
     from flacheck.inputs.expand import Selection
-    from flacheck.inputs.matrix import DTYPES
+    from flacheck.model.launch import DTYPES
 
     dtypes = split(dtype)
     for name in dtypes:

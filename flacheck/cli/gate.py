@@ -159,16 +159,14 @@ def _installations(
 def _scan(result: GateResult, wanted: RecordFilter, store: Path, jobs: int) -> None:
     """Compile what was asked under the admitted releases that have no verdict."""
     from flacheck.cli.progress import watch
-    from flacheck.scan import session
+    from flacheck.engine.session import Session
     from flacheck.store import Store
 
     plan = wanted.plan(result.gaps, common.say)
     for warning in plan.warnings:
         common.say(warning)
     with Store.open(store) as opened:
-        running = session.Session(
-            plan, opened, None, jobs, MEMORY_MB, fresh=False, max_failures=None
-        )
+        running = Session(plan, opened, None, jobs, MEMORY_MB)
         with watch(len(plan.cells)) as seen:
             for record in running.records(seen.say):
                 seen(record)

@@ -37,7 +37,7 @@ def _kernels() -> Rows:
             "kernel": name,
             "operator": entry.kernel.operator,
             "form": entry.kernel.form,
-            "configs": len(entry.configs),
+            "configs": len(entry.launches[0].configs),
         }
         for name, entry in corpus.load().items()
     ]

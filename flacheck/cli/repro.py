@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.inputs.cells import Chosen
+    from flacheck.inputs.cell import Chosen
     from flacheck.inputs.expand import Selection
     from flacheck.repro.oracle import Budget
     from flacheck.repro.output.result import Improvement, Reproduced
@@ -114,8 +115,9 @@ def _budget(text: str) -> Budget:
 def _chosen(
     cell: str | None, selection: Selection, store: Path, memory: int, trust: bool
 ) -> Chosen:
-    from flacheck.inputs import cells
-    from flacheck.scan.session import Session
+    from flacheck.engine.session import Session
+    from flacheck.inputs import cell as cells
+    from flacheck.model import Purpose
     from flacheck.store import Store
 
     with Store.open(store, create=not cells.needs_store(cell)) as opened:
@@ -123,9 +125,9 @@ def _chosen(
             cell,
             selection,
             opened,
-            lambda plan: Session(plan, opened, None, 0, memory, False, purpose="repro").records(
-                common.say
-            ),
+            lambda plan: Session(
+                replace(plan, purpose=Purpose.REPRO), opened, memory_mb=memory
+            ).records(common.say),
             common.say,
             trust,
         )

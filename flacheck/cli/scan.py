@@ -13,8 +13,7 @@ from flacheck.config import settings
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.inputs.expand import Selection
-    from flacheck.inputs.planning import Plan
+    from flacheck.engine.plan import Plan
 
 
 @common.command
@@ -85,54 +84,51 @@ def scan(
     good.
     """
     from flacheck import reports
+    from flacheck.analysis import exit_code
+    from flacheck.cli.progress import watch
+    from flacheck.engine.session import Session
     from flacheck.inputs import planning
+    from flacheck.reports import scan as scan_report
+    from flacheck.scan.session import find_fallbacks, view
+    from flacheck.store import Store
 
     reports.check(format)
     common.check_stage(until)
     selection = common.selection(
         kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton]
     )
-    if package is not None:
-        source = context.get_parameter_source("matrix")
-        if source is not None and source.name == "COMMANDLINE":
-            raise UsageError("a matrix and --package were given: a scan is about one of them")
-        plan = _package(package, _configs(configs, "usual"), selection, until, shard)
-    else:
-        chosen = _configs(configs, "own")
-        plan = planning.plan(matrix or "quick", selection, until, shard, common.say, trust, chosen)
+    if configs not in (None, "usual", "own"):
+        raise UsageError(f"--configs {configs}: expected usual or own")
+    if package is not None and _is_on_command_line(context, "matrix"):
+        raise UsageError("a matrix and --package were given: a scan is about one of them")
+    seconds = common.seconds(timeout)
+    subject = planning.Subject(matrix, package, trust, configs)
+    plan = planning.plan(subject, selection, until, shard, common.say)
     for warning in plan.warnings:
         common.say(warning)
     if dry_run:
         common.write(_listed(plan), output)
+        common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
         return Exit.OK
-    budget = fallback_budget if fallbacks else 0
-    return _run(
-        plan,
-        common.seconds(timeout),
-        jobs,
-        memory,
-        fresh,
-        max_failures,
-        strict,
-        store,
-        format,
-        output,
-        budget,
-    )
+    with Store.open(store) as opened:
+        session = Session(plan, opened, seconds, jobs, memory, fresh, max_failures)
+        try:
+            with watch(len(plan.cells)) as seen:
+                for record in session.records(seen.say):
+                    seen(record)
+            if fallbacks:
+                find_fallbacks(session, fallback_budget, common.say)
+        except KeyboardInterrupt:
+            return common.interrupted()
+        run_view = view(opened, [session.run], settings.waivers(Path.cwd()))
+        common.show(format, scan_report.report(run_view), output)
+    return exit_code(run_view.summary.tally, strict=strict)
 
 
-def _configs(asked: str | None, default: str) -> str:
-    if asked not in (None, "usual", "own"):
-        raise UsageError(f"--configs {asked}: usual or own is wanted")
-    return asked or default
-
-
-def _package(
-    package: str, configs: str, selection: Selection, until: str | None, shard: str | None
-) -> Plan:
-    from flacheck.inputs import packaged
-
-    return packaged.plan(package, selection, until, shard, common.say, configs)
+def _is_on_command_line(context: typer.Context, parameter: str) -> bool:
+    """Whether the user typed a parameter, rather than a settings file."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _listed(plan: Plan) -> Iterator[str]:
@@ -151,38 +147,3 @@ def _listed(plan: Plan) -> Iterator[str]:
             options,
         )
         yield "  ".join(words).rstrip() + "\n"
-    common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
-
-
-def _run(
-    plan: Plan,
-    timeout: float | None,
-    jobs: int,
-    memory: int,
-    fresh: bool,
-    max_failures: int | None,
-    strict: bool,
-    store: Path,
-    format: str,
-    output: Path | None,
-    budget: int,
-) -> int:
-    from flacheck.cli.progress import watch
-    from flacheck.reports import scan as run_report
-    from flacheck.scan import session
-    from flacheck.store import Store
-
-    waived = settings.waivers(Path.cwd())
-    with Store.open(store) as opened:
-        running = session.Session(plan, opened, timeout, jobs, memory, fresh, max_failures, waived)
-        try:
-            with watch(len(plan.cells)) as seen:
-                for record in running.records(seen.say):
-                    seen(record)
-            for _ in running.fallbacks(budget, common.say) if budget else ():
-                pass
-        except KeyboardInterrupt:
-            return common.interrupted()
-        view = running.view()
-        common.show(format, run_report.report(view), output)
-        return running.exit_code(view, strict)

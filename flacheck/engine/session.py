@@ -72,9 +72,9 @@ class Session:
         finally:
             pool.close()
 
-    def finish(self) -> None:
-        """Note that all was done."""
-        self.store.finish_run(self.run)
+    def finish(self, results: Json | None = None) -> None:
+        """Note that all was done, and what came of it beside the records."""
+        self.store.finish_run(self.run, results)
 
     def records(self, progress: Say) -> Iterator[Record]:
         """Each cell's record as it is settled. Closing the iterator ends the workers."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flacheck.inputs import corpus
-from flacheck.model import Kernel
+from flacheck.model import Corpus, Cut, Kernel, Unrecorded
 from flacheck.packages.package import Package
 from flacheck.source import host_code
 from flacheck.source import kernel_code as kernel_source
@@ -14,22 +13,23 @@ from flacheck.source.host_code import HostLaunch
 from flacheck.source.kernel_code import KernelCode
 from flacheck.source.modules import file_of
 from flacheck.source.syntax import content
+from flacheck.tables import shipped
 
 
 def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
     """What the source of a kernel says; nothing of one whose source cannot be read."""
     origin = kernel.origin
-    if "source" in origin:
-        return kernel_source.kernel_code(str(origin["source"]).encode(), str(origin["qualname"]))
-    if "corpus" in origin:
-        return kernel_source.kernel_code(content(_own_file(kernel)), str(origin["name"]))
+    if isinstance(origin, Cut):
+        return kernel_source.kernel_code(origin.source.encode(), origin.qualname)
+    if isinstance(origin, Corpus):
+        return kernel_source.kernel_code(content(_own_file(origin)), origin.name)
     package = packages.get(kernel.package or "")
-    if package is None or "qualname" not in origin:
+    if package is None or isinstance(origin, Unrecorded) or origin.qualname is None:
         return KernelCode()
-    file = file_of(Path(package.path), str(origin.get("module") or origin["import"]))
+    file = file_of(Path(package.path), origin.module)
     if file is None:
         return KernelCode()
-    return kernel_source.kernel_code(content(file), str(origin["qualname"]))
+    return kernel_source.kernel_code(content(file), origin.qualname)
 
 
 def host_launches(
@@ -38,14 +38,14 @@ def host_launches(
     """Every place in a kernel's package, or in our own file of it, that launches it; none where
     that is not known.
     """
-    if "corpus" in kernel.origin:
-        name = str(kernel.origin["name"])
-        return host_code.launches_in_file(_own_file(kernel), name, parameters)
+    origin = kernel.origin
+    if isinstance(origin, Corpus):
+        return host_code.launches_in_file(_own_file(origin), origin.name, parameters)
     package = packages.get(kernel.package or "")
     if package is None:
         return ()
     return host_code.launches_in_package(Path(package.path), kernel.name, parameters)
 
 
-def _own_file(kernel: Kernel) -> Path:
-    return corpus.folder() / f"{kernel.origin['corpus']}.py"
+def _own_file(origin: Corpus) -> Path:
+    return shipped("kernels") / f"{origin.family}.py"

@@ -10,10 +10,10 @@ from typing import Any
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped, unserved
 from flacheck.analysis.observed import Observed, observe
+from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constants import Constants, constants
 from flacheck.fallbacks.seen import Telling
-from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
 from flacheck.tables import targets
 

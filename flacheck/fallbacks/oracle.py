@@ -1,25 +1,24 @@
-"""Whether a cell compiles: answered by the engine's own loop, and kept in a store beside the
-scan's.
+"""Whether a cell compiles: answered by the engine's own loop, and kept in the scan's store.
 
-Candidates are no part of what a scan was asked: in its own store they would count as its cells, in
-known-good lists and for the gate. So they have a store of their own, in a folder within the scan's,
-which answers the next search.
+Candidates are no part of what a scan was asked. The run that compiles them has a purpose of its
+own, so that they count neither in known-good lists nor for the gate, and answer the next search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from flacheck.engine import loop as scan
-from flacheck.engine.executors import Executor
-from flacheck.engine.loop import Question, Sink
-from flacheck.inputs.planning import Plan
-from flacheck.model import Cell, Record
-from flacheck.toolchains.base import Progress, silent
+from flacheck.engine.loop import Loop, Sink
+from flacheck.engine.plan import Plan
+from flacheck.engine.session import Say, Session
+from flacheck.model import Cell, Purpose, Record
+from flacheck.store import Store
 
-FOLDER = "fallbacks"
+# What takes longer to compile is hardly what anybody falls back to.
+CANDIDATE_SECONDS = 60.0
 
 
 class Oracle(Protocol):
@@ -28,55 +27,56 @@ class Oracle(Protocol):
     def __call__(self, cells: Sequence[Cell]) -> Mapping[str, Record]: ...
 
 
-class Known(Protocol):
-    """Records that were made before, by key."""
+class LoopOracle:
+    """Cells compiled by the loop in one executor's warm workers, batch after batch."""
 
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
-
-
-@dataclass(frozen=True)
-class Beside:
-    """The search's store beside the scan's: what either has done is done, what is new goes to the
-    search's.
-    """
-
-    own: Sink
-    scanned: Known
-
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
-        wanted = list(keys)
-        return {**self.own.done(wanted), **self.scanned.done(wanted)}
-
-    def add_many(self, run: str, records: Iterable[Record]) -> None:
-        self.own.add_many(run, records)
-
-    def add_cached(self, run: str, cells: Iterable[Record]) -> int:
-        return self.own.add_cached(run, cells)
-
-
-class ScanOracle:
-    """Cells compiled by `scan.scan` in one executor's warm workers, batch after batch."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        run: str,
-        sink: Sink,
-        executor: Executor,
-        timeouts: scan.Timeouts,
-        memory_mb: int = 8192,
-        progress: Progress = silent,
-    ) -> None:
-        self._question: Question = plan.question(memory_mb, False, timeouts.fixed, progress)
-        self._run, self._sink, self._executor, self._timeouts = run, sink, executor, timeouts
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
         self._known: dict[str, Record] = {}
 
     def __call__(self, cells: Sequence[Cell]) -> Mapping[str, Record]:
         new = list({cell.key: cell for cell in cells if cell.key not in self._known}.values())
         if new:
-            question = replace(self._question, cells=new)
-            for record in scan.scan(
-                question, self._run, self._sink, self._executor, self._timeouts
-            ):
+            for record in self._loop.records(new):
                 self._known[record.key] = record
         return {cell.key: self._known[cell.key] for cell in cells}
+
+
+@dataclass(frozen=True)
+class TriedBefore:
+    """A sink that also knows records which no scan made, by key."""
+
+    sink: Sink
+    records: Mapping[str, Record]
+
+    def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
+        asked = list(keys)
+        known = {key: self.records[key] for key in asked if key in self.records}
+        return {**self.sink.done(asked), **known}
+
+    def add_many(self, run: str, records: Iterable[Record]) -> None:
+        self.sink.add_many(run, records)
+
+    def add_cached(self, run: str, records: Iterable[Record]) -> int:
+        return self.sink.add_cached(run, records)
+
+
+@contextmanager
+def searching(
+    plan: Plan,
+    store: Store,
+    jobs: int,
+    memory_mb: int,
+    timeout: float | None,
+    say: Say,
+    tried: Mapping[str, Record] | None = None,
+) -> Iterator[tuple[Oracle, Session]]:
+    """An oracle over warm workers, which end with the context, and the run that it compiles for.
+    `tried` are records that are known beside the store's.
+    """
+    aside = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
+    session = Session(aside, store, timeout or CANDIDATE_SECONDS, jobs, memory_mb)
+    with session.workers(say) as loop:
+        if tried:
+            loop.sink = TriedBefore(loop.sink, tried)
+        yield LoopOracle(loop), session

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from flacheck.analysis.order import by_version, split
-from flacheck.inputs.planning import Plan, Resolver
-from flacheck.toolchains import installed_toolchains, triton_releases
+from flacheck.engine.plan import Plan
+from flacheck.toolchains import Resolver, installed_toolchains, triton_releases
 
 FAMILY = "triton"
 

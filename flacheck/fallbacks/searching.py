@@ -9,25 +9,21 @@ operator, another release.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
-from flacheck.engine.executors import LocalPool
-from flacheck.engine.loop import Sink, Timeouts
+from flacheck.engine.plan import Plan
 from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Patience, explore
 from flacheck.fallbacks.failing import Failing, Place, Scanned
-from flacheck.fallbacks.oracle import Oracle, ScanOracle
+from flacheck.fallbacks.oracle import Oracle, searching
 from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
 from flacheck.fallbacks.releases import with_those_here
-from flacheck.inputs.planning import Plan
 from flacheck.model import Cell, Record
+from flacheck.store import Store
 from flacheck.toolchains.base import Progress, silent
 
-# What takes longer to compile is hardly what anybody falls back to.
-CANDIDATE_SECONDS = 60.0
 # So many kernels of one failure are searched with patience before the others.
 SCOUTS = 3
 
@@ -35,26 +31,27 @@ SCOUTS = 3
 def search_with_workers(
     plan: Plan,
     records: Iterable[Record],
-    run: str,
-    sink: Sink,
+    store: Store,
     *,
     jobs: int,
     memory_mb: int,
     seconds: float | None = None,
     budget: int = BUDGET,
     progress: Progress = silent,
-) -> Iterator[Fallback]:
-    """The fallbacks of a scan's failures, compiled in workers of their own: `jobs` of them (0: one
-    a processor), `seconds` a candidate. What they compile goes to a run of a store.
+    tried: Mapping[str, Record] | None = None,
+    scan: str | None = None,
+) -> list[Fallback]:
+    """The fallbacks of a run's failures, compiled in workers of their own: `jobs` of them (0: one
+    a CPU), `seconds` a candidate. What they compile goes to a run of its own in the store; what is
+    found is noted there for the `scan` that it was searched for. `tried` are records that are
+    known beside the store's.
     """
     plan = with_those_here(plan)
-    timeouts = Timeouts(seconds or CANDIDATE_SECONDS)
-    pool = LocalPool(jobs or len(os.sched_getaffinity(0)), timeouts)
-    oracle = ScanOracle(plan, run, sink, pool, timeouts, memory_mb, progress)
-    try:
-        yield from search(plan, records, oracle, budget, progress)
-    finally:
-        pool.close()
+    with searching(plan, store, jobs, memory_mb, seconds, progress, tried) as (oracle, session):
+        advice = list(search(plan, records, oracle, budget, progress))
+        noted = [[each.package, each.to_json()] for each in advice]
+        session.finish({"of": scan, "fallbacks": noted} if scan else None)
+    return advice
 
 
 def search(

@@ -9,15 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flacheck.inputs import packaged, planning
+from flacheck.engine.plan import Plan
+from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection, named
-from flacheck.inputs.planning import Plan
+from flacheck.inputs.planning import Subject
 from flacheck.model import Record, Verdict, digest
 from flacheck.store import FILE, Store
 from flacheck.toolchains.base import Progress
-
-# What a scan compiles for when it is told nothing else.
-DEFAULT_MATRIX = "quick"
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,8 @@ class RecordFilter:
         """What `flacheck scan` would compile for the same question under these releases alone."""
         toolchains = tuple(f"triton=={release}" for release in releases)
         selection = Selection(kernels=self.kernels, targets=self.targets, toolchains=toolchains)
-        if self.package:
-            return packaged.plan(self.package, selection, progress=progress)
-        return planning.plan(self.matrix or DEFAULT_MATRIX, selection, progress=progress)
+        subject = Subject(self.matrix, self.package)
+        return planning.plan(subject, selection, progress=progress)
 
 
 def no_history(signature: str) -> Sequence[Record]:
@@ -118,6 +115,7 @@ def cell_identity(record: Record) -> str:
     """What a cell is whatever its kernel's source: when that is edited, the new record takes the
     old one's place.
     """
-    asked = [record.kernel, record.package, record.toolchain, record.target, record.launch]
+    launch = record.launch and record.launch.to_json()
+    asked = [record.kernel, record.package, record.toolchain, record.target, launch]
     # Only kept while the gate runs, so a short digest is enough.
     return digest([*asked, dict(record.options)], 16)

@@ -12,7 +12,8 @@ from typing import Any
 
 from flacheck.errors import MatrixError
 from flacheck.model.launch import FormError, LaunchForm, is_int
-from flacheck.source.kernel_source import KernelSource, first_line
+from flacheck.source.kernel_source import KernelSource
+from flacheck.source.syntax import first_line
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 ARGUMENT = 'an argument is None, {"dtype", "align"}, {"int"}, {"float"} or {"constexpr"}'

@@ -61,7 +61,8 @@ def origin_from_json(value: Mapping[str, Any]) -> Origin:
     """The origin that a stored kernel or a request names; ValueError for none of the known kinds."""
     for name, kind in _KINDS.items():
         if name in value:
-            return convert(value, kind)
+            origin: Origin = convert(value, kind)
+            return origin
     raise ValueError(f"no origin of a kernel: {sorted(value)}")
 
 

@@ -96,8 +96,10 @@ def _filled_in(value: Any, values: Mapping[str, Any]) -> Any:
 
 def placeholder(value: Any) -> str | None:
     """The name that a value such as "{T}" stands for, None for any other value."""
-    named = _PLACEHOLDER.fullmatch(value) if isinstance(value, str) else None
-    return named and named[1]
+    if not isinstance(value, str):
+        return None
+    named = _PLACEHOLDER.fullmatch(value)
+    return str(named[1]) if named else None
 
 
 def _holds(value: Any, text: str) -> bool:
@@ -110,7 +112,7 @@ def _holds(value: Any, text: str) -> bool:
 
 def main_dtype(args: Mapping[str, Any]) -> str | None:
     """The dtype of a launch: its tensors' first 16- or 8-bit float, else their first float."""
-    held = [
+    held: list[str] = [
         spec["dtype"]
         for spec in args.values()
         if isinstance(spec, Mapping) and isinstance(spec.get("dtype"), str)

@@ -50,7 +50,7 @@ class Question:
 
     def to_json(self) -> Json:
         plain: Json = to_builtins(self)
-        return plain
+        return {**plain, "asked": list(plain["asked"])}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Question:

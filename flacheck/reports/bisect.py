@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from flacheck.analysis.order import short
 from flacheck.bisect.history import Bisection, Change, Entry, Find
-from flacheck.inputs.cells import settings
+from flacheck.inputs.cell import settings
 from flacheck.model import Cell
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
 from flacheck.rules import RULES
@@ -40,8 +40,7 @@ def _cell(cell: Cell) -> Iterator[Part]:
     package = cell.kernel.package
     yield Paragraph(cell.kernel.name, Tone.STRONG, f"({package})" if package else "")
     stage = "" if cell.stage == "compile" else cell.stage
-    launch = cell.launch and cell.launch.to_json()
-    said = settings(launch or None, cell.shape, cell.options)
+    said = settings(cell)
     yield Paragraph("  ".join(filter(None, (cell.key[:12], cell.target, cell.dtype, said, stage))))
 
 

@@ -10,12 +10,11 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck import toolchains
-from flacheck.engine import judge
-from flacheck.engine import loop as scan
+from flacheck.engine import judge, loop
 from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.provider import worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
-from flacheck.inputs import planning
 from flacheck.model import Attempt, Cell, Record
 from flacheck.packages.package import Package
 from flacheck.repro.kernel.specimen import Specimen
@@ -77,7 +76,7 @@ class Compilers:
         memory_mb: int = 8192,
     ) -> None:
         self.releases = releases
-        self.timeouts = scan.Timeouts(LONGEST)
+        self.timeouts = loop.Timeouts(LONGEST)
         self.packages = packages
         self._memory_mb = memory_mb
         self._pools: dict[WorkerKind, LocalPool] = {}
@@ -105,12 +104,11 @@ class Compilers:
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         """What the cell's worker answers to a compile or, with `changes`, to another request."""
         package = self.packages.get(cell.kernel.package or "")
-        imported = "import" in cell.kernel.origin
         toolchain = self.releases[cell.toolchain]
-        kind = planning.worker_kind(toolchain, package, imported, self._memory_mb)
+        kind = worker_kind(toolchain, package, cell.kernel.is_imported, self._memory_mb)
         if kind not in self._pools:
             self._pools[kind] = LocalPool(1, self.timeouts)
         pool = self._pools[kind]
-        pool.submit([Task(None, kind, {**scan.request(cell), **changes}, fresh=True)])
+        pool.submit([Task(None, kind, {**loop.request(cell), **changes}, fresh=True)])
         [(_, attempt)] = next(pool.completed())
         return attempt

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import Exit, FlacheckError
-from flacheck.model import Cell, Outcome
+from flacheck.model import Cell, Cut, Outcome
 from flacheck.packages.package import Package
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
@@ -41,8 +41,8 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
     Raises NotReproduced with the reasons when no release can import it.
     """
     origin = cell.kernel.origin
-    if "source" in origin:
-        return _specimen(cell, origin["source"], origin["qualname"], {})
+    if isinstance(origin, Cut):
+        return _specimen(cell, origin.source, origin.qualname, {})
     reasons = []
     for release in dict.fromkeys([cell.toolchain, *reversed(list(compilers.releases))]):
         attempt = compilers.ask(replace(cell, toolchain=release), op="cut", until=None)

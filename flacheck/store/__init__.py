@@ -132,10 +132,14 @@ class Store:
             db.execute(f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         return run
 
-    def finish_run(self, run: str) -> None:
-        """Note that the run came to its end; an interrupted one has none."""
+    def finish_run(self, run: str, results: Mapping[str, Any] | None = None) -> None:
+        """Note that the run came to its end, which an interrupted one has not; `results` join its
+        context.
+        """
+        context = {**self.run(run).context, **(results or {})}
         with self._transaction() as db:
-            db.execute("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run))
+            sql = "UPDATE runs SET finished = ?, context = ? WHERE id = ?"
+            db.execute(sql, (_now(), json.dumps(context), run))
 
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
@@ -212,8 +216,8 @@ class Store:
                 )
         return sum(new for _, new in rows.values())
 
-    def fallbacks(self, runs: Sequence[str]) -> list[Json]:
-        """What searches for fallbacks found for these runs, in the order of the runs; the last
+    def fallbacks(self, runs: Sequence[str]) -> list[tuple[str | None, Json]]:
+        """(package, fallback) of what searches for fallbacks found for these runs, in the order of the runs; the last
         search for a run counts.
         """
         noted = {
@@ -221,7 +225,7 @@ class Store:
             for run in self.runs()
             if run.purpose is Purpose.FALLBACKS and "fallbacks" in run.context
         }
-        return [fallback for run in runs for fallback in noted.get(run, ())]
+        return [(package, plain) for run in runs for package, plain in noted.get(run, ())]
 
     def _take_in_side_stores(self) -> None:
         """Take over what an older flacheck kept in stores of their own within this one's folder.
@@ -256,7 +260,7 @@ class Store:
     def done(self, keys: Iterable[str]) -> dict[str, Record]:
         """The latest record of each key that has one, marked `cached`."""
         rows = self._latest_of(keys, _BODY, _JOINED)
-        records = (self._record(*row, cached=True) for row in rows)
+        records = (self._record(row, cached=True) for row in rows)
         return {record.key: record for record in records}
 
     def records(self, run: str) -> Iterator[Record]:
@@ -268,7 +272,7 @@ class Store:
             " LEFT JOIN cells c ON c.key = r.key WHERE m.record > ? AND m.run = ? ORDER BY m.record"
         )
         for _, origin, *body in self._paged(sql, run, ordered=True):
-            yield self._record(*body, cached=origin != run)
+            yield self._record(body, cached=origin != run)
 
     def latest(self) -> Iterator[Record]:
         """The latest record of every key that a scan, or a command like it, has asked for."""
@@ -279,7 +283,7 @@ class Store:
         """The same with the time when it was made, in seconds since 1970."""
         sql = f"SELECT r.id, r.added, {_BODY} FROM {_JOINED} WHERE r.id > ? AND {LATEST_ASKED}"
         for _, added, *body in self._paged(sql):
-            yield added, self._record(*body, cached=False)
+            yield added, self._record(body, cached=False)
 
     def keys_of(self, matrix: str) -> set[str]:
         """The keys of all cells that a run of this matrix asked for."""
@@ -293,7 +297,7 @@ class Store:
         """Every record ever stored, overtaken ones too, that failed with this signature."""
         said = '"signature":' + json.dumps(signature, ensure_ascii=False)
         sql = f"SELECT {_BODY} FROM {_JOINED} WHERE r.verdict = 'fails' AND instr(r.body, ?)"
-        return [self._record(*row, cached=False) for row in self._rows(sql, said)]
+        return [self._record(row, cached=False) for row in self._rows(sql, said)]
 
     def find(self, prefix: str) -> list[Record]:
         """The latest record of every key that begins with `prefix` (at least 8 characters)."""
@@ -306,7 +310,7 @@ class Store:
             " ORDER BY r.key"
         )
         rows = self._rows(sql, prefix, prefix + "\U0010ffff")
-        return [self._record(*row, cached=False) for row in rows]
+        return [self._record(row, cached=False) for row in rows]
 
     # SQL
 
@@ -317,10 +321,11 @@ class Store:
             where = f"r.key IN ({_marks(chunk)}) AND {LATEST}"
             yield from self._rows(f"SELECT {columns} FROM {tables} WHERE {where}", *chunk)
 
-    def _record(
-        self, body: str, kernel: str | None, stage: str | None, until: str | None, cached: bool
-    ) -> Record:
-        """A stored record with its cell; one whose cell is not stored cannot be compiled again."""
+    def _record(self, row: Sequence[Any], cached: bool) -> Record:
+        """A stored record with its cell, from the columns of `_BODY`; one whose cell is not stored
+        cannot be compiled again.
+        """
+        body, kernel, stage, until = row
         plain = {**json.loads(body), "cached": cached}
         if kernel is None or stage is None:
             return Record.from_json(plain)

@@ -19,21 +19,19 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from flacheck.engine.executors import LocalPool
-from flacheck.engine.loop import Timeouts
+from flacheck.engine.session import Session
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constants import HOST, TUNABLE
 from flacheck.fallbacks.exploration import BUDGET, Exploration, compiled
 from flacheck.fallbacks.failing import Failing, Scanned
-from flacheck.fallbacks.oracle import FOLDER, Beside, Oracle, ScanOracle
+from flacheck.fallbacks.oracle import Oracle, searching
 from flacheck.fallbacks.ranking import order
-from flacheck.fallbacks.searching import CANDIDATE_SECONDS, explored
-from flacheck.inputs import packaged
+from flacheck.fallbacks.searching import explored
+from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
-from flacheck.scan.session import Session, environment
+from flacheck.inputs.planning import Subject
 from flacheck.store import Store
 
 PACKAGE = "flash-linear-attention==0.2.2"
@@ -198,33 +196,14 @@ def main() -> None:
         num_warps=tuple(chosen.num_warps),
         toolchains=tuple(chosen.triton),
     )
-    plan = packaged.plan(chosen.package, selection, progress=print)
-    with (
-        Store.open(chosen.store) as scanned,
-        Store.open(Path(chosen.store) / FOLDER) as own,
-    ):
-        session = Session(plan, scanned, None, chosen.jobs, 8192, False, None)
-        records = list(session.records(print))
-        timeouts = Timeouts(CANDIDATE_SECONDS)
-        pool = LocalPool(chosen.jobs, timeouts)
-        oracle = ScanOracle(
-            plan,
-            own.begin_run(environment()),
-            Beside(own, scanned),
-            pool,
-            timeouts,
-            8192,
-            print,
-        )
-        try:
-            for line in table(
-                compare(
-                    Scanned(plan, records), oracle, chosen.budget, chosen.sample, chosen.minutes
-                )
-            ):
+    plan = planning.plan(Subject(package=chosen.package), selection, progress=print)
+    with Store.open(chosen.store) as store:
+        records = list(Session(plan, store, jobs=chosen.jobs).records(print))
+        with searching(plan, store, chosen.jobs, 8192, None, print) as (oracle, _):
+            scanned = Scanned(plan, records)
+            results = compare(scanned, oracle, chosen.budget, chosen.sample, chosen.minutes)
+            for line in table(results):
                 print(line, flush=True)
-        finally:
-            pool.close()
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.errors import FlacheckError
-from flacheck.inputs import cells
-from flacheck.inputs.cells import Chosen
+from flacheck.inputs import cell as cells
+from flacheck.inputs.cell import Chosen
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.planning import Plan
 from flacheck.repro import versions

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.inputs.launches.forms import FormError, check_argument, check_options
+
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import BudgetSpent, Oracle
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from flacheck import analysis
 from flacheck.analysis import Context
 from flacheck.engine.executors import LocalPool
-from flacheck.engine.loop import Question, Timeouts, scan
+from flacheck.engine.loop import Loop, Timeouts
 from flacheck.fallbacks import seen
 from flacheck.store import Store
 from tests import fake
@@ -21,18 +21,13 @@ CELLS = 20_000
 
 
 def main() -> None:
-    kind = fake.kind({"odd": "shared 245760"})
     cells = [fake.cell("odd" if n % 7 == 0 else "even", n=n) for n in range(CELLS)]
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
         run = store.begin_run({}, "fake", {})
         timeouts, started = Timeouts(60), time.monotonic()
         pool = LocalPool(2, timeouts)
-        settled = sum(
-            1
-            for _ in scan(
-                Question(cells, lambda _: kind, lambda _: None), run, store, pool, timeouts
-            )
-        )
+        loop = Loop(fake.Provider({"odd": "shared 245760"}), run, store, pool, timeouts)
+        settled = sum(1 for _ in loop.records(cells))
         pool.close()
         rate = settled / (time.monotonic() - started)
         summary = analysis.summarise(store.records(run), Context(fallbacks=seen.fallbacks))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flacheck.engine.executors import Task
+from flacheck.engine.provider import Untried
 from flacheck.engine.sandbox import WorkerKind
-from flacheck.model import Cell, Kernel, Launch
+from flacheck.model import Attempt, Cell, Json, Kernel, Launch, Stubbed
 
 WORKER = str(Path(__file__).parent / "worker.py")
 
@@ -20,17 +23,45 @@ def kind(table: dict[str, Any], version: str = "1.0", **config: Any) -> WorkerKi
     )
 
 
+@dataclass(frozen=True)
+class Provider:
+    """Provides workers of the fake compiler; a test may answer in its place."""
+
+    table: dict[str, Any]
+    kind_of: Callable[[Cell], WorkerKind | Untried] | None = None
+    refuses: Callable[[Cell], str | None] = lambda cell: None
+
+    def refusal(self, cell: Cell) -> str | None:
+        return self.refuses(cell)
+
+    def attempt(self, cell: Cell) -> Attempt | None:
+        return None
+
+    def worker_kind(self, cell: Cell) -> WorkerKind | Untried:
+        if self.kind_of is not None:
+            return self.kind_of(cell)
+        return kind(self.table, cell.toolchain.partition("==")[2], memory_mb=512)
+
+    def facts(self, cell: Cell) -> Json:
+        return {}
+
+
 def task(name: str, of: WorkerKind, fresh: bool = False, **options: Any) -> Task:
     return Task(
         name,
         of,
-        {"op": "compile", "kernel": {"name": name}, "card": {}, "options": options},
+        {
+            "op": "compile",
+            "kernel": {"module": "fake", "qualname": name},
+            "card": {},
+            "options": options,
+        },
         fresh=fresh,
     )
 
 
 def cell(name: str, version: str = "1.0", target: str = "sm90", **options: Any) -> Cell:
-    kernel = Kernel(f"fake.{name}", None, "0", {"name": name})
+    kernel = Kernel(f"fake.{name}", None, "0", Stubbed("fake", name))
     return Cell(
         kernel,
         f"fake=={version}",

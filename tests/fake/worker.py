@@ -35,7 +35,9 @@ class Worker:
         }
 
     def _behaviour(self, request: dict) -> str:
-        name = request["kernel"].get("name", "*")
+        kernel = request["kernel"]
+        # A reduced source has whatever name its pass gave it.
+        name = kernel["qualname"] if "module" in kernel else "*"
         found = self.table.get(name, self.table.get("*", "compile"))
         while isinstance(found, dict):
             if "by" in found:

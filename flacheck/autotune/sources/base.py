@@ -10,9 +10,9 @@ from flacheck.autotune.examined import Tuned
 from flacheck.fallbacks.code import host_launches, kernel_code
 from flacheck.inputs.expand import Selection, Source, expand, named
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.inputs.planning import Resolver
 from flacheck.model import Cell
 from flacheck.packages.package import Package
+from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice, Progress, silent
 
 

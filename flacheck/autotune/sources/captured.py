@@ -19,23 +19,23 @@ from flacheck.autotune.sources.base import Asked, Gathered
 from flacheck.capture.cards import card
 from flacheck.capture.drive import drive
 from flacheck.errors import EmptySelection, ToolchainError
-from flacheck.inputs import launches, matrix, packaged, planning
+from flacheck.inputs import captured, launches, matrix, planning
 from flacheck.inputs.expand import Source
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Matrix
-from flacheck.model import Cell, Kernel, Launch, digest
+from flacheck.model import Cell, Kernel, Launch, Stubbed, digest
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.source import autotuned
 from flacheck.tables import targets
-from flacheck.toolchains import provide
+from flacheck.toolchains import Resolver, provide
 from flacheck.toolchains.base import Choice
 
 
 def gather(asked: Asked) -> Gathered:
     """The package's autotuned kernels that the glob names, under each toolchain on each target."""
     assert asked.package is not None
-    resolver = planning.Resolver()
+    resolver = Resolver()
     specs = asked.selection.toolchains or ("installed",)
     names = dict.fromkeys(name for spec in specs for name in resolver(spec))
     package = packages.provide_package(asked.package, asked.progress)
@@ -45,7 +45,7 @@ def gather(asked: Asked) -> Gathered:
     found = [
         each
         for name in names
-        for target in asked.selection.targets or packaged.DEFAULT_TARGETS
+        for target in asked.selection.targets or captured.DEFAULT_TARGETS
         for each in _found(reported, resolver, resolver.choices[name], targets.find(target).name)
     ]
     if not found:
@@ -74,9 +74,7 @@ class _Reported:
                 yield read, [source for source in sources if source.kernel.name == kernel]
 
 
-def _found(
-    reported: _Reported, resolver: planning.Resolver, choice: Choice, target: str
-) -> Iterator[Tuned]:
+def _found(reported: _Reported, resolver: Resolver, choice: Choice, target: str) -> Iterator[Tuned]:
     asked, package = reported.asked, reported.package
     narrowed = replace(
         asked, selection=replace(asked.selection, toolchains=(choice.identity,), targets=(target,))
@@ -118,7 +116,7 @@ def _captured(asked: Asked, package: Package, choice: Choice, target: str) -> li
 
 
 def _from_matrices(
-    reported: _Reported, asked: Asked, resolver: planning.Resolver, kernel: str
+    reported: _Reported, asked: Asked, resolver: Resolver, kernel: str
 ) -> list[Tuned]:
     provided = {reported.package.identity: reported.package}
     return [
@@ -144,7 +142,7 @@ def _merged(known: Sequence[Tuned], own: Sequence[Tuned]) -> Iterator[Tuned]:
 def _unlaunched(package: Package, choice: Choice, target: str, name: str) -> Tuned:
     """A kernel without a launch: whether its module can be imported is all that can be asked."""
     module, _, qualname = name.partition(":")
-    origin = {"module": module, "qualname": qualname}
+    origin = Stubbed(module, qualname)
     kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
     cell = Cell(kernel, choice.identity, target, Launch({}), stage="import")
     return Tuned(cell, {}, (), True, autotuned.of_module(Path(package.path), name))

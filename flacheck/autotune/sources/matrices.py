@@ -8,13 +8,15 @@ from pathlib import Path
 from flacheck.autotune.examined import Args, Tuned
 from flacheck.autotune.sources.base import Asked, Gathered, runs, with_code
 from flacheck.errors import EmptySelection
-from flacheck.inputs import corpus, matrix, planning
+from flacheck.inputs import matrix, planning
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels
 from flacheck.inputs.matrix import Matrix
-from flacheck.model import Cell
+from flacheck.model import Cell, Corpus
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.source import autotuned
+from flacheck.tables import shipped
+from flacheck.toolchains import Resolver
 
 DTYPE = "bf16"
 
@@ -28,7 +30,7 @@ def gather(asked: Asked) -> Gathered:
     sources = planning.sources_of(found, provided)
     check_kernels([asked.glob], [source.kernel.name for source in sources])
     wanted = [source for source in sources if asked.names(source.kernel.name)]
-    resolver = planning.Resolver()
+    resolver = Resolver()
     tuned = examined(found, wanted, asked.selection, resolver, provided)
     if not tuned:
         raise EmptySelection(
@@ -41,7 +43,7 @@ def examined(
     found: Matrix,
     sources: Sequence[Source],
     selection: Selection,
-    resolver: planning.Resolver,
+    resolver: Resolver,
     provided: Mapping[str, Package],
 ) -> list[Tuned]:
     """One launch of each kernel under each toolchain on each target."""
@@ -66,8 +68,8 @@ def _examined(cells: Sequence[Cell], provided: Mapping[str, Package]) -> Iterato
 
 def _declared(cell: Cell, provided: Mapping[str, Package]) -> autotuned.Declared | None:
     origin = cell.kernel.origin
-    if "corpus" in origin:
-        file: Path = corpus.folder() / f"{origin['corpus']}.py"
-        return autotuned.of_file(file, origin["name"], f"kernels/{file.name}")
+    if isinstance(origin, Corpus):
+        file = shipped("kernels") / f"{origin.family}.py"
+        return autotuned.of_file(file, origin.name, f"kernels/{file.name}")
     package = provided.get(cell.kernel.package or "")
     return autotuned.of_module(Path(package.path), cell.kernel.name) if package else None

@@ -11,12 +11,13 @@ from flacheck.autotune.examined import Tuned
 from flacheck.autotune.sources.base import Asked, Gathered, runs, with_code
 from flacheck.capture.cards import target_of
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import launches, planning, replay
-from flacheck.inputs.expand import DEFAULT_TARGETS, check_kernels, main_dtype
+from flacheck.inputs import launches, replay
+from flacheck.inputs.expand import DEFAULT_TARGETS, check_kernels
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell
 from flacheck.packages.package import Package
 from flacheck.source import autotuned
+from flacheck.toolchains import Resolver
 
 
 def gather(asked: Asked) -> Gathered:
@@ -28,7 +29,7 @@ def gather(asked: Asked) -> Gathered:
     wanted = _wanted(asked, read.launches)
     provided = replay.provided(asked.file, wanted, asked.trust, asked.progress)
     target = target_of(str(read.header.get("device")))
-    resolver = planning.Resolver()
+    resolver = Resolver()
     found = [
         tuned
         for entries in by_kernel(wanted).values()
@@ -87,7 +88,7 @@ def examined(
     asked: Asked,
     entries: Sequence[RecordedLaunch],
     provided: Mapping[str, Package],
-    resolver: planning.Resolver,
+    resolver: Resolver,
     targets: Sequence[str],
     driven: bool,
 ) -> Iterator[Tuned]:
@@ -112,7 +113,7 @@ def examined(
 def _representative(entries: Sequence[RecordedLaunch], asked: Asked) -> RecordedLaunch | None:
     """A launch of the program's, or of an operator, before one that a driver made up."""
     dtypes = asked.selection.dtypes
-    fitting = [entry for entry in entries if not dtypes or main_dtype(entry.launch.args) in dtypes]
+    fitting = [entry for entry in entries if not dtypes or entry.launch.dtype in dtypes]
     return min(fitting, key=lambda entry: entry.made_up, default=None)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from flacheck.model import Cell, Json, Kernel, Launch, digest
+from flacheck.model import Cell, Cut, Json, Kernel, Launch, digest
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Specimen:
 
     def cell(self, toolchain: str, until: str | None = None) -> Cell:
         """The specimen as a cell for one release."""
-        kernel = Kernel(self.name, None, self.key, {"source": self.source, "qualname": self.name})
+        kernel = Kernel(self.name, None, self.key, Cut(self.source, self.name))
         launch = Launch(self.args, self.omitted)
         return Cell(
             kernel, toolchain, self.target, launch, self.options, stage=self.stage, until=until

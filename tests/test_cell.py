@@ -13,15 +13,28 @@ from pathlib import Path
 import pytest
 
 from flacheck.engine import judge
+from flacheck.engine.plan import Plan
 from flacheck.errors import UsageError
-from flacheck.inputs import cells, corpus, planning, replay
-from flacheck.inputs.cells import Chosen, choose
+from flacheck.inputs import cell, corpus, planning
+from flacheck.inputs.cell import Chosen, choose
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import Plan
-from flacheck.model import Attempt, Cell, Kernel, Outcome, Record, digest
+from flacheck.inputs.planning import Subject
+from flacheck.model import (
+    Attempt,
+    Cell,
+    Cut,
+    Imported,
+    Kernel,
+    Outcome,
+    Purpose,
+    Record,
+    Stubbed,
+    digest,
+)
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.store import Store
+from flacheck.toolchains import Resolver
 from tests.test_launches import HEADER, LAUNCH, launch, write
 from tests.test_launches import KERNEL as CUT
 
@@ -45,7 +58,7 @@ def some() -> list[Cell]:
     keep.
     """
     found = planning.plan(
-        "quick", replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
+        Subject("quick"), replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
     ).cells
     return [replace(cell, configs=()) for cell in found]
 
@@ -86,9 +99,11 @@ def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Ce
 
 def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: list[Cell]) -> None:
     """Also by what its releases refuse."""
-    resolver = planning.Resolver()
+    resolver = Resolver()
     names = [*resolver("3.1.0"), *resolver("3.2.0")]
-    plan = Chosen(some[0]).plan([resolver.choices[name] for name in names], "bisect x")
+    plan = Chosen(some[0]).plan(
+        [resolver.choices[name] for name in names], "bisect x", Purpose.BISECT
+    )
     assert [cell.toolchain for cell in plan.cells] == ["triton==3.1.0", "triton==3.2.0"]
     assert plan.cells[1].key == some[0].key
 
@@ -101,9 +116,8 @@ def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(
     first, *rest = refused(store, "0" * 8)
     assert first.endswith("begins with 00000000; name one by its key:")
     assert some[5].key[:12] in rest[0] and "FC302" in rest[0] and "triton==3.2.0  sm90" in rest[0]
-    assert (
-        len(rest) == cells.SCREENFUL + 1 and rest[-1] == f"  and {len(some) - cells.SCREENFUL} more"
-    )
+    assert len(rest) == 17
+    assert rest[-1] == f"  and {len(some) - 16} more"
     assert "too short" in refused(store, some[0].key[:7])[0]
     assert "names no cell" in refused(store, "chunk_fwd_o")[0]
 
@@ -140,27 +154,27 @@ def test_flags_name_the_only_slow_compile_where_nothing_fails(
     )
 
 
-@pytest.mark.parametrize(("torch", "how"), [("/there", "import"), (None, "module")])
+@pytest.mark.parametrize(("torch", "how"), [("/there", Imported), (None, Stubbed)])
 def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
     store: Store,
     some: list[Cell],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     torch: str | None,
-    how: str,
+    how: type[Imported] | type[Stubbed],
 ) -> None:
     """The same cell with the same key, whether torch is here or its stand-in."""
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
     monkeypatch.setattr(packages, "provide_package", lambda spec, progress: package)
-    monkeypatch.setattr(replay, "torch_folder", lambda: torch)
+    monkeypatch.setattr(cell, "torch_folder", lambda: torch)
     name = "fla.ops:kernel"
-    origin = {"import": "fla.ops", "qualname": "kernel"}
+    origin = Imported("fla.ops", "kernel")
     kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
     recorded = replace(some[0], kernel=kernel)
     put(store, [recorded])
     chosen = choose(recorded.key, Selection(), store, never)
     assert (chosen.cell.key, chosen.warnings) == (recorded.key, ())
-    assert dict(chosen.cell.kernel.origin) == {how: "fla.ops", "qualname": "kernel"}
+    assert chosen.cell.kernel.origin == how("fla.ops", "kernel")
     assert list(chosen.packages) == [package.identity]
 
 
@@ -181,7 +195,7 @@ def test_flags_that_leave_several_signatures_or_none_are_refused(
 
 def test_of_several_cells_of_a_matrix_the_verdicts_decide(store: Store) -> None:
     """They are asked for, in one go."""
-    shape = planning.plan("quick", ONE).cells
+    shape = planning.plan(Subject("quick"), ONE).cells
     asked: list[Plan] = []
 
     def settle(plan: Plan) -> list[Record]:
@@ -206,7 +220,7 @@ def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> No
     selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
     found = {line: choose(f"{file}:{line}", selection, store, never).cell for line in (2, 3, 4)}
     assert found[2].toolchain == "triton==3.3.0" and found[2].target == "sm80"
-    assert found[2].kernel.origin["source"] == CUT
+    assert found[2].kernel.origin == Cut(CUT, "scale")
     assert (found[3].options, found[4]) == ({"num_warps": 2}, found[3])
     for line in (1, 5, 9):
         assert "no launch is on that line" in refused(store, f"{file}:{line}", selection)[0]
@@ -218,7 +232,7 @@ def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: l
     put(store, [old])
     chosen = choose(old.key, Selection(), store, never)
     assert chosen.cell == some[0] and chosen.record is None
-    assert "is no longer what it was" in chosen.warnings[0]
+    assert "has changed since" in chosen.warnings[0]
 
 
 def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
@@ -227,7 +241,7 @@ def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
     """As those of the first release's stores are; one that was cut out cannot be."""
     store.add_many(store.begin_run({}), [judged(some[0])])
     assert choose(some[0].key, Selection(), store, never).cell == some[0]
-    cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, {"source": CUT, "qualname": "k"}))
+    cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, Cut(CUT, "k")))
     store.add_many(store.begin_run({}), [judged(cut)])
     assert "stored by an older flacheck" in refused(store, cut.key)[0]
 
@@ -236,10 +250,10 @@ def test_source_in_a_store_is_believed_no_more_than_in_a_file(
     store: Store, some: list[Cell]
 ) -> None:
     """A store may have been merged from anywhere."""
-    kernel = Kernel("m:k", None, "1" * 32, {"source": "import os\nos.abort()\n", "qualname": "k"})
+    kernel = Kernel("m:k", None, "1" * 32, Cut("import os\nos.abort()\n", "k"))
     bad, good = (
         replace(some[0], kernel=kernel),
-        replace(some[0], kernel=replace(kernel, origin={"source": CUT})),
+        replace(some[0], kernel=replace(kernel, origin=Cut(CUT, "k"))),
     )
     put(store, [bad])
     assert "import of os" in refused(store, bad.key)[0]
@@ -254,7 +268,7 @@ def test_a_kernel_of_ours_that_is_gone_is_said(
     """Nothing can be compiled of it."""
     put(store, some[:1])
     monkeypatch.setattr(corpus, "load", dict)
-    assert f"{some[0].kernel.name} is no kernel of ours any more" in refused(store, some[0].key)[0]
+    assert f"{some[0].kernel.name} was removed from flacheck" in refused(store, some[0].key)[0]
 
 
 def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
