@@ -41,10 +41,12 @@ from flacheck.source.flow import (
     uses,
 )
 from flacheck.source.modules import DEEPEST, definitions, module_name, package_of, read
-from flacheck.source.syntax import FUNCTION, content, dotted, is_kernel, tree
+from flacheck.source.syntax import content, dotted, is_kernel, tree
 
 # A definition of the package: its module and its name there.
 Node = tuple[str, str]
+# The statement that chooses `mode` by a sequence length: its line and its text.
+Switch = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -67,16 +69,7 @@ class Reach:
     plain: bool
 
     def to_json(self) -> dict[str, Any]:
-        """The same as a JSON object."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Switch:
-    """The statement that chooses `mode` by a sequence length: its line and its text."""
-
-    line: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -210,30 +203,21 @@ def _definition(node: ast.stmt, known: frozenset[str]) -> Definition:
     # What a kernel uses runs inside it and is not launched.
     every = set() if is_kernel(node) else all_names(node)
     leading = frozenset(name for name in every if "*" in known or name.partition(".")[0] in known)
-    varying = bool(leading) and not every.isdisjoint((MODE, TRAINING))
-    # Many states are alike, and following a definition is the costly part.
-    followed: dict[State, frozenset[str]] = {}
-    cases = {}
-    for state in _states(_lengths(node) if varying else {1}):
-        alike = _alike(node, state, varying)
-        if alike not in followed:
-            followed[alike] = leading
-            if leading and (varying or alike.plain):
-                followed[alike] = leading & uses(node, alike)
-        cases[state] = followed[alike]
     bases = getattr(node, "bases", ())
     layer = any((dotted(base) or "").endswith("Module") for base in bases)
+    varying = bool(leading) and not every.isdisjoint((MODE, TRAINING))
+    lengths = {1}
+    if varying:
+        # 1, and each limit with its successor: where a definition may change its ways.
+        lengths |= {length for bound in _limits(node) for length in (bound, bound + 1)}
+    constructed = any(getattr(part, "name", "") == "__init__" for part in getattr(node, "body", ()))
+    cases = {}
+    for state in _states(length for length in lengths if length > 0):
+        cases[state] = leading
+        # Following a definition is the costly part.
+        if varying or (leading and constructed and state.plain):
+            cases[state] = leading & uses(node, state)
     return Definition(layer, cases, _switch(node) if varying else None)
-
-
-def _alike(node: ast.stmt, state: State, varying: bool) -> State:
-    """The one state that stands for all in which a definition uses the same: only objects train or
-    have defaults.
-    """
-    if not isinstance(node, ast.ClassDef):
-        return State(state.length, False, False)
-    built = any(isinstance(item, FUNCTION) and item.name == "__init__" for item in node.body)
-    return State(state.length, state.training and varying, state.plain and built)
 
 
 def _states(lengths: Iterable[int]) -> list[State]:
@@ -243,12 +227,6 @@ def _states(lengths: Iterable[int]) -> list[State]:
         for length in sorted(lengths)
         for others in product((True, False), repeat=2)
     ]
-
-
-def _lengths(node: ast.stmt) -> set[int]:
-    """The lengths at which a definition may change its ways: 1, and each limit with its successor."""
-    near = {length for bound in _limits(node) for length in (bound, bound + 1)}
-    return {1} | {length for length in near if length > 1}
 
 
 def _limits(node: ast.AST) -> set[int]:
@@ -264,7 +242,7 @@ def _switch(node: ast.stmt) -> Switch | None:
             switches.append((part.lineno, f"if {ast.unparse(part.test)}"))
         elif isinstance(part, ast.stmt) and sets_mode(part) and _limits(part):
             switches.append((part.lineno, ast.unparse(part)))
-    return Switch(*min(switches)) if switches else None
+    return min(switches, default=None)
 
 
 def _users(
@@ -284,29 +262,23 @@ def _reach(root: Path, known: Graph, layer: Node, reaching: _Reaching) -> Reach 
     asked = {state: nodes for state, nodes in reaching.items() if state.plain == plain}
     if not any(layer in nodes for nodes in asked.values()):
         return None
+    first: dict[bool, int] = {}
+    for state in sorted(asked, key=lambda state: state.length):
+        if layer in asked[state]:
+            first.setdefault(state.training, state.length)
     decider = _decider(known, layer, asked)
-    line = condition = None
+    line, condition = None, None
     if decider:
-        switch = known.switches[decider]
-        line, condition = switch.line, switch.text
+        line, condition = known.switches[decider]
     return Reach(
         layer=":".join(layer),
         file=read(root, (decider or layer)[0]).file,
         line=line,
         condition=condition,
-        training=_first(layer, asked, training=True),
-        inference=_first(layer, asked, training=False),
+        training=first.get(True),
+        inference=first.get(False),
         plain=plain,
     )
-
-
-def _first(layer: Node, asked: _Reaching, training: bool) -> int | None:
-    lengths = (
-        state.length
-        for state, nodes in asked.items()
-        if state.training == training and layer in nodes
-    )
-    return min(lengths, default=None)
 
 
 def _decider(known: Graph, layer: Node, asked: _Reaching) -> Node | None:
