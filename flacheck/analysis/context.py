@@ -28,8 +28,10 @@ def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
     """A requirement from the first to the last good release, less the known ones between that are
     not good.
     """
-    if len(good) < 2:
-        return f"{name}=={good[0]}" if good else None
+    if not good:
+        return None
+    if len(good) == 1:
+        return f"{name}=={good[0]}"
     order = sorted(good, key=by_version)
     first, last = by_version(order[0]), by_version(order[-1])
     bad = [

@@ -12,6 +12,7 @@ from flacheck.errors import Exit
 from flacheck.model import Verdict
 
 NO_WHEEL = "FC903"
+# What went wrong in flacheck or in the question outweighs what was found.
 PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK)
 
 
@@ -66,6 +67,6 @@ def _of_cells(counts: Tally, strict: bool) -> Exit:
     if counts.blocking:
         return Exit.FINDINGS
     undecided = not (counts.compiles or counts.fails)
-    return (
-        Exit.INCOMPLETE if undecided or counts.missing or (strict and counts.unknown) else Exit.OK
-    )
+    if undecided or counts.missing or (strict and counts.unknown):
+        return Exit.INCOMPLETE
+    return Exit.OK

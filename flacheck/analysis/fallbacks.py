@@ -38,7 +38,7 @@ class Fallback:
         return len(self.use)
 
     def to_json(self) -> Json:
-        """The JSON of a summary; what only a search knows is left out of what the scan itself saw."""
+        """As in a summary; what only a search knows is left out of what the scan itself saw."""
         value: Json = {
             "kernel": self.kernel,
             "toolchain": self.toolchain,

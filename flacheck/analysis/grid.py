@@ -29,8 +29,10 @@ class Square:
         """Take in one more cell."""
         self.verdicts[record.verdict] += 1
         self.slow += any(finding["code"] == SLOW for finding in record.findings)
-        if record.verdict is Verdict.FAILS:
-            (self.tolerated if record.tolerated else self.codes)[record.code or UNCLASSIFIED] += 1
+        if record.verdict is Verdict.FAILS and record.tolerated:
+            self.tolerated[record.code or UNCLASSIFIED] += 1
+        elif record.verdict is Verdict.FAILS:
+            self.codes[record.code or UNCLASSIFIED] += 1
 
     @property
     def compiles(self) -> int:

@@ -66,7 +66,7 @@ def is_good(cells: Sequence[Observed]) -> bool:
 
 
 def unserved(cells: Sequence[Observed]) -> list[Observed]:
-    """The failures that matter: untolerated, or of a launch that no configuration compiles there."""
+    """The failures that matter: untolerated, or of a launch that no configuration compiles."""
     served = {(cell.place, cell.launch) for cell in cells if cell.compiles}
     return [
         cell
@@ -130,7 +130,9 @@ def _asked(cells: Iterable[Observed]) -> int:
 
 def _torch_for(version: str, context: Context) -> tuple[str, ...]:
     # No torch pins a local build, whatever its public version.
-    return () if "+" in version else tuple(sorted(context.torch_for(version), key=by_version))
+    if "+" in version:
+        return ()
+    return tuple(sorted(context.torch_for(version), key=by_version))
 
 
 def _specifier(
@@ -141,9 +143,11 @@ def _specifier(
     known_torch = context.known_torch or sorted(
         {torch for version in known for torch in context.torch_for(version)}, key=by_version
     )
-    pinned = context.specifier("triton", triton, known) if triton else None
-    return (
-        Specifier(target, pinned, context.specifier("torch", torch, known_torch) if torch else None)
-        if pinned
-        else None
-    )
+    pinned, pinned_torch = None, None
+    if triton:
+        pinned = context.specifier("triton", triton, known)
+    if torch:
+        pinned_torch = context.specifier("torch", torch, known_torch)
+    if pinned is None:
+        return None
+    return Specifier(target, pinned, pinned_torch)

@@ -112,11 +112,9 @@ def _is_tuned(name: str, arg: Any, shape: Mapping[str, int], omitted: Iterable[s
 
 
 def _without_dtype(arg: Any) -> Any:
-    return (
-        {name: value for name, value in arg.items() if name != "dtype"}
-        if isinstance(arg, Mapping)
-        else arg
-    )
+    if not isinstance(arg, Mapping):
+        return arg
+    return {name: value for name, value in arg.items() if name != "dtype"}
 
 
 def _observed(record: Record, shared: dict[Any, Any]) -> Observed:

@@ -26,14 +26,13 @@ def by_target(target: str) -> tuple[bool, str, int, str]:
 
 def split(toolchain: str) -> tuple[str, str]:
     """`triton==3.2.0` as name and version; a version alone has an empty name."""
-    name, separator, version = toolchain.partition("==")
-    return (name, version) if separator else ("", name)
+    name, _, version = toolchain.rpartition("==")
+    return name, version
 
 
 def short(toolchain: str) -> str:
-    """What a column is headed with: the version of a Triton, the whole identity of anything else."""
-    name, version = split(toolchain)
-    return version if name == "triton" else toolchain
+    """The heading of a column: the version of a Triton, the whole identity of anything else."""
+    return toolchain.removeprefix("triton==")
 
 
 def kernel_name(kernel: str) -> str:

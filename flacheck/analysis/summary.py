@@ -34,9 +34,11 @@ class Summary:
         """With what a search found; what the records alone show is left for the cells that it found
         nothing for.
         """
+        if not found:
+            return self
         known = {_identity(each) for each in found}
         others = (each for each in self.fallbacks if _identity(each) not in known)
-        return replace(self, fallbacks=(*found, *others)) if found else self
+        return replace(self, fallbacks=(*found, *others))
 
     def to_json(self) -> Json:
         verdicts = ("compiles", "fails", "unknown", "skipped")

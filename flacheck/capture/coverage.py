@@ -13,7 +13,7 @@ from flacheck.model import Json
 
 @dataclass(frozen=True)
 class Coverage:
-    """`launchable` kernels, how many of them were `recorded`, and each other one with the reason."""
+    """`launchable` kernels, how many of them were `recorded`, and why the others were `missed`."""
 
     launchable: int
     recorded: int

@@ -15,10 +15,12 @@ from flacheck.fallbacks.cost import DEFAULTS, loss
 from flacheck.fallbacks.ranking import rank
 from flacheck.model import Cell, canonical
 
+# What autotuners of published kernels use; a kernel's own list adds to it.
 WARPS = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4)
 OPTION, DTYPE = "option", "dtype"
-# Beyond so many points of a space only this many settings are changed at once.
+# Beyond so many points of a space only this many settings are changed at once: all of them would
+# take seconds to enumerate, and what changes everything is nobody's fallback.
 LARGE, CHANGES = 20_000, 4
 Use = dict[str, Any]
 
@@ -39,7 +41,7 @@ class Candidate:
         changed = {**self.use, **self.follows}
         if launch is None:
             return cell
-        args = dict(_in_dtype(launch.args, cell.dtype, changed.get(DTYPE)))
+        args = _in_dtype(launch.args, cell.dtype, changed.get(DTYPE))
         args |= {name: _like(args[name], value) for name, value in changed.items() if name in args}
         options = {
             name: value for name, value in changed.items() if name not in args and name != DTYPE
@@ -69,7 +71,9 @@ class Space:
 
     def nearest_first(self) -> Iterator[Candidate]:
         """Every candidate once, in the order of the module's docstring."""
-        most = len(self.axes) if len(self) <= LARGE else min(CHANGES, len(self.axes))
+        most = len(self.axes)
+        if len(self) > LARGE:
+            most = min(CHANGES, most)
         for count in range(1, most + 1):
             uses = (
                 dict(zip(names, values))
@@ -80,22 +84,21 @@ class Space:
 
     def corners(self) -> list[Candidate]:
         """All tiles at their smallest and the fewest stages, with each num_warps; nearest first."""
-        tiles = {
-            name: min(values) for name, values in self.axes.items() if name in self.known.by_name
+        small = {
+            name: min([*values, self.failing[name]])
+            for name, values in self.axes.items()
+            if name in self.known.by_name
         }
-        small = {name: min([size, self.failing[name]]) for name, size in tiles.items()}
-        small |= {"num_stages": min(self.axes["num_stages"])} if "num_stages" in self.axes else {}
-        uses = [small, *({**small, "num_warps": n} for n in self.axes.get("num_warps", ()))]
-        changed = (
-            {name: value for name, value in use.items() if value != self.failing[name]}
-            for use in uses
-        )
-        found = {
-            canonical(use): candidate
-            for use in changed
-            if use and (candidate := self.candidate(use))
-        }
-        return sorted(found.values(), key=self.rank)
+        if "num_stages" in self.axes:
+            small["num_stages"] = min(self.axes["num_stages"])
+        corners: dict[str, Candidate] = {}
+        for warps in ({}, *({"num_warps": count} for count in self.axes.get("num_warps", ()))):
+            settings = {**small, **warps}
+            use = {name: held for name, held in settings.items() if held != self.failing[name]}
+            candidate = self.candidate(use)
+            if use and candidate:
+                corners[canonical(use)] = candidate
+        return sorted(corners.values(), key=self.rank)
 
     def candidate(self, use: Use) -> Candidate | None:
         """A change with what follows from it; None where that cannot be known."""
@@ -131,22 +134,24 @@ def space_of(
         **{name: each.value for name, each in known.by_name.items()},
     }
     axes: dict[str, list[Any]] = {}
-    for name in _option_names(cell) if options else ():
-        axes[name] = [value for value in _option_values(name, cell) if value != failing.get(name)]
-    axes["num_warps"] = [n for n in axes.get("num_warps", ()) if n * warp_size <= max_threads]
+    if options:
+        for name in _option_names(cell):
+            values = _option_values(name, cell)
+            axes[name] = [value for value in values if value != failing.get(name)]
+        axes["num_warps"] = [n for n in axes["num_warps"] if n * warp_size <= max_threads]
     for name, constant in known.by_name.items():
         if constant.mark in (TUNABLE, HOST):
             axes[name] = _sizes(name, cell, known)
+    changing = {name: axis for name, axis in axes.items() if axis}
     args = cell.launch.args if cell.launch else {}
-    return Space(
-        failing, {name: axis for name, axis in axes.items() if axis}, known, args, warp_size
-    )
+    return Space(failing, changing, known, args, warp_size)
 
 
 def marks_of(candidate: Candidate, known: Constants) -> dict[str, str]:
     """Who has to change each setting of a candidate."""
     marks = {name: constant.mark for name, constant in known.by_name.items()}
-    return {name: marks.get(name, DTYPE if name == DTYPE else OPTION) for name in candidate.use}
+    marks.setdefault(DTYPE, DTYPE)
+    return {name: marks.get(name, OPTION) for name in candidate.use}
 
 
 def _option_names(cell: Cell) -> list[str]:
@@ -170,18 +175,15 @@ def _sizes(name: str, cell: Cell, known: Constants) -> list[int]:
 
 
 def _like(spec: Any, value: Any) -> dict[str, Any]:
-    kind = "int" if isinstance(spec, Mapping) and "int" in spec else "constexpr"
-    return {kind: value}
+    if isinstance(spec, Mapping) and "int" in spec:
+        return {"int": value}
+    return {"constexpr": value}
 
 
-def _in_dtype(args: Mapping[str, Any], own: str | None, other: str | None) -> Mapping[str, Any]:
+def _in_dtype(args: Mapping[str, Any], own: str | None, other: str | None) -> dict[str, Any]:
     """The arguments with every tensor of the cell's dtype in another."""
-    if other is None:
-        return args
-    return {
-        name: {**spec, "dtype": other} if _is_in(spec, own) else spec for name, spec in args.items()
-    }
-
-
-def _is_in(spec: Any, dtype: str | None) -> bool:
-    return isinstance(spec, Mapping) and spec.get("dtype") == dtype
+    changed = dict(args)
+    for name, spec in args.items():
+        if other is not None and isinstance(spec, Mapping) and spec.get("dtype") == own:
+            changed[name] = {**spec, "dtype": other}
+    return changed

@@ -22,7 +22,7 @@ from flacheck.source.host_code import COVERS, GIVEN, SIZE, HostLaunch
 from flacheck.source.kernel_code import KernelCode
 
 TUNABLE, HOST, UNSAFE = "tunable", "host constant", "unsafe"
-# Below 16 no side of a dot is taken by any release.
+# No release takes a side of a dot that is smaller.
 DOT = 16
 
 
@@ -59,50 +59,43 @@ class Constants:
         """
         if name not in self.code.blocks or size & (size - 1):
             return []
-        least = DOT if self.code.dots else 1
-        return [size >> step for step in range(1, size.bit_length()) if size >> step >= least]
+        halves = [size >> step for step in range(1, size.bit_length())]
+        return [half for half in halves if half >= DOT or not self.code.dots]
 
     def follow(self, args: Mapping[str, Any], use: Mapping[str, Any]) -> dict[str, Any] | None:
         """What host code passes differently when `use` changes: `NC = cdiv(BT, BC)`; None where
         that cannot be read or the change breaks a division of the kernel's (`BT // BC`).
         """
-        before = {name: held for name, spec in args.items() if (held := _number(spec)) is not None}
+        before = _integers(args)
         changed = use.keys() & before.keys()
         after: dict[str, Any] = {}
-        for name in sorted(before.keys() - use.keys()) if changed else ():
-            hosts = [host for host, made_of in self._made_of.get(name, ()) if changed & made_of]
-            made = {_recomputed(host, name, before, use) for host in hosts} - {None}
-            if hosts and len(made) != 1:
+        for name in sorted(self._made_of.keys() & before.keys() - use.keys()):
+            hosts = [host for host, made_of in self._made_of[name] if changed & made_of]
+            values = {_recomputed(host, name, before, use) for host in hosts} - {None}
+            if hosts and len(values) != 1:
                 return None
-            if made and (new := made.pop()) != before[name]:
-                after[name] = new
-        return after if self._divides(before, {**before, **use, **after}) else None
+            after.update((name, value) for value in values if value != before[name])
+        now = {**before, **use, **after}
+        for one, by in self.code.divided:
+            divided = before.get(by) and one in before and before[one] % before[by] == 0
+            # What was divided without rest has to be so still.
+            if divided and (not now[by] or now[one] % now[by]):
+                return None
+        return after
 
     @cached_property
     def _made_of(self) -> dict[str, list[tuple[HostLaunch, set[str]]]]:
         """For each argument the launching places, with the other arguments that its value is made
         of there.
         """
-        found: dict[str, list[tuple[HostLaunch, set[str]]]] = {}
+        made_of: dict[str, list[tuple[HostLaunch, set[str]]]] = {}
         for host in self.hosts:
+            own = {name: getattr(passed, "id", None) for name, passed in host.passed.items()}
             for name in host.passed:
                 uses = host.uses(name)
-                others = {
-                    other
-                    for other, passed in host.passed.items()
-                    if getattr(passed, "id", None) in uses
-                }
-                found.setdefault(name, []).append((host, others - {name}))
-        return found
-
-    def _divides(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-        """Whether what was divided without rest still is."""
-        pairs = [(one, by) for one, by in self.code.divided if before.get(by) and one in before]
-        return all(
-            after[by] and after[one] % after[by] == 0
-            for one, by in pairs
-            if before[one] % before[by] == 0
-        )
+                others = {other for other, variable in own.items() if variable in uses}
+                made_of.setdefault(name, []).append((host, others - {name}))
+        return made_of
 
 
 def constants(
@@ -114,53 +107,47 @@ def constants(
     code = kernel_code(cell.kernel, packages)
     hosts = tuple(host_launches(cell.kernel, code.parameters, packages))
     tuned = {name for config in cell.configs for name in config.get("kwargs", {})}
-    others = list(siblings)
-    found = {}
-    for name, spec in (cell.launch.args if cell.launch else {}).items():
-        size = _constexpr(spec)
-        if size is not None:
-            found[name] = Constant(name, size, *_judged(name, cell, tuned, code, hosts, others))
-    return Constants(found, code, hosts)
+    others = [_integers(args) for args in siblings]
+    by_name = {}
+    if cell.launch:
+        for name, size in _integers(cell.launch.args, ("constexpr",)).items():
+            mark, why = HOST, _refusal(name, cell, code, hosts) or ""
+            if name in tuned:
+                mark, why = TUNABLE, "in the autotuner's list"
+            elif why:
+                mark = UNSAFE
+            elif not hosts:
+                mark, why = _unhosted(name, code, others)
+            elif name in code.sizes:
+                why = "host code computes it, and it shapes data"
+            else:
+                why = "host code computes it"
+            by_name[name] = Constant(name, size, mark, why)
+    return Constants(by_name, code, hosts)
 
 
-def _judged(
-    name: str,
-    cell: Cell,
-    tuned: set[str],
-    code: KernelCode,
-    hosts: Sequence[HostLaunch],
-    siblings: Sequence[Mapping[str, Any]],
-) -> tuple[str, str]:
-    if name in tuned:
-        return TUNABLE, "in the autotuner's list"
+def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch]) -> str | None:
+    """Why a constexpr must stay as it is, None when nothing speaks against a change."""
     if name in cell.shape:
-        return UNSAFE, "a size of the shape"
+        return "a size of the shape"
     if name not in code.blocks:
-        return UNSAFE, "no side of a tile"
+        return "no side of a tile"
     kinds = {host.kind(name) for host in hosts if name in host.passed}
     if hosts and not kinds:
-        return UNSAFE, "no host code is seen to pass it"
+        return "no host code is seen to pass it"
     if SIZE in kinds:
-        return UNSAFE, "a size of the data"
+        return "a size of the data"
     if COVERS in kinds:
-        return UNSAFE, "one block has to hold a whole size"
+        return "one block has to hold a whole size"
     if name not in code.tiled:
-        return UNSAFE, "the kernel has one block of it"
+        return "the kernel has one block of it"
     if GIVEN in kinds and not BLOCK.fullmatch(name):
-        return UNSAFE, "it may be a size of the data"
-    return (HOST, _layout(name, code)) if hosts else _unhosted(name, code, siblings)
-
-
-def _layout(name: str, code: KernelCode) -> str:
-    return (
-        "host code computes it, and it shapes data"
-        if name in code.sizes
-        else "host code computes it"
-    )
+        return "it may be a size of the data"
+    return None
 
 
 def _unhosted(
-    name: str, code: KernelCode, siblings: Sequence[Mapping[str, Any]]
+    name: str, code: KernelCode, siblings: Sequence[Mapping[str, int]]
 ) -> tuple[str, str]:
     """Without the host code: what is named like a block, shapes no data and follows no size in any
     recorded launch.
@@ -172,30 +159,28 @@ def _unhosted(
     return HOST, "named like a block; the host code is not known"
 
 
-def _follows_a_size(name: str, siblings: Sequence[Mapping[str, Any]]) -> bool:
+def _follows_a_size(name: str, siblings: Sequence[Mapping[str, int]]) -> bool:
     """Whether another integer, or its next power of two, is always this one, where this one has
     several values.
     """
-    rows = [
-        {other: held for other, spec in args.items() if (held := _number(spec)) is not None}
-        for args in siblings
-    ]
-    rows = [row for row in rows if name in row]
+    rows = [row for row in siblings if name in row]
     if len({row[name] for row in rows}) < 2:
         return False
     others = set.intersection(*(set(row) for row in rows)) - {name}
     return any(all(row[other] <= row[name] < 2 * row[other] for row in rows) for other in others)
 
 
-def _constexpr(spec: Any) -> int | None:
-    held = spec.get("constexpr") if isinstance(spec, Mapping) else None
-    return held if type(held) is int else None
-
-
-def _number(spec: Any) -> int | None:
-    held = _constexpr(spec)
-    plain = spec.get("int") if isinstance(spec, Mapping) else None
-    return held if held is not None else (plain if type(plain) is int else None)
+def _integers(
+    args: Mapping[str, Any], kinds: Sequence[str] = ("constexpr", "int")
+) -> dict[str, int]:
+    """The integers among the arguments of a launch."""
+    integers = {}
+    for name, spec in args.items():
+        for kind in kinds:
+            # A truth value is an int to Python, and no size.
+            if isinstance(spec, Mapping) and type(spec.get(kind)) is int:
+                integers[name] = spec[kind]
+    return integers
 
 
 def _recomputed(
@@ -204,13 +189,14 @@ def _recomputed(
     """The value that host code passes after a change, from the expression that gave the recorded
     one.
     """
-    names = {
-        getattr(passed, "id", other): other
-        for other, passed in host.passed.items()
-        if other in before
-    }
     own = getattr(host.passed[name], "id", None)
-    known = {local: before[other] for local, other in names.items() if local != own}
-    then = {local: use.get(other, before[other]) for local, other in names.items() if local != own}
-    pairs = list(zip(host.values(known, name), host.values(then, name)))
-    return next((new for old, new in pairs if old == before[name]), None)
+    known, then = {}, {}
+    for other, passed in host.passed.items():
+        variable = getattr(passed, "id", other)
+        if other in before and variable != own:
+            known[variable] = before[other]
+            then[variable] = use.get(other, before[other])
+    for old, new in zip(host.values(known, name), host.values(then, name)):
+        if old == before[name]:
+            return new
+    return None

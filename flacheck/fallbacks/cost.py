@@ -34,7 +34,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+# What Triton compiles with when nobody says otherwise.
 DEFAULTS = {"num_warps": 4, "num_stages": 3}
+# Accumulators of a thread without cost: see above.
 FEWEST, MOST = 16, 32
 
 
@@ -51,7 +53,7 @@ def estimate(
 
 
 def of_settings(settings: Mapping[str, Any], blocks: Iterable[str], warp_size: int = 32) -> float:
-    """The estimate for settings (options and constexprs by name), of which `blocks` are tile sizes."""
+    """The estimate for settings (options and constexprs by name); `blocks` are the tile sizes."""
     tiles = [settings[name] for name in blocks if settings.get(name)]
     options = {name: settings.get(name) or default for name, default in DEFAULTS.items()}
     return estimate(tiles, **options, warp_size=warp_size)

@@ -11,6 +11,7 @@ from itertools import islice
 from flacheck.fallbacks.candidates import Candidate, Space
 from flacheck.model import Cell, Record, Verdict
 
+# Candidates of one failing cell; a scan can have hundreds of failing cells.
 BUDGET = 48
 # Compiles under way at once over all explorations: enough to keep workers busy, few enough to waste
 # none.
@@ -49,11 +50,9 @@ class Trial:
     @property
     def waiting(self) -> Sequence[Cell]:
         """One place first: where the cell fails a candidate most often fails too."""
-        return (
-            self.cells[self.compiled : self.compiled + 1]
-            if not self.compiled
-            else self.cells[self.compiled :]
-        )
+        if self.compiled:
+            return self.cells[self.compiled :]
+        return self.cells[:1]
 
 
 class Exploration:
@@ -75,16 +74,14 @@ class Exploration:
         self.cells, self.signature, self._space = cells, signature, space
         near = islice(space.nearest_first(), budget)
         first = list(islice(near, patience.near))
-        corners = [each for each in space.corners() if each not in first][
-            : min(patience.corners, budget - len(first))
+        corners = [each for each in space.corners() if each not in first]
+        corners = corners[: min(patience.corners, budget - len(first))]
+        phases = [
+            self._trial(first),
+            self._trial(corners, corner=True),
+            self._trial(self._untried(near)),
         ]
-        self._phases = iter(
-            [
-                self._trial(first),
-                self._trial(corners, corner=True),
-                self._trial(self._untried(near)),
-            ]
-        )
+        self._phases = iter(phases)
         self._phase: Iterator[Trial] = iter(())
         self._left = budget
         self._trials: list[Trial] = []
@@ -104,8 +101,8 @@ class Exploration:
     @property
     def answer(self) -> Candidate | None:
         """The nearest that compiles everywhere, among those tried."""
-        found = [trial.candidate for trial in self._trials if trial.settled and not trial.failed]
-        return min(found, key=self._space.rank, default=None)
+        good = [trial.candidate for trial in self._trials if trial.settled and not trial.failed]
+        return min(good, key=self._space.rank, default=None)
 
     @property
     def done(self) -> bool:
@@ -116,23 +113,23 @@ class Exploration:
         be needless.
         """
         self._advance(width)
-        return [] if self.done else [cell for trial in self._open() for cell in trial.waiting]
+        if self.done:
+            return []
+        return [cell for trial in self._open() for cell in trial.waiting]
 
     def learn(self, records: Mapping[str, Record]) -> None:
         """What came of the cells that were wanted."""
         for trial in self._open():
             for cell in list(trial.waiting):
                 self.asked += 1
-                self._judge(trial, records.get(cell.key))
-
-    def _judge(self, trial: Trial, record: Record | None) -> None:
-        if compiled(record):
-            trial.compiled += 1
-        else:
-            trial.failed = True
-            self._signatures.add(record.signature if record else None)
-            if record and record.code == TIMED_OUT:
-                self._slow.append(trial.candidate)
+                record = records.get(cell.key)
+                if compiled(record):
+                    trial.compiled += 1
+                    continue
+                trial.failed = True
+                self._signatures.add(getattr(record, "signature", None))
+                if record and record.code == TIMED_OUT:
+                    self._slow.append(trial.candidate)
 
     def _advance(self, width: int) -> None:
         """Candidates are drawn one wave after another, for what a wave meets decides whether there
@@ -179,7 +176,7 @@ class Exploration:
 
 
 def compiled(record: Record | None) -> bool:
-    """Whether a cell is known to compile to its last stage; one without a verdict is no fallback."""
+    """Whether a cell is known to compile to its last stage."""
     return record is not None and record.verdict is Verdict.COMPILES and record.reason is None
 
 
@@ -190,6 +187,8 @@ def explore(
     while active := [way for way in ways if not way.done]:
         width = max(1, LANES // len(active))
         wanted = {cell.key: cell for way in active for cell in way.wanted(width)}
-        records = oracle(list(wanted.values())) if wanted else {}
+        records: Mapping[str, Record] = {}
+        if wanted:
+            records = oracle(list(wanted.values()))
         for way in active:
             way.learn(records)

@@ -83,7 +83,7 @@ class Points:
         return None
 
     def _around(self, changed: tuple[int, ...], here: _Point) -> list[_Point]:
-        """The other values of some axes, nearest first; the same is asked for many failing cells."""
+        """The other values of some axes, nearest first; many failing cells ask for the same."""
         if (changed, here) not in self._near:
             axes = []
             for i, own in zip(changed, here, strict=True):

@@ -59,8 +59,6 @@ def _cached() -> Sequence[str]:
         if shelf.path.name.endswith(triton_releases.suffix())
     )
     held = {str(shelf.manifest.get("identity")) for shelf in fitting}
-    return [
-        split(name)[1]
-        for name in sorted(held, key=by_version)
-        if split(name)[1] in triton_releases.known()
-    ]
+    versions = [split(name)[1] for name in sorted(held, key=by_version)]
+    # A local build has no release number and no neighbours.
+    return [version for version in versions if version in triton_releases.known()]

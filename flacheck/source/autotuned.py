@@ -14,7 +14,6 @@ from flacheck.source.syntax import argument, called, constants_in, defaults
 
 # Triton's own, and the one by which flash-linear-attention wraps it.
 _TUNERS = ("autotune", "fla_cache_autotune")
-_SINGLE, _DOUBLE = "'", '"'
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,17 @@ class Declared:
 
     def key_line(self, name: str) -> int:
         """Where a key stands; the list's line for one that the source does not spell out."""
-        listed = self.key_list.line if self.key_list else self.line
-        return dict(self.keys).get(name, listed)
+        return dict(self.keys).get(name, (self.key_list or self).line)
 
     def with_keys(self, names: Iterable[str]) -> str:
         """The lines of the key list with these names in it, ready to paste."""
         if self.key_list is None:
-            return f"key={_list(names, _SINGLE)},"
-        quote = _DOUBLE if _DOUBLE in self.key_list.text else _SINGLE
-        return self.key_list.rewritten(_list(names, quote))
+            return f"key=[{', '.join(map(repr, names))}],"
+        quote = "'"
+        if '"' in self.key_list.text:
+            quote = '"'
+        listed = ", ".join(f"{quote}{name}{quote}" for name in names)
+        return self.key_list.rewritten(f"[{listed}]")
 
     def moved_last(self, names: Sequence[str]) -> str:
         """The lines of the signature with these parameters behind all others but those with a
@@ -78,10 +79,6 @@ class Declared:
         )
         body = "".join(f"    {text},\n" for _, text, _ in ordered)
         return self.signature.rewritten(f"\n{body}")
-
-
-def _list(names: Iterable[str], quote: str) -> str:
-    return "[" + ", ".join(f"{quote}{name}{quote}" for name in names) + "]"
 
 
 def of_module(root: Path, kernel: str) -> Declared | None:
@@ -126,7 +123,7 @@ def _declared(source: KernelSource, name: str, shown: str | None) -> Declared | 
         return None
     lines = source.text.splitlines()
     tuner = next(_decorations(function, *_TUNERS), None)
-    listed = _key_list(source, tuner) if tuner else None
+    listed = _key_list(source, tuner)
     parameters = [*function.args.posonlyargs, *function.args.args]
     names = [parameter.arg for parameter in parameters]
     jit_lines = (d.lineno for d in function.decorator_list if called(d) == "jit")
@@ -138,7 +135,7 @@ def _declared(source: KernelSource, name: str, shown: str | None) -> Declared | 
         arguments=tuple(names),
         constexprs=tuple(parameter.arg for parameter in parameters if _is_constexpr(parameter)),
         keys=tuple((str(key.value), key.lineno) for key in constants_in(listed)),
-        key_list=_span(lines, listed) if listed else None,
+        key_list=_span(lines, listed),
         signature=_signature(lines, function),
         parameters=tuple(zip(names, _written(function), [each.lineno for each in parameters])),
         jit_line=next(jit_lines, function.lineno),
@@ -158,9 +155,9 @@ def _is_constexpr(parameter: ast.arg) -> bool:
     return parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
 
 
-def _key_list(source: KernelSource, tuner: ast.Call) -> ast.List | ast.Tuple | None:
+def _key_list(source: KernelSource, tuner: ast.Call | None) -> ast.List | ast.Tuple | None:
     """The list itself, or what a module-level name stands for."""
-    node = argument(tuner, "key", 1)
+    node = tuner and argument(tuner, "key", 1)
     if isinstance(node, ast.Name):
         bound = source.bound.get(node.id, ())
         node = None
@@ -171,9 +168,11 @@ def _key_list(source: KernelSource, tuner: ast.Call) -> ast.List | ast.Tuple | N
     return None
 
 
-def _span(lines: Sequence[str], node: ast.expr) -> Span:
-    """`ast` counts columns in bytes of UTF-8."""
+def _span(lines: Sequence[str], node: ast.expr | None) -> Span | None:
+    if node is None:
+        return None
     end_line = node.end_lineno or node.lineno
+    # `ast` counts columns in bytes of UTF-8.
     first, last = lines[node.lineno - 1].encode(), lines[end_line - 1].encode()
     return Span(
         line=node.lineno,

@@ -157,7 +157,7 @@ class _Walk:
         return known, _GOES_ON
 
     def use(self, *nodes: ast.AST, known: _Known) -> None:
-        """Note the names in some nodes, less the arm of a conditional expression that is not taken."""
+        """Note the names in some nodes, less the untaken arm of a conditional expression."""
         todo = list(nodes)
         while todo:
             node = todo.pop()
@@ -188,8 +188,8 @@ class _Walk:
             return known, _RAISES
         if isinstance(node, ast.Assert):
             truth = self._value(node.test, known)
-            fails = truth is not UNKNOWN and not truth
-            return known, _RAISES if fails else _GOES_ON
+            if truth is not UNKNOWN and not truth:
+                return known, _RAISES
         return self._assigned(node, known), _GOES_ON
 
     def _if(self, node: ast.If, known: _Known) -> tuple[_Known, str]:
@@ -197,10 +197,12 @@ class _Walk:
         self.use(node.test, known=known)
         if truth is UNKNOWN:
             return _met(self.block(node.body, known), self.block(node.orelse, known))
-        return self.block(node.body if truth else node.orelse, known)
+        if truth:
+            return self.block(node.body, known)
+        return self.block(node.orelse, known)
 
     def _blocks(self, node: ast.stmt, known: _Known) -> _Known:
-        """Loops, `try` and `match`: any of their blocks may run or not, more than once, or in part."""
+        """Loops, `try`, `match`: any of their blocks may run or not, more than once, or in part."""
         children = ast.iter_child_nodes(node)
         self.use(*(child for child in children if isinstance(child, ast.expr)), known=known)
         changing = stored(node)
@@ -252,7 +254,9 @@ def _met(one: tuple[_Known, str], other: tuple[_Known, str]) -> tuple[_Known, st
     """Where two branches meet: what both agree on, unless one of them has ended before."""
     (known, end), (others, other_end) = one, other
     if end != _GOES_ON and other_end != _GOES_ON:
-        return known, end if end == other_end else _RETURNS
+        if end == other_end == _RAISES:
+            return known, _RAISES
+        return known, _RETURNS
     if end != _GOES_ON:
         return others, _GOES_ON
     if other_end != _GOES_ON:

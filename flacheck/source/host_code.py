@@ -18,8 +18,10 @@ from flacheck.source.syntax import (
     called,
     content,
     defaults,
+    elements,
     launched,
     names_below,
+    names_in,
     parameters,
     tree,
 )
@@ -67,7 +69,7 @@ class HostLaunch:
     def uses(self, parameter: str) -> frozenset[str]:
         """The names that the value of a parameter is made of, directly or not."""
         names: set[str] = set()
-        todo = [self.passed[parameter]] if parameter in self.passed else []
+        todo = [self.passed[parameter]]
         while todo:
             for name in names_below(todo.pop()) - names:
                 names.add(name)
@@ -109,7 +111,9 @@ class HostLaunch:
         if several:
             return [each for one in several for each in self._values(one, known, depth)]
         worth = value(node, lambda part: known.get(getattr(part, "id", ""), UNKNOWN))
-        return [worth] if type(worth) is int else []
+        if type(worth) is int:
+            return [worth]
+        return []
 
     def _kind(self, node: ast.expr, depth: int) -> str:
         if isinstance(node, ast.Name):
@@ -126,7 +130,7 @@ class HostLaunch:
         return COMPUTED
 
     def _is_ratio(self, node: ast.expr, depth: int) -> bool:
-        """A size by a size or a number, `HQ // H`; by what the host chooses it is a count of tiles."""
+        """A size by a size or a number, `HQ // H`; by a choice of the host it counts tiles."""
         if not isinstance(node, ast.BinOp):
             return False
         sides = [side for side in (node.left, node.right) if not isinstance(side, ast.Constant)]
@@ -137,8 +141,7 @@ class HostLaunch:
         if called(call) == "next_power_of_2" and kinds and kinds[0] != COMPUTED:
             return COVERS
         if called(call) == "max":
-            worst = _worst(kinds)
-            return COVERS if worst == SIZE else worst
+            return {SIZE: COVERS}.get(_worst(kinds), _worst(kinds))
         # The least of a size and of anything else is what the host chooses, as long as that is
         # smaller.
         return COMPUTED
@@ -173,7 +176,7 @@ def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list
 
 @cache
 def launches_in_file(file: Path, kernel: str, names: tuple[str, ...]) -> tuple[HostLaunch, ...]:
-    """Every place in a file that launches the kernel of that name, once for each function around."""
+    """Every place in a file that launches that kernel, once for each function around it."""
     launches = []
     for function in ast.walk(tree(content(file))):
         if isinstance(function, FUNCTION):
@@ -223,24 +226,16 @@ def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.ex
         yield target.id, expression
     if not isinstance(target, ast.Tuple):
         return
-    given = expression.elts if isinstance(expression, ast.Tuple) else []
-    starred = any(isinstance(each, ast.Starred) for each in given)
-    if len(given) == len(target.elts) and not starred:
+    given = elements(expression) or [expression]
+    if len(given) == len(target.elts) and not any(isinstance(e, ast.Starred) for e in given):
         for each, its in zip(target.elts, given):
             yield from _pairs(each, its)
         return
-    entry = _entry(expression)
-    for each in target.elts:
-        if entry and isinstance(each, ast.Name):
-            yield each.id, entry
-
-
-def _entry(expression: ast.expr) -> ast.expr | None:
-    """The first measure of data in `k.shape` or `*k.shape, v.shape[-1]`."""
-    parts = expression.elts if isinstance(expression, ast.Tuple) else [expression]
-    for part in parts:
-        if isinstance(part, ast.Starred):
-            part = part.value
-        if measures(part):
-            return part
-    return None
+    # The first measure of data in `k.shape` or `*k.shape, v.shape[-1]` stands for all of them.
+    parts = (
+        getattr(part, "value", part) if isinstance(part, ast.Starred) else part for part in given
+    )
+    entry = next((part for part in parts if measures(part)), None)
+    for name in names_in(target.elts):
+        if entry:
+            yield name, entry

@@ -1,4 +1,4 @@
-"""A kernel file as text and syntax tree: which module-level source a kernel uses, and its digest."""
+"""A kernel file as text and syntax tree: all that a kernel of it uses, and the digest of that."""
 
 from __future__ import annotations
 

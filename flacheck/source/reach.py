@@ -130,7 +130,7 @@ def first_length(reaches: Iterable[Reach]) -> int | None:
     if there is any; None when no layer does.
     """
     trained = [(not reach.plain, reach.training) for reach in reaches if reach.training is not None]
-    return min(trained)[1] if trained else None
+    return min(trained, default=(False, None))[1]
 
 
 # More packages than one scan names; a graph holds a few megabytes.
@@ -200,8 +200,10 @@ def _definitions(root: Path, module: str) -> dict[str, list[Definition]]:
 
 def _definition(node: ast.stmt, known: frozenset[str]) -> Definition:
     """Boil a statement down; of the names it uses only those with a `known` head lead anywhere."""
-    # What a kernel uses runs inside it and is not launched.
-    every = set() if is_kernel(node) else all_names(node)
+    every = all_names(node)
+    if is_kernel(node):
+        # What a kernel uses runs inside it and is not launched.
+        every = set()
     leading = frozenset(name for name in every if "*" in known or name.partition(".")[0] in known)
     bases = getattr(node, "bases", ())
     layer = any((dotted(base) or "").endswith("Module") for base in bases)

@@ -115,7 +115,7 @@ def is_kernel(node: ast.AST) -> bool:
     """Whether a function is compiled by Triton (`@triton.jit`, perhaps with arguments)."""
     if not isinstance(node, FUNCTION):
         return False
-    decorators = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    decorators = (getattr(decorator, "func", decorator) for decorator in node.decorator_list)
     return any(dotted(decorator) in _JIT for decorator in decorators)
 
 
