@@ -11,7 +11,7 @@ from pathlib import Path
 from flacheck.analysis.known_good import grouped
 from flacheck.config import toml
 from flacheck.errors import UsageError
-from flacheck.gate.sources.pin_file import encoding_of
+from flacheck.gate.sources.pin_files import encoding_of
 from flacheck.gate.suggest import PinChange
 
 

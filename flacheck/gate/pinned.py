@@ -73,14 +73,8 @@ class Pin:
         return self.name + self.specifier
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Pins that hold together: those of a whole file (no `label`), or of one extra or group beside
-    those.
-    """
-
-    label: str | None
-    pins: tuple[Pin, ...]
+# A pin with the extra or group that it is part of; None for one that always holds.
+LabelledPin = tuple[str | None, Pin]
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
-"""Where pins come from: one file a kind of source, each from a file to scopes of pins with file and
-line.
-"""
+"""Where pins come from: one module a kind of file, each from a file to pins with file and line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from flacheck.analysis.known_good import grouped
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import NAMES, Installation, Pin, Scope
+from flacheck.gate.pinned import NAMES, Installation, LabelledPin, Pin
 from flacheck.gate.sources import pyproject, requirements, uv_lock
-from flacheck.gate.sources.pin_file import PinFile
+from flacheck.gate.sources.pin_files import PinFile
 
 Warn = Callable[[str], None]
 _LOOKED_FOR = (
@@ -45,8 +45,8 @@ def of_files(paths: Sequence[Path], warn: Warn) -> list[Installation]:
     """
     files = [PinFile(path, _shown(path), warn) for path in paths]
     together = [file for file in files if not _is_lock(file)]
-    scopes = [scope for file in together for scope in _read(file)]
-    installations = list(_installations(", ".join(file.shown for file in together), scopes))
+    pins = [pin for file in together for pin in _read(file)]
+    installations = list(_installations(", ".join(file.shown for file in together), pins))
     for file in files:
         if _is_lock(file):
             installations += _installations(file.shown, _read(file))
@@ -54,9 +54,7 @@ def of_files(paths: Sequence[Path], warn: Warn) -> list[Installation]:
 
 
 def in_folder(folder: Path, warn: Warn) -> list[Installation]:
-    """What each file in a folder that can hold pins is held to by itself; files without a pin are
-    left out.
-    """
+    """What each file in a folder is held to by itself; files without a pin are left out."""
     paths = [path for pattern in _LOOKED_FOR for path in sorted(folder.glob(pattern))]
     installations: list[Installation] = []
     for path in dict.fromkeys(paths):
@@ -67,18 +65,16 @@ def in_folder(folder: Path, warn: Warn) -> list[Installation]:
 
 def installed() -> list[Installation]:
     """What is in the live environment, beside flacheck."""
-    pins = []
+    pins: list[LabelledPin] = []
+    obstacle = "it is what is installed"
     for name in NAMES:
-        try:
-            version = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-        obstacle = "it is what is installed"
-        pins.append(Pin("(installed)", None, name, f"=={version}", obstacle=obstacle))
-    return list(_installations("the live environment", [Scope(None, tuple(pins))]))
+        with suppress(metadata.PackageNotFoundError):
+            exact = f"=={metadata.version(name)}"
+            pins.append((None, Pin("(installed)", None, name, exact, obstacle=obstacle)))
+    return list(_installations("the live environment", pins))
 
 
-def _read(file: PinFile) -> list[Scope]:
+def _read(file: PinFile) -> list[LabelledPin]:
     if file.path.name in _NOT_READ:
         raise UsageError(f"{file.shown}: cannot be read by gate, which knows {_READ}")
     if _is_lock(file):
@@ -99,12 +95,10 @@ def _shown(path: Path) -> str:
     return str(path)
 
 
-def _installations(name: str, scopes: Sequence[Scope]) -> Iterator[Installation]:
-    """The base alone, and with each extra or group that adds to it."""
-    pins: dict[str | None, list[Pin]] = {None: []}
-    for scope in scopes:
-        pins.setdefault(scope.label, []).extend(scope.pins)
-    base = pins.pop(None)
+def _installations(name: str, labelled: Iterable[LabelledPin]) -> Iterator[Installation]:
+    """The pins that always hold, alone and with each extra or group that adds to them."""
+    pins = dict(grouped(labelled))
+    base = pins.pop(None, [])
     if base:
         yield Installation(name, tuple(dict.fromkeys(base)))
     for label, added in pins.items():

@@ -13,46 +13,36 @@ from packaging.version import InvalidVersion, Version
 
 from flacheck.config import toml
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import NAMES, Pin, Scope
+from flacheck.gate.pinned import NAMES, LabelledPin, Pin
 from flacheck.gate.sources import requirement
-from flacheck.gate.sources.toml_document import TomlDocument
-
-_TABLE = ("tool", "poetry")
+from flacheck.gate.sources.pin_files import TomlDocument
 
 
-def scopes(document: TomlDocument) -> Iterator[Scope]:
-    """First the pins that hold in every installation; then optional dependencies, the old table of
-    development dependencies, and the groups.
-    """
-    always, optional = [], []
-    for entry, pin in _pins(document, (*_TABLE, "dependencies")):
-        if isinstance(entry, Mapping) and entry.get("optional") is True:
-            optional.append(pin)
-        else:
-            always.append(pin)
-    yield Scope(None, tuple(always))
-    yield Scope("extras", tuple(optional))
-    yield _group(document, "dev", (*_TABLE, "dev-dependencies"))
-    for name in document.at(*_TABLE, "group"):
-        yield _group(document, name, (*_TABLE, "group", name, "dependencies"))
+def pins(document: TomlDocument) -> Iterator[LabelledPin]:
+    """The pins of torch and Triton: dependencies, optional ones ("extras"), and of groups."""
+    for entry, pin in _pins(document, "dependencies"):
+        is_optional = isinstance(entry, Mapping) and entry.get("optional") is True
+        yield "extras" if is_optional else None, pin
+    # How the group of that name was written before there were groups.
+    for _, pin in _pins(document, "dev-dependencies"):
+        yield "group dev", pin
+    for name in document.at("tool", "poetry", "group"):
+        for _, pin in _pins(document, "group", name, "dependencies"):
+            yield f"group {name}", pin
 
 
-def _group(document: TomlDocument, name: str, path: tuple[str, ...]) -> Scope:
-    return Scope(f"group {name}", tuple(pin for _, pin in _pins(document, path)))
-
-
-def _pins(document: TomlDocument, path: tuple[str, ...]) -> Iterator[tuple[Any, Pin]]:
+def _pins(document: TomlDocument, *table: str) -> Iterator[tuple[Any, Pin]]:
     """The entries of a table that pin torch or Triton here, with their pins."""
-    for key, value in document.at(*path).items():
-        name = canonicalize_name(key)
+    for key, value in document.at("tool", "poetry", *table).items():
+        name, path = canonicalize_name(key), ("tool", "poetry", *table, key)
         if name not in NAMES:
             continue
-        entries: list[tuple[toml.Path, Any]] = [((*path, key), value)]
+        entries: list[tuple[toml.Path, Any]] = [(path, value)]
         if isinstance(value, list):
             # Several constraints, for different systems or Pythons.
-            entries = [((*path, key, index), entry) for index, entry in enumerate(value)]
-        for place, entry in entries:
-            pin = _pin(document, name, entry, place)
+            entries = [((*path, index), entry) for index, entry in enumerate(value)]
+        for entry_path, entry in entries:
+            pin = _pin(document, name, entry, entry_path)
             if pin:
                 yield entry, pin
 
@@ -98,9 +88,7 @@ def _holds(entry: Mapping[str, Any], where: str) -> bool:
 
 
 def pep440(text: str, where: str) -> str:
-    """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; a UsageError that begins with `where` for what is
-    neither.
-    """
+    """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; UsageError, beginning with `where`, for others."""
     alternatives = []
     try:
         for part in re.split(r"\|\|?", text):

@@ -12,23 +12,23 @@ from packaging.utils import canonicalize_name
 
 from flacheck.config import toml
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import Pin, Scope
+from flacheck.gate.pinned import LabelledPin, Pin
 from flacheck.gate.sources import poetry, requirement
-from flacheck.gate.sources.pin_file import PinFile
-from flacheck.gate.sources.toml_document import TomlDocument
+from flacheck.gate.sources.pin_files import PinFile, TomlDocument
 
 
-def read(file: PinFile) -> list[Scope]:
-    """The project's own pins as one scope, each extra and each group as another."""
+def read(file: PinFile) -> list[LabelledPin]:
+    """The project's own pins, and those of each extra and group under its label."""
     document = TomlDocument.read(file)
-    extras = document.at("project", "optional-dependencies")
-    groups = document.at("dependency-groups")
-    return [
-        Scope(None, tuple(_listed(document, ("project", "dependencies"), ()))),
-        *(Scope(f"extra {extra}", tuple(_extra(document, extra, ()))) for extra in extras),
-        *(Scope(f"group {group}", tuple(_group(document, group, ()))) for group in groups),
-        *poetry.scopes(document),
+    of_poetry = list(poetry.pins(document))
+    pins: list[LabelledPin] = [
+        (None, pin) for pin in _listed(document, ("project", "dependencies"), ())
     ]
+    for extra in document.at("project", "optional-dependencies"):
+        pins += [(f"extra {extra}", pin) for pin in _extra(document, extra, ())]
+    for group in document.at("dependency-groups"):
+        pins += [(f"group {group}", pin) for pin in _group(document, group, ())]
+    return pins + of_poetry
 
 
 def _listed(
@@ -71,9 +71,7 @@ def _group(document: TomlDocument, name: str, through: tuple[str, ...]) -> Itera
 def _included(
     document: TomlDocument, entry: dict[str, Any], path: toml.Path, through: tuple[str, ...]
 ) -> str:
-    """The group that an entry of another includes; a UsageError for an unknown one and for a
-    circle.
-    """
+    """The group that an entry of another includes; UsageError if unknown, or for a circle."""
     wanted = str(entry.get("include-group"))
     group = _as_written(wanted, document.at("dependency-groups"))
     if set(entry) != {"include-group"} or group is None:

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import NAMES, Pin
-from flacheck.gate.sources.pin_file import PinFile
+from flacheck.gate.sources.pin_files import PinFile
 
 # What PyTorch's own indexes call the Tritons that it builds, of no release of Triton.
 _BETWEEN_RELEASES = (

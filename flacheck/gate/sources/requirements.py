@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import Pin, Scope
+from flacheck.gate.pinned import LabelledPin, Pin
 from flacheck.gate.sources import requirement
-from flacheck.gate.sources.pin_file import PinFile
+from flacheck.gate.sources.pin_files import PinFile
 
 _INCLUDE = re.compile(r"(?:-[rc]\s*|--(?:requirement|constraint)(?:\s+|=))(?P<file>.+)")
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -34,9 +34,7 @@ _NAME_IN_ADDRESS = re.compile(
 
 @dataclass(frozen=True)
 class _Line:
-    """One logical line: its text without comments and continuations, its number, and from where to
-    where it stands in its file.
-    """
+    """A logical line without comments and continuations; `start` and `end` are offsets."""
 
     text: str
     number: int
@@ -44,11 +42,9 @@ class _Line:
     end: int
 
 
-def read(file: PinFile) -> list[Scope]:
-    """All pins of the file and of what it includes hold together; UsageError with file and line for
-    bad lines.
-    """
-    return [Scope(None, tuple(_pins(file, set())))]
+def read(file: PinFile) -> list[LabelledPin]:
+    """The pins of the file and of what it includes; UsageError with file and line for bad lines."""
+    return [(None, pin) for pin in _pins(file, set())]
 
 
 def _pins(file: PinFile, seen: set[Path]) -> Iterator[Pin]:

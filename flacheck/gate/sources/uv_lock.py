@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import NAMES, Pin, Scope
-from flacheck.gate.sources.pin_file import PinFile
+from flacheck.gate.pinned import NAMES, LabelledPin, Pin
+from flacheck.gate.sources.pin_files import PinFile, TomlDocument
 from flacheck.gate.sources.requirement import may_hold
-from flacheck.gate.sources.toml_document import TomlDocument
 
 # A package of the lock with the pin that it is.
 Locked = tuple[Mapping[str, Any], Pin]
 
 
-def read(file: PinFile) -> list[Scope]:
-    """A scope for each torch that is locked, with the Triton that goes with it, and for each Triton
-    without one.
+def read(file: PinFile) -> list[LabelledPin]:
+    """The locked torch with its Triton; in a lock that forks, each torch with its own, and each
+    Triton that has none, under labels.
     """
     document = TomlDocument.read(file)
     packages = _tables(document.table.get("package", []), f"{file.shown}: package")
-    locked = []
-    for index, package in enumerate(packages):
-        if package.get("name") in NAMES:
-            pin = _pin(document, index, package)
-            if _is_for_here(package, pin):
-                locked.append((package, pin))
-    return list(_scopes(locked))
+    every = [
+        (package, _pin(document, index, package))
+        for index, package in enumerate(packages)
+        if package.get("name") in NAMES
+    ]
+    locked = [(package, pin) for package, pin in every if _is_for_here(package, pin)]
+    torches = [entry for entry in locked if entry[1].name == "torch"]
+    tritons = [entry for entry in locked if entry[1].name == "triton"]
+    installations = [[pin, *_required(torch, pin, tritons)] for torch, pin in torches]
+    with_torch = {pin for pins in installations for pin in pins}
+    installations += [[pin] for _, pin in tritons if pin not in with_torch]
+    forks = len(torches) > 1 or len(tritons) > 1
+    return [(pins[0].said if forks else None, pin) for pins in installations for pin in pins]
 
 
 def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
@@ -46,21 +51,6 @@ def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
     else:
         raise UsageError(f"{file.where(line)}: version is no text; is this a uv.lock?")
     return Pin(file.shown, line, package["name"], specifier, obstacle="a lock is written by uv")
-
-
-def _scopes(locked: Sequence[Locked]) -> Iterator[Scope]:
-    torches = [entry for entry in locked if entry[1].name == "torch"]
-    tritons = [entry for entry in locked if entry[1].name == "triton"]
-    several = len(torches) > 1 or len(tritons) > 1
-    alone = {pin for _, pin in tritons}
-    installations = []
-    for torch, pin in torches:
-        required = _required(torch, pin, tritons)
-        alone -= set(required)
-        installations.append((pin, *required))
-    installations += [(pin,) for _, pin in tritons if pin in alone]
-    for pins in installations:
-        yield Scope(pins[0].said if several else None, pins)
 
 
 def _required(torch: Mapping[str, Any], pin: Pin, tritons: Sequence[Locked]) -> list[Pin]:
