@@ -239,14 +239,14 @@ def test_a_release_is_good_as_the_contract_has_it(
     served by another.
     """
     (version,) = gate(records, "triton==3.4.0").versions
-    assert (version.state.value, version.standing.why) == (state, why)
+    assert (version.state.value, version.why) == (state, why)
 
 
 def test_targets_that_are_asked_must_all_be_known() -> None:
     """Without targets those count that have records."""
     assert states(gate(RECORDS, "triton==3.4.0", targets=("sm90",))) == {"3.4.0": "good"}
     (version,) = gate(RECORDS, "triton==3.4.0", targets=("sm80", "sm90")).versions
-    assert (version.state, version.standing.why) == (ReleaseState.UNTESTED, "no record on sm80")
+    assert (version.state, version.why) == (ReleaseState.UNTESTED, "no record on sm80")
 
 
 def test_an_advisory_makes_a_good_release_compile_but() -> None:
@@ -259,7 +259,7 @@ def test_an_advisory_makes_a_good_release_compile_but() -> None:
 
     outcome = gate(RECORDS, "triton>=3.4,<3.5", advise=advise)
     assert states(outcome) == {"3.4.0": "advised"}
-    assert outcome.versions[0].standing.advisories == ("3.4.0 computes wrong gradients",)
+    assert outcome.versions[0].advisories == ("3.4.0 computes wrong gradients",)
     assert (outcome.exit_code(), outcome.exit_code(strict=True)) == (Exit.OK, Exit.FINDINGS)
     assert states(gate(RECORDS, "triton==3.2.0", advise=advise)) == {"3.2.0": "bad"}
 

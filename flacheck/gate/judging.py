@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import observe
-from flacheck.analysis.order import by_version
+from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.order import by_version, split
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
 from flacheck.gate.evidence import Evidence, cell_identity
 from flacheck.gate.pinned import Installation
-from flacheck.gate.result import AdmittedRelease, GateResult, JudgedWaiver, WaiverUse
-from flacheck.gate.states import Advise, ReleaseState, Standing, standings
+from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse
+from flacheck.gate.states import Advise, JudgedRelease, ReleaseState, judge_release
 from flacheck.gate.suggest import Acceptance, suggest
 from flacheck.model import Record, Verdict
 from flacheck.toolchains import torch_pins
@@ -38,16 +38,10 @@ class Gate:
         self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
     ) -> GateResult:
         """Judge every Triton release that the installations admit, and look for what to change."""
-        valid = waivers.in_force(self.waivers, self.today)
-        recorded = standings(
-            observe(evidence.records),
-            self.targets,
-            lambda cell: waivers.waived(valid, cell.kernel, cell.signature),
-            self.advise,
-        )
+        recorded = self._recorded(evidence)
         releases = self.releases.with_recorded(recorded)
         admissions = tuple(admit(installation, releases) for installation in installations)
-        states = {triton: standing.state for triton, standing in recorded.items()}
+        states = {triton: release.state for triton, release in recorded.items()}
         changes, helpless = suggest(installations, Acceptance(releases, states, self.strict))
         return GateResult(
             admissions=admissions,
@@ -58,6 +52,20 @@ class Gate:
             about=about,
             known_good=_known_good(recorded, releases),
         )
+
+    def _recorded(self, evidence: Evidence) -> dict[str, JudgedRelease]:
+        """Each Triton release that has a record, by its version."""
+        valid = waivers.in_force(self.waivers, self.today)
+
+        def waives(cell: Observed) -> bool:
+            return waivers.waived(valid, cell.kernel, cell.signature)
+
+        cells = ((split(cell.toolchain), cell) for cell in observe(evidence.records))
+        return {
+            triton: judge_release(triton, mine, self.targets, waives, self.advise)
+            for (compiler, triton), mine in grouped(cells).items()
+            if compiler == "triton"
+        }
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
         cells = sum(
@@ -75,11 +83,9 @@ class Gate:
 
 
 def _admitted_releases(
-    admissions: Sequence[Admission], recorded: Mapping[str, Standing], releases: Releases
-) -> tuple[AdmittedRelease, ...]:
-    """All admitted Triton releases, oldest first; where no torch is pinned, with the torch releases
-    that pin them.
-    """
+    admissions: Sequence[Admission], recorded: Mapping[str, JudgedRelease], releases: Releases
+) -> tuple[JudgedRelease, ...]:
+    """All admitted Triton releases, oldest first, with the torch releases that may come along."""
     tritons = {triton for admission in admissions for triton in admission.triton}
     torches = grouped(
         (triton, torch) for admission in admissions for torch, triton in admission.pairs
@@ -88,14 +94,15 @@ def _admitted_releases(
     # Those that have a number first, then `<3.0.0`, `>3.9.0` and `of torch 2.15.0`.
     for triton in sorted(tritons, key=lambda name: (not name[0].isdigit(), by_version(name))):
         beside = set(torches.get(triton, ()))
+        # Where torch is not pinned, any that requires this Triton may come.
         if None in beside:
             beside = beside - {None} | set(releases.torch_for(triton))
-        standing = recorded.get(triton) or _unrecorded(triton, releases)
-        admitted.append(AdmittedRelease(standing, sorted(beside, key=by_version)))
+        release = recorded.get(triton) or _unrecorded(triton, releases)
+        admitted.append(replace(release, torch=tuple(sorted(beside, key=by_version))))
     return tuple(admitted)
 
 
-def _unrecorded(triton: str, releases: Releases) -> Standing:
+def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
     """A release without a record, with the reason why nothing is known of it."""
     if triton == releases.beyond:
         why = "newer than every known release"
@@ -105,10 +112,10 @@ def _unrecorded(triton: str, releases: Releases) -> Standing:
         why = "no record"
     else:
         why = "nobody knows which Triton that torch requires"
-    return Standing(triton, ReleaseState.UNTESTED, why=why)
+    return JudgedRelease(triton, ReleaseState.UNTESTED, why=why)
 
 
-def _known_good(recorded: Mapping[str, Standing], releases: Releases) -> tuple[str, ...]:
+def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
     """The requirements that admit exactly the good releases, and the torch releases that bring
     them.
     """

@@ -4,10 +4,9 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import msgspec
 
@@ -15,24 +14,23 @@ from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.gate.admitted import Admission, Conflict
 from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.states import ReleaseState, Standing
+from flacheck.gate.states import JudgedRelease, ReleaseState
 from flacheck.gate.suggest import PinChange
 from flacheck.model import Json
 
-SCHEMA = "flacheck.gate/1"
-# What flacheck.gate/1 shows of each, in its order.
+# What flacheck.gate/1 shows of a pin and of a release; the rest is told to people.
 _PIN = ("file", "line", "name", "specifier")
 _RELEASE = ("triton", "torch", "state", "codes", "kernels")
 
 
 class WaiverUse(str, Enum):
-    """What became of a waiver: it is `active`, or past its day, or its cells compile again, or
-    nothing was seen of what it speaks of.
-    """
+    """What became of a waiver."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
+    # What it waives compiles again.
     MENDED = "mended"
+    # Nothing was tried of what it speaks of.
     UNUSED = "unused"
 
 
@@ -51,40 +49,16 @@ class JudgedWaiver:
 
 
 @dataclass(frozen=True)
-class AdmittedRelease:
-    """A Triton release (or, as `>3.9.0`, releases nobody knows) that is admitted; `torch` are the
-    releases that may come with it.
-    """
-
-    standing: Standing
-    torch: Sequence[str]
-
-    @property
-    def triton(self) -> str:
-        return self.standing.triton
-
-    @property
-    def state(self) -> ReleaseState:
-        return self.standing.state
-
-    @property
-    def codes(self) -> list[str]:
-        return self.standing.codes
-
-    @property
-    def kernels(self) -> list[str]:
-        return self.standing.kernels
-
-
-@dataclass(frozen=True)
 class GateResult:
-    """What flacheck.gate/1 shows. `helpless` are installations that no change of a pin would let
-    pass, `about` says which records were asked, `known_good` what to require so that exactly the
-    releases that are good by these records are admitted, those included that the pins exclude now.
+    """What flacheck.gate/1 shows, and what else is told to people.
+
+    `versions` are the admitted releases, `helpless` the installations that no change of a pin lets
+    pass; `known_good` is what to require to admit just the releases that are good by the records,
+    those included that the pins exclude now; `about` says which records were asked.
     """
 
     admissions: tuple[Admission, ...]
-    versions: tuple[AdmittedRelease, ...] = ()
+    versions: tuple[JudgedRelease, ...] = ()
     waived: tuple[JudgedWaiver, ...] = ()
     suggest: tuple[PinChange, ...] = ()
     helpless: tuple[str, ...] = ()
@@ -100,12 +74,8 @@ class GateResult:
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
         """Each contradiction once, though it may hold in a project and in all its extras."""
-        by_pins = {
-            admission.conflict.pins: admission.conflict
-            for admission in self.admissions
-            if admission.conflict
-        }
-        return tuple(by_pins.values())
+        conflicts = [admission.conflict for admission in self.admissions if admission.conflict]
+        return tuple({conflict.pins: conflict for conflict in conflicts}.values())
 
     @property
     def unproven(self) -> tuple[Installation, ...]:
@@ -123,17 +93,15 @@ class GateResult:
         untested = [release.triton for release in self.of(ReleaseState.UNTESTED)]
         return [triton for triton in untested if triton[0].isdigit()]
 
-    def of(self, *states: ReleaseState) -> tuple[AdmittedRelease, ...]:
+    def of(self, *states: ReleaseState) -> tuple[JudgedRelease, ...]:
         """The admitted releases in any of these states."""
         return tuple(release for release in self.versions if release.state in states)
 
     def exit_code(self, strict: bool = False) -> Exit:
-        """1 for a failing release, a contradiction or a waiver that has to go; 3 when nothing is
-        known of what an installation admits. Strictly, an advisory is a finding and an untested
-        release incomplete.
-        """
-        has_to_go = any(waived.is_finding for waived in self.waived)
-        if self.of(ReleaseState.BAD) or self.conflicts or has_to_go:
+        """Findings come before what is incomplete; `strict` counts advisories and gaps too."""
+        if self.of(ReleaseState.BAD) or self.conflicts:
+            return Exit.FINDINGS
+        if any(waived.is_finding for waived in self.waived):
             return Exit.FINDINGS
         if strict and self.of(ReleaseState.ADVISED):
             return Exit.FINDINGS
@@ -143,31 +111,35 @@ class GateResult:
 
     def to_json(self) -> Json:
         """flacheck.gate/1."""
-        document: Json = msgspec.to_builtins(
-            {
-                "schema": SCHEMA,
-                "pins": [_fields(pin, _PIN) for pin in self.pins],
-                "versions": [_fields(release, _RELEASE) for release in self.versions],
-                "conflicts": [
-                    {
-                        "installation": conflict.installation,
-                        "pins": [_fields(pin, _PIN) for pin in conflict.pins],
-                        "reason": conflict.reason,
-                    }
-                    for conflict in self.conflicts
-                ],
-                "waived": [
-                    {**msgspec.structs.asdict(entry.waiver), "use": entry.use, "cells": entry.cells}
-                    for entry in self.waived
-                ],
-                "suggest": [
-                    {**_fields(change.pin, _PIN), "to": change.to, "obstacle": change.pin.obstacle}
-                    for change in self.suggest
-                ],
-            }
-        )
-        return document
+        document: Json = {
+            "schema": "flacheck.gate/1",
+            "pins": _pins(self.pins),
+            "versions": [_fields(release, *_RELEASE) for release in self.versions],
+            "conflicts": [
+                {
+                    "installation": conflict.installation,
+                    "pins": _pins(conflict.pins),
+                    "reason": conflict.reason,
+                }
+                for conflict in self.conflicts
+            ],
+            "waived": [
+                {**msgspec.structs.asdict(entry.waiver), **_fields(entry, "use", "cells")}
+                for entry in self.waived
+            ],
+            "suggest": [
+                {**_fields(change.pin, *_PIN), "to": change.to, "obstacle": change.pin.obstacle}
+                for change in self.suggest
+            ],
+        }
+        # Enums, dates and tuples as JSON has them.
+        plain: Json = msgspec.json.decode(msgspec.json.encode(document))
+        return plain
 
 
-def _fields(entry: Any, names: Iterable[str]) -> Json:
+def _pins(pins: Iterable[Pin]) -> list[Json]:
+    return [_fields(pin, *_PIN) for pin in pins]
+
+
+def _fields(entry: object, *names: str) -> Json:
     return {name: getattr(entry, name) for name in names}

@@ -1,4 +1,4 @@
-"""What the records say of a Triton release: good, bad, untested, or good with an advisory."""
+"""What the records say of a Triton release."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 from flacheck.analysis.groups import SignatureGroup, by_signature
 from flacheck.analysis.known_good import grouped, is_good, unserved
 from flacheck.analysis.observed import Observed
-from flacheck.analysis.order import by_target, split
+from flacheck.analysis.order import by_target
 from flacheck.model import Verdict
 
 # (kernels, triton, target) → what is known against some of these kernels there.
@@ -17,21 +17,23 @@ Advise = Callable[[Iterable[str], str, str], Sequence[str]]
 
 
 class ReleaseState(str, Enum):
-    """`good`: known good on every target that counts. `advised`: good, but something is known
-    against it that no compile shows. `bad`: a kernel fails that nothing makes up for. `untested`:
-    no verdict either way.
-    """
+    """What the records come to, over all targets that count."""
 
     GOOD = "good"
-    BAD = "bad"
-    UNTESTED = "untested"
+    # Good, but something is known against it that no compile shows.
     ADVISED = "advised"
+    # A kernel fails, and nothing makes up for it.
+    BAD = "bad"
+    # No verdict either way.
+    UNTESTED = "untested"
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A Triton release with what its records come to. `failures` are those that count, `waived` how
-    many cells fail with leave; `why` says what is missing of an untested one.
+class JudgedRelease:
+    """A Triton release, or `>3.9.0` and the like for those nobody knows, by its records.
+
+    `failures` are those that count, `waived` says how many cells fail with leave, `why` what is
+    missing of an untested release; `torch` are the releases that it may come with.
     """
 
     triton: str
@@ -42,6 +44,7 @@ class Standing:
     cells: int = 0
     waived: int = 0
     why: str = ""
+    torch: tuple[str, ...] = ()
 
     @property
     def codes(self) -> list[str]:
@@ -52,33 +55,16 @@ class Standing:
         return sorted({kernel for group in self.failures for kernel in group.kernels})
 
 
-def standings(
-    cells: Iterable[Observed],
-    targets: Sequence[str],
-    waives: Callable[[Observed], bool],
-    advise: Advise,
-) -> dict[str, Standing]:
-    """Each Triton release that has a cell, by its version.
-
-    `targets` must all be good; empty, those count that a release has cells of. `waives` says which
-    failing cells are let pass.
-    """
-    of_release = grouped(
-        (split(cell.toolchain)[1], cell) for cell in cells if split(cell.toolchain)[0] == "triton"
-    )
-    return {
-        triton: _standing(triton, mine, targets, waives, advise)
-        for triton, mine in of_release.items()
-    }
-
-
-def _standing(
+def judge_release(
     triton: str,
     cells: Sequence[Observed],
     targets: Sequence[str],
     waives: Callable[[Observed], bool],
     advise: Advise,
-) -> Standing:
+) -> JudgedRelease:
+    """A release by its cells. `targets` must all be good; empty, those count that it has cells of.
+    `waives` says which failing cells are let pass.
+    """
     on_target = grouped(
         (cell.target, cell) for cell in cells if not targets or cell.target in targets
     )
@@ -102,7 +88,7 @@ def _standing(
         ]
         advisories = tuple(dict.fromkeys(told))
         state = ReleaseState.ADVISED if advisories else ReleaseState.GOOD
-    return Standing(
+    return JudgedRelease(
         triton=triton,
         state=state,
         failures=tuple(by_signature(blocking)),

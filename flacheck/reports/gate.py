@@ -10,8 +10,8 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, kernel_name, some
 from flacheck.gate.admitted import Conflict
 from flacheck.gate.pinned import Pin
-from flacheck.gate.result import AdmittedRelease, GateResult, JudgedWaiver, WaiverUse
-from flacheck.gate.states import ReleaseState
+from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse
+from flacheck.gate.states import JudgedRelease, ReleaseState
 from flacheck.gate.suggest import PinChange
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
@@ -93,21 +93,20 @@ def _tone(result: GateResult) -> Tone:
     return Tone.GOOD
 
 
-def _release(version: AdmittedRelease) -> tuple[Words, ...]:
+def _release(version: JudgedRelease) -> tuple[Words, ...]:
     state = Words(version.state.value, _TONES[version.state])
     return row(version.triton, ", ".join(version.torch) or "–", state, _about(version))
 
 
-def _about(version: AdmittedRelease) -> str:
+def _about(version: JudgedRelease) -> str:
     """What there is to say of an admitted release in one line."""
-    standing = version.standing
     if version.state is ReleaseState.BAD:
-        kernels = some([kernel_name(kernel) for kernel in standing.kernels], _NAMED)
-        return f"{', '.join(standing.codes)}: {', '.join(kernels)}"
+        kernels = some([kernel_name(kernel) for kernel in version.kernels], _NAMED)
+        return f"{', '.join(version.codes)}: {', '.join(kernels)}"
     if version.state is ReleaseState.UNTESTED:
-        return standing.why
-    cells = f"{counted(standing.cells, 'cell')} on {', '.join(standing.targets)}"
-    return f"{cells}, {standing.waived} waived" if standing.waived else cells
+        return version.why
+    cells = f"{counted(version.cells, 'cell')} on {', '.join(version.targets)}"
+    return f"{cells}, {version.waived} waived" if version.waived else cells
 
 
 def _conflict(conflict: Conflict) -> str:
@@ -135,7 +134,7 @@ def _admitted_failures(result: GateResult) -> list[AdmittedFailure]:
     groups = grouped(
         ((group.code, group.signature), (version.triton, group))
         for version in result.of(ReleaseState.BAD)
-        for group in version.standing.failures
+        for group in version.failures
     )
     made = [_admitted_failure(code, pairs) for (code, _), pairs in groups.items()]
     return sorted(made, key=lambda failure: failure.code)
@@ -156,7 +155,7 @@ def _admitted_failure(code: str, pairs: Sequence[tuple[str, SignatureGroup]]) ->
 
 def _advisories(result: GateResult) -> Iterator[str]:
     for version in result.versions:
-        for advisory in version.standing.advisories:
+        for advisory in version.advisories:
             yield f"{version.triton} compiles, but {advisory}"
 
 
@@ -242,9 +241,7 @@ def _remedy(code: str) -> str:
 
 def _advised(result: GateResult) -> Iterator[document.Annotation]:
     advisories = grouped(
-        (text, version.triton)
-        for version in result.versions
-        for text in version.standing.advisories
+        (text, version.triton) for version in result.versions for text in version.advisories
     )
     for text, releases in advisories.items():
         said = f"Triton {', '.join(releases)}: {text}"
@@ -252,9 +249,7 @@ def _advised(result: GateResult) -> Iterator[document.Annotation]:
 
 
 def _untested(result: GateResult, level: str) -> Iterator[document.Annotation]:
-    reasons = grouped(
-        (version.standing.why, version.triton) for version in result.of(ReleaseState.UNTESTED)
-    )
+    reasons = grouped((version.why, version.triton) for version in result.of(ReleaseState.UNTESTED))
     for why, releases in reasons.items():
         said = f"allows Triton {', '.join(releases)}, which nobody tested: {why}"
         yield from _pinned(result, releases, level, "untested", said)
