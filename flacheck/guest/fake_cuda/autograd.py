@@ -7,40 +7,46 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
-from .engine import HOOKS, MATERIALIZES, OUTPUTS, Pass, accumulate, edge
+from .engine import HOOKS, MATERIALIZES, OUTPUTS, BackwardPass, Edge, accumulate, edge
 
 
-def _listed(value, length=None) -> list:
+def _listed(value: Any, length: int = 0) -> list[Any]:
+    """One tensor or several; `length` times None for nothing."""
     if value is None:
-        return [None] * (length or 0)
-    return (
-        [value]
-        if isinstance(value, (torch.Tensor, torch.autograd.graph.GradientEdge))
-        else list(value)
-    )
+        return [None] * length
+    if isinstance(value, (torch.Tensor, torch.autograd.graph.GradientEdge)):
+        return [value]
+    return list(value)
 
 
-def _target(tensor):
+def _target(tensor: Any) -> Edge:
     if isinstance(tensor, torch.autograd.graph.GradientEdge):
         return tensor.node, tensor.output_nr
     return edge(tensor)
 
 
-def _run(tensors, gradients, captures, create_graph) -> dict:
+def _run(
+    tensors: list[Any], gradients: list[Any], captures: list[Edge], create_graph: bool | None
+) -> dict[Edge, Any]:
+    """The gradients that arrive at the edges to capture."""
     roots = []
     for tensor, gradient in zip(tensors, gradients):
         if isinstance(tensor, torch.Tensor) and not tensor.requires_grad:
             raise RuntimeError(
                 "element 0 of tensors does not require grad and does not have a grad_fn"
             )
-        roots.append((_target(tensor), torch.ones_like(tensor) if gradient is None else gradient))
-    backward = Pass(captures)
+        if gradient is None:
+            gradient = torch.ones_like(tensor)
+        roots.append((_target(tensor), gradient))
+    backward_pass = BackwardPass(captures)
     with _numbered(), torch.set_grad_enabled(bool(create_graph)):
-        backward.run(roots)
-    return backward.captured
+        backward_pass.run(roots)
+    return backward_pass.captured
 
 
 class _Running(threading.local):
@@ -54,7 +60,7 @@ _running, _numbers = _Running(), itertools.count()
 
 
 @contextlib.contextmanager
-def _numbered():
+def _numbered() -> Iterator[None]:
     """A checkpoint computes again once for each pass, by its number."""
     _running.passes.append(next(_numbers))
     try:
@@ -64,45 +70,48 @@ def _numbered():
 
 
 def _current_pass() -> int:
-    return _running.passes[-1] if _running.passes else -1
+    """The number of the innermost pass, -1 outside of one, as torch says it."""
+    return [-1, *_running.passes][-1]
 
 
 def backward(
-    tensors,
-    grad_tensors=None,
-    retain_graph=None,
-    create_graph=False,
-    grad_variables=None,
-    inputs=None,
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
 ) -> None:
     """torch.autograd.backward."""
     tensors = _listed(tensors)
     wanted = _listed(inputs)
     captures = [_target(tensor) for tensor in wanted]
-    found = _run(tensors, _listed(grad_tensors, len(tensors)), captures, create_graph)
-    for tensor, place in zip(wanted, captures):
-        accumulate(tensor, found.get(place))
+    captured = _run(tensors, _listed(grad_tensors, len(tensors)), captures, create_graph)
+    for tensor, target in zip(wanted, captures):
+        accumulate(tensor, captured.get(target))
 
 
 def grad(
-    outputs,
-    inputs,
-    grad_outputs=None,
-    retain_graph=None,
-    create_graph=False,
-    only_inputs=True,
-    allow_unused=None,
-    is_grads_batched=False,
-    materialize_grads=False,
-) -> tuple:
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
     """torch.autograd.grad, without batched gradients."""
     outputs, inputs = _listed(outputs), _listed(inputs)
     captures = [_target(tensor) for tensor in inputs]
-    found = _run(outputs, _listed(grad_outputs, len(outputs)), captures, create_graph)
-    gradients = [found.get(place) for place in captures]
+    captured = _run(outputs, _listed(grad_outputs, len(outputs)), captures, create_graph)
+    gradients = [captured.get(target) for target in captures]
+    unused = [place for place, gradient in enumerate(gradients) if gradient is None]
     if materialize_grads:
-        gradients = [torch.zeros_like(t) if g is None else g for t, g in zip(inputs, gradients)]
-    elif not allow_unused and any(gradient is None for gradient in gradients):
+        for place in unused:
+            gradients[place] = torch.zeros_like(inputs[place])
+    elif unused and not allow_unused:
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph."
         )
@@ -110,44 +119,50 @@ def grad(
 
 
 def _tensor_backward(
-    self, gradient=None, retain_graph=None, create_graph=False, inputs=None
+    self: Any,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
 ) -> None:
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-class _Handle:
-    def __init__(self, hooks: dict, key: int) -> None:
+class HookHandle:
+    """Takes a hook away again: when told to, or at the end of a block."""
+
+    def __init__(self, hooks: dict[int, Any], key: int) -> None:
         self._hooks, self._key = hooks, key
 
     def remove(self) -> None:
         self._hooks.pop(self._key, None)
 
-    def __enter__(self):
+    def __enter__(self) -> HookHandle:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
 
-def _register_hook(self, hook):
+def _register_hook(self: Any, hook: Callable[[Any], Any]) -> Any:
     """Kept where this engine finds it: C++ keeps hooks of inner tensors to itself."""
     if self.grad_fn is None:
         return _register_leaf_hook(self, hook)
     hooks = self.grad_fn.metadata.setdefault(HOOKS, {})
     key = max(hooks, default=-1) + 1
     hooks[key] = (self.output_nr, hook)
-    return _Handle(hooks, key)
+    return HookHandle(hooks, key)
 
 
 _register_leaf_hook = torch.Tensor.register_hook
 
 
-def _retain_grad(self) -> None:
+def _retain_grad(self: Any) -> None:
     if self.grad_fn is not None:
         self.register_hook(lambda gradient: setattr(self, "grad", gradient))
 
 
-def _set_materialize_grads(self, value: bool) -> None:
+def _set_materialize_grads(self: Any, value: bool) -> None:
     self.materialize_grads = value
     setattr(self, MATERIALIZES, value)
 
@@ -155,25 +170,27 @@ def _set_materialize_grads(self, value: bool) -> None:
 _plain_apply = torch.autograd.Function.apply.__func__
 
 
-def _apply(function, *args, **kwargs):
+def _apply(function: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.autograd.Function.apply; C++ keeps to itself what the outputs were that have no
     gradient.
     """
     result = _plain_apply(function, *args, **kwargs)
-    outputs = result if isinstance(result, tuple) else (result,)
-    tensors = {
-        index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)
-    }
-    nodes = (output.grad_fn for output in tensors.values())
-    node = next((node for node in nodes if isinstance(node, function._backward_cls)), None)
+    outputs = result
+    if not isinstance(result, tuple):
+        outputs = (result,)
+    forms, node = {}, None
+    for index, output in enumerate(outputs):
+        if isinstance(output, torch.Tensor):
+            forms[index] = (output.shape, output.dtype, output.device)
+            if node is None and isinstance(output.grad_fn, function._backward_cls):
+                node = output.grad_fn
     if node is not None:
-        setattr(
-            node, OUTPUTS, {index: (t.shape, t.dtype, t.device) for index, t in tensors.items()}
-        )
+        setattr(node, OUTPUTS, forms)
     return result
 
 
 def install() -> None:
+    """Have torch's own names lead here."""
     torch.autograd.Function.apply = classmethod(_apply)
     torch._C._current_graph_task_id = _current_pass
     torch.autograd.backward = backward

@@ -11,14 +11,19 @@ import ctypes
 import logging
 import os
 import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..engine.messages import CardRow
 
 TESTED = ("2.11", "2.13")
+# c10's table of device guards, one for each of its DeviceTypes, of which CUDA is number 1.
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA, _SLOTS = 1, 22
 
 
 class UntestedTorch(RuntimeError):
-    """This torch was never tried: its insides may differ where the fake device reaches into them."""
+    """This torch was never tried: its insides may differ where the fake device reaches into it."""
 
     def __init__(self, version: str) -> None:
         tested = " and ".join(f"{each}.x" for each in TESTED)
@@ -35,76 +40,55 @@ def check(version: str) -> None:
 
 
 class FakeDevice:
-    """The card as the process sees it. `card` is a row of flacheck's target table; `guessed` is
-    told what kind of value was made up, each time the program reads one that nobody computed.
+    """The card as the process sees it. `guessed` is told what kind of value was made up, each time
+    the program reads one that nobody computed.
     """
 
-    def __init__(self, card: dict, guessed) -> None:
+    def __init__(self, card: CardRow, guessed: Callable[[str], None]) -> None:
         import torch
 
         check(torch.__version__)
+        # Only now: these reach into torch when they are imported.
         from ..workers import torch_cuda
         from . import autograd, known_values, pickled, placement
 
-        self.mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
-        self.values = known_values.KnownValues(self.mode, guessed)
+        self._mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
+        self._values = known_values.KnownValues(self._mode, guessed)
+        self._run_thread = threading.Thread.run
+        # A kernel was launched with these arguments: what it wrote to them nobody knows.
+        self.launched: Callable[[Iterable[object]], None] = known_values.forget_written
         known_values.install_readers(guessed)
-        logging.getLogger("torch._subclasses.fake_tensor").setLevel(
-            logging.CRITICAL
-        )  # it logs what it then raises
+        # torch logs what it then raises.
+        logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
         _install_guard(torch)
         torch_cuda.turn(card)
         autograd.install()
         pickled.install()
         placement.install()
         torch_cuda.leave_functions_uncompiled()
-        _install_tensors(torch)
 
     def enter(self) -> None:
         """From here on every tensor is fake, in this thread and in those that start later."""
-        self._run_thread = threading.Thread.run
-        threading.Thread.run = lambda thread: self._run_faked(thread)
-        self.mode.__enter__()
-        self.values.__enter__()
+        # A thread of Python's begins without the modes of the one that started it.
+        setattr(threading.Thread, "run", lambda thread: self._run_faked(thread))  # noqa: B010
+        self._mode.__enter__()
+        self._values.__enter__()
 
-    def _run_faked(self, thread) -> None:
-        with self.mode, self.values:
+    def _run_faked(self, thread: threading.Thread) -> None:
+        with self._mode, self._values:
             self._run_thread(thread)
 
-    def launched(self, arguments) -> None:
-        """A kernel had these arguments: what it wrote to, nobody knows."""
-        from .known_values import forget_written
-
-        forget_written(arguments)
-
     def leave(self) -> None:
-        threading.Thread.run = self._run_thread
-        self.values.__exit__(None, None, None)
-        self.mode.__exit__(None, None, None)
+        """Tensors are real again; what was patched stays patched."""
+        setattr(threading.Thread, "run", self._run_thread)  # noqa: B010
+        self._values.__exit__(None, None, None)
+        self._mode.__exit__(None, None, None)
 
 
-def _install_guard(torch) -> None:
+def _install_guard(torch: Any) -> None:
     """A torch built without CUDA has no guard for its tensors: any other accelerator's stand-in
     does for one.
     """
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
     registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
     registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
-
-
-def _install_tensors(torch) -> None:
-    torch.utils.swap_tensors = _swap_tensors
-    torch.Tensor.pin_memory = lambda self, *_: self
-    torch.Tensor.is_pinned = lambda self, *_: False
-    torch.Tensor.record_stream = lambda self, *_: None
-
-
-def _swap_tensors(mine, other) -> None:
-    """What a module does to its parameters when it moves; torch's own gives up on fake ones that
-    are referred to.
-    """
-    from .known_values import copy_value
-
-    mine.data = other
-    mine.fake_device = other.fake_device
-    copy_value(other, mine)

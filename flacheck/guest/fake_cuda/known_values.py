@@ -8,6 +8,8 @@ is computed from is known; it goes when something unknown is written into it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import (
@@ -22,24 +24,39 @@ from torch.utils._pytree import tree_leaves, tree_map
 from . import guesses
 from .shortcut import Shortcut
 
+# Elements of the largest tensors whose values are kept. What programs read are offsets and indices;
+# floats are many, and seldom read.
 INTEGERS_UP_TO = 1 << 18
 FLOATS_UP_TO = 1 << 12
+# Attributes of a fake tensor and of the real one behind it.
 _KEPT = "_flacheck_value"
 _BLANK = "_flacheck_blank"
+# CUDA's allocator aligns every block to 512 bytes.
 _ALIGNED_BITS = 9
-_META = torch.device("meta")
+_CPU, _META = torch.device("cpu"), torch.device("meta")
 _aten = torch.ops.aten
 _READS = (_aten._local_scalar_dense.default, _aten.item.default)
 _DEVICE = torch.ops.prim.device.default
+# What draws floats at random: another order of calls would give others than the card does.
 _UNORDERED = ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "dropout")
 
+# Told what kind of value a program read that nobody knows.
+Guessed = Callable[[str], None]
 
-def value_of(tensor):
+
+def value_of(tensor: Any) -> Any:
     """The real CPU tensor behind a fake one, or None when nobody knows."""
-    return getattr(tensor, _KEPT, None) if isinstance(tensor, FakeTensor) else tensor
+    if isinstance(tensor, FakeTensor):
+        return getattr(tensor, _KEPT, None)
+    return tensor
 
 
-def read(tensor) -> list | None:
+def keep_value(tensor: Any, value: Any) -> None:
+    """`value` is the real CPU tensor behind a fake one, None when nobody knows."""
+    setattr(tensor, _KEPT, value)
+
+
+def read(tensor: Any) -> list[int] | None:
     """The values of an integer tensor in the order of its indices, as integers; None when nobody
     knows them. On a real card a stream that is being captured cannot be read from.
     """
@@ -50,7 +67,7 @@ def read(tensor) -> list | None:
         return [int(value) for value in known.reshape(-1).tolist()]
 
 
-def forget_written(arguments) -> None:
+def forget_written(arguments: Iterable[object]) -> None:
     """A kernel was launched with these and may have written to them: floats, and what was fresh
     memory till now.
 
@@ -59,22 +76,13 @@ def forget_written(arguments) -> None:
     for tensor in arguments:
         value = getattr(tensor, _KEPT, None)
         if value is not None and (value.is_floating_point() or _is_blank(value)):
-            setattr(tensor, _KEPT, None)
+            keep_value(tensor, None)
 
 
-def _is_blank(value) -> bool:
+def _is_blank(value: Any) -> bool:
     """Whether it is fresh memory into which the program has put nothing yet."""
     with _disable_current_modes():
         return getattr(value, _BLANK, False) and not value.any()
-
-
-def copy_value(tensor, into) -> None:
-    keep_value(into, value_of(tensor))
-
-
-def keep_value(tensor, value) -> None:
-    """`value` is the real CPU tensor behind a fake one, None when nobody knows."""
-    setattr(tensor, _KEPT, value)
 
 
 class NoDeviceMode(FakeTensorMode):
@@ -98,19 +106,19 @@ class NoDeviceMode(FakeTensorMode):
 
 
 class KnownValues(TorchDispatchMode):
-    """Entered above the fake mode: runs an operation on the known values beside the fake one.
+    """Entered above the fake mode: runs an operation on the known values beside the fake one."""
 
-    `guessed` is told what kind of value a program read that nobody knows.
-    """
-
-    def __init__(self, fake_mode, guessed) -> None:
+    def __init__(self, fake_mode: NoDeviceMode, guessed: Guessed) -> None:
         super().__init__()
         self._fake_mode = fake_mode
         self._shortcut = Shortcut(fake_mode)
         self._guessed = guessed
 
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
+        # Asked more often than anything else, above all by the fake mode: answered without it.
         if operator is _DEVICE:
             return _device_of(args[0])
         if not isinstance(operator, torch._ops.OpOverload):
@@ -120,11 +128,18 @@ class KnownValues(TorchDispatchMode):
         if operator is _aten._to_copy.default and kwargs.get("device") == _META:
             # The stand-in for CUDA's device guard is meta's, which calls the current device meta.
             kwargs = {**kwargs, "device": torch.device("cuda", 0)}
-        result, known = self._faked(operator, args, kwargs, self._known(operator, args, kwargs))
+        known = _computed(operator, args, kwargs)
+        try:
+            result = self._shortcut(operator, args, kwargs)
+        except (DynamicOutputShapeException, DataDependentOutputException):
+            if known is None:
+                self._guessed(_name(operator))
+                known = _run(operator, *tree_map(_supposed, (args, kwargs)))
+            result = self._faked(known, args, kwargs)
         _keep(operator, args, result, known)
         return result
 
-    def _read(self, tensor):
+    def _read(self, tensor: Any) -> Any:
         """What `.item()` gives; for an unknown tensor what lets most programs go on."""
         value = value_of(tensor)
         if value is not None:
@@ -133,173 +148,177 @@ class KnownValues(TorchDispatchMode):
         self._guessed(_kind(tensor))
         return guesses.scalar(tensor)
 
-    def _known(self, operator, args, kwargs):
-        if _plainly_unknown(args):
-            return None
+    def _faked(self, known: Any, args: Any, kwargs: Any) -> Any:
+        """A result's form, where only its values tell it; on the device of the first argument."""
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if not _computable(operator, args, kwargs, tensors):
+        device = next((tensor.device for tensor in tensors), None)
+
+        def fake(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            with self._fake_mode:
+                return torch.empty(leaf.shape, dtype=leaf.dtype, device=device)
+
+        return tree_map(fake, known)
+
+
+def _device_of(tensor: Any) -> Any:
+    if tensor.fake_mode.in_kernel_invocation:
+        return _META
+    return tensor.fake_device
+
+
+def _computed(operator: Any, args: Any, kwargs: Any) -> Any:
+    """What an operation gives on the known values; None where it cannot be known cheaply."""
+    # A quick look at the arguments themselves, for most operations have an unknown one.
+    for argument in args:
+        if isinstance(argument, FakeTensor) and value_of(argument) is None:
             return None
-        with _disable_current_modes():
-            plain = tree_map(_plain, (args, kwargs))
-            try:
-                return _run(operator, *plain)
-            except IndexError:
-                if all(tensor.device.type == "cpu" for tensor in tensors):
-                    raise  # no form tells it: the fake operation would go on, with a value nobody knows
-                return None
-            except (RuntimeError, ValueError, TypeError):
-                return None  # the fake operation says what is wrong, in the program's own terms
-
-    def _faked(self, operator, args, kwargs, known):
-        try:
-            return self._shortcut(operator, args, kwargs), known
-        except (DynamicOutputShapeException, DataDependentOutputException):
-            if known is None:
-                self._guessed(operator._schema.name.rpartition(":")[2])
-                known = _guess(operator, args, kwargs)
-        device = next(
-            (leaf.device for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)),
-            None,
-        )
-        return tree_map(lambda leaf: self._on(leaf, device), known), known
-
-    def _on(self, leaf, device):
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        with self._fake_mode:
-            return torch.empty(leaf.shape, dtype=leaf.dtype, device=device)
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if not _is_computable(operator, args, kwargs, tensors):
+        return None
+    try:
+        return _run(operator, *tree_map(_plain, (args, kwargs)))
+    except IndexError:
+        # No form tells it: the fake operation would go on, with a value that nobody knows.
+        if all(tensor.device.type == "cpu" for tensor in tensors):
+            raise
+        return None
+    except (RuntimeError, ValueError, TypeError):
+        # The fake operation says what is wrong, in the program's own terms.
+        return None
 
 
-def _device_of(tensor) -> torch.device:
-    """Asked more often than anything else, above all by the fake mode itself: answered without it."""
-    return _META if tensor.fake_mode.in_kernel_invocation else tensor.fake_device
-
-
-def _plainly_unknown(args) -> bool:
-    """Whether an argument itself is unknown: a quick look, for that is how it is with most
-    operations.
-    """
-    return any(isinstance(argument, FakeTensor) and value_of(argument) is None for argument in args)
-
-
-def _computable(operator, args, kwargs, tensors) -> bool:
+def _is_computable(operator: Any, args: Any, kwargs: Any, tensors: list[Any]) -> bool:
     """Whether all that goes in is known and cheap."""
     if not tensors:
-        return _small_factory(operator, args, kwargs)
-    values = [value_of(tensor) for tensor in tensors]
-    if not all(v is not None and v.numel() <= _limit(v) and v.device.type == "cpu" for v in values):
-        return False
-    drawn = operator._schema.name.rpartition(":")[2].startswith(_UNORDERED)
-    return not drawn or not any(v.is_floating_point() for v in values)
+        return _is_small_factory(operator, args, kwargs)
+    floats = False
+    for value in map(value_of, tensors):
+        if value is None or value.numel() > _limit(value) or value.device.type != "cpu":
+            return False
+        floats = floats or value.is_floating_point()
+    return not (floats and _name(operator).startswith(_UNORDERED))
 
 
-def _limit(tensor) -> int:
-    return FLOATS_UP_TO if tensor.is_floating_point() or tensor.is_complex() else INTEGERS_UP_TO
+def _limit(tensor: Any) -> int:
+    if tensor.is_floating_point() or tensor.is_complex():
+        return FLOATS_UP_TO
+    return INTEGERS_UP_TO
 
 
-def _small_factory(operator, args, kwargs) -> bool:
+def _is_small_factory(operator: Any, args: Any, kwargs: Any) -> bool:
     """A tensor made of nothing: integers by any recipe, floats only by one that gives the same
     again.
     """
-    name = operator._schema.name.rpartition(":")[2]
-    dtype = kwargs.get("dtype")
-    floats = name.startswith(("rand", "normal")) and not name.startswith(("randint", "randperm"))
-    if floats or (dtype is not None and dtype.is_floating_point and name.startswith("empty")):
+    name, dtype = _name(operator), kwargs.get("dtype")
+    if name.startswith(("rand", "normal")) and not name.startswith(("randint", "randperm")):
+        return False
+    floats = dtype is None or dtype.is_floating_point
+    if floats and dtype is not None and name.startswith("empty"):
         return False
     size = 1
-    for extent in args[0] if args and isinstance(args[0], (list, tuple)) else ():
-        size *= int(extent)
     if name in ("arange", "linspace", "randperm"):
-        size = max((abs(int(a)) for a in args if isinstance(a, (int, float))), default=0)
-    return size <= (FLOATS_UP_TO if dtype is None or dtype.is_floating_point else INTEGERS_UP_TO)
+        numbers = [abs(int(each)) for each in args if isinstance(each, (int, float))]
+        size = max(numbers, default=0)
+    elif args and isinstance(args[0], (list, tuple)):
+        for extent in args[0]:
+            size *= int(extent)
+    if floats:
+        return size <= FLOATS_UP_TO
+    return size <= INTEGERS_UP_TO
 
 
-def _plain(leaf):
+def _plain(leaf: Any) -> Any:
+    """What stands for an argument where an operation runs on the CPU."""
+    if isinstance(leaf, torch.device):
+        return _CPU
     if isinstance(leaf, torch.Tensor):
         return value_of(leaf)
-    return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
+    return leaf
 
 
-def _supposed(leaf):
-    if not isinstance(leaf, torch.Tensor):
-        return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
-    value = value_of(leaf)
-    return guesses.stand_in(leaf) if value is None else value
+def _supposed(leaf: Any) -> Any:
+    """The same with a stand-in for an unknown tensor: a mask that is true, ones."""
+    plain = _plain(leaf)
+    if plain is None and isinstance(leaf, torch.Tensor):
+        with _disable_current_modes():
+            return guesses.stand_in(leaf)
+    return plain
 
 
-def _guess(operator, args, kwargs):
-    """The operation on what stands in for unknown tensors: a mask that is true, ones."""
-    with _disable_current_modes():
-        plain = tree_map(_supposed, (args, kwargs))
-        return _run(operator, *plain)
+def _name(operator: Any) -> str:
+    """Without its namespace and overload."""
+    name: str = operator._schema.name
+    return name.rpartition(":")[2]
 
 
-def _kind(tensor) -> str:
+def _kind(tensor: Any) -> str:
     return str(tensor.dtype).rpartition(".")[2]
 
 
-def _run(operator, args, kwargs):
-    kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
-    result = operator(*args, **kwargs)
-    if operator._schema.name.startswith(("aten::empty", "aten::new_empty")):
-        result.zero_()  # what lies in fresh memory is nobody's value
-        setattr(result, _BLANK, True)
+def _run(operator: Any, args: Any, kwargs: Any) -> Any:
+    """An operation on real tensors."""
+    kwargs.pop("pin_memory", None)
+    with _disable_current_modes():
+        result = operator(*args, **kwargs)
+        # What lies in fresh memory is nobody's value.
+        if operator._schema.name.startswith(("aten::empty", "aten::new_empty")):
+            result.zero_()
+            setattr(result, _BLANK, True)
     return result
 
 
-def _keep(operator, args, result, known) -> None:
+def _keep(operator: Any, args: Any, result: Any, known: Any) -> None:
+    """Note the values behind a result, and that those are gone which an operation wrote over."""
     if known is None:
         guesses.remark(operator, args, result)
         if operator._schema.is_mutable:
-            _forget_written(operator, args)
+            _forget_overwritten(operator, args)
         return
     for fake, value in zip(tree_leaves(result), tree_leaves(known)):
-        if (
-            isinstance(fake, FakeTensor)
-            and isinstance(value, torch.Tensor)
-            and fake.shape == value.shape
-        ):
-            setattr(fake, _KEPT, value)
+        both = isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor)
+        if both and fake.shape == value.shape:
+            keep_value(fake, value)
 
 
-def _forget_written(operator, args) -> None:
+def _forget_overwritten(operator: Any, args: Any) -> None:
     for argument, passed in zip(operator._schema.arguments, args):
         if argument.alias_info is not None and argument.alias_info.is_write:
             for tensor in tree_leaves(passed):
                 if isinstance(tensor, FakeTensor):
-                    setattr(tensor, _KEPT, None)
+                    keep_value(tensor, None)
 
 
-def _to_list(self):
+def _to_list(self: Any) -> Any:
     value = value_of(self)
-    if value is None:
-        return _plain_to_list(self)
-    with _disable_current_modes():
-        return value.tolist()
+    if value is not None:
+        with _disable_current_modes():
+            return value.tolist()
+    if self.dim() == 0:
+        return self.item()
+    return [row.tolist() for row in self]
 
 
-def _plain_to_list(self):
-    return self.item() if self.dim() == 0 else [row.tolist() for row in self]
-
-
-def _to_numpy(self, guessed):
-    value = value_of(self)
-    if value is None:
-        guessed(_kind(self))
-    with _disable_current_modes():
-        value = torch.zeros(self.shape, dtype=self.dtype) if value is None else value
-        return value.numpy()
-
-
-def _address(self) -> int:
+def _address(self: Any) -> int:
     """An address of its own for every storage, aligned as the device's allocator aligns them."""
-    return (
-        self.untyped_storage()._cdata << _ALIGNED_BITS
-    ) + self.storage_offset() * self.element_size()
+    start: int = self.untyped_storage()._cdata << _ALIGNED_BITS
+    offset: int = self.storage_offset() * self.element_size()
+    return start + offset
 
 
-def install_readers(guessed) -> None:
+def install_readers(guessed: Guessed) -> None:
     """What asks no dispatcher: the values of fake tensors, and where they would lie."""
+
+    def to_numpy(self: Any, *_: object, **__: object) -> Any:
+        value = value_of(self)
+        if value is None:
+            guessed(_kind(self))
+        with _disable_current_modes():
+            if value is None:
+                value = torch.zeros(self.shape, dtype=self.dtype)
+            return value.numpy()
+
     FakeTensor.data_ptr = _address
     FakeTensor.tolist = _to_list
-    FakeTensor.numpy = lambda self, *_, **__: _to_numpy(self, guessed)
+    FakeTensor.numpy = to_numpy

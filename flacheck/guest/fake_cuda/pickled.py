@@ -12,6 +12,8 @@ import functools
 import os
 import pickle
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -20,10 +22,12 @@ from torch.utils._pytree import tree_map
 
 from .known_values import keep_value, value_of
 
+# Marks a file of ours: torch's own are archives or begin with a pickle's own mark.
 _MAGIC = b"flacheck: tensors without data\n"
 
 
 def install() -> None:
+    """Have torch copy, save and load tensors without data."""
     copyreg.pickle(FakeTensor, _reduced)
     FakeTensor.__deepcopy__ = _copied
     torch.save = _save
@@ -31,19 +35,20 @@ def install() -> None:
     torch.utils.data._utils.collate.default_collate_fn_map[torch.Tensor] = _collated
 
 
-def _reduced(tensor) -> tuple:
+def _reduced(tensor: Any) -> tuple[Any, ...]:
     form = (tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.fake_device)
     remarks = (tensor.requires_grad, getattr(tensor, "_is_param", False))
     return _rebuilt, (*form, *remarks, _bytes_of(value_of(tensor)))
 
 
-def _copied(tensor, memo: dict):
+def _copied(tensor: Any, memo: dict[int, Any]) -> Any:
     """A copy with its gradient and with what the program hung on it."""
     if id(tensor) in memo:
         return memo[id(tensor)]
     if not tensor.is_leaf:
         raise RuntimeError(
-            "Only Tensors created explicitly by the user support the deepcopy protocol at the moment."
+            "Only Tensors created explicitly by the user support the deepcopy protocol at the "
+            "moment."
         )
     rebuild, form = _reduced(tensor)
     memo[id(tensor)] = twin = rebuild(*form)
@@ -55,51 +60,63 @@ def _copied(tensor, memo: dict):
     return twin
 
 
-def _bytes_of(value) -> bytes | None:
+def _bytes_of(value: Any) -> bytes | None:
     if value is None or value.layout is not torch.strided:
         return None
     with _disable_current_modes():
-        return value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        flat = value.detach().contiguous().reshape(-1)
+        held: bytes = flat.view(torch.uint8).numpy().tobytes()
+        return held
 
 
 def _rebuilt(
-    shape, stride, dtype, device, requires_grad: bool, is_parameter: bool, held: bytes | None
-):
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    is_parameter: bool,
+    held: bytes | None,
+) -> Any:
     tensor = torch.empty_strided(shape, stride, dtype=dtype, device=device)
     if is_parameter:
         tensor = torch.nn.Parameter(tensor, requires_grad)
     elif requires_grad:
         tensor.requires_grad_()
-    keep_value(tensor, None if held is None else _value(held, shape, dtype))
+    value = None
+    if held is not None:
+        value = _value(held, shape, dtype)
+    keep_value(tensor, value)
     return tensor
 
 
-def _value(held: bytes, shape, dtype):
+def _value(held: bytes, shape: tuple[int, ...], dtype: Any) -> Any:
     with _disable_current_modes():
         if not held:
             return torch.empty(shape, dtype=dtype)
         return torch.frombuffer(bytearray(held), dtype=torch.uint8).view(dtype).reshape(shape)
 
 
-def _collated(batch, *, collate_fn_map=None):
+def _collated(batch: Any, *, collate_fn_map: Any = None) -> Any:
     """A batch that a worker of a DataLoader puts together: torch's own lays it out in shared
     memory.
     """
     return torch.stack(batch, 0)
 
 
-def _save(thing, file, *args, **kwargs) -> None:
+def _save(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
     """What a program saves is there when it looks for it, and can be loaded again on a card that is
     not there.
     """
-    if hasattr(file, "write"):
-        file.write(_MAGIC + pickle.dumps(thing))
-    else:
+    if not hasattr(file, "write"):
         with open(file, "wb") as opened:
-            _save(thing, opened)
+            return _save(thing, opened)
+    file.write(_MAGIC + pickle.dumps(thing))
 
 
-def _load(plain, file, map_location=None, *args, **kwargs):
+def _load(
+    plain: Callable[..., Any], file: Any, map_location: Any = None, *args: Any, **kwargs: Any
+) -> Any:
     """One of our own, or a file that torch wrote elsewhere."""
     if not hasattr(file, "read"):
         if not _is_ours(file):
@@ -107,42 +124,40 @@ def _load(plain, file, map_location=None, *args, **kwargs):
         with open(file, "rb") as opened:
             return _load(plain, opened, map_location, **kwargs)
     start = file.tell()
-    if file.read(len(_MAGIC)) == _MAGIC:
-        anything = kwargs.get("weights_only") is False
-        return _on(map_location, (pickle.Unpickler if anything else _Weights)(file).load())
-    file.seek(start)
-    return plain(file, map_location, *args, **kwargs)
+    if file.read(len(_MAGIC)) != _MAGIC:
+        file.seek(start)
+        return plain(file, map_location, *args, **kwargs)
+    unpickler: type[pickle.Unpickler] = _Weights
+    if kwargs.get("weights_only") is False:
+        unpickler = pickle.Unpickler
+    thing = unpickler(file).load()
+    # A function that maps storages has none to map.
+    if not isinstance(map_location, (str, torch.device)):
+        return thing
+
+    def moved(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.to(map_location)
+        return leaf
+
+    return tree_map(moved, thing)
 
 
 class _Weights(pickle.Unpickler):
     """Tensors and plain containers only, as torch.load promises unless it is told otherwise."""
 
-    def find_class(self, module: str, name: str):
-        found = (
-            super().find_class(module, name)
-            if module in ("torch", "collections", __name__)
-            else None
-        )
-        if isinstance(found, torch.dtype) or found in (
-            torch.device,
-            torch.Size,
-            OrderedDict,
-            defaultdict,
-            _rebuilt,
-        ):
-            return found
+    _harmless = (torch.device, torch.Size, OrderedDict, defaultdict, _rebuilt)
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module in ("torch", "collections", __name__):
+            named = super().find_class(module, name)
+            if isinstance(named, torch.dtype) or named in self._harmless:
+                return named
         raise pickle.UnpicklingError(
             f"Weights only load failed: {module}.{name} is no tensor; pass weights_only=False"
         )
 
 
-def _on(place, thing):
-    """Where the program wants its tensors; a function that maps storages has none to map."""
-    if not isinstance(place, (str, torch.device)):
-        return thing
-    return tree_map(lambda leaf: leaf.to(place) if isinstance(leaf, torch.Tensor) else leaf, thing)
-
-
-def _is_ours(path) -> bool:
+def _is_ours(path: Any) -> bool:
     with open(os.fspath(path), "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC

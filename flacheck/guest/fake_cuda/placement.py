@@ -8,77 +8,71 @@ is already where it is to go would be copied, and a parameter that was copied is
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
+from .known_values import keep_value, value_of
+
 _CARD = torch.device("cuda", 0)
-_FACTORIES = (
-    "empty",
-    "zeros",
-    "ones",
-    "full",
-    "rand",
-    "randn",
-    "randint",
-    "randperm",
-    "arange",
-    "linspace",
-    "eye",
-    "tensor",
-    "as_tensor",
-    "empty_like",
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "rand_like",
-    "randn_like",
-    "randint_like",
-    "empty_strided",
-)
+# What makes tensors and takes a device for them.
+_FACTORIES = """
+empty zeros ones full rand randn randint randperm arange linspace eye tensor as_tensor empty_like
+zeros_like ones_like full_like rand_like randn_like randint_like empty_strided
+""".split()
 
 
 def install() -> None:
+    """Have torch's functions put tensors on the card that is not there."""
     torch.Tensor.to = _placing(torch.Tensor.to)
     torch.Tensor.cuda = _cuda
     torch.nn.Module.to = _placing(torch.nn.Module.to)
     for name in _FACTORIES:
-        setattr(torch, name, _made(getattr(torch, name)))
+        setattr(torch, name, _making(getattr(torch, name)))
+    torch.utils.swap_tensors = _swap_tensors
+    torch.Tensor.pin_memory = lambda self, *_: self
+    torch.Tensor.is_pinned = lambda self, *_: False
+    torch.Tensor.record_stream = lambda self, *_: None
 
 
-def _placing(plain):
+def _placing(plain: Callable[..., Any]) -> Any:
     """A method whose first argument may be a device."""
 
     @functools.wraps(plain)
-    def to(self, *args, **kwargs):
-        return plain(self, *map(_numbered, args[:1]), *args[1:], **_numbered_device(kwargs))
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = _numbered(kwargs["device"])
+        return plain(self, *map(_numbered, args[:1]), *args[1:], **kwargs)
 
     return to
 
 
-def _made(plain):
+def _making(plain: Callable[..., Any]) -> Any:
     """A function that takes a device by name; most calls give none, or one with its number."""
 
     @functools.wraps(plain)
-    def factory(*args, **kwargs):
-        return (
-            plain(*args, **_numbered_device(kwargs))
-            if type(kwargs.get("device")) is int
-            else plain(*args, **kwargs)
-        )
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if type(kwargs.get("device")) is int:
+            kwargs["device"] = torch.device("cuda", kwargs["device"])
+        return plain(*args, **kwargs)
 
-    return factory
+    return make
 
 
-def _cuda(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
-    place = _CARD if device is None else device
-    return self.to(place, non_blocking=non_blocking, memory_format=memory_format)
+def _cuda(
+    self: Any,
+    device: Any = None,
+    non_blocking: bool = False,
+    memory_format: Any = torch.preserve_format,
+) -> Any:
+    if device is None:
+        device = _CARD
+    return self.to(device, non_blocking=non_blocking, memory_format=memory_format)
 
 
-def _numbered_device(kwargs: dict) -> dict:
-    return {**kwargs, "device": _numbered(kwargs["device"])} if "device" in kwargs else kwargs
-
-
-def _numbered(place):
+def _numbered(place: Any) -> Any:
+    """A device with its number; what is no device (a dtype, another tensor) as it is."""
     if type(place) is int:
         return torch.device("cuda", place)
     if isinstance(place, str) and place == "cuda":
@@ -86,3 +80,12 @@ def _numbered(place):
     if isinstance(place, torch.device) and place.type == "cuda" and place.index is None:
         return _CARD
     return place
+
+
+def _swap_tensors(mine: Any, other: Any) -> None:
+    """What a module does to its parameters when it moves; torch's own gives up on fake ones that
+    are referred to.
+    """
+    mine.data = other
+    mine.fake_device = other.fake_device
+    keep_value(mine, value_of(other))

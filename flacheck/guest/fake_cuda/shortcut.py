@@ -6,20 +6,16 @@ torch's own cache of them costs more than the rest together.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 
 _aten = torch.ops.aten
 _PLAIN = (
-    type(None),
-    bool,
-    int,
-    float,
-    str,
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
+    *(type(None), bool, int, float, str),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
 _DEPENDENT = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 # Where in the whole a gradient goes makes no difference to the whole's form: (gradient, sizes, dim,
@@ -34,31 +30,29 @@ class _Unsuited(Exception):
 class Shortcut:
     """Called with an operation in place of calling it."""
 
-    def __init__(self, mode) -> None:
+    def __init__(self, mode: Any) -> None:
         self._mode = mode
-        self._kinds: dict = {}
-        self._forms: dict = {}
+        self._kinds: dict[Any, str] = {}
+        self._forms: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
-    def __call__(self, operator, args, kwargs):
-        kind = self._kinds.get(operator) or self._kinds.setdefault(operator, _kind(operator))
+    def __call__(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        kind = self._kinds.get(operator)
+        if kind is None:
+            kind = self._kinds[operator] = _kind(operator)
         if kind == "other":
             return operator(*args, **kwargs)
+        formative = args
+        if operator in _SCATTERING:
+            formative = args[:3]
         try:
-            key = (
-                operator,
-                torch.get_default_dtype(),
-                *_key(_formative(operator, args)),
-                *_key(kwargs.items()),
-            )
+            given = (*_key(formative), *_key(kwargs.items()))
         except _Unsuited:
             return operator(*args, **kwargs)
-        return (
-            self._viewed(operator, args, kwargs)
-            if kind == "view"
-            else self._fresh(key, operator, args, kwargs)
-        )
+        if kind == "view":
+            return self._viewed(operator, args, kwargs)
+        return self._fresh((operator, torch.get_default_dtype(), *given), operator, args, kwargs)
 
-    def _viewed(self, operator, args, kwargs):
+    def _viewed(self, operator: Any, args: Any, kwargs: Any) -> Any:
         """A view is cheap to make, only not to look up: its key would hold where it begins."""
         with in_kernel_invocation_manager(self._mode):
             view = operator(*args, **kwargs)
@@ -67,47 +61,43 @@ class Shortcut:
             return FakeTensor(self._mode, view, device)
         return type(view)(FakeTensor(self._mode, part, device) for part in view)
 
-    def _fresh(self, key, operator, args, kwargs):
+    def _fresh(self, key: tuple[Any, ...], operator: Any, args: Any, kwargs: Any) -> Any:
+        """A new tensor in the form that came out before; an empty form says that none will do."""
         form = self._forms.get(key)
-        if form is None:
-            result = operator(*args, **kwargs)
-            self._forms[key] = _form(result, args) or ()
-            return result
         if not form:
-            return operator(*args, **kwargs)
+            result = operator(*args, **kwargs)
+            if form is None:
+                self._forms[key] = _form(result, args)
+            return result
         shape, stride, dtype, device = form
         with in_kernel_invocation_manager(self._mode):
             empty = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
         return FakeTensor(self._mode, empty, device)
 
 
-def _kind(operator) -> str:
+def _kind(operator: Any) -> str:
     """`view`; `fresh` where one new tensor comes out whose form follows from the forms that go in;
     or `other`.
     """
     schema = operator._schema
-    if (
-        operator.namespace != "aten"
-        or schema.is_mutable
-        or any(tag in operator.tags for tag in _DEPENDENT)
-    ):
+    if operator.namespace != "aten" or schema.is_mutable:
         return "other"
+    if any(tag in operator.tags for tag in _DEPENDENT):
+        return "other"
+    # In inference mode such arrive whole, and are not always what their schema says.
     if torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"):
-        return "other"  # in inference mode such arrive whole, and are not always what their schema says
+        return "other"
     if operator.is_view:
         return "view"
-    returns = [str(value.type) for value in schema.returns]
     takes = any("Tensor" in str(argument.type) for argument in schema.arguments)
-    return "fresh" if takes and returns == ["Tensor"] else "other"
+    if takes and [str(value.type) for value in schema.returns] == ["Tensor"]:
+        return "fresh"
+    return "other"
 
 
-def _formative(operator, args):
-    return args[:3] if operator in _SCATTERING else args
-
-
-def _key(values) -> list:
+def _key(values: Iterable[Any]) -> list[Any]:
     """Numbers with their types: 2 and 2.0 are equal, and their products are not."""
-    key = []
+    key: list[Any] = []
     for value in values:
         kind = type(value)
         if kind is FakeTensor:
@@ -121,19 +111,19 @@ def _key(values) -> list:
     return key
 
 
-def _key_of_tensor(tensor) -> tuple:
+def _key_of_tensor(tensor: Any) -> tuple[Any, ...]:
     if tensor.constant is not None or tensor.layout is not torch.strided or tensor.dtype.is_complex:
         raise _Unsuited
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.fake_device
 
 
-def _form(result, args) -> tuple | None:
-    """None where the result may be one of the arguments in another form, or is no ordinary tensor."""
+def _form(result: Any, args: Any) -> tuple[Any, ...]:
+    """Empty where the result may be an argument in another form, or is no ordinary tensor."""
     if type(result) is not FakeTensor or result.constant is not None or result.storage_offset():
-        return None
+        return ()
     if result.layout is not torch.strided or result.dtype.is_complex:
-        return None
+        return ()
     storages = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
     if result.untyped_storage()._cdata in storages:
-        return None
+        return ()
     return result.shape, result.stride(), result.dtype, result.fake_device

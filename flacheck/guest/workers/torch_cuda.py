@@ -8,180 +8,122 @@ when they run.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
+from ..engine.messages import CardRow
+
 _GIB = 1 << 30
+# The CUDA C++ Programming Guide's table of compute capabilities: threads of a multiprocessor where
+# they are not 2048, and KiB of its shared memory.
 _THREADS = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536, (12, 0): 1536}
-_SHARED = {
-    (7, 0): 96,
-    (7, 5): 64,
-    (8, 0): 164,
-    (8, 6): 100,
-    (8, 9): 100,
-    (9, 0): 228,
-    (10, 0): 228,
-    (12, 0): 100,
-}
+_SHARED = {(7, 0): 96, (7, 5): 64, (8, 0): 164, (8, 6): 100, (8, 9): 100, (9, 0): 228}
+_SHARED |= {(10, 0): 228, (12, 0): 100}
+# Functions of torch.cuda that say nothing, those that say 0, and its context managers.
+_SILENT = """
+_lazy_init init synchronize empty_cache ipc_collect set_device set_stream manual_seed
+manual_seed_all seed seed_all set_rng_state set_rng_state_all reset_peak_memory_stats
+reset_max_memory_allocated reset_max_memory_cached reset_accumulated_memory_stats
+set_per_process_memory_fraction set_sync_debug_mode change_current_allocator
+""".split()
+_ZERO = """
+current_device memory_allocated max_memory_allocated memory_reserved max_memory_reserved
+memory_cached max_memory_cached initial_seed get_sync_debug_mode utilization memory_usage
+current_blas_handle
+""".split()
+_CONTEXTS = "device device_of stream StreamContext graph use_mem_pool".split()
 
 
-class Properties:
-    """What `get_device_properties` gives, from a row of the card table."""
+def _nothing(*args: object, **kwargs: object) -> None:
+    """Stands for whatever a card would do."""
 
-    def __init__(self, card: dict) -> None:
+
+def _constant(value: object) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+class DeviceProperties:
+    """What `get_device_properties` gives."""
+
+    def __init__(self, card: CardRow) -> None:
         capability = tuple(card["capability"])
+        shared_kib = _SHARED.get(capability, card["shared_limit"] // 1024)
         self.name = card["gpu"]
         self.major, self.minor = capability
         self.total_memory = card["memory_gb"] * _GIB
         self.multi_processor_count = card["multiprocessors"]
         self.shared_memory_per_block = 48 * 1024
         self.shared_memory_per_block_optin = card["shared_limit"]
-        self.shared_memory_per_multiprocessor = (
-            _SHARED.get(capability, card["shared_limit"] // 1024) * 1024
-        )
+        self.shared_memory_per_multiprocessor = shared_kib * 1024
         self.regs_per_multiprocessor = 65_536
         self.max_threads_per_multi_processor = _THREADS.get(capability, 2048)
         self.max_threads_per_block = 1024
         self.warp_size = card["warp_size"]
         self.is_integrated = self.is_multi_gpu_board = 0
+        # The H100's, for the rows of cards do not hold it.
         self.L2_cache_size = 50 << 20
         self.gcnArchName = str(card["arch"])
 
 
-class Context:
+class NullContext:
     """Stands for every context manager of torch.cuda: entering one changes nothing."""
 
-    def __init__(self, *args, **kwargs) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         self.idx, self.prev_idx = 0, 0
 
-    def __enter__(self):
+    def __enter__(self) -> NullContext:
         return self
 
-    def __exit__(self, *_) -> bool:
-        return False
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Event:
     """An event that has always happened."""
 
-    def __init__(self, *args, **kwargs) -> None:
-        self.cuda_event = 0
-
-    def record(self, *args) -> None: ...
-
-    def wait(self, *args) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def query(self) -> bool:
-        return True
-
-    def elapsed_time(self, end) -> float:
-        return 1.0
+    cuda_event = 0
+    __init__ = record = wait = synchronize = _nothing
+    query = _constant(True)
+    elapsed_time = _constant(1.0)
 
 
-class Stream(Context):
+class Stream(NullContext):
     """A stream on which everything is already done."""
 
-    cuda_stream = 0
-    stream_id = 0
-    device_index = 0
+    cuda_stream = stream_id = device_index = 0
     device = torch.device("cuda", 0)
+    synchronize = wait_event = wait_stream = _nothing
+    query = _constant(True)
+    is_capturing = _constant(False)
 
-    def query(self) -> bool:
-        return True
-
-    def is_capturing(self) -> bool:
-        return False
-
-    def synchronize(self) -> None: ...
-
-    def wait_event(self, event) -> None: ...
-
-    def wait_stream(self, stream) -> None: ...
-
-    def record_event(self, event=None):
+    def record_event(self, event: Event | None = None) -> Event:
         return event or Event()
 
 
-class Graph:
+class CudaGraph:
     """A CUDA graph: its capture runs the launches, its replay has nothing left to do."""
 
-    def __init__(self, *args, **kwargs) -> None: ...
-
-    def capture_begin(self, *args, **kwargs) -> None: ...
-
-    def capture_end(self) -> None: ...
-
-    def replay(self) -> None: ...
-
-    def reset(self) -> None: ...
-
-    def pool(self) -> tuple:
-        return (0, 0)
+    __init__ = capture_begin = capture_end = replay = reset = _nothing
+    pool = _constant((0, 0))
 
 
 class Generator(torch.Generator):
     """A generator for the device that is not there; nothing is drawn from it."""
 
-    def __new__(cls, device="cpu"):
-        return super().__new__(cls, "cpu")
+    def __new__(cls, device: object = "cpu") -> Generator:
+        generator: Generator = super().__new__(cls, "cpu")
+        return generator
 
 
-def _nothing(*args, **kwargs) -> None:
-    return None
-
-
-def _constant(value):
-    return lambda *args, **kwargs: value
-
-
-_SILENT = (
-    "_lazy_init",
-    "init",
-    "synchronize",
-    "empty_cache",
-    "ipc_collect",
-    "set_device",
-    "set_stream",
-    "manual_seed",
-    "manual_seed_all",
-    "seed",
-    "seed_all",
-    "set_rng_state",
-    "set_rng_state_all",
-    "reset_peak_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_accumulated_memory_stats",
-    "set_per_process_memory_fraction",
-    "set_sync_debug_mode",
-    "change_current_allocator",
-)
-_ZERO = (
-    "current_device",
-    "memory_allocated",
-    "max_memory_allocated",
-    "memory_reserved",
-    "max_memory_reserved",
-    "memory_cached",
-    "max_memory_cached",
-    "initial_seed",
-    "get_sync_debug_mode",
-    "utilization",
-    "memory_usage",
-    "current_blas_handle",
-)
-_CONTEXTS = ("device", "device_of", "stream", "StreamContext", "graph", "use_mem_pool")
-
-
-def facade(card: dict) -> dict:
+def facade(card: CardRow) -> dict[str, Any]:
     """Every name of torch.cuda that is replaced, with what stands there instead."""
-    properties = Properties(card)
+    properties = DeviceProperties(card)
     capability = tuple(card["capability"])
-    names = dict.fromkeys(_SILENT, _nothing) | {name: _constant(0) for name in _ZERO}
-    names |= {name: type(name, (Context,), {}) for name in _CONTEXTS}
-    names |= {
+    names: dict[str, Any] = dict.fromkeys(_SILENT, _nothing)
+    names |= dict.fromkeys(_ZERO, _constant(0))
+    names |= {name: type(name, (NullContext,), {}) for name in _CONTEXTS}
+    return names | {
         "is_available": _constant(True),
         "is_initialized": _constant(True),
         "device_count": _constant(1),
@@ -205,9 +147,8 @@ def facade(card: dict) -> dict:
         "Stream": Stream,
         "ExternalStream": Stream,
         "Event": Event,
-        "CUDAGraph": Graph,
+        "CUDAGraph": CudaGraph,
     }
-    return names
 
 
 def leave_functions_uncompiled() -> None:
@@ -220,26 +161,28 @@ def leave_functions_uncompiled() -> None:
     torch.compiler.disable = _undecorated
 
 
-def _undecorated(function=None, *args, **kwargs):
-    return function if function is not None else lambda function: function
+def _undecorated(function: Any = None, *args: object, **kwargs: object) -> Any:
+    if function is None:
+        return lambda decorated: decorated
+    return function
 
 
-def turn(card: dict) -> None:
+def turn(card: CardRow) -> None:
     """From now on torch speaks of this card."""
-    for name, value in facade(card).items():
+    names = facade(card)
+    names_of_modules = ("random", "memory", "graphs", "streams")
+    modules = [getattr(torch.cuda, name, None) for name in names_of_modules]
+    for name, value in names.items():
         setattr(torch.cuda, name, value)
-    for module in ("random", "memory", "graphs", "streams"):
-        for name, value in facade(card).items():
-            if hasattr(getattr(torch.cuda, module, None), name):
-                setattr(getattr(torch.cuda, module), name, value)
-    for name in ("range_push", "range_pop", "range_start", "range_end", "mark", "range"):
-        setattr(torch.cuda.nvtx, name, Context if name == "range" else _nothing)
+        # Functions are defined in one of these, and used there under the same name.
+        for module in modules:
+            if hasattr(module, name):
+                setattr(module, name, value)
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(torch.cuda.nvtx, name, _nothing)
+    torch.cuda.nvtx.range = NullContext
     torch.version.cuda = torch.version.cuda or "12.8"
     torch.Generator = Generator
-    _install_accelerator()
-
-
-def _install_accelerator() -> None:
     accelerator = torch.accelerator
     accelerator.is_available = _constant(True)
     accelerator.device_count = _constant(1)
