@@ -153,7 +153,11 @@ def test_python_and_fla_are_emitted(tmp_path: Path) -> None:
     ("command", "code", "words"),
     [
         (("nothing_of_this_name",), 2, "no kernel matches"),
-        (("x", "--package", "a==1", "--matrix", "quick"), 2, "kernels come from one of them"),
+        (
+            ("x", "--package", "a==1", "--matrix", "quick"),
+            2,
+            "--package and --matrix were given: name one of them",
+        ),
         (("missing.jsonl",), 2, "cannot be read"),
         (("l.jsonl:1",), 2, "no launch of an autotuned kernel on this line"),
         (("l.jsonl:99",), 2, "no launch of an autotuned kernel on this line"),

@@ -59,7 +59,7 @@ class Bench:
     def __init__(self, device: str = "cuda", seconds: float = _SECONDS) -> None:
         torch = torch_folder()
         if torch is None:
-            raise UsageError("--bench needs torch with CUDA beside flacheck, and a GPU")
+            raise UsageError("--bench needs a GPU: install torch with CUDA beside flacheck")
         (choice,) = toolchains.resolve(["installed"]).choices
         self._config = toolchains.provide(choice).worker_config()
         self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}

@@ -111,8 +111,7 @@ class Examination:
                 judged.append((asked, result))
         if silent:
             names = ", ".join(some(sorted(silent), _NAMED))
-            count = f"{len(silent)} kernels were not launched"
-            progress(f"{count}, and nothing can be said of them: {names}")
+            progress(f"not launched by anything, so nothing is known of it: {names}")
         # `--fallback-budget 0`, and scripts that only want the verdicts.
         if not budget:
             return [result for _, result in judged]

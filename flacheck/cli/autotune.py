@@ -27,7 +27,7 @@ _LINE = re.compile(r"(?P<file>.+\.jsonl)(?::(?P<line>\d+))?")
 _Budget = Annotated[
     int,
     typer.Option(
-        metavar="N", min=0, help="Settings to try for each failure; 0 looks for no fallbacks."
+        metavar="N", min=0, help="Try N settings for each failure; 0 looks for no fallbacks."
     ),
 ]
 _Emit = Annotated[
@@ -55,21 +55,26 @@ def autotune(
         str,
         typer.Argument(
             metavar="KERNEL",
-            help="A glob over kernels' names, or a launches file, FILE.jsonl[:LINE].",
+            help="A kernel's name, a glob, or a launches file, FILE.jsonl[:LINE].",
         ),
     ],
     package: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME==VERSION", help="Kernels of a package, captured under each release."
+            metavar="NAME==VERSION",
+            help="Examine a package's kernels, captured under each release.",
         ),
     ] = None,
     launches: Annotated[
-        Path | None, typer.Option(metavar="FILE.jsonl", help="Kernels of a launches file.")
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Examine the kernels of a launches file."),
     ] = None,
     matrix: Annotated[
         str | None,
-        typer.Option(metavar="MATRIX", help="Kernels of a matrix; without any, our own."),
+        typer.Option(
+            metavar="MATRIX",
+            help="Examine the kernels of a matrix. Default: flacheck's own kernels.",
+        ),
     ] = None,
     target: common.Target = [],
     dtype: common.Dtype = [],
@@ -90,7 +95,7 @@ def autotune(
     ] = "table",
     output: common.Output = None,
 ) -> int:
-    """List each configuration of KERNEL's autotuner with what becomes of it, and the faults of its
+    """Show what a release's autotuner does with each configuration of KERNEL, and the faults of its
     keys.
     """
     from flacheck import reports
@@ -155,7 +160,7 @@ def _asked(
     given = {"--package": package, "--launches": launches, "--matrix": matrix, kernel: named}
     sources = [name for name, value in given.items() if value is not None]
     if len(sources) > 1:
-        raise UsageError(f"{' and '.join(sources)} were given: kernels come from one of them")
+        raise UsageError(f"{' and '.join(sources)} were given: name one of them")
     if named is None:
         return Asked(kernel, selection, package, launches, None, matrix, trust, common.say)
     line = None
@@ -183,7 +188,7 @@ def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:
     written = list(fla.files(results))
     if not written:
         raise UsageError(
-            "no configuration runs under everything that was asked: there is nothing to emit"
+            "there is nothing to emit: no configuration runs under every release and target"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
