@@ -111,7 +111,7 @@ class Examination:
                 judged.append((asked, result))
         if silent:
             names = ", ".join(some(sorted(silent), _NAMED))
-            progress(f"not launched by anything, so nothing is known of it: {names}")
+            progress(f"never launched and therefore not examined: {names}")
         # `--fallback-budget 0`, and scripts that only want the verdicts.
         if not budget:
             return [result for _, result in judged]
