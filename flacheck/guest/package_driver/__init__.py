@@ -17,9 +17,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
-from ..recorder import session
-from ..recorder.settings import Settings
+from ..recorder.session import Recorder, Settings, session
 from .trust import Witness
 
 
@@ -33,44 +34,33 @@ def main() -> None:
         report = drive(config, recorder, witness)
     witness.sift(config["output"])
     report["seconds"] = round(time.process_time(), 1)
-    _write(config["report"], report)
+    partial = f"{config['report']}.part"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1)
+    os.replace(partial, config["report"])
 
 
-def drive(config: dict, recorder, witness) -> dict:
+def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> dict[str, Any]:
     """The report of one drive."""
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
     from .calls import Caller
-    from .known import Shapes
     from .modules import NotImported, load
     from .operators import operators
-    from .recipes import Recipe
-    from .search import Search
-    from .uses import Uses
+    from .plans import Recipe
+    from .search import OperatorSearch
+    from .shapes import Shapes
 
     recipe = Recipe(config.get("recipe") or {})
     try:
         modules, failed = load(config["modules"], recipe.skipped_modules)
     except NotImported as error:
-        return {"import_error": _import_error(error), "modules": {}, "operators": {}}
-    found = operators(modules, Uses(config["modules"]))
-    caller = Caller(Shapes(found, recipe), recipe, recorder, witness)
-    search = Search(found, caller, recipe, config["dtypes"], config["seconds"])
+        caught = error.caught
+        failed = {"module": error.name, "type": caught.kind, "text": caught.text}
+        failed["traceback"] = caught.trace
+        return {"import_error": failed, "modules": {}, "operators": {}}
+    offered = operators(modules, config["modules"])
+    caller = Caller(Shapes(offered, recipe), recipe, recorder, witness)
+    search = OperatorSearch(offered, caller, recipe, config["dtypes"], config["seconds"])
     search.run()
     return {"modules": failed, "operators": search.report, "late": search.late}
-
-
-def _import_error(error) -> dict:
-    failure = error.failure
-    return {
-        "module": error.name,
-        "type": failure.kind,
-        "text": failure.text,
-        "traceback": failure.trace,
-    }
-
-
-def _write(path: str, report: dict) -> None:
-    with open(f"{path}.part", "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1)
-    os.replace(f"{path}.part", path)

@@ -7,11 +7,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 
 from .choices import choices
-from .sizes import SIZES, shape, size
+from .operators import Operator
+from .plans import CallPlan, Recipe
+from .shapes import Shapes
+from .sizes import SIZES, Sizes, shape, size
 
 DTYPES = {
     "bf16": torch.bfloat16,
@@ -25,134 +30,135 @@ DTYPES = {
 NOTHING = inspect.Parameter.empty
 _LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGERS = re.compile(
-    r"(^|_)(ids?|idx|index|indices|labels?|targets?|lens|lengths|positions?|offsets|counts?)(_|$)|LongTensor|IntTensor"
+    r"(^|_)(ids?|idx|index|indices|labels?|targets?|lens|lengths|positions?|offsets|counts?)(_|$)"
+    r"|LongTensor|IntTensor"
 )
 _TRUTHS = re.compile(r"mask|BoolTensor")
+# Names of what is no tensor, for parameters that have no annotation.
 _PLAIN = re.compile(
-    r"^(eps|epsilon|scale|\w*_scale|dtype|\w*_dtype|device|reduction|activation|\w*_mode|mode|dim|axis|\w*size|num_\w+|n_\w+|"
-    r"\w*alpha|\w*_?coef\w*|lr|p|inplace|in_place|offset|temperature|softcap\w*|ignore_index|B[A-Z]|T|layout|training)$"
+    r"^(eps|epsilon|scale|\w*_scale|dtype|\w*_dtype|device|reduction|activation|\w*_mode|mode|dim"
+    r"|axis|\w*size|num_\w+|n_\w+|\w*alpha|\w*_?coef\w*|lr|p|inplace|in_place|offset|temperature"
+    r"|softcap\w*|ignore_index|B[A-Z]|T|layout|training)$"
+    r"|^(is_|use_|return_|output_)"
 )
+_SIZED = re.compile(r"head|dim|hidden|seq|len|vocab|batch|^[A-Z]+$")
+_TRUTH_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
+# A scale of 1/sqrt(64), the head size of `SIZES`.
 _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
+# Where packed sequences begin, as parts of the whole: odd places, so that none fills its chunks.
 _CUTS = (0.2, 0.6)
+SEQUENCES = len(_CUTS) + 1
 _MIDDLING = 64
 
 
 class Arguments:
     """Builds what a plan asks for, in one dtype."""
 
-    def __init__(self, shapes, recipe, dtype: str) -> None:
-        self._shapes, self._recipe, self._dtype = shapes, recipe, DTYPES[dtype]
+    def __init__(self, shapes: Shapes, recipe: Recipe, dtype: str) -> None:
+        self._shapes, self._common, self.dtype = shapes, recipe.common, DTYPES[dtype]
 
-    def build(self, operator, plan, parameters) -> dict:
+    def build(
+        self, operator: Operator, plan: CallPlan, parameters: Iterable[inspect.Parameter]
+    ) -> dict[str, Any]:
         """The arguments by name; what is optional and not given is left out."""
-        sizes = {**SIZES, **self._recipe.common.sizes, **plan.sizes}
-        made = {}
+        sizes = {**SIZES, **self._common.sizes, **plan.sizes}
+        made: dict[str, Any] = {}
         for parameter in parameters:
             name = parameter.name
             if name in plan.values:
-                made[name] = self._value(plan.values[name], made)
+                made[name] = _value(plan.values[name], made)
             elif parameter.default is NOTHING or name in plan.given:
                 made[name] = self._made_up(operator, plan, parameter, sizes)
         return made
 
-    def _value(self, value, made: dict):
-        """A recipe's value: itself, `{call: module:name, with: {…}}`, `{dtype: fp32}` or `{like:
-        argument}`.
-        """
-        if not isinstance(value, dict):
-            return value
-        if "dtype" in value:
-            return DTYPES[value["dtype"]]
-        if "like" in value:
-            return torch.randn_like(made[value["like"]])
-        module, _, name = value["call"].partition(":")
-        arguments = {
-            key: made.get(item[1:])
-            if isinstance(item, str) and item[:1] == "$"
-            else self._value(item, made)
-            for key, item in (value.get("with") or {}).items()
-        }
-        return getattr(importlib.import_module(module), name)(**arguments)
-
-    def _made_up(self, operator, plan, parameter, sizes: dict):
-        name, annotation = parameter.name, str(parameter.annotation)
-        if _LENGTHS.search(name):
-            return _sequences(sizes, annotation, name)
+    def _made_up(
+        self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter, sizes: Sizes
+    ) -> Any:
+        name = parameter.name
+        if is_length(parameter):
+            return _sequences(sizes, parameter)
         if name not in plan.shapes and not is_tensor(parameter, self._shapes.known(operator, name)):
             return _plain(operator, parameter, sizes)
         candidates = self._shapes.candidates(operator, plan, name)
-        extents = next(
-            (found for found in (shape(each, sizes) for each in candidates) if found is not None),
-            (),
-        )
-        return self._tensor(extents, self._dtype_of(plan, name, annotation), operator)
+        extents = (shape(dimensions, sizes) for dimensions in candidates)
+        likeliest = next((each for each in extents if each is not None), ())
+        return _tensor(likeliest, self._dtype_of(plan, parameter))
 
-    def _dtype_of(self, plan, name: str, annotation: str):
-        said = plan.dtypes.get(name) or self._recipe.common.dtypes.get(name)
+    def _dtype_of(self, plan: CallPlan, parameter: inspect.Parameter) -> torch.dtype:
+        name, annotation = parameter.name, str(parameter.annotation)
+        said = plan.dtypes.get(name) or self._common.dtypes.get(name)
         if said:
             return DTYPES[said]
         if _TRUTHS.search(name) or _TRUTHS.search(annotation):
             return torch.bool
         if _INTEGERS.search(name) or _INTEGERS.search(annotation):
             return torch.int64
-        return self._dtype
-
-    def _tensor(self, extents, dtype, operator):
-        if dtype == torch.bool:
-            return torch.ones(extents, dtype=dtype, device="cuda")
-        if not dtype.is_floating_point:
-            return torch.zeros(extents, dtype=dtype, device="cuda")
-        return torch.randn(extents, dtype=dtype, device="cuda", requires_grad=True)
+        return self.dtype
 
 
-def is_length(parameter) -> bool:
+def is_length(parameter: inspect.Parameter) -> bool:
     """Whether a parameter says where packed sequences begin and end."""
     return bool(_LENGTHS.search(parameter.name))
 
 
-def is_tensor(parameter, known: bool) -> bool:
+def is_tensor(parameter: inspect.Parameter, known: bool) -> bool:
     """By annotation; without one by documentation, and by what its name does not say."""
-    annotation = str(parameter.annotation)
     if parameter.annotation is not NOTHING:
-        return "Tensor" in annotation
+        return "Tensor" in str(parameter.annotation)
     if parameter.default is not NOTHING and parameter.default is not None:
         return False
-    return known or not (
-        _PLAIN.match(parameter.name)
-        or parameter.name.startswith(("is_", "use_", "return_", "output_"))
-    )
+    return known or not _PLAIN.match(parameter.name)
 
 
-def _sequences(sizes: dict, annotation: str, name: str):
-    """Where the packed sequences begin: real numbers, at odd places."""
+def _value(value: Any, made: Mapping[str, Any]) -> Any:
+    """A recipe's value: itself, `{call: module:name, with: {…}}`, `{dtype: fp32}` or `{like:
+    argument}`; `$name` among a call's arguments is an argument made before.
+    """
+    if not isinstance(value, dict):
+        return value
+    if "dtype" in value:
+        return DTYPES[value["dtype"]]
+    if "like" in value:
+        return torch.randn_like(made[value["like"]])
+    module, _, name = value["call"].partition(":")
+    arguments = {}
+    for key, item in (value.get("with") or {}).items():
+        if isinstance(item, str) and item.startswith("$"):
+            arguments[key] = made.get(item[1:])
+        else:
+            arguments[key] = _value(item, made)
+    return getattr(importlib.import_module(module), name)(**arguments)
+
+
+def _tensor(extents: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    if dtype == torch.bool:
+        return torch.ones(extents, dtype=dtype, device="cuda")
+    if not dtype.is_floating_point:
+        return torch.zeros(extents, dtype=dtype, device="cuda")
+    return torch.randn(extents, dtype=dtype, device="cuda", requires_grad=True)
+
+
+def _sequences(sizes: Sizes, parameter: inspect.Parameter) -> torch.Tensor:
+    """Where the packed sequences begin, and where the last one ends."""
     total = sizes["T"]
     cuts = [0, *(int(total * cut) for cut in _CUTS), total]
-    dtype = torch.int64 if "LongTensor" in annotation else torch.int32
-    return torch.tensor(cuts, dtype=dtype, device="cpu" if name.endswith("cpu") else "cuda")
+    dtype, device = torch.int32, "cuda"
+    if "LongTensor" in str(parameter.annotation):
+        dtype = torch.int64
+    if parameter.name.endswith("cpu"):
+        device = "cpu"
+    return torch.tensor(cuts, dtype=dtype, device=device)
 
 
-def sequences() -> int:
-    """How many sequences are packed into one."""
-    return len(_CUTS) + 1
-
-
-def _plain(operator, parameter, sizes: dict):
-    name, annotation = parameter.name, str(parameter.annotation)
+def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> Any:
+    name, annotation, default = parameter.name, str(parameter.annotation), parameter.default
     if "dtype" in name:
         return torch.float32
     if "device" in name:
         return torch.device("cuda")
-    if isinstance(parameter.default, bool) or annotation in (
-        "bool",
-        "<class 'bool'>",
-        "Optional[bool]",
-        "bool | None",
-    ):
-        return (
-            True
-            if parameter.default is False
-            else bool(parameter.default) and parameter.default is not NOTHING
-        )
+    if isinstance(default, bool) or annotation in _TRUTH_ANNOTATIONS:
+        # A flag that is off is turned on, one without a default stays off.
+        return default is not NOTHING and (default is False or bool(default))
     if name in _FLOATS or "float" in annotation:
         return _FLOATS.get(name, 1.0)
     offered = choices(operator, parameter)
@@ -160,10 +166,8 @@ def _plain(operator, parameter, sizes: dict):
         return offered[0]
     if "str" in annotation:
         return "none"
-    if isinstance(parameter.default, (int, float)):
-        return parameter.default
-    return (
-        size(name, sizes)
-        if re.search(r"head|dim|hidden|seq|len|vocab|batch|^[A-Z]+$", name)
-        else _MIDDLING
-    )
+    if isinstance(default, (int, float)):
+        return default
+    if _SIZED.search(name):
+        return size(name, sizes)
+    return _MIDDLING

@@ -1,6 +1,4 @@
-"""Runs a piece of somebody else's package: it may raise anything, hang, or exit, and the drive goes
-on.
-"""
+"""Runs a piece of somebody else's package: it may raise, hang or exit, and the drive goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +6,11 @@ import contextlib
 import linecache
 import signal
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class TooLong(BaseException):
@@ -16,9 +18,9 @@ class TooLong(BaseException):
 
 
 @dataclass(frozen=True)
-class Failure:
-    """What a piece raised: its type, its text, the lines of source it went through (innermost
-    last).
+class CaughtError:
+    """The error that a piece raised: its type, its text, the lines of source it went through
+    (innermost last), and its whole traceback.
     """
 
     kind: str
@@ -27,24 +29,27 @@ class Failure:
     trace: str
 
     def brief(self) -> str:
-        said = " ".join(self.text.split())[:300] or (self.lines[-1].strip() if self.lines else "")
+        said = " ".join(self.text.split())[:300]
+        if not said and self.lines:
+            said = self.lines[-1]
         return f"{self.kind}: {said}"
 
 
-def attempt(piece, seconds: float):
-    """`(result, None)`, or `(None, Failure)`; `seconds` of CPU at most."""
+def attempt(piece: Callable[[], T], seconds: float) -> T | CaughtError:
+    """What the piece returns, or the error that it raised, within so many seconds of CPU."""
     with _limited(seconds):
         try:
-            return piece(), None
+            return piece()
         except (Exception, SystemExit, TooLong) as error:
-            return None, _failure(error)
+            return _caught(error)
 
 
 @contextlib.contextmanager
-def _limited(seconds: float):
-    def stop(*_):
+def _limited(seconds: float) -> Iterator[None]:
+    def stop(*_: object) -> None:
         raise TooLong(f"took more than {seconds:g} s")
 
+    # CPU time, not the clock: what a call is worth does not depend on how busy the machine is.
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
@@ -54,9 +59,9 @@ def _limited(seconds: float):
         signal.signal(signal.SIGPROF, before)
 
 
-def _failure(error: BaseException) -> Failure:
+def _caught(error: BaseException) -> CaughtError:
+    # The first frame is ours.
     frames = traceback.extract_tb(error.__traceback__)[1:]
     lines = tuple(linecache.getline(frame.filename, frame.lineno or 0).strip() for frame in frames)
-    return Failure(
-        type(error).__name__, str(error), lines, "".join(traceback.format_exception(error))
-    )
+    trace = "".join(traceback.format_exception(error))
+    return CaughtError(type(error).__name__, str(error), lines, trace)

@@ -2,147 +2,148 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from . import layers, trust
-from .arguments import DTYPES, Arguments
-from .attempts import Failure, attempt
-from .choices import hidden
-from .operators import LAYER
+from ..recorder.recorder import Recorder
+from .arguments import NOTHING, Arguments
+from .attempts import CaughtError, attempt
+from .operators import LAYER, Operator
+from .plans import CallPlan, Recipe
+from .shapes import Shapes
+from .trust import Rank, Witness
 
+# Of CPU, for each step of a call: nothing is computed, so what takes longer loops or hangs.
 _SECONDS = 2.0
+# What constructors call the size of the last axis of a layer's input.
+_WIDTHS = (
+    "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim input_size "
+    "normalized_shape channels"
+).split()
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """`launches` made and the kernels `recorded` for the first time; where and how it failed, if it
-    did.
+class CallResult:
+    """`launches` made and the kernels `recorded` for the first time; the stage of the call and the
+    error that ended it there, if one did.
     """
 
     launches: int
-    recorded: frozenset
-    stage: str = ""
-    failure: Failure | None = None
+    recorded: frozenset[str]
+    stage: str
+    error: CaughtError | None
 
     @property
     def worked(self) -> bool:
         """Whether the call came to its end, or to that of its forward when there is no backward."""
-        return self.failure is None or (
-            self.stage == "backward" and self.failure.kind == "NotImplementedError"
-        )
+        if self.error is None:
+            return True
+        return self.stage == "backward" and self.error.kind == "NotImplementedError"
 
 
 class Caller:
     """Calls operators under the recorder."""
 
-    def __init__(self, shapes, recipe, recorder, witness) -> None:
+    def __init__(
+        self, shapes: Shapes, recipe: Recipe, recorder: Recorder, witness: Witness
+    ) -> None:
         self.shapes, self._recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
-        self._parameters: dict[str, tuple] = {}
 
     @property
-    def recorded(self) -> frozenset:
+    def recorded(self) -> frozenset[str]:
         """The kernels that were launched so far."""
         return frozenset(self._recorder.kernels)
 
-    def parameters(self, operator) -> tuple:
-        """What a call takes: a function's parameters or those of a layer's forward, and those
-        hidden in kwargs.
-        """
-        if operator.name not in self._parameters:
-            found = (
-                layers.forward_parameters(operator)
-                if operator.kind == LAYER
-                else operator.parameters
-            )
-            named = [p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-            taken = {p.name for p in named}
-            extra = (
-                hidden(operator.source) if len(named) < len(found) or operator.kind != LAYER else ()
-            )
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            named += [
-                inspect.Parameter(name, keyword, default=None)
-                for name in extra
-                if name not in taken
-            ]
-            self._parameters[operator.name] = tuple(named)
-        return self._parameters[operator.name]
-
-    def call(self, operator, plan, dtype: str) -> Outcome:
+    def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         """Forward, and backward where something was differentiable."""
         before, launches = self.recorded, self._recorder.calls
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
-        stage, failure = self._staged(operator, plan, dtype)
+        stage, error = self._staged(operator, plan, dtype)
         self._recorder.during = None
         made = self._recorder.calls - launches
-        outcome = Outcome(made, self.recorded - before, stage if failure else "", failure)
-        self._witness.ended(_rank(operator, outcome))
-        return outcome
+        result = CallResult(made, self.recorded - before, stage, error)
+        self._witness.ended(_rank(operator, result))
+        return result
 
-    def _staged(self, operator, plan, dtype: str):
+    def _staged(
+        self, operator: Operator, plan: CallPlan, dtype: str
+    ) -> tuple[str, CaughtError | None]:
+        """The last stage that the call came to, and the error that ended it there."""
         arguments = Arguments(self.shapes, self._recipe, dtype)
-        function, failure = attempt(
-            lambda: self._function(operator, plan, arguments, dtype), _SECONDS
-        )
-        if failure:
-            return "build", failure
-        function, plan = function
-        given, failure = attempt(
-            lambda: arguments.build(operator, plan, self.parameters(operator)), _SECONDS
-        )
-        if failure:
-            return "arguments", failure
-        result, failure = attempt(lambda: self._forward(operator, plan, function, given), _SECONDS)
-        if failure:
-            return "forward", failure
-        _, failure = attempt(lambda: _backward(result), _SECONDS) if plan.training else (None, None)
-        return "backward", failure
-
-    def _function(self, operator, plan, arguments, dtype: str):
-        """What is called, and the plan with what only the built layer can say."""
-        if operator.kind != LAYER:
-            return operator.call, plan
-        layer, width = layers.build(operator, plan, arguments, DTYPES[dtype])
-        sized = {"D": width, **plan.sizes} if width else plan.sizes
-        return layer, plan.but(sizes=sized)
-
-    def _forward(self, operator, plan, function, given: dict):
-        with torch.set_grad_enabled(plan.training):
-            if _by_position(operator):
-                ordered = [given.get(p.name, p.default) for p in operator.parameters]
-                return function(*ordered)
-            return function(**given)
+        function, sized = operator.call, plan
+        if operator.kind == LAYER:
+            built = attempt(lambda: _layer(operator, plan, arguments), _SECONDS)
+            if isinstance(built, CaughtError):
+                return "build", built
+            function, width = built
+            if width:
+                # Only the built layer can say how wide its input is.
+                sized = plan.but(sizes={"D": width, **plan.sizes})
+        given = attempt(lambda: arguments.build(operator, sized, operator.takes), _SECONDS)
+        if isinstance(given, CaughtError):
+            return "arguments", given
+        returned = attempt(lambda: _forward(operator, plan, function, given), _SECONDS)
+        if isinstance(returned, CaughtError):
+            return "forward", returned
+        if plan.training:
+            return "backward", attempt(lambda: _backward(returned), _SECONDS)
+        return "forward", None
 
 
-def _rank(operator, outcome: Outcome) -> int:
-    """How far the arguments of the launches of a call are to be trusted."""
-    if not outcome.worked:
-        return trust.FAILED
-    if operator.kind == LAYER:
-        return trust.LAYER
-    return trust.OUTER if operator.outer else trust.INNER
+def _layer(
+    operator: Operator, plan: CallPlan, arguments: Arguments
+) -> tuple[torch.nn.Module, int | None]:
+    """The layer as its constructor's defaults have it, on the device, and the width of its input."""
+    asked = [p for p in operator.parameters if p.default is NOTHING or p.name in plan.build]
+    given = arguments.build(operator, plan.but(values=plan.build), asked)
+    layer = operator.call(**given).to(device="cuda", dtype=arguments.dtype)
+    layer.train(plan.training)
+    return layer, _width(operator, given)
 
 
-def _by_position(operator) -> bool:
-    """An autograd function's `apply` takes no names."""
-    return getattr(operator.call, "__name__", "") == "apply"
+def _width(operator: Operator, given: Mapping[str, Any]) -> int | None:
+    defaults = {p.name: p.default for p in operator.parameters}
+    for name in _WIDTHS:
+        value = given.get(name, defaults.get(name))
+        if isinstance(value, int):
+            return value
+    return None
 
 
-def _backward(result) -> None:
-    outputs = [tensor for tensor in _tensors(result) if tensor.requires_grad]
+def _forward(operator: Operator, plan: CallPlan, function: Any, given: Mapping[str, Any]) -> Any:
+    with torch.set_grad_enabled(plan.training):
+        # An autograd function's `apply` takes no names.
+        if getattr(operator.call, "__name__", "") == "apply":
+            return function(*[given.get(p.name, p.default) for p in operator.parameters])
+        return function(**given)
+
+
+def _backward(returned: Any) -> None:
+    outputs = [tensor for tensor in _tensors(returned) if tensor.requires_grad]
     if outputs:
         torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
 
 
-def _tensors(result):
-    if isinstance(result, torch.Tensor):
-        yield result
-    elif isinstance(result, (tuple, list)):
-        for part in result:
+def _tensors(returned: Any) -> Iterator[torch.Tensor]:
+    if isinstance(returned, torch.Tensor):
+        yield returned
+    elif isinstance(returned, (tuple, list)):
+        for part in returned:
             yield from _tensors(part)
-    elif isinstance(result, dict):
-        for part in list(result.values()):
+    elif isinstance(returned, dict):
+        for part in list(returned.values()):
             yield from _tensors(part)
+
+
+def _rank(operator: Operator, result: CallResult) -> Rank:
+    """How far the arguments of the launches of a call are to be trusted."""
+    if not result.worked:
+        return Rank.FAILED
+    if operator.kind == LAYER:
+        return Rank.LAYER
+    if operator.outer:
+        return Rank.OUTER
+    return Rank.INNER

@@ -8,71 +8,55 @@ import functools
 import inspect
 import re
 import sys
+from typing import Any
+
+from .operators import Operator
+
+# Of one parameter: each costs a call.
+_MOST = 4
 
 
 @functools.cache
-def compared(module: str) -> dict[str, list]:
+def _compared(module: str) -> dict[str, list[str | int]]:
     """Name → the constants that a variable or attribute of that name is compared with."""
-    found: dict = collections.defaultdict(list)
+    constants: dict[str, list[str | int]] = collections.defaultdict(list)
     try:
         nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
     except (OSError, TypeError, SyntaxError, KeyError):
-        return found
+        return constants
     for node in nodes:
         if isinstance(node, ast.Compare) and len(node.comparators) == 1:
-            name = _name(node.left)
-            for constant in _constants(node.comparators[0]):
-                if name and constant not in found[name]:
-                    found[name].append(constant)
-    return found
+            # A variable has an id, an attribute an attr.
+            name = getattr(node.left, "id", None) or getattr(node.left, "attr", None)
+            if name:
+                constants[name] += _constants(node.comparators[0])
+    return constants
 
 
-def _name(node) -> str | None:
-    return (
-        node.id
-        if isinstance(node, ast.Name)
-        else node.attr
-        if isinstance(node, ast.Attribute)
-        else None
-    )
-
-
-def _constants(node) -> list:
-    parts = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
+def _constants(node: ast.expr) -> list[str | int]:
+    parts = [node]
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        parts = node.elts
     values = [part.value for part in parts if isinstance(part, ast.Constant)]
-    return [
-        value for value in values if isinstance(value, (str, int)) and not isinstance(value, bool)
-    ]
+    return [v for v in values if isinstance(v, (str, int)) and not isinstance(v, bool)]
 
 
-def choices(operator, parameter) -> list:
-    """The values worth trying for a parameter: of `Literal[…]`, of comparisons, both truths of a
-    flag.
+def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
+    """The values worth trying for a parameter: of `Literal[…]`, of comparisons, and the other truth
+    of a flag.
     """
-    if isinstance(parameter.default, bool):
-        return [not parameter.default]
-    kinds = (
-        (str,)
-        if isinstance(parameter.default, str)
-        else (int,)
-        if isinstance(parameter.default, int)
-        else (str, int)
-    )
-    listed = re.findall(r"Literal\[(.*?)\]", str(parameter.annotation))
-    literals = re.findall(r"['\"](\w+)['\"]", listed[0]) if listed else []
-    values = literals + compared(operator.module).get(parameter.name, [])
-    wanted = [
-        value
-        for value in values
-        if isinstance(value, kinds) and value != parameter.default and value != ""
-    ]
-    return list(dict.fromkeys(wanted))[:4]
-
-
-def hidden(source) -> list[str]:
-    """The names that a function takes out of its `**kwargs`."""
-    try:
-        text = inspect.getsource(source)
-    except (OSError, TypeError):
-        return []
-    return list(dict.fromkeys(re.findall(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]", text)))
+    default = parameter.default
+    if isinstance(default, bool):
+        return [not default]
+    kinds: tuple[type, ...] = (str, int)
+    if isinstance(default, str):
+        kinds = (str,)
+    elif isinstance(default, int):
+        kinds = (int,)
+    listed = re.search(r"Literal\[(.*?)\]", str(parameter.annotation))
+    values: list[str | int] = []
+    if listed:
+        values += re.findall(r"['\"](\w+)['\"]", listed[1])
+    values += _compared(operator.module).get(parameter.name, [])
+    telling = [v for v in values if isinstance(v, kinds) and v != default and v != ""]
+    return list(dict.fromkeys(telling))[:_MOST]

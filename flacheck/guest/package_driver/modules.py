@@ -3,51 +3,61 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import importlib
 import os
 import pkgutil
 import sys
+from collections.abc import Iterable, Sequence
+from types import ModuleType
 
 from ..engine.loader import LazyPackages
-from .attempts import Failure, attempt
+from .attempts import CaughtError, attempt
 
+# Of CPU, for one import: some packages compile or probe while they are imported.
 _SECONDS = 30.0
 
 
 class NotImported(Exception):
     """A package itself cannot be imported: there is nothing to drive."""
 
-    def __init__(self, name: str, failure: Failure) -> None:
-        super().__init__(f"{name} cannot be imported: {failure.brief()}")
-        self.name, self.failure = name, failure
+    def __init__(self, name: str, caught: CaughtError) -> None:
+        super().__init__(f"{name} cannot be imported: {caught.brief()}")
+        self.name, self.caught = name, caught
 
 
-def load(names, skipped) -> tuple[list, dict[str, str]]:
-    """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of their
-    names.
+def load(
+    names: Iterable[str], skipped: Sequence[str]
+) -> tuple[list[ModuleType], dict[str, str]]:
+    """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of
+    their names.
 
     A package whose own `__init__` raises (it registers models, say, that a newer library has
     itself) is entered past its `__init__` files. Raises NotImported when nothing below it can be
     imported either.
     """
-    found, failed = {}, {}
+    loaded: dict[str, ModuleType] = {}
+    failed: dict[str, str] = {}
     for name in names:
-        _, failure = attempt(lambda name=name: importlib.import_module(name), _SECONDS)
-        if failure:
-            failed[name] = failure.brief()
+        package = _imported(name)
+        before = len(loaded)
+        if isinstance(package, CaughtError):
+            failed[name] = package.brief()
             _enter_lazily(name)
             importlib.import_module(name)
-        before = len(found)
-        _below(name, skipped, found, failed)
-        if failure and len(found) - before <= 1:
-            raise NotImported(name, failure)
-    return list(found.values()), failed
+        _below(name, skipped, loaded, failed)
+        # The package itself counts for one.
+        if isinstance(package, CaughtError) and len(loaded) - before <= 1:
+            raise NotImported(name, package)
+    return list(loaded.values()), failed
+
+
+def _imported(name: str) -> ModuleType | CaughtError:
+    return attempt(functools.partial(importlib.import_module, name), _SECONDS)
 
 
 def _enter_lazily(name: str) -> None:
-    """Import the package anew without running its `__init__` files unless something asks them for a
-    name.
-    """
+    """Import the package anew without running its `__init__` files before one is asked for a name."""
     root = next(
         path for path in sys.path if os.path.isfile(os.path.join(path, name, "__init__.py"))
     )
@@ -58,13 +68,15 @@ def _enter_lazily(name: str) -> None:
     sys.meta_path.insert(0, finder)
 
 
-def _below(name: str, skipped, found: dict, failed: dict) -> None:
-    module = found[name] = sys.modules[name]
+def _below(
+    name: str, skipped: Sequence[str], loaded: dict[str, ModuleType], failed: dict[str, str]
+) -> None:
+    module = loaded[name] = sys.modules[name]
     for entry in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
         if any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in skipped):
             continue
-        _, failure = attempt(lambda entry=entry: importlib.import_module(entry.name), _SECONDS)
-        if failure:
-            failed[entry.name] = failure.brief()
+        imported = _imported(entry.name)
+        if isinstance(imported, CaughtError):
+            failed[entry.name] = imported.brief()
         else:
-            _below(entry.name, skipped, found, failed)
+            _below(entry.name, skipped, loaded, failed)

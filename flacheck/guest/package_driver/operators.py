@@ -1,77 +1,196 @@
-"""What a package offers that ends in a launch: functions, autograd functions, layers."""
+"""What a package offers that ends in a launch: functions, autograd functions, layers.
+
+A function leads to a kernel by the names in its code and what they are bound to.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
 import torch
 
 FUNCTION, LAYER = "function", "layer"
-_IGNORED = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 @dataclass(frozen=True)
 class Operator:
     """Something to call. `outer` ones are offered by a package's own namespace or called by nothing
-    else in it.
+    else in it; `parameters` are a layer's constructor's. `source` is the function whose code and
+    documentation tell of the arguments.
     """
 
     name: str
-    call: object
+    call: Any
     kind: str
     outer: bool
-    kernels: frozenset
-    parameters: tuple
-    source: object
+    kernels: frozenset[str]
+    parameters: tuple[inspect.Parameter, ...]
+    source: Callable[..., Any]
 
     @property
     def module(self) -> str:
         return self.name.partition(":")[0]
 
+    @functools.cached_property
+    def takes(self) -> tuple[inspect.Parameter, ...]:
+        """A function's parameters or those of a layer's forward, and those hidden in kwargs."""
+        parameters = self.parameters
+        if self.kind == LAYER:
+            # Without `self`.
+            parameters = tuple(inspect.signature(self.source).parameters.values())[1:]
+        named = {p.name: p for p in parameters if p.kind not in _VARIADIC}
+        if self.kind == LAYER and len(named) == len(parameters):
+            return parameters
+        for name in _hidden(self.source):
+            optional = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+            named.setdefault(name, optional)
+        return tuple(named.values())
 
-def operators(modules, uses) -> list[Operator]:
-    """Every operator of some modules that leads to a kernel."""
-    offered = {
-        id(thing)
-        for module in modules
-        if hasattr(module, "__path__")
-        for thing in vars(module).values()
-    }
+
+def operators(modules: Iterable[ModuleType], packages: Iterable[str]) -> list[Operator]:
+    """Every operator of some modules, all of these packages, that leads to a kernel."""
+    uses = _Uses(packages)
+    namespaces = [vars(module) for module in modules if hasattr(module, "__path__")]
+    offered = {id(thing) for namespace in namespaces for thing in namespace.values()}
     defined = [(name, thing) for module in modules for name, thing in _defined(module)]
     called = _called([thing for _, thing in defined], uses)
-    found = []
+    offering = []
     for name, thing in defined:
         kernels = uses.kernels(thing)
         if kernels:
-            found += _operator(
-                name, thing, id(thing) in offered or id(thing) not in called, kernels
-            )
-    return found
+            outer = id(thing) in offered or id(thing) not in called
+            offering.append(_operator(name, thing, outer, kernels))
+    return [operator for operator in offering if operator is not None]
 
 
-def _called(defined, uses) -> set[int]:
-    """Those of some functions and classes that another of them uses."""
-    homes = {id(thing) for thing in defined} | {
-        id(inspect.unwrap(thing)) for thing in defined if callable(thing)
-    }
-    found: set[int] = set()
-    for thing in defined:
-        own, seen, waiting = {id(thing), id(inspect.unwrap(thing))}, set(), [thing]
+def kernel_name(thing: Any) -> str | None:
+    """`module:qualname` of a kernel, through the tuners and heuristics around it; None for anything
+    else.
+    """
+    if isinstance(thing, ModuleType):
+        return None
+    while hasattr(thing, "arg_names") and hasattr(thing, "run") and hasattr(thing, "fn"):
+        if inspect.isfunction(thing.fn):
+            return f"{thing.fn.__module__}:{thing.fn.__qualname__.replace('.<locals>', '')}"
+        thing = thing.fn
+    return None
+
+
+class _Uses:
+    """What functions and classes refer to, followed within some packages."""
+
+    def __init__(self, packages: Iterable[str]) -> None:
+        self._packages = tuple(packages)
+        # By id, for a kernel or a list cannot be hashed; each kept, so that no id is given twice.
+        self._direct: dict[int, tuple[Any, list[Any]]] = {}
+
+    def kernels(self, thing: Any) -> frozenset[str]:
+        """Every kernel that a function or class may launch."""
+        names = [kernel_name(end) for end in self.reached(thing, kernel_name)]
+        return frozenset(name for name in names if name)
+
+    def reached(self, thing: Any, is_end: Callable[[Any], object]) -> Iterator[Any]:
+        """The things that `thing` leads to, directly or by others, where `is_end` stops the walk."""
+        seen: set[int] = set()
+        waiting = [thing]
         while waiting:
             current = waiting.pop()
             if id(current) in seen:
                 continue
             seen.add(id(current))
-            if id(current) in homes and id(current) not in own:
-                found |= {id(current)}
+            if is_end(current):
+                yield current
             else:
-                waiting += uses.direct(current)
-    wrapped = {id(inspect.unwrap(thing)): id(thing) for thing in defined if callable(thing)}
-    return found | {wrapped[each] for each in found if each in wrapped}
+                waiting += self._referred(current)
+
+    def _referred(self, thing: Any) -> list[Any]:
+        if id(thing) not in self._direct:
+            self._direct[id(thing)] = (thing, list(self._references(thing)))
+        return self._direct[id(thing)][1]
+
+    def _references(self, thing: Any) -> Iterator[Any]:
+        if isinstance(thing, ModuleType):
+            # Its names count one by one, and asking a lazy one for others may raise anything.
+            return
+        if isinstance(thing, (staticmethod, classmethod)):
+            yield thing.__func__
+        elif inspect.isfunction(thing):
+            yield from self._function(thing)
+        elif isinstance(thing, type) and self._ours(thing.__module__):
+            yield from (part for part in vars(thing).values() if _leads(part))
+            yield from (base for base in thing.__bases__ if self._ours(base.__module__))
+        elif isinstance(thing, (tuple, list, set)):
+            yield from thing
+        elif isinstance(thing, dict):
+            yield from thing.values()
+        elif inspect.ismethod(thing):
+            yield from (thing.__func__, thing.__self__)
+        elif hasattr(thing, "__wrapped__"):
+            yield thing.__wrapped__
+        elif isinstance(thing, property):
+            yield thing.fget
+
+    def _function(self, function: FunctionType) -> Iterator[Any]:
+        for cell in function.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # not bound yet
+                continue
+        if hasattr(function, "__wrapped__"):
+            yield function.__wrapped__
+        if self._ours(function.__module__):
+            yield from self._named(function.__code__, function.__globals__)
+
+    def _named(self, code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
+        names = code.co_names
+        for name in names:
+            bound = scope.get(name)
+            if bound is None and "." in name:
+                bound = sys.modules.get(name)
+            if isinstance(bound, ModuleType):
+                if self._ours(bound.__name__):
+                    yield from (vars(bound)[other] for other in names if other in vars(bound))
+            elif bound is not None and (_leads(bound) or kernel_name(bound)):
+                yield bound
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                yield from self._named(constant, scope)
+
+    def _ours(self, module: str | None) -> bool:
+        return (module or "").partition(".")[0] in self._packages
 
 
-def _defined(module):
+def _leads(thing: Any) -> bool:
+    kinds = (type, staticmethod, classmethod, property, tuple, list, dict)
+    is_function = inspect.isfunction(thing) or inspect.ismethod(thing)
+    return is_function or isinstance(thing, kinds) or hasattr(thing, "__wrapped__")
+
+
+def _called(defined: Iterable[Any], uses: _Uses) -> set[int]:
+    """The ids of those functions and classes that another of them uses."""
+    wrapped = {id(inspect.unwrap(thing)): id(thing) for thing in defined}
+    homes = {*wrapped, *wrapped.values()}
+    used: set[int] = set()
+    for thing in defined:
+        used |= _others(thing, homes, uses)
+    return used | {wrapped[each] for each in used if each in wrapped}
+
+
+def _others(thing: Any, homes: set[int], uses: _Uses) -> set[int]:
+    """The ids of the nearest of some functions and classes that one of them leads to."""
+    others = homes - {id(thing), id(inspect.unwrap(thing))}
+    return {id(end) for end in uses.reached(thing, lambda end: id(end) in others)}
+
+
+def _defined(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """The functions and classes whose home a module is."""
     for name, thing in list(vars(module).items()):
         kind = inspect.isfunction(thing) or isinstance(thing, type)
@@ -79,36 +198,32 @@ def _defined(module):
             yield f"{module.__name__}:{name}", thing
 
 
-def _operator(name: str, thing, outer: bool, kernels) -> list[Operator]:
+def _operator(name: str, thing: Any, outer: bool, kernels: frozenset[str]) -> Operator | None:
     if inspect.isfunction(thing):
-        return [
-            Operator(
-                name, thing, FUNCTION, outer, kernels, _parameters(thing), inspect.unwrap(thing)
-            )
-        ]
+        source = inspect.unwrap(thing)
+        return Operator(name, thing, FUNCTION, outer, kernels, _parameters(thing), source)
     if issubclass(thing, torch.autograd.Function):
         forward = inspect.unwrap(thing.forward)
         parameters = tuple(p for p in _parameters(forward) if p.name != "ctx")
-        return [Operator(name, thing.apply, FUNCTION, False, kernels, parameters, forward)]
+        return Operator(name, thing.apply, FUNCTION, False, kernels, parameters, forward)
     if issubclass(thing, torch.nn.Module) and thing.forward is not torch.nn.Module.forward:
-        return [
-            Operator(
-                name,
-                thing,
-                LAYER,
-                outer,
-                kernels,
-                _parameters(thing),
-                inspect.unwrap(thing.forward),
-            )
-        ]
-    return []
+        source = inspect.unwrap(thing.forward)
+        return Operator(name, thing, LAYER, outer, kernels, _parameters(thing), source)
+    return None
 
 
-def _parameters(thing) -> tuple:
+def _hidden(source: Callable[..., Any]) -> list[str]:
+    """The names that a function takes out of its `**kwargs`."""
     try:
-        return tuple(
-            p for p in inspect.signature(thing).parameters.values() if p.kind not in _IGNORED
-        )
+        text = inspect.getsource(source)
+    except (OSError, TypeError):
+        return []
+    return re.findall(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]", text)
+
+
+def _parameters(thing: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    try:
+        parameters = inspect.signature(thing).parameters.values()
     except (ValueError, TypeError):
         return ()
+    return tuple(p for p in parameters if p.kind not in _VARIADIC)

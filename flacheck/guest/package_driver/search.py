@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from .operators import LAYER
-from .repairs import repairs
-from .variants import unusual, usual
+from .calls import Caller, CallResult
+from .operators import LAYER, Operator
+from .plans import CallPlan, Recipe
+from .variations import Variations
 
 # Calls until a plan works: of an operator's first, of its usual variants, of those that look for a
 # missing kernel.
@@ -21,37 +24,38 @@ _KEPT_FAILURES = 6
 _LEAVING = 3.0
 
 
-class Search:
+class OperatorSearch:
     """Calls operators until their kernels are recorded or the time is over; `report` says how each
     went.
     """
 
-    def __init__(self, operators, caller, recipe, dtypes, seconds: float) -> None:
-        self._operators, self._caller, self._recipe, self._dtypes = (
-            operators,
-            caller,
-            recipe,
-            dtypes,
-        )
-        self._end = seconds - _LEAVING
-        self._until = self._end
-        self._bases: dict[str, tuple] = {}
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        caller: Caller,
+        recipe: Recipe,
+        dtypes: Sequence[str],
+        seconds: float,
+    ) -> None:
+        self._operators, self._caller, self._recipe = operators, caller, recipe
+        self._dtypes = dtypes
+        self._end = self._until = seconds - _LEAVING
+        # The plan that others vary, and how many tries each of those is worth.
+        self._bases: dict[str, tuple[CallPlan, int]] = {}
         self._slow: set[str] = set()
-        self._worked: list = []
+        # What is called again in other dtypes: with each plan, whether it recorded a kernel.
+        self._worked: list[tuple[Operator, CallPlan, bool]] = []
         self.late = False
-        self.report: dict[str, dict] = {}
+        self.report: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
         """Everything, in the order of its worth; each round may last until its share of the time is
         over.
         """
-        outer = [
-            operator for operator in self._operators if operator.outer and operator.kind != LAYER
-        ]
-        layers = [
-            operator for operator in self._operators if operator.outer and operator.kind == LAYER
-        ]
-        inner = [operator for operator in self._operators if not operator.outer]
+        outer = [each for each in self._operators if each.outer and each.kind != LAYER]
+        layers = [each for each in self._operators if each.outer and each.kind == LAYER]
+        inner = [each for each in self._operators if not each.outer]
+        # The last share is left for the other dtypes.
         rounds = (
             (self._plain, outer, 0.45),
             (self._usual, outer, 0.52),
@@ -63,13 +67,13 @@ class Search:
         )
         for step, operators, share in rounds:
             self._until = self._end * share
-            self._all(
-                step, sorted(operators, key=self._worth) if step == self._missing else operators
-            )
+            if step == self._missing:
+                operators = sorted(operators, key=self._worth)
+            self._all(step, operators)
         self._until = self._end
         self._other_dtypes()
 
-    def _all(self, step, operators) -> None:
+    def _all(self, step: Callable[[Operator], None], operators: Iterable[Operator]) -> None:
         for operator in operators:
             if self._over():
                 return
@@ -82,58 +86,58 @@ class Search:
     def _over(self) -> bool:
         return time.process_time() > self._until
 
-    def _worth(self, operator) -> tuple:
+    def _worth(self, operator: Operator) -> tuple[bool, float, int]:
         """Those first of whose kernels most are missing: little else is launched on the way to
         them.
         """
-        missing = self._unrecorded(operator)
-        return operator.kind == LAYER, -len(missing) / len(operator.kernels), -len(missing)
+        missing = len(self._unrecorded(operator))
+        return operator.kind == LAYER, -missing / len(operator.kernels), -missing
 
-    def _unrecorded(self, operator) -> frozenset:
+    def _unrecorded(self, operator: Operator) -> frozenset[str]:
         return operator.kernels - self._caller.recorded
 
-    def _entry(self, operator) -> dict:
-        fresh = {
-            "kernels": sorted(operator.kernels),
-            "calls": 0,
-            "launches": 0,
-            "worked": [],
-            "failures": {},
-        }
-        return self.report.setdefault(operator.name, fresh)
+    def _entry(self, operator: Operator) -> dict[str, Any]:
+        if operator.name not in self.report:
+            counts = {"calls": 0, "launches": 0, "worked": [], "failures": {}}
+            self.report[operator.name] = {"kernels": sorted(operator.kernels), **counts}
+        return self.report[operator.name]
 
-    def _base(self, operator) -> tuple:
-        """The plan that others vary, and how many tries each of those is worth."""
+    def _variations(self, operator: Operator) -> Variations:
+        return Variations(operator, self._caller.shapes)
+
+    def _base(self, operator: Operator) -> tuple[CallPlan, int]:
         return self._bases.get(operator.name) or (self._recipe.plain(operator), 1)
 
-    def _plain(self, operator) -> None:
-        plan = self._recipe.plain(operator)
-        worked = self._repaired(operator, plan, _TRIES)
-        self._bases[operator.name] = (worked or plan, _USUAL_TRIES if worked else 1)
-        for variant in self._recipe.variants(operator, worked or plan):
+    def _plain(self, operator: Operator) -> None:
+        base, tries = self._recipe.plain(operator), 1
+        worked = self._repaired(operator, base, _TRIES)
+        if worked:
+            base, tries = worked, _USUAL_TRIES
+        self._bases[operator.name] = (base, tries)
+        for variant in self._recipe.variants(operator, base):
             self._repaired(operator, variant, 1)
 
-    def _usual(self, operator) -> None:
+    def _usual(self, operator: Operator) -> None:
         base, tries = self._base(operator)
-        for plan in usual(operator, base, self._caller):
+        for plan in self._variations(operator).usual(base):
             self._repaired(operator, plan, tries)
 
-    def _unusual(self, operator) -> None:
+    def _unusual(self, operator: Operator) -> None:
         base, tries = self._base(operator)
         missing, since = self._unrecorded(operator), time.process_time()
-        for plan in unusual(operator, base, self._caller):
+        for plan in self._variations(operator).unusual(base):
             if missing != self._unrecorded(operator):
                 missing, since = self._unrecorded(operator), time.process_time()
             if not missing or self._over() or time.process_time() - since > _FRUITLESS:
                 return
             self._repaired(operator, plan, min(_UNUSUAL_TRIES, tries))
 
-    def _missing(self, operator) -> None:
+    def _missing(self, operator: Operator) -> None:
         for step in (self._plain, self._usual, self._unusual):
             if self._unrecorded(operator) and not self._over():
                 step(operator)
 
-    def _repaired(self, operator, plan, tries: int):
+    def _repaired(self, operator: Operator, plan: CallPlan, tries: int) -> CallPlan | None:
         """The first plan that works of this one and those that its errors suggest; None when none
         does.
         """
@@ -144,28 +148,36 @@ class Search:
                 continue
             seen.add(current.identity)
             tries -= 1
-            outcome = self._call(operator, current, self._dtypes[0])
-            if outcome.worked:
-                return current if outcome.failure is None else current.but(training=False)
-            if outcome.failure.kind == "TooLong":
+            result = self._call(operator, current, self._dtypes[0])
+            if result.error is None:
+                return current
+            if result.worked:
+                return current.but(training=False)
+            if result.error.kind == "TooLong":
                 self._slow.add(operator.name)
-            waiting.extend(repairs(operator, current, outcome, self._caller))
+            waiting += self._variations(operator).repairs(current, result.stage, result.error)
         return None
 
-    def _call(self, operator, plan, dtype: str):
-        outcome = self._caller.call(operator, plan, dtype)
-        entry = self._entry(operator)
+    def _call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        result = self._caller.call(operator, plan, dtype)
+        self._note(self._entry(operator), plan, dtype, result)
+        telling = result.launches and (result.worked or result.recorded)
+        if dtype == self._dtypes[0] and telling:
+            self._worked.append((operator, plan, bool(result.recorded)))
+        return result
+
+    def _note(self, entry: dict[str, Any], plan: CallPlan, dtype: str, result: CallResult) -> None:
         entry["calls"] += 1
-        entry["launches"] += outcome.launches
-        label = plan.label if dtype == self._dtypes[0] else f"{plan.label}, {dtype}"
-        if outcome.worked:
+        entry["launches"] += result.launches
+        label = plan.label
+        if dtype != self._dtypes[0]:
+            label = f"{label}, {dtype}"
+        if result.error is None or result.worked:
             entry["failures"].pop(label, None)
-            entry["worked"] += [] if label in entry["worked"] else [label]
+            if label not in entry["worked"]:
+                entry["worked"].append(label)
         elif len(entry["failures"]) < _KEPT_FAILURES:
-            entry["failures"].setdefault(label, f"{outcome.stage}: {outcome.failure.brief()}")
-        if dtype == self._dtypes[0] and outcome.launches and (outcome.worked or outcome.recorded):
-            self._worked.append((operator, plan, bool(outcome.recorded)))
-        return outcome
+            entry["failures"].setdefault(label, f"{result.stage}: {result.error.brief()}")
 
     def _other_dtypes(self) -> None:
         """What launched once more, those that recorded a kernel first."""

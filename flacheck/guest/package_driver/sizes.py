@@ -1,40 +1,28 @@
-"""How large things are: what the names of dimensions stand for, and what an expression over them
-comes to.
-"""
+"""How large things are: the sizes that names of dimensions stand for, and sums over them."""
 
 from __future__ import annotations
 
 import ast
 import operator
 import re
+from collections.abc import Iterable, Mapping
+
+Sizes = Mapping[str, int]
 
 # Letters as the field uses them: batch, time, heads (of queries, of values), key and value width,
-# model width, sequences, memory slots, selected blocks, ranks, vocabulary.
+# model width, sequences, memory slots, selected blocks, ranks, vocabulary. Small, for nothing is
+# computed; but 16 query heads share 4 of keys, and a chunk of 64 goes into the time eight times.
 SIZES = {
-    "B": 2,
-    "T": 512,
-    "H": 4,
-    "HQ": 16,
-    "HV": 4,
-    "HK": 4,
-    "K": 64,
-    "V": 64,
-    "D": 256,
-    "N": 2,
-    "M": 64,
-    "S": 16,
-    "R": 2,
-    "L": 512,
-    "TQ": 512,
-    "W": 4,
-    "G": 4,
-    "C": 256,
-    "NT": 8,
-    "BT": 64,
-    "P": 64,
-    "E": 8,
+    **dict.fromkeys(("B", "N", "R"), 2),
+    **dict.fromkeys(("H", "HV", "HK", "G", "W"), 4),
+    **dict.fromkeys(("NT", "E"), 8),
+    **dict.fromkeys(("HQ", "S"), 16),
+    **dict.fromkeys(("K", "V", "M", "P", "BT"), 64),
+    **dict.fromkeys(("D", "C"), 256),
+    **dict.fromkeys(("T", "TQ", "L"), 512),
 }
-_WORDS = (
+# What longer names mean, the more telling words first.
+_WORDS: tuple[tuple[str, str | int], ...] = (
     (r"vocab|classes", 1024),
     (r"batch|^b$|^bs$", "B"),
     (r"num_?heads?|n_heads?|nheads|n_q_head|^h$|^hq$", "H"),
@@ -46,6 +34,7 @@ _WORDS = (
     (r"experts|^e$", 8),
     (r"top", 2),
 )
+# A power of two that most kernels take as a width.
 _UNKNOWN = 64
 _OPERATIONS = {
     ast.Add: operator.add,
@@ -56,41 +45,47 @@ _OPERATIONS = {
 }
 
 
-def size(symbol: str, sizes: dict) -> int:
-    """What a name of a dimension stands for: as it is, by what its word means, else some middling
-    size.
-    """
+def size(symbol: str, sizes: Sizes) -> int:
+    """The size that the name of a dimension stands for; a middling one for an unknown name."""
     if symbol in sizes:
         return sizes[symbol]
     lowered = symbol.lower()
     for pattern, meaning in _WORDS:
         if re.search(pattern, lowered):
-            return sizes[meaning] if isinstance(meaning, str) else meaning
+            if isinstance(meaning, str):
+                return sizes[meaning]
+            return meaning
     return _UNKNOWN
 
 
-def extent(expression: str, sizes: dict) -> int | None:
-    """The worth of `H*K` or `N+1`, None for what is no such expression."""
+def extent(expression: str, sizes: Sizes) -> int | None:
+    """The value of `H*K` or `N+1`, None for a text that is no such expression."""
     try:
-        return _worth(ast.parse(expression.strip(), mode="eval").body, sizes)
+        return _value(ast.parse(expression.strip(), mode="eval").body, sizes)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
         return None
 
 
-def _worth(node, sizes: dict) -> int:
+def _value(node: ast.expr, sizes: Sizes) -> int:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return int(node.value)
     if isinstance(node, ast.Name):
         return size(node.id, sizes)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        return _OPERATIONS[type(node.op)](_worth(node.left, sizes), _worth(node.right, sizes))
+        operate = _OPERATIONS[type(node.op)]
+        return int(operate(_value(node.left, sizes), _value(node.right, sizes)))
     raise ValueError("no extent")
 
 
-def shape(dimensions, sizes: dict) -> tuple[int, ...] | None:
+def shape(dimensions: Iterable[str | int], sizes: Sizes) -> tuple[int, ...] | None:
     """The extents of symbolic dimensions, None when one of them is no expression."""
-    found = [
-        dimension if isinstance(dimension, int) else extent(dimension, sizes)
-        for dimension in dimensions
-    ]
-    return None if None in found else tuple(found)
+    extents = []
+    for dimension in dimensions:
+        if isinstance(dimension, int):
+            extents.append(dimension)
+            continue
+        worth = extent(dimension, sizes)
+        if worth is None:
+            return None
+        extents.append(worth)
+    return tuple(extents)

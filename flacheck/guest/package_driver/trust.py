@@ -9,102 +9,105 @@ where one passes a pointer, a number is wrong.
 
 from __future__ import annotations
 
+import enum
 import json
 import os
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from ..recorder import journal
+from ..recorder.recorder import Recorder
 
-# The kinds of call, from the one that is trusted most.
-LAYER, OUTER, INNER, FAILED = range(4)
+Line = dict[str, Any]
+# The forms in which layers pass an argument, by the names of kernel and argument.
+_Forms = dict[tuple[str, str], set[str]]
+
+
+class Rank(enum.IntEnum):
+    """The kinds of call, from the one that is trusted most."""
+
+    LAYER = 0
+    OUTER = 1
+    INNER = 2
+    FAILED = 3
 
 
 class Witness:
     """Notes in which calls a launch was made, also when it was written down long before."""
 
-    def __init__(self, recorder) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._during: set[str] = set()
-        self._rank: dict[str, int] = {}
-        self._journal = recorder._journal
-        self._write, self._journal.launch = self._journal.launch, self._seen
+        self._ranks: dict[str, Rank] = {}
+        self._journal = recorder.journal
+        self._journal.seen = self._during.add
 
-    def _seen(self, line: dict, *rest) -> None:
-        self._during.add(journal.digest(line))
-        self._write(line, *rest)
-
-    def ended(self, rank: int) -> None:
+    def ended(self, rank: Rank) -> None:
         """The launches since the last word were made by a call of this kind."""
         for identity in self._during:
-            self._rank[identity] = min(rank, self._rank.get(identity, rank))
+            self._ranks[identity] = min(rank, self._rank(identity))
         self._during.clear()
 
     def sift(self, path: str) -> None:
         """Leave the launches file with the most trusted launches of each kernel, or at least its
         first line.
         """
-        if not self._rank and not self._during:
-            self._journal._begin()
+        if not self._ranks and not self._during:
+            self._journal.begin()
             return
         with open(path, encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
-        launches = [line for line in lines if "kernel" in line]
-        best: dict[str, int] = {}
+            lines: list[Line] = [json.loads(line) for line in file]
+        kept = {line["id"] for line in self._best([line for line in lines if "kernel" in line])}
+        _place_texts(lines, kept)
+        with open(f"{path}.part", "w", encoding="utf-8") as file:
+            for line in lines:
+                if "schema" in line or line.get("of", line.get("id")) in kept:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        os.replace(f"{path}.part", path)
+
+    def _best(self, launches: list[Line]) -> Iterator[Line]:
+        """Those to keep. All are marked when nobody knows whether a program passes such arguments."""
+        best: dict[str, Rank] = {}
         for line in launches:
-            best[line["kernel"]] = min(self._of(line), best.get(line["kernel"], FAILED))
-        forms = _Forms(line for line in launches if self._of(line) == LAYER)
+            rank = self._rank(line["id"])
+            best[line["kernel"]] = min(rank, best.get(line["kernel"], rank))
+            line["made_up"] = rank > Rank.OUTER
+        forms = _forms_of(line for line in launches if self._rank(line["id"]) == Rank.LAYER)
         for line in launches:
-            line["made_up"] = self._of(line) > OUTER
-        kept = [line for line in lines if "kernel" not in line or self._stays(line, best, forms)]
-        identities = {line["id"] for line in kept if "id" in line}
-        _texts(lines, kept)
-        _replace(
-            path,
-            [
-                line
-                for line in kept
-                if line.get("of", line.get("id")) in identities or "schema" in line
-            ],
-        )
+            rank = self._rank(line["id"])
+            trusted = rank <= max(best[line["kernel"]], Rank.OUTER)
+            if rank == Rank.LAYER or (trusted and _agrees(line, forms)):
+                yield line
 
-    def _stays(self, line: dict, best: dict, forms) -> bool:
-        rank = self._of(line)
-        return rank == LAYER or (rank <= max(best[line["kernel"]], OUTER) and forms.agree(line))
-
-    def _of(self, line: dict) -> int:
-        return self._rank.get(line["id"], FAILED)
+    def _rank(self, identity: str) -> Rank:
+        return self._ranks.get(identity, Rank.FAILED)
 
 
-class _Forms:
-    """Which arguments of kernels are pointers and which are numbers, as the package's own layers
-    pass them.
-    """
-
-    def __init__(self, launches) -> None:
-        self._seen: dict[tuple[str, str], set[str]] = {}
-        for line in launches:
-            for name, form in _forms(line):
-                self._seen.setdefault((line["kernel"], name), set()).add(form)
-
-    def agree(self, line: dict) -> bool:
-        return all(
-            form in self._seen.get((line["kernel"], name), (form,)) for name, form in _forms(line)
-        )
+def _forms_of(launches: Iterable[Line]) -> _Forms:
+    forms: _Forms = {}
+    for line in launches:
+        for name, form in _arguments(line):
+            forms.setdefault((line["kernel"], name), set()).add(form)
+    return forms
 
 
-def _forms(line: dict):
+def _agrees(line: Line, forms: _Forms) -> bool:
+    """Whether each argument has a form in which layers pass it, if they do."""
+    return all(
+        form in forms.get((line["kernel"], name), (form,)) for name, form in _arguments(line)
+    )
+
+
+def _arguments(line: Line) -> Iterator[tuple[str, str]]:
+    """The arguments that are pointers or numbers, and which of both each is."""
     for name, given in line["launch"]["args"].items():
-        if isinstance(given, dict) and "constexpr" not in given:
-            yield name, "pointer" if "dtype" in given else "number"
+        if isinstance(given, dict) and "dtype" in given:
+            yield name, "pointer"
+        elif isinstance(given, dict) and "constexpr" not in given:
+            yield name, "number"
 
 
-def _texts(lines, kept) -> None:
-    """A source's text stands in the first line that uses it, whichever that is now."""
+def _place_texts(lines: list[Line], kept: set[str]) -> None:
+    """A source's text stands in the first kept line that uses it, whichever that is now."""
     texts = {line["source"]: line.pop("text") for line in lines if "text" in line}
-    for line in kept:
-        if line.get("source") in texts:
+    for line in lines:
+        if line.get("id") in kept and line.get("source") in texts:
             line["text"] = texts.pop(line["source"])
-
-
-def _replace(path: str, lines) -> None:
-    with open(f"{path}.part", "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    os.replace(f"{path}.part", path)

@@ -8,12 +8,17 @@ import ast
 import functools
 import inspect
 import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
 
+Symbols = tuple[str, ...]
+
+# Calls that are followed: operator, autograd function, its forward, and what that calls.
 _DEEPEST = 4
 
 
 @functools.cache
-def tree(function):
+def _tree(function: Callable[..., Any]) -> ast.stmt | None:
     """The function's syntax tree, None where there is no source."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -22,62 +27,51 @@ def tree(function):
 
 
 @functools.cache
-def unpacked(function, depth: int = 0) -> dict[str, tuple[str, ...]]:
+def unpacked(function: Callable[..., Any], depth: int = 0) -> dict[str, Symbols]:
     """Parameter → its dimensions, by what the function and those it calls unpack."""
-    node = tree(function)
+    node = _tree(function)
     if not isinstance(node, ast.FunctionDef):
         return {}
-    names = {
-        argument.arg
-        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    }
-    found: dict[str, tuple[str, ...]] = {}
-    for statement in ast.walk(node):
-        if isinstance(statement, ast.Assign):
-            for name, dimensions in _assigned(statement):
-                if name in names:
-                    found.setdefault(name, dimensions)
+    arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    shapes: dict[str, Symbols] = {argument.arg: () for argument in arguments}
+    told = [_assigned(part) for part in ast.walk(node) if isinstance(part, ast.Assign)]
     if depth < _DEEPEST:
-        for name, dimensions in _handed_on(node, inspect.unwrap(function), depth):
-            if name in names:
-                found.setdefault(name, dimensions)
-    return found
+        told.append(_handed_on(node, inspect.unwrap(function), depth))
+    for pairs in told:
+        for name, dimensions in pairs:
+            # What is said first holds.
+            if shapes.get(name) == ():
+                shapes[name] = dimensions
+    return {name: dimensions for name, dimensions in shapes.items() if dimensions}
 
 
-def _assigned(statement):
+def _assigned(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]:
     """`B, T, H = q.shape` and `B, T, H, V = *q.shape, v.shape[-1]`."""
-    target = statement.targets[0]
+    target, value = statement.targets[0], statement.value
     if not isinstance(target, ast.Tuple):
         return
-    names = [part.id if isinstance(part, ast.Name) else "" for part in target.elts]
-    value = statement.value
-    if _shaped(value):
-        yield from _whole(_shaped(value), names)
-    elif isinstance(value, ast.Tuple) and value.elts and isinstance(value.elts[0], ast.Starred):
-        rest = len(value.elts) - 1
-        if _shaped(value.elts[0].value):
-            yield from _whole(_shaped(value.elts[0].value), names[: len(names) - rest])
+    names = [getattr(part, "id", "") for part in target.elts]
+    if isinstance(value, ast.Tuple) and value.elts and isinstance(value.elts[0], ast.Starred):
+        names = names[: len(names) - len(value.elts) + 1]
+        value = value.elts[0].value
+    tensor = _shaped(value)
+    if tensor and names and all(names):
+        yield tensor, tuple("X" if set(name) == {"_"} else name for name in names)
 
 
-def _whole(name: str, names):
-    if names and all(part.strip("_") or part for part in names):
-        yield name, tuple(part if part.strip("_") else "X" for part in names)
-
-
-def _shaped(node) -> str | None:
+def _shaped(node: ast.expr) -> str | None:
     """`q` of `q.shape` or `q.size()`."""
     if isinstance(node, ast.Call) and not node.args:
         node = node.func
-    if (
-        isinstance(node, ast.Attribute)
-        and node.attr in ("shape", "size")
-        and isinstance(node.value, ast.Name)
-    ):
-        return node.value.id
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "size"):
+        if isinstance(node.value, ast.Name):
+            return node.value.id
     return None
 
 
-def _handed_on(node, function, depth: int):
+def _handed_on(
+    node: ast.FunctionDef, function: Callable[..., Any], depth: int
+) -> Iterator[tuple[str, Symbols]]:
     """What callees unpack of the arguments that they are handed by name."""
     scope = getattr(function, "__globals__", {})
     for call in ast.walk(node):
@@ -92,29 +86,28 @@ def _handed_on(node, function, depth: int):
                 yield mine, inner[theirs]
 
 
-def _callee(node, scope: dict):
+def _callee(node: ast.expr, scope: dict[str, Any]) -> Callable[..., Any] | None:
     """The function of the same package that a call goes to; of `X.apply` the forward."""
+    called: Any = None
     if isinstance(node, ast.Name):
-        found = scope.get(node.id)
-    elif (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.attr == "apply"
-    ):
-        found = getattr(scope.get(node.value.id), "forward", None)
-    else:
+        called = scope.get(node.id)
+    elif isinstance(node, ast.Attribute) and node.attr == "apply":
+        if isinstance(node.value, ast.Name):
+            called = getattr(scope.get(node.value.id), "forward", None)
+    if not callable(called):
         return None
-    found = inspect.unwrap(found) if callable(found) else None
-    mine = str(scope.get("__name__", "")).partition(".")[0]
-    return (
-        found if inspect.isfunction(found) and found.__module__.partition(".")[0] == mine else None
-    )
+    called = inspect.unwrap(called)
+    package = str(scope.get("__name__", "")).partition(".")[0]
+    if inspect.isfunction(called) and called.__module__.partition(".")[0] == package:
+        return called
+    return None
 
 
-def _pairs(call, callee):
+def _pairs(call: ast.Call, callee: Callable[..., Any]) -> Iterator[tuple[str, str]]:
     """Names of the caller with the parameters that they become."""
     parameters = list(inspect.signature(callee).parameters)
     if parameters and parameters[0] == "ctx":
+        # The call goes through `apply`, which passes the context itself.
         parameters = parameters[1:]
     for argument, name in zip(call.args, parameters):
         if isinstance(argument, ast.Name):

@@ -1,0 +1,187 @@
+"""Which shapes an argument may have, the likeliest first: by recipe, documentation, source,
+siblings, and name.
+"""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .operators import LAYER, Operator
+from .plans import CallPlan, Recipe
+from .sizes import SIZES, extent
+from .unpacked import Symbols, unpacked
+
+_MODEL = ("B", "T", "D")
+_QUERY, _VALUE, _GATE = ("B", "T", "H", "K"), ("B", "T", "H", "V"), ("B", "T", "H")
+_STATE, _STATES = ("N", "H", "K", "V"), ("B", "NT", "H", "K", "V")
+# Names as the field uses them, where no document says more.
+_NAMES: dict[str, tuple[str | int, ...]] = {
+    **dict.fromkeys("q k query key r a b p gk w kg qg".split(), _QUERY),
+    **dict.fromkeys("v value o out u gv v_new do z".split(), _VALUE),
+    **dict.fromkeys("g beta gate lse delta alpha dt eta".split(), _GATE),
+    **dict.fromkeys("h0 ht dht dh0 initial_state final_state state".split(), _STATE),
+    **dict.fromkeys("h dh".split(), _STATES),
+    **dict.fromkeys("A Aw Au Aqk Akk Ai dA".split(), ("B", "T", "H", "BT")),
+    **dict.fromkeys("x hidden_states input inputs residual y dy dout".split(), _MODEL),
+    **dict.fromkeys("weight bias norm_weight norm_bias linear_bias".split(), ("D",)),
+    "linear_weight": ("D", "D"),
+    "logits": ("B*T", 1024),
+    **dict.fromkeys("target labels targets".split(), ("B*T",)),
+    **dict.fromkeys("input_ids ids position_ids attention_mask mask".split(), ("B", "T")),
+    **dict.fromkeys("cos sin".split(), ("B", "T", "K")),
+    **dict.fromkeys("A_log D dt_bias sink sink_bias".split(), ("H",)),
+}
+_FALLBACKS = (_QUERY, _MODEL, _GATE, ("B*T", "D"), ("D",), ("H", "K"), ("D", "D"), ("B", "T"))
+# What a layer takes beside hidden states, which are as wide as the model.
+_TOKENS = ("input_ids", "labels", "target", "attention_mask", "position_ids")
+
+# A docstring's `q (Tensor): queries of shape `[B, T, H, K]``, and such.
+_GROUP = r"[\[(]([^\[\]()]{1,60})[\])]"
+_NAMED = re.compile(
+    r"^[ \t]*(?:-[ \t]*|:param[ \t]+)?`?(\w+)`?[ \t]*(?:\(.*?\)|\[[\w\[\]., |]*\])?[ \t]*:(?!:)",
+    re.MULTILINE,
+)
+_SHAPE = re.compile(
+    rf"(?:shaped?|size|dimensions?)\W{{0,12}}(?:of|is|as|:)?\W{{0,6}}?{_GROUP}"
+    rf"|`{_GROUP}`|^\s*{_GROUP}",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CHOICE = re.compile(
+    rf"{_GROUP}`?\s+if\s+`?(\w+)\s*=+\s*(\w+)`?[\s,]*(?:else|otherwise)\s+`?{_GROUP}",
+    re.IGNORECASE,
+)
+
+
+class Shapes:
+    """Candidates for every tensor argument of some operators."""
+
+    def __init__(self, operators: Iterable[Operator], recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._documented = {operator.name: _of_operator(operator) for operator in operators}
+        # By a package or module around the operators, and the name of their argument.
+        self._siblings: dict[tuple[str, str], collections.Counter[Symbols]] = (
+            collections.defaultdict(collections.Counter)
+        )
+        for operator in operators:
+            for name, dimensions in self._documented[operator.name].items():
+                for module in _around(operator.module):
+                    self._siblings[module, name][dimensions] += 1
+
+    def known(self, operator: Operator, name: str) -> bool:
+        """Whether somebody said what the argument's shape is."""
+        return name in self._documented[operator.name] or name in self._recipe.common.shapes
+
+    def candidates(
+        self, operator: Operator, plan: CallPlan, name: str
+    ) -> list[tuple[str | int, ...]]:
+        """Each shape once; the first is what is tried first."""
+        candidates = [
+            plan.shapes.get(name),
+            self._documented[operator.name].get(name),
+            self._recipe.common.shapes.get(name),
+            unpacked(operator.source).get(name),
+            *self._said_nearby(operator, name),
+            *_by_name(name, operator.kind == LAYER),
+        ]
+        return list(dict.fromkeys(tuple(shape) for shape in candidates if shape is not None))
+
+    def _said_nearby(self, operator: Operator, name: str) -> list[Symbols]:
+        """What the documentation of the nearest module says of an argument of that name."""
+        for spelled in _spellings(name):
+            for module in _around(operator.module):
+                if self._siblings[module, spelled]:
+                    return [shape for shape, _ in self._siblings[module, spelled].most_common(2)]
+        return []
+
+
+def documented(function: Any) -> dict[str, Symbols]:
+    """Parameter → its dimensions, as far as the docstring says them."""
+    text = getattr(function, "__doc__", None)
+    if not isinstance(text, str):
+        return {}
+    defaults = _defaults(function)
+    names = list(_NAMED.finditer(text))
+    ends = [name.start() for name in names[1:]] + [len(text)]
+    shapes: dict[str, Symbols] = {}
+    for name, end in zip(names, ends):
+        if name[1] in defaults:
+            dimensions = _dimensions(text[name.end() : end], defaults)
+            if dimensions:
+                shapes.setdefault(name[1], dimensions)
+    return shapes
+
+
+def dimensions_in(text: str) -> Symbols | None:
+    """The dimensions that a message spells out in letters, as `[B, T, H]`."""
+    for group in re.findall(_GROUP, text):
+        dimensions = _split(group)
+        if dimensions and not any(part.isdigit() for part in dimensions):
+            return dimensions
+    return None
+
+
+def _of_operator(operator: Operator) -> dict[str, Symbols]:
+    """What the function says, and of a layer the class as well."""
+    if operator.kind == LAYER:
+        return documented(operator.source) | documented(operator.call)
+    return documented(operator.source)
+
+
+def _defaults(function: Any) -> dict[str, Any]:
+    try:
+        return {name: p.default for name, p in inspect.signature(function).parameters.items()}
+    except (ValueError, TypeError):
+        return {}
+
+
+def _dimensions(text: str, defaults: dict[str, Any]) -> Symbols | None:
+    choice = _CHOICE.search(text)
+    if choice:
+        taken = str(defaults.get(choice[2], False)) == choice[3]
+        group = 1 if taken else 4
+        return _split(choice[group])
+    for match in _SHAPE.finditer(text):
+        dimensions = _split(next(filter(None, match.groups())))
+        if dimensions:
+            return dimensions
+    return None
+
+
+def _split(text: str) -> Symbols | None:
+    """The dimensions in `B, T, H*K`; a text that lists anything else is no shape. `...` stands for
+    batch and time.
+    """
+    parts = [part.strip() for part in text.replace("...", "B, T").replace("*,", "B, T,").split(",")]
+    # Two words are one name: `head dim`.
+    parts = [re.sub(r"(?<=[a-z]) (?=[a-z])", "_", part) for part in parts if part]
+    if not parts or any(part.lower().startswith("optional") for part in parts):
+        return None
+    if any(extent(part, SIZES) is None for part in parts):
+        return None
+    return tuple(parts)
+
+
+def _around(module: str) -> list[str]:
+    """A module and the packages around it."""
+    parts = module.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """`dq` is shaped as `q`, `q_` and `q2` as well."""
+    yield name
+    yield name.strip("_")
+    yield re.sub(r"\d+$", "", name)
+    if name.startswith("d"):
+        yield name[1:].strip("_")
+
+
+def _by_name(name: str, layer: bool) -> list[tuple[str | int, ...]]:
+    shapes = [_NAMES[spelled] for spelled in _spellings(name) if spelled in _NAMES][:1]
+    if layer and name not in _TOKENS:
+        shapes.insert(0, _MODEL)
+    return [*shapes, *_FALLBACKS]

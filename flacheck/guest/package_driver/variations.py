@@ -1,0 +1,190 @@
+"""The calls of one operator that are worth trying: variants of one that works, repairs of one that
+failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import Parameter
+from typing import Any
+
+from .arguments import NOTHING, SEQUENCES, is_length, is_tensor
+from .attempts import CaughtError
+from .choices import choices
+from .operators import LAYER, Operator
+from .plans import CallPlan
+from .shapes import Shapes, dimensions_in
+
+# One thing changed at a time, the most telling first: head sizes that need other tiles, sequences
+# shorter than a chunk, widths that need many warps or are no power of two.
+_SIZES = (
+    {"K": 128, "V": 128},
+    {"K": 512, "V": 512},
+    {"T": 32, "TQ": 32},
+    {"BT": 16},
+    {"BT": 32},
+    {"K": 32, "V": 32},
+    {"K": 256, "V": 256},
+    {"K": 16, "V": 16},
+    {"T": 1, "TQ": 1},
+    {"K": 64, "V": 128},
+    {"HV": 8},
+    {"D": 2048},
+    {"D": 40_960},
+    {"HQ": 64},
+    {"T": 16, "TQ": 16},
+    {"T": 2048, "TQ": 2048},
+    {"K": 100, "V": 100},
+)
+# Layers take another kernel for as few steps as this.
+_SHORT = {"T": 32, "TQ": 32, "L": 32}
+# The last lines of source that an error went through: those that say what it was about.
+_LINES = 3
+
+
+class Variations:
+    """Plans for one operator, made out of a plan."""
+
+    def __init__(self, operator: Operator, shapes: Shapes) -> None:
+        self._operator, self._shapes = operator, shapes
+
+    def usual(self, base: CallPlan) -> Iterator[CallPlan]:
+        """Packed sequences, states in and out, and a layer's short inference."""
+        takes = self._operator.takes
+        lengths = [p for p in takes if is_length(p) and not p.name.endswith("cpu")]
+        states = [p.name for p in takes if _is_state(p.name)]
+        finals = {p.name: True for p in takes if "final_state" in p.name and _is_flag(p)}
+        stateful = base.but("states", values=finals).giving(*states)
+        if states or finals:
+            yield stateful
+        if lengths:
+            yield _packed(base, *lengths).but("packed")
+            if states or finals:
+                yield _packed(stateful, *lengths).but("packed, states")
+        if self._operator.kind == LAYER:
+            yield base.but("short, inference", sizes=_SHORT, training=False)
+
+    def unusual(self, base: CallPlan) -> Iterator[CallPlan]:
+        """One thing changed at a time, while kernels are missing."""
+        for parameter in self._operator.takes:
+            if not is_length(parameter):
+                yield from self._other(base, parameter)
+        if self._operator.kind == LAYER:
+            for parameter in self._operator.parameters:
+                for value in choices(self._operator, parameter):
+                    label, build = f"{parameter.name}={value}", {parameter.name: value}
+                    yield base.but(label, build=build)
+                    yield base.but(f"{label}, short", build=build, sizes=_SHORT)
+        yield base.but("inference", training=False)
+        yield base.but("inference, one step", training=False, sizes={"T": 1, "TQ": 1})
+        for sizes in _SIZES:
+            yield base.but(", ".join(f"{name}={n}" for name, n in sizes.items()), sizes=sizes)
+        everything = [p.name for p in self._operator.takes if self._is_optional_tensor(p)]
+        yield base.giving(*everything).but("all optional")
+
+    def repairs(self, plan: CallPlan, stage: str, error: CaughtError) -> list[CallPlan]:
+        """Plans after one that failed at a stage, by what the error says: arguments it names are
+        given, left out, or changed. The likeliest first; none of them is known to work.
+        """
+        text = " ".join((error.text, *error.lines[-_LINES:]))
+        built = self._operator.parameters
+        if stage == "build":
+            named = _mentioned(built, text, before=r"[\w.]")
+            return [repair for p in named for repair in self._built(plan, p, text)]
+        # Not after a dot: an attribute of that name is something else.
+        named = _mentioned(self._operator.takes, text, before=r"[\w.]")
+        plans = _spelled_out(plan, named, error.text)
+        for parameter in named:
+            plans += self._changed(plan, parameter, text)
+        if self._operator.kind == LAYER:
+            # A layer keeps its constructor's arguments: `self.mode` counts as well.
+            for parameter in _mentioned(built, text, before=r"\w"):
+                plans += self._built(plan, parameter, text)
+        plans += self._reshaped(plan, [*named, *self._operator.takes])
+        return plans
+
+    def _other(self, base: CallPlan, parameter: Parameter) -> Iterator[CallPlan]:
+        name = parameter.name
+        if self._is_optional_tensor(parameter):
+            yield base.giving(name).but(f"with {name}")
+            return
+        for value in choices(self._operator, parameter):
+            yield base.but(f"{name}={value}", values={name: value})
+
+    def _is_optional_tensor(self, parameter: Parameter) -> bool:
+        if parameter.default is not None or is_length(parameter):
+            return False
+        said = parameter.annotation is not NOTHING or self._is_known(parameter)
+        return said and is_tensor(parameter, self._is_known(parameter))
+
+    def _is_known(self, parameter: Parameter) -> bool:
+        return self._shapes.known(self._operator, parameter.name)
+
+    def _built(self, plan: CallPlan, parameter: Parameter, text: str) -> list[CallPlan]:
+        values = choices(self._operator, parameter) + _said(text, parameter)
+        return [plan.but(build={parameter.name: value}) for value in values[:4]]
+
+    def _changed(self, plan: CallPlan, parameter: Parameter, text: str) -> list[CallPlan]:
+        """The plan with this argument given, left out, or worth something else."""
+        name, optional = parameter.name, parameter.default is not NOTHING
+        if optional and (name in plan.given or plan.values.get(name) is not None):
+            return [plan.omitting(name)]
+        if is_length(parameter):
+            return [_packed(plan, parameter)]
+        if is_tensor(parameter, self._is_known(parameter)):
+            return [plan.giving(name)] if optional else []
+        values = dict.fromkeys(choices(self._operator, parameter) + _said(text, parameter))
+        if not values and parameter.default is None:
+            return [plan.giving(name)]
+        return [plan.but(values={name: value}) for value in list(values)[:5]]
+
+    def _reshaped(self, plan: CallPlan, parameters: Iterable[Parameter]) -> Iterator[CallPlan]:
+        """The plan with the next likely shapes of a tensor."""
+        for parameter in parameters:
+            name = parameter.name
+            given = parameter.default is NOTHING or name in plan.given
+            if given and is_tensor(parameter, self._is_known(parameter)):
+                for shape in self._shapes.candidates(self._operator, plan, name)[1:4]:
+                    yield plan.but(shapes={name: shape})
+
+
+def _packed(plan: CallPlan, *parameters: Parameter) -> CallPlan:
+    """The plan with sequences of different lengths packed into one."""
+    return plan.but(sizes={"B": 1, "N": SEQUENCES}).giving(*(p.name for p in parameters))
+
+
+def _is_state(name: str) -> bool:
+    return "initial_state" in name or name in ("h0", "initial_states")
+
+
+def _is_flag(parameter: Parameter) -> bool:
+    return parameter.default is None or isinstance(parameter.default, bool)
+
+
+def _spelled_out(plan: CallPlan, named: Sequence[Parameter], text: str) -> list[CallPlan]:
+    """What an error says outright: the shape of an argument, or that it must be in fp32."""
+    plans = []
+    said = dimensions_in(text)
+    if said:
+        plans += [plan.but(shapes={parameter.name: said}) for parameter in named]
+    if re.search(r"float32|fp32", text):
+        plans.append(plan.but(dtypes={parameter.name: "fp32" for parameter in named}))
+    return plans
+
+
+def _mentioned(parameters: Iterable[Parameter], text: str, before: str) -> list[Parameter]:
+    """The parameters whose names stand in a text, not right behind such a character."""
+    return [p for p in parameters if re.search(rf"(?<!{before}){re.escape(p.name)}(?!\w)", text)]
+
+
+def _said(text: str, parameter: Parameter) -> list[Any]:
+    """The strings or numbers that an error lists."""
+    default = parameter.default
+    if isinstance(default, bool):
+        return []
+    if isinstance(default, int):
+        return [int(number) for number in re.findall(r"(?<![\w.])(\d{1,4})(?![\w.])", text)][:4]
+    if isinstance(default, str) or "str" in str(parameter.annotation):
+        return re.findall(r"['\"`](\w+)['\"`]", text)[:4]
+    return []
