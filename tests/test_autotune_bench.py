@@ -21,7 +21,7 @@ from flacheck.autotune.examination import Examination
 from flacheck.autotune.examined import Timing, Tuned, TunerResult
 from flacheck.autotune.sources import Asked, gather
 from flacheck.autotune.sources.recorded import examined
-from flacheck.capture import capture
+from flacheck.capture.run import capture
 from flacheck.errors import UsageError
 from flacheck.inputs import corpus
 from flacheck.inputs.expand import Selection

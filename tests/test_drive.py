@@ -14,17 +14,10 @@ from typing import Any
 
 import pytest
 
-import flacheck
-from flacheck.capture import card
+from flacheck.capture.cards import card
+from flacheck.capture.drive import BOOT, GUEST
 from flacheck.inputs.launches import Launches, read
 
-GUEST = Path(flacheck.__file__).parent / "guest"
-BOOT = (
-    "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
-    "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
-    "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
-    "from flacheck_guest.package_driver import main; main()"
-)
 pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torch", "triton"))),
     reason="needs torch and triton: pip install .[torch]",
@@ -66,7 +59,8 @@ class Scale(torch.autograd.Function):
         scale_back[(dy.shape[0],)](dy, dx, dy.shape[1], K=dy.shape[-1])
         return dx, None
 
-def documented(x: torch.Tensor, g: torch.Tensor, cu_seqlens: torch.LongTensor | None = None, use_rare: bool = False):
+def documented(x: torch.Tensor, g: torch.Tensor, cu_seqlens: torch.LongTensor | None = None,
+               use_rare: bool = False):
     """Scale.
 
     Args:

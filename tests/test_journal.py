@@ -1,4 +1,4 @@
-"""The launches file as several threads write it."""
+"""The launches file as it is written: by several threads, and in which order."""
 
 from __future__ import annotations
 
@@ -6,31 +6,87 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from flacheck.guest.recorder.journal import SCHEMA, Journal
+from flacheck.model.launch import LAUNCHES_SCHEMA
 
 THREADS, LAUNCHES = 8, 40
 
 
 @pytest.fixture
-def often() -> object:
+def often() -> Iterator[None]:
+    """Threads take turns so often that whatever can go wrong between them does."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
 
 
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(str(tmp_path / "l.jsonl"), "tiny==1.0", "real")
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "l.jsonl").read_text().splitlines()]
+
+
+def test_both_sides_speak_of_the_same_file() -> None:
+    """The recorder, in another interpreter, cannot import what the host says."""
+    assert SCHEMA == LAUNCHES_SCHEMA
+
+
+def test_equal_launches_are_one_line_and_a_count(tmp_path: Path, journal: Journal) -> None:
+    """Their sizes are asked of the first only, and remarks make no difference between them."""
+    asked = []
+
+    def sizes() -> dict[str, Any]:
+        asked.append("asked")
+        return {"grids": []}
+
+    journal.launch({"kernel": "m:k", "source": "s"}, "text", {"by": "a", "uncut": None}, sizes)
+    journal.launch({"source": "s", "kernel": "m:k"}, "text", {"by": "b"}, sizes)
+    journal.launch({"kernel": "m:other", "source": "s"}, "text", {}, sizes)
+    journal.flush()
+    header, first, other, count = written(tmp_path)
+    assert (header["package"], header["device"]) == ("tiny==1.0", "real")
+    assert list(first) == ["id", "kernel", "source", "grids", "by", "text"]
+    assert list(other) == ["id", "kernel", "source", "grids"]
+    assert count == {"of": first["id"], "count": 1}
+    assert len(asked) == 2
+
+
+def test_every_launch_is_seen(journal: Journal) -> None:
+    """A witness hears of launches that were written down before, too."""
+    seen: list[str] = []
+    journal.seen = seen.append
+    for name in ("a", "b", "a"):
+        journal.launch({"kernel": name, "source": None}, None, {}, dict)
+    assert seen[0] == seen[2]
+    assert seen[0] != seen[1]
+
+
+def test_guesses_alone_make_no_file(tmp_path: Path, journal: Journal) -> None:
+    """A program that launches nothing needs none; after its first launch, guesses are written."""
+    journal.guess("m:1", "int64")
+    assert not (tmp_path / "l.jsonl").exists()
+    journal.launch({"kernel": "m:k", "source": None}, None, {}, dict)
+    journal.guess("m:2", "item")
+    assert written(tmp_path)[2:] == [
+        {"guessed": "int64", "at": "m:1", "count": 1},
+        {"guessed": "item", "at": "m:2", "count": 1},
+    ]
+
+
 def test_threads_write_whole_lines_in_an_order_that_can_be_read(
-    tmp_path: Path, often: object
+    tmp_path: Path, journal: Journal, often: None
 ) -> None:
-    """The header first, a source's text in the first line that names it, each launch once and all
-    of them counted.
-    """
-    journal = Journal(SimpleNamespace(output=str(tmp_path / "l.jsonl"), card=None, package=None))
+    """The header first, a source's text in the first line that names it, every launch counted."""
     append, together = journal._append, threading.Barrier(THREADS)
 
     def slowly(*values: dict[str, object]) -> None:
@@ -40,7 +96,7 @@ def test_threads_write_whole_lines_in_an_order_that_can_be_read(
     def work() -> None:
         together.wait()
         for n in range(LAUNCHES):
-            journal.launch({"kernel": f"k{n}"}, f"s{n % 4}", "text", {}, dict)
+            journal.launch({"kernel": f"k{n}", "source": f"s{n % 4}"}, "text", {}, dict)
             journal.guess("m.py:1", "item")
 
     journal._append = slowly  # type: ignore[method-assign]
@@ -50,11 +106,10 @@ def test_threads_write_whole_lines_in_an_order_that_can_be_read(
     for thread in threads:
         thread.join()
     journal.flush()
-    lines = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
-    assert lines[0]["schema"] == SCHEMA and not any("schema" in line for line in lines[1:])
+    lines = written(tmp_path)
+    assert lines[0]["schema"] == SCHEMA
+    assert not any("schema" in line for line in lines[1:])
     launches = [line for line in lines if "kernel" in line]
-    assert len(launches) == LAUNCHES and ["text" in line for line in launches] == [
-        n < 4 for n in range(LAUNCHES)
-    ]
+    assert ["text" in line for line in launches] == [n < 4 for n in range(LAUNCHES)]
     assert sum(line["count"] for line in lines if "of" in line) == (THREADS - 1) * LAUNCHES
     assert sum(line["count"] for line in lines if "guessed" in line) == THREADS * LAUNCHES

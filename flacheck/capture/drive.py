@@ -27,11 +27,14 @@ from flacheck.packages.package import Package
 from flacheck.toolchains import cache
 from flacheck.toolchains.base import Progress, Toolchain, silent
 
+# Of CPU, which the driver keeps by itself; one that hangs where no signal reaches it is killed
+# after so many times as long by the clock.
 SECONDS = 55
 _PATIENCE = 6
-_GUEST = Path(__file__).parent.parent / "guest"
-_RECIPES = Path(__file__).parent.parent / "packages" / "recipes"
-_BOOT = (
+_FLACHECK = Path(__file__).parent.parent
+GUEST = _FLACHECK / "guest"
+# The guest is imported from its folder, under a name of its own: the interpreter knows no flacheck.
+BOOT = (
     "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
     "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
     "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
@@ -50,7 +53,9 @@ class Driven:
     def import_error(self) -> str | None:
         """The traceback of a package that could not even be imported."""
         failed = self.report.get("import_error")
-        return str(failed["traceback"]) if failed else None
+        if failed is None:
+            return None
+        return str(failed["traceback"])
 
     @property
     def kernels(self) -> Counter[str]:
@@ -73,80 +78,74 @@ def drive(
             "capturing a package needs torch beside flacheck: pip install 'flacheck[torch]'"
         )
     recipe = recipe_of(package.name)
-    folder = (
-        cache.root()
-        / "captures"
-        / f"{package.name}-{package.version}-{_key(package, toolchain, card, recipe)}"
-    )
+    key = _key(package, toolchain, card, recipe)
+    folder = cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
     launches, report = folder / "launches.jsonl", folder / "report.json"
     if not report.exists():
         folder.mkdir(parents=True, exist_ok=True)
         progress(f"capturing {package.identity} under {toolchain.identity} on {card['gpu']} …")
         partial = folder / f"report.{os.getpid()}"
         launches.write_text("", encoding="utf-8")
-        _run(package, toolchain, card, recipe, launches, partial)
+        config: Json = {
+            "output": str(launches),
+            "report": str(partial),
+            "card": card,
+            "modules": list(package.modules),
+            "package": package.identity,
+            "packages": {package.path: package.identity},
+            "recipe": recipe,
+            "dtypes": ["bf16", "fp16", "fp32"],
+            "seconds": SECONDS,
+        }
+        _run(config, _environment(package, toolchain), folder / "log.txt")
         partial.replace(report)
     return Driven(launches, json.loads(report.read_text(encoding="utf-8")))
 
 
 def recipe_of(package: str) -> Json:
     """What is special to a package, where somebody wrote it down; else nothing."""
-    file = _RECIPES / f"{package}.yaml"
+    file = _FLACHECK / "packages" / "recipes" / f"{package}.yaml"
     if not file.is_file():
         return {}
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise UsageError(f"{file}: not valid YAML: {error}") from None
-    return loaded if isinstance(loaded, dict) else {}
+    if isinstance(recipe, dict):
+        return recipe
+    return {}
 
 
 def _key(package: Package, toolchain: Toolchain, card: Json, recipe: Json) -> str:
-    """All that can change what is launched, the driver's own source included."""
-    driver = {
-        str(path.relative_to(_GUEST)): path.read_text()
-        for path in sorted((_GUEST / "capture").rglob("*.py"))
-    }
-    return digest([package.digest, toolchain.identity, card, recipe, driver], 16)
+    """All that can change what is launched, the guest's own source included."""
+    files = sorted(GUEST.rglob("*.py"))
+    guest = {str(file.relative_to(GUEST)): file.read_text() for file in files}
+    return digest([package.digest, toolchain.identity, card, recipe, guest], 16)
 
 
-def _run(
-    package: Package, toolchain: Toolchain, card: Json, recipe: Json, launches: Path, report: Path
-) -> None:
-    config = {
-        "output": str(launches),
-        "report": str(report),
-        "card": card,
-        "modules": list(package.modules),
-        "package": package.identity,
-        "packages": {package.path: package.identity},
-        "recipe": recipe,
-        "dtypes": ["bf16", "fp16", "fp32"],
-        "seconds": SECONDS,
-    }
-    log = launches.with_name("log.txt")
+def _environment(package: Package, toolchain: Toolchain) -> dict[str, str]:
+    path = os.pathsep.join([*toolchain.paths, package.path])
+    ours = {"PYTHONPATH": path, "TORCHDYNAMO_DISABLE": "1"}
+    return {**os.environ, **toolchain.environment, **ours}
+
+
+def _run(config: Json, environment: Mapping[str, str], log: Path) -> None:
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(_GUEST), json.dumps(config)],
-            env={**os.environ, **toolchain.environment, **_environment(package, toolchain)},
+            [sys.executable, "-c", BOOT, str(GUEST), json.dumps(config)],
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         _wait(process)
-    if not report.exists():
-        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    if not Path(config["report"]).exists():
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise IncompleteError(
-            f"capturing {package.identity} ended without a report; its log is {log}: {''.join(last)}"
+            f"capturing {config['package']} ended without a report; its log is {log}: "
+            + "".join(said[-1:])
         )
-
-
-def _environment(package: Package, toolchain: Toolchain) -> dict[str, str]:
-    return {
-        "PYTHONPATH": os.pathsep.join([*toolchain.paths, package.path]),
-        "TORCHDYNAMO_DISABLE": "1",
-    }
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:

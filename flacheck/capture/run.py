@@ -15,12 +15,15 @@ from pathlib import Path
 from flacheck.capture.cards import card
 from flacheck.errors import UsageError
 from flacheck.model import Json
-from flacheck.model.launch import LAUNCHES_SCHEMA as SCHEMA
+from flacheck.model.launch import LAUNCHES_SCHEMA
 
+# As `timeout` and `nohup` have it, for a command that never ran.
 NOT_STARTED = 125
-_START = Path(__file__).parent.parent / "guest" / "recorder" / "start"
+# A shell's exit code for a command that signal N ended is 128 + N.
 _SIGNALLED = 128
-# What the guest's capture.settings reads; it is another interpreter's and not imported here.
+# Python imports `sitecustomize` from the first folder of its path that has one.
+_START = Path(__file__).parent.parent / "guest" / "recorder" / "start"
+# The guest reads it in `recorder/session.py`, which is not imported here.
 _VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
 
 
@@ -40,40 +43,34 @@ def capture(
     """
     if not command:
         raise UsageError("nothing to capture: flacheck capture -- CMD…")
-    row = None if device == "real" else card(device)
-    settings: Json = {
-        "output": str(output.absolute()),
-        "card": row,
-        "packages": dict(packages or {}),
-    }
-    settings["package"] = _only(packages)
-    _empty(output)
+    settings: Json = {"output": str(output.absolute()), "card": None, "package": None}
+    if device != "real":
+        settings["card"] = card(device)
+    settings["packages"] = dict(packages or {})
+    if len(settings["packages"]) == 1:
+        (settings["package"],) = settings["packages"].values()
+    try:
+        output.write_text("")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror})") from None
     code = _run(command, {**os.environ, **(environment or {})}, settings)
     _close(output, settings, code)
     return code
 
 
-def _only(packages: Mapping[str, str] | None) -> str | None:
-    return next(iter(packages.values())) if packages and len(packages) == 1 else None
-
-
-def _empty(output: Path) -> None:
-    try:
-        output.write_text("")
-    except OSError as error:
-        raise UsageError(f"{output}: cannot be written ({error.strerror})") from None
-
-
 def _run(command: Sequence[str], environment: Mapping[str, str], settings: Json) -> int:
-    path = os.pathsep.join([str(_START), *filter(None, [environment.get("PYTHONPATH")])])
+    path = str(_START)
+    if environment.get("PYTHONPATH"):
+        path = os.pathsep.join([path, environment["PYTHONPATH"]])
+    ours = {_VARIABLE: json.dumps(settings), "PYTHONPATH": path}
     try:
-        process = subprocess.Popen(
-            command, env={**environment, _VARIABLE: json.dumps(settings), "PYTHONPATH": path}
-        )
+        process = subprocess.Popen(command, env={**environment, **ours})
     except OSError:
         return NOT_STARTED
     code = _wait(process)
-    return _SIGNALLED - code if code < 0 else code
+    if code < 0:
+        return _SIGNALLED - code
+    return code
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
@@ -87,19 +84,16 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 def _close(output: Path, settings: Json, code: int) -> None:
     """The end line, and a header where nothing was launched."""
+    lines: list[Json] = []
+    if not output.stat().st_size:
+        device = "real"
+        if settings["card"]:
+            device = settings["card"]["gpu"]
+        about = {"package": settings["package"], "device": device}
+        lines.append({"schema": LAUNCHES_SCHEMA, **about, "triton": None, "torch": None})
+    lines.append({"end": True, "exit_code": code, **statistics(output)})
     with output.open("a", encoding="utf-8") as file:
-        if not output.stat().st_size:
-            device = settings["card"]["gpu"] if settings["card"] else "real"
-            about = {
-                "package": settings["package"],
-                "device": device,
-                "triton": None,
-                "torch": None,
-            }
-            header = {"schema": SCHEMA, **about}
-            file.write(json.dumps(header) + "\n")
-            file.flush()
-        file.write(json.dumps({"end": True, "exit_code": code, **statistics(output)}) + "\n")
+        file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
 def statistics(output: Path) -> Json:
@@ -120,31 +114,35 @@ def statistics(output: Path) -> Json:
                 uncut[line["kernel"]] = line["uncut"]
         elif "guessed" in line:
             guesses[line["at"]] += line["count"]
-        of = line.get("of", line.get("id"))
-        if of in kernels:
-            launches[kernels[of]] += line.get("count", 1)
-    coverage = {
-        "kernels": dict(launches),
-        "launches": sum(launches.values()),
-        "distinct": len(kernels),
+        launch = line.get("of", line.get("id"))
+        if launch in kernels:
+            launches[kernels[launch]] += line.get("count", 1)
+    return {
+        "coverage": {
+            "kernels": dict(launches),
+            "launches": launches.total(),
+            "distinct": len(kernels),
+        },
+        "uncut": uncut,
+        "guesses": {
+            "total": guesses.total(),
+            "launches": guessed,
+            "at": dict(guesses.most_common()),
+        },
     }
-    made_up = {
-        "total": sum(guesses.values()),
-        "launches": guessed,
-        "at": dict(guesses.most_common()),
-    }
-    return {"coverage": coverage, "uncut": uncut, "guesses": made_up}
 
 
 def summary(output: Path) -> str:
     """What was recorded, for a person."""
-    found = statistics(output)
-    guesses = found["guesses"]
-    said = f"{found['coverage']['launches']} launches are in {output}"
-    if guesses["launches"]:
-        first = next(iter(guesses["at"]))
-        said += f"; {guesses['launches']} may rest on values made up for the program ({guesses['total']}, most at {first})"
-    return said
+    recorded = statistics(output)
+    launches, guesses = recorded["coverage"]["launches"], recorded["guesses"]
+    if not guesses["launches"]:
+        return f"{launches} launches are in {output}"
+    most = next(iter(guesses["at"]))
+    return (
+        f"{launches} launches are in {output}; {guesses['launches']} may rest on values made up "
+        f"for the program ({guesses['total']}, most at {most})"
+    )
 
 
 def _lines(output: Path) -> Iterator[Json]:

@@ -20,7 +20,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..recorder.session import Recorder, Settings, session
+from ..recorder.recorder import Recorder
+from ..recorder.session import Settings, session
 from .trust import Witness
 
 

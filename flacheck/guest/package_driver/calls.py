@@ -96,7 +96,7 @@ class Caller:
 def _layer(
     operator: Operator, plan: CallPlan, arguments: Arguments
 ) -> tuple[torch.nn.Module, int | None]:
-    """The layer as its constructor's defaults have it, on the device, and the width of its input."""
+    """The layer as its constructor's defaults have it, and the width of its input."""
     asked = [p for p in operator.parameters if p.default is NOTHING or p.name in plan.build]
     given = arguments.build(operator, plan.but(values=plan.build), asked)
     layer = operator.call(**given).to(device="cuda", dtype=arguments.dtype)

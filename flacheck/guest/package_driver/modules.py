@@ -26,9 +26,7 @@ class NotImported(Exception):
         self.name, self.caught = name, caught
 
 
-def load(
-    names: Iterable[str], skipped: Sequence[str]
-) -> tuple[list[ModuleType], dict[str, str]]:
+def load(names: Iterable[str], skipped: Sequence[str]) -> tuple[list[ModuleType], dict[str, str]]:
     """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of
     their names.
 
@@ -57,7 +55,7 @@ def _imported(name: str) -> ModuleType | CaughtError:
 
 
 def _enter_lazily(name: str) -> None:
-    """Import the package anew without running its `__init__` files before one is asked for a name."""
+    """Have the package imported anew, its `__init__` files only when one is asked for a name."""
     root = next(
         path for path in sys.path if os.path.isfile(os.path.join(path, name, "__init__.py"))
     )

@@ -98,7 +98,7 @@ class _Uses:
         return frozenset(name for name in names if name)
 
     def reached(self, thing: Any, is_end: Callable[[Any], object]) -> Iterator[Any]:
-        """The things that `thing` leads to, directly or by others, where `is_end` stops the walk."""
+        """The things that `thing` leads to, at which `is_end` stops the walk."""
         seen: set[int] = set()
         waiting = [thing]
         while waiting:

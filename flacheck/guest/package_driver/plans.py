@@ -56,7 +56,8 @@ class Recipe:
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._operators = content.get("operators") or {}
         self.skipped_modules = tuple(content.get("skip") or ())
-        self.common = CallPlan(**{name: dict(content.get(name) or {}) for name in _TABLES})
+        tables: dict[str, Any] = {name: content.get(name) or {} for name in _TABLES}
+        self.common = CallPlan(**tables)
 
     def _entries(self, operator: Operator) -> Iterator[Mapping[str, Any]]:
         """What is said of an operator, by the shorter, so more general patterns first."""

@@ -64,7 +64,7 @@ class Witness:
         os.replace(f"{path}.part", path)
 
     def _best(self, launches: list[Line]) -> Iterator[Line]:
-        """Those to keep. All are marked when nobody knows whether a program passes such arguments."""
+        """Those to keep. All say whether the arguments were made up for an inner function."""
         best: dict[str, Rank] = {}
         for line in launches:
             rank = self._rank(line["id"])

@@ -63,10 +63,9 @@ def _shaped(node: ast.expr) -> str | None:
     """`q` of `q.shape` or `q.size()`."""
     if isinstance(node, ast.Call) and not node.args:
         node = node.func
-    if isinstance(node, ast.Attribute) and node.attr in ("shape", "size"):
-        if isinstance(node.value, ast.Name):
-            return node.value.id
-    return None
+    if not isinstance(node, ast.Attribute) or node.attr not in ("shape", "size"):
+        return None
+    return getattr(node.value, "id", None)
 
 
 def _handed_on(
@@ -92,8 +91,7 @@ def _callee(node: ast.expr, scope: dict[str, Any]) -> Callable[..., Any] | None:
     if isinstance(node, ast.Name):
         called = scope.get(node.id)
     elif isinstance(node, ast.Attribute) and node.attr == "apply":
-        if isinstance(node.value, ast.Name):
-            called = getattr(scope.get(node.value.id), "forward", None)
+        called = getattr(scope.get(getattr(node.value, "id", "")), "forward", None)
     if not callable(called):
         return None
     called = inspect.unwrap(called)

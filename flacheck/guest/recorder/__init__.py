@@ -1,63 +1,33 @@
-"""Records what a program launches. Runs in the program's own interpreter: the standard library and that
-interpreter's torch and triton, nothing else of flacheck.
+"""Records what a program launches. Runs in the program's own interpreter: the standard library and
+that interpreter's torch and triton, nothing else of flacheck.
 
-`flacheck capture -- CMD` comes in through `start/sitecustomize.py`. A driver that calls a package's operators
-comes in by hand; the guest's folder is a package of any name to it (flacheck calls it `flacheck_guest`):
+`flacheck capture -- CMD` comes in through `start/sitecustomize.py`. A driver that calls a package's
+operators comes in by hand; the guest's folder is a package of any name to it (flacheck calls it
+`flacheck_guest`):
 
-    from flacheck_guest import capture
-    with capture.session(capture.Settings(output="l.jsonl", card=card)) as recorder:
-        import fla.ops                        # torch, triton and the package: inside, after the patches
+    from flacheck_guest.recorder.session import Settings, session
+    with session(Settings(output="l.jsonl", card=card)) as recorder:
+        import fla.ops                        # torch, triton and the package: after the patches
         recorder.during = "fla.ops.chunk_gla" # goes into the lines that follow as "by"
         before = recorder.calls
         ...                                   # call an operator, forward and backward
         recorder.calls - before               # launches since, identical ones too
         recorder.kernels                      # Counter: "module:qualname" -> launches
 
-`card` is a row of flacheck's target table as a dictionary (with the card's own name and size), or None for
-the real device. Settings travel to child processes as FLACHECK_CAPTURE_* variables.
-
 A launches file is written line by line, each in one append, so that several processes can share it:
 
     {"schema": "flacheck.launches/1", "package", "device", "triton", "torch"}
-    {"id", "kernel", "package", "qualname", "source", "text"?, "uncut"?, "launch", "heuristics"?, "options", "grid", "by"?,
-     "guessed"?}
-    {"of": id, "count": n}        n more of the launch with that id (a launch's own line counts for one)
-    {"guessed": kind, "at": place, "count": n}    n values of a dtype (or results of an operation) that were made up
+    {"id", "kernel", "package", "qualname", "source", "text"?, "uncut"?, "launch", "heuristics"?,
+     "options", "grid", "by"?, "guessed"?}
+    {"of": id, "count": n}        n more of the launch with that id (a launch's own line is one)
+    {"guessed": kind, "at": module:line, "count": n}    n values of a dtype (or results of an
+                                                        operation) that were made up
     {"end": true, "coverage": …}  written by whoever started the program
 
-`source` names the kernel's cut-out text, which stands as `text` in the first line that uses it in its process;
-`uncut` says why there is none. `heuristics` are the values that @triton.heuristics gave above the autotuner:
-their names stand in the launch's `omitted` beside those that configurations give. A launch is `guessed`, with
-`module:line`, when the program's function that read a made-up value there, or one of the same package that called
-it, was still running: what it launched may not be what it would launch on the card.
-"""  # noqa: E501
-
-from __future__ import annotations
-
-import contextlib
-
-from .settings import Settings
-
-__all__ = ["Settings", "install", "session"]
-
-
-def install(settings: Settings):
-    """Patch torch and triton, now or when they are imported; the recorder."""
-    from .arrival import Arrival
-
-    arrival = Arrival(settings)
-    arrival.watch()
-    return arrival.recorder
-
-
-@contextlib.contextmanager
-def session(settings: Settings):
-    """Record until the block ends; what was patched stays patched, fake tensors stay usable inside only."""
-    from .arrival import Arrival
-
-    arrival = Arrival(settings)
-    arrival.watch()
-    try:
-        yield arrival.recorder
-    finally:
-        arrival.leave()
+`source` names the kernel's cut-out text, which stands as `text` in the first line that uses it in
+its process; `uncut` says why there is none. `heuristics` are the values that @triton.heuristics
+gave above the autotuner: their names stand in the launch's `omitted` beside those that
+configurations give. A launch is `guessed`, with `module:line`, when the program's function that
+read a made-up value there, or one of the same package that called it, was still running: what it
+launched may not be what it would launch on the card.
+"""

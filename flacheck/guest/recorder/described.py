@@ -1,5 +1,4 @@
-"""Arguments and configurations of a launch in the contract's form: what they are, never what is in
-them.
+"""Arguments and configurations of a launch as JSON: what they are, never what is in them.
 
 `functions` throughout are the jit functions that the launch hands over, with their names in the
 kernel's module.
@@ -9,8 +8,17 @@ from __future__ import annotations
 
 import inspect
 import math
+from typing import TYPE_CHECKING, Any
 
-_NAMES = {
+if TYPE_CHECKING:
+    import torch
+    from triton.runtime.autotuner import Config
+    from triton.runtime.jit import JITFunction
+
+Functions = dict["JITFunction", str]
+
+# torch's names of dtypes → Triton's.
+_DTYPES = {
     "float64": "fp64",
     "float32": "fp32",
     "float16": "fp16",
@@ -20,21 +28,14 @@ _NAMES = {
     "float8_e4m3fnuz": "fp8e4b8",
     "float8_e5m2fnuz": "fp8e5b16",
     "bool": "i1",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }
-_LANGUAGE = {"int1": "i1"}
+# Triton specialises pointers by whether 16 divides them, and asks nothing beyond.
 _ALIGNMENT = 16
-_UNSET = object()
 
 
-def argument(value, functions):
+def argument(value: Any, functions: Functions) -> Any:
     """One argument: `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"bool"}`, `{"tuple"}`,
     `{"constexpr"}` or None.
 
@@ -51,68 +52,65 @@ def argument(value, functions):
     if isinstance(value, (tuple, list)):
         return {"tuple": [argument(item, functions) for item in value]}
     if hasattr(value, "base") and hasattr(value, "block_shape"):
-        described = _descriptor(value)
-        return described if "unknown" in described else {"descriptor": described}
-    return _number(value, functions)
-
-
-def _number(value, functions):
+        return _descriptor(value)
     if hasattr(value, "__index__"):
         return {"int": value.__index__()}
     if hasattr(value, "__float__"):
         return {"float": float(value)}
-    if isinstance(value, str):
-        return {"constexpr": value}
-    special = constant(value, functions)
-    return special if isinstance(special, dict) and "unknown" in special else {"constexpr": special}
+    other = constant(value, functions)
+    if isinstance(other, dict) and "unknown" in other:
+        return other
+    return {"constexpr": other}
 
 
-def _tensor(value) -> dict:
-    dtype = str(value.dtype).rpartition(".")[2]
-    return (
-        {"dtype": _NAMES[dtype], "align": _align(value)}
-        if dtype in _NAMES
-        else {"unknown": f"tensor of {dtype}"}
-    )
+def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
+    dtype = str(tensor.dtype).rpartition(".")[2]
+    if dtype not in _DTYPES:
+        return {"unknown": f"tensor of {dtype}"}
+    # The largest power of two up to 16 that divides the address.
+    return {"dtype": _DTYPES[dtype], "align": math.gcd(tensor.data_ptr(), _ALIGNMENT)}
 
 
-def _align(tensor) -> int:
-    """The largest power of two up to 16 that divides the address."""
-    return math.gcd(tensor.data_ptr(), _ALIGNMENT)
-
-
-def _descriptor(value) -> dict:
-    """A tensor descriptor that the host made; what later releases added to it stands there when it
-    is used.
-    """
-    extra = {name: getattr(value, name, None) for name in ("padding", "round_f32_to_tf32")}
-    return {
-        **_tensor(value.base),
-        "shape": [int(extent) for extent in value.shape],
-        "strides": [int(stride) for stride in value.strides],
-        "block": [int(extent) for extent in value.block_shape],
-        **{name: said for name, said in extra.items() if said not in (None, False, "zero")},
+def _descriptor(descriptor: Any) -> dict[str, Any]:
+    """A tensor descriptor that the host made."""
+    described = {
+        **_tensor(descriptor.base),
+        "shape": [int(extent) for extent in descriptor.shape],
+        "strides": [int(stride) for stride in descriptor.strides],
+        "block": [int(extent) for extent in descriptor.block_shape],
     }
+    # What later releases added stands there when it is used.
+    for name in ("padding", "round_f32_to_tf32"):
+        value = getattr(descriptor, name, None)
+        if value not in (None, False, "zero"):
+            described[name] = value
+    if "unknown" in described:
+        return described
+    return {"descriptor": described}
 
 
-def constant(value, functions=None):
+def constant(value: Any, functions: Functions) -> Any:
     """A constexpr: a literal, `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, or
     `{"unknown"}`.
     """
     if value is None or isinstance(value, bool):
         return value
-    for plain in (int, float, str):
+    # An enumeration's member is its number or text.
+    if isinstance(value, str):
+        return str.__str__(value)
+    for plain in (int, float):
         if isinstance(value, plain):
-            return plain(value) if plain is not str else str.__str__(value)
+            return plain(value)
     kind = type(value)
     if kind.__name__ == "constexpr":
         return constant(value.value, functions)
     if kind.__name__ == "dtype" and kind.__module__.startswith("triton"):
-        return {"dtype": _LANGUAGE.get(str(value), str(value))}
+        # The language's name for what a pointer to booleans points to.
+        return {"dtype": "i1" if str(value) == "int1" else str(value)}
     if isinstance(value, (tuple, list)):
         return {"tuple": [constant(item, functions) for item in value]}
     if kind.__name__ == "JITFunction":
-        return {"function": (functions or {}).get(value, value.fn.__name__)}
+        return {"function": functions.get(value, value.fn.__name__)}
     if hasattr(value, "__index__"):
         return value.__index__()
     if hasattr(value, "__float__"):
@@ -120,17 +118,17 @@ def constant(value, functions=None):
     return {"unknown": f"{kind.__module__}.{kind.__qualname__}"}
 
 
-def configuration(config, functions=None) -> dict:
+def configuration(config: Config, functions: Functions) -> dict[str, Any]:
     """An autotune configuration: `kwargs`, num_warps, num_stages, and what else is not as Triton
     would have it.
     """
-    kwargs = dict(config.kwargs)
-    entry = {"kwargs": {name: constant(value, functions) for name, value in kwargs.items()}}
-    defaults = inspect.signature(type(config).__init__).parameters
+    kwargs = {name: constant(value, functions) for name, value in config.kwargs.items()}
+    entry: dict[str, Any] = {"kwargs": kwargs}
+    parameters = inspect.signature(type(config).__init__).parameters
     for name, value in config.all_kwargs().items():
-        default = getattr(defaults.get(name), "default", _UNSET)
-        if name not in kwargs and (
-            name in ("num_warps", "num_stages") or value not in (default, None)
-        ):
-            entry[name] = constant(value)
+        if name in kwargs:
+            continue
+        usual = name in parameters and value == parameters[name].default
+        if name in ("num_warps", "num_stages") or not (value is None or usual):
+            entry[name] = constant(value, functions)
     return entry

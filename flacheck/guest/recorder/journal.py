@@ -11,34 +11,32 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
+# As `flacheck/model/launch.py` says it, which is not imported in this interpreter.
 SCHEMA = "flacheck.launches/1"
-_COUNT_EVERY = 2.0
+# A program may launch thousands of times a second, and a kill loses the counts since the last line.
+_SECONDS_BETWEEN_COUNTS = 2.0
 
-
-def digest(value) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _guess(place: str, kind: str, count: int) -> dict:
-    return {"guessed": kind, "at": place, "count": count}
+Line = dict[str, Any]
 
 
 class Journal:
     """Each distinct launch once, then how many more of it there were. Any thread may tell it of
-    one.
+    one; `seen` is told the identity of each, new or not.
     """
 
-    def __init__(self, settings) -> None:
-        self._settings = settings
+    def __init__(self, output: str, package: str | None, device: str) -> None:
+        self._output, self._package, self._device = output, package, device
+        self.seen: Callable[[str], object] = _ignore
         # Reentrant, for a signal may come in between. Nothing of the program's is waited for while
         # it is held.
         self._lock = threading.RLock()
         self._written: set[str] = set()
         self._sources: set[str] = set()
         self._more: dict[str, int] = {}
-        self._guesses: dict[tuple, int] = {}
+        self._guesses: dict[tuple[str, str], int] = {}
         self._counted = time.monotonic()
         self._begun = False
         atexit.register(self.flush)
@@ -46,38 +44,40 @@ class Journal:
             os.register_at_fork(before=self.flush, after_in_child=self._forked)
 
     def launch(
-        self, line: dict, source: str | None, text: str | None, remarks: dict, sizes
+        self, line: Line, text: str | None, remarks: Line, sizes: Callable[[], Line]
     ) -> None:
-        """`remarks` are no part of what makes a launch distinct, nor is what `sizes()` gives: it is
-        only asked of the first of equal launches.
+        """`text` is that of the line's source; `remarks` are no part of what makes a launch
+        distinct, nor is what `sizes()` gives: it is only asked of the first of equal launches.
         """
-        identity = digest(line)
-        placed = {} if identity in self._written else sizes()
+        identity = _digest(line)
+        self.seen(identity)
+        placed = {}
+        if identity not in self._written:
+            placed = sizes()
         with self._lock:
-            if not self._begun:
-                self._begin()
+            self.begin()
             if identity in self._written:
                 self._again(identity)
                 return
             self._written.add(identity)
             extra = {name: value for name, value in remarks.items() if value is not None}
-            if text is not None and source not in self._sources:
-                self._sources.add(source)
+            if text is not None and line["source"] not in self._sources:
+                self._sources.add(line["source"])
                 extra["text"] = text
             self._append({"id": identity, **line, **placed, **extra})
 
     def _again(self, identity: str) -> None:
         self._more[identity] = self._more.get(identity, 0) + 1
-        if time.monotonic() - self._counted > _COUNT_EVERY:
+        if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
             self.flush()
 
-    def guess(self, place: str, kind: str) -> None:
-        """A value of this kind was made up for the program at this place: a new one is written at
-        once, when there is a file yet; a program that launches nothing needs none.
+    def guess(self, at: str, kind: str) -> None:
+        """A value of this kind was made up for the program at `module:line`: a new one is written
+        at once, when there is a file yet; a program that launches nothing needs none.
         """
         with self._lock:
-            new = (place, kind) not in self._guesses
-            self._guesses[place, kind] = self._guesses.get((place, kind), 0) + 1
+            new = (at, kind) not in self._guesses
+            self._guesses[at, kind] = self._guesses.get((at, kind), 0) + 1
             if new:
                 self.flush()
 
@@ -87,8 +87,12 @@ class Journal:
                 return
             more, self._more = self._more, {}
             self._counted = time.monotonic()
-            lines = [{"of": identity, "count": count} for identity, count in more.items()]
-            lines += [_guess(*which, count) for which, count in self._guesses.items() if count]
+            lines: list[Line] = [
+                {"of": identity, "count": count} for identity, count in more.items()
+            ]
+            for (at, kind), count in self._guesses.items():
+                if count:
+                    lines.append({"guessed": kind, "at": at, "count": count})
             self._guesses = dict.fromkeys(self._guesses, 0)
             if lines:
                 self._append(*lines)
@@ -100,24 +104,32 @@ class Journal:
         self._lock = threading.RLock()
         self._guesses.clear()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Write the header, unless that was done."""
+        if self._begun:
+            return
         self._begun = True
-        card = self._settings.card
-        self._append(
-            {
-                "schema": SCHEMA,
-                "package": self._settings.package,
-                "device": "real" if card is None else card["gpu"],
-                "triton": getattr(sys.modules.get("triton"), "__version__", None),
-                "torch": getattr(sys.modules.get("torch"), "__version__", None),
-            }
-        )
+        versions = {
+            name: getattr(sys.modules.get(name), "__version__", None)
+            for name in ("triton", "torch")
+        }
+        about = {"package": self._package, "device": self._device}
+        self._append({"schema": SCHEMA, **about, **versions})
 
-    def _append(self, *values: dict) -> None:
-        written = "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
-        file = os.open(self._settings.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    def _append(self, *lines: Line) -> None:
+        rest = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
+        file = os.open(self._output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            while written:
-                written = written[os.write(file, written) :]
+            while rest:
+                rest = rest[os.write(file, rest) :]
         finally:
             os.close(file)
+
+
+def _ignore(identity: str) -> None:
+    """Nobody asks which launches there were."""
+
+
+def _digest(line: Line) -> str:
+    text = json.dumps(line, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,12 +1,15 @@
-"""Who read a value that nobody knows, and whether a launch may follow from what was made up for it."""
+"""Who read a value that nobody knows, and whether a launch may follow from it."""
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
 
-from .origin import program
+from .identity import program
 
+# What a program reads through; a guess is the doing of who called these.
 _LIBRARIES = (
     "torch",
     "numpy",
@@ -18,55 +21,61 @@ _LIBRARIES = (
 )
 
 
-class Readers:
-    """`note(place, kind)` hears of each guess: `module:line` of the program, and what was read
-    there.
-    """
+class _Thread(threading.local):
+    """What one thread's functions have read."""
 
-    def __init__(self, note) -> None:
+    def __init__(self) -> None:
+        # The outermost frame of the reader's package → where it read. Frames are kept, not their
+        # ids, so that no other can pass for one.
+        self.following: dict[FrameType, str] = {}
+
+
+class Readers:
+    """`note(at, kind)` hears of each guess: `module:line` of the program, and what it read."""
+
+    def __init__(self, note: Callable[[str, str], None]) -> None:
         self._note = note
-        self._local = threading.local()
+        self._thread = _Thread()
 
     def guessed(self, kind: str) -> None:
         """The program reads something unknown right now, directly or through a library."""
         frames = [frame for frame in _stack(sys._getframe(1)) if _package(frame) not in _LIBRARIES]
         if not frames:
             return
-        place = f"{_module(frames[0])}:{frames[0].f_lineno}"
-        self._note(place, kind)
+        at = f"{_module(frames[0])}:{frames[0].f_lineno}"
+        self._note(at, kind)
         mine = [frame for frame in frames if _package(frame) == _package(frames[0])]
-        self._following()[mine[-1]] = place
+        self._thread.following[mine[-1]] = at
 
     def followed(self) -> str | None:
         """Where the last guess was made by something that has not returned to another package
         since: what the program does from there on may rest on it. None when no such guess was made.
         """
-        following = self._following()
+        following = self._thread.following
         if following:
             running = set(_stack(sys._getframe(1)))
             for frame in following.keys() - running:
                 del following[frame]
         return next(reversed(following.values()), None)
 
-    def _following(self) -> dict:
-        """The outermost frame of the reader's package, kept so that no other can pass for it →
-        where it read.
-        """
-        if not hasattr(self._local, "following"):
-            self._local.following = {}
-        return self._local.following
 
-
-def _stack(frame):
+def _stack(innermost: FrameType) -> Iterator[FrameType]:
+    frame: FrameType | None = innermost
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
-def _module(frame) -> str:
-    name = frame.f_globals.get("__name__") or "?"
-    return program() if name == "__main__" else name
+def _module(frame: FrameType) -> str:
+    name = _name(frame)
+    if name == "__main__":
+        return program()
+    return name
 
 
-def _package(frame) -> str:
-    return (frame.f_globals.get("__name__") or "?").partition(".")[0]
+def _package(frame: FrameType) -> str:
+    return _name(frame).partition(".")[0]
+
+
+def _name(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__") or "?"

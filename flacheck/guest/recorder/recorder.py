@@ -9,42 +9,84 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..engine import releases
 from ..workers.cut import Cutter, handed
-from . import described, grids, memory
-from .origin import Origins
+from . import memory
+from .described import Functions, argument, configuration, constant
+from .identity import Identities
+from .journal import Journal
 
+if TYPE_CHECKING:
+    from triton.runtime.autotuner import Autotuner, Config, Heuristics
+    from triton.runtime.jit import JITFunction
+
+Run = Callable[..., Any]
+Args = Sequence[Any]
+Kwargs = dict[str, Any]
+# A layer is called with the `run` that was there, whose `self` that is, and its arguments.
+Layer = Callable[[Run, Any, Args, Kwargs], Any]
+
+# Arguments of `run` that are no options of the compiler.
 _SWITCHES = ("grid", "warmup")
-
-
-@dataclass
-class _Call:
-    """One launch by the host: what it passed, and what the layers on the way add."""
-
-    passed: set
-    heuristics: dict = field(default_factory=dict)
-    tuner: object = None
-    config: object = None
-    trials: list = field(default_factory=list)
+# What a grid may raise that is asked for a configuration which the host never came to.
+_GRID_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """The launch as it arrives at the compiler, under one configuration; `given_grid` is what the
-    host gave, `grid` what that comes to, for the first configuration.
+class _Arrived:
+    """The launch as it arrives at the compiler, under one configuration. `bound` are its arguments,
+    `args` those of them that the host passed, described; `inner` what heuristics below the
+    autotuner gave; `grid` what the host gave, `extents` what that comes to for the first
+    configuration.
     """
 
-    function: object
-    bound: dict
-    args: dict
-    functions: dict
-    options: dict
-    config: object
-    inner: dict
-    grid: list | None
-    given_grid: object
+    function: JITFunction
+    bound: dict[str, Any]
+    args: dict[str, Any]
+    functions: Functions
+    options: dict[str, Any]
+    config: Config | None
+    inner: dict[str, Any]
+    grid: Any
+    extents: list[int] | None
+
+
+@dataclass
+class _HostCall:
+    """One launch by the host: the names that it passed, and what the layers on the way add;
+    `heuristics` are the names that heuristics give, and whether those stand below an autotuner.
+    """
+
+    passed: set[str]
+    heuristics: dict[str, bool] = field(default_factory=dict)
+    tuner: Autotuner | None = None
+    config: Config | None = None
+    arrived: list[_Arrived] = field(default_factory=list)
+
+
+class _Thread(threading.local):
+    """The launch in progress on a thread, and whether launches go by unseen."""
+
+    call: _HostCall | None = None
+    muted = False
+
+
+class _Metadata(NamedTuple):
+    shared: int = 0
+    num_warps: int = 4
+    name: str = ""
 
 
 class Launched:
@@ -54,10 +96,10 @@ class Launched:
     num_warps = 4
 
     def __init__(self) -> None:
-        self.asm = collections.defaultdict(str)
-        self.metadata = collections.namedtuple("metadata", "shared num_warps name")(0, 4, "")
+        self.asm: dict[str, str] = collections.defaultdict(str)
+        self.metadata = _Metadata()
 
-    def __getitem__(self, grid):
+    def __getitem__(self, grid: object) -> Callable[..., None]:
         return lambda *args, **kwargs: None
 
     def _init_handles(self) -> None: ...
@@ -67,33 +109,33 @@ class Recorder:
     """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
 
     `launched` is told the arguments of each launch that ended here; `followed` says after which
-    guess of a value a launch came.
+    guess of a value a launch came. On a real device, where memory holds what kernels wrote, neither
+    has anything to do.
     """
 
-    def __init__(self, journal, real: bool) -> None:
-        self._journal, self._real = journal, real
-        self._local = threading.local()
-        self._originals: list = []
+    def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
+        self.journal, self._real = journal, real
+        self._thread = _Thread()
+        self._originals: list[tuple[Any, Run]] = []
         self._cutter = Cutter()
-        self._origins: Origins | None = None
-        self._settings = journal._settings
+        self._identities = Identities(packages)
         self.calls = 0
-        self.kernels: collections.Counter = collections.Counter()
+        self.kernels: collections.Counter[str] = collections.Counter()
         self.during: str | None = None
-        self.launched = _nobody
-        self.followed = _nothing
+        self.launched: Callable[[Iterable[Any]], None] = lambda arguments: None
+        self.followed: Callable[[], str | None] = lambda: None
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
         from triton.runtime.autotuner import Autotuner, Heuristics
         from triton.runtime.jit import JITFunction
 
-        self._origins = Origins(self._settings.packages)
-        for kind, layer in (
+        layers = (
             (JITFunction, self._kernel),
             (Autotuner, self._autotuner),
             (Heuristics, self._heuristics),
-        ):
+        )
+        for kind, layer in layers:
             self._originals.append((kind, kind.run))
             kind.run = _method(layer, kind.run)
 
@@ -101,57 +143,50 @@ class Recorder:
         for kind, run in self._originals:
             kind.run = run
         self._originals.clear()
-        self._journal.flush()
+        self.journal.flush()
 
     @contextlib.contextmanager
-    def _call(self, layer, args, kwargs):
+    def _call(self, layer: Any, args: Args, kwargs: Kwargs) -> Iterator[_HostCall]:
         """The launch in progress on this thread; the outermost layer opens it."""
-        current = getattr(self._local, "call", None)
-        if current is not None:
-            yield current
+        if self._thread.call is not None:
+            yield self._thread.call
             return
-        self._local.call = _Call(
-            set(layer.arg_names[: len(args)]) | (set(kwargs) & set(layer.arg_names))
-        )
+        passed = {*layer.arg_names[: len(args)], *(kwargs.keys() & set(layer.arg_names))}
+        self._thread.call = _HostCall(passed)
         try:
-            yield self._local.call
+            yield self._thread.call
         finally:
-            self._local.call = None
+            self._thread.call = None
 
-    @contextlib.contextmanager
-    def _muted(self):
-        before, self._local.muted = getattr(self._local, "muted", False), True
-        try:
-            yield
-        finally:
-            self._local.muted = before
-
-    def _heuristics(self, run, layer, args, kwargs):
+    def _heuristics(self, run: Run, layer: Heuristics, args: Args, kwargs: Kwargs) -> Any:
         with self._call(layer, args, kwargs) as call:
-            inside = call.tuner is not None
-            call.heuristics |= dict.fromkeys(layer.values, inside)
+            call.heuristics |= dict.fromkeys(layer.values, call.tuner is not None)
             return run(layer, *args, **kwargs)
 
-    def _autotuner(self, run, layer, args, kwargs):
-        if getattr(self._local, "muted", False):
-            return run(layer, *args, **kwargs)
-        with self._call(layer, args, kwargs) as call:
+    def _autotuner(self, run: Run, tuner: Autotuner, args: Args, kwargs: Kwargs) -> Any:
+        if self._thread.muted:
+            return run(tuner, *args, **kwargs)
+        with self._call(tuner, args, kwargs) as call:
             outermost = call.tuner is None
-            call.tuner = call.tuner or layer
-            result = self._tried(call, layer, args, kwargs)
+            call.tuner = call.tuner or tuner
+            result = self._tried(call, tuner, args, kwargs)
             if outermost:
                 self._write(call)
             if not self._real:
                 return result
-        with self._muted():
-            return run(layer, *args, **kwargs)
+        # Now for real: the tuner times its configurations, which were written already.
+        self._thread.muted = True
+        try:
+            return run(tuner, *args, **kwargs)
+        finally:
+            self._thread.muted = False
 
-    def _tried(self, call, tuner, args, kwargs):
+    def _tried(self, call: _HostCall, tuner: Autotuner, args: Args, kwargs: Kwargs) -> Any:
         """Each configuration that the tuner would try, up to the compiler and no further."""
         tuner.nargs = dict(zip(tuner.arg_names, args))
-        configs = (
-            list(tuner.prune_configs(kwargs)) if len(tuner.configs) > 1 else list(tuner.configs)
-        )
+        configs = list(tuner.configs)
+        if len(configs) > 1:
+            configs = list(tuner.prune_configs(kwargs))
         result = None
         for config in configs:
             call.config = config
@@ -159,15 +194,16 @@ class Recorder:
                 config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
             result = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
         call.config = None
+        # As the tuner leaves itself; hosts ask it for its best configuration.
         tuner.best_config = configs[0]
         tuner.nargs = None
         return result
 
-    def _kernel(self, run, function, args, kwargs):
-        if getattr(self._local, "muted", False):
+    def _kernel(self, run: Run, function: JITFunction, args: Args, kwargs: Kwargs) -> Any:
+        if self._thread.muted:
             return run(function, *args, **kwargs)
         with self._call(function, args, kwargs) as call:
-            self._arrived(call, function, args, kwargs)
+            self._arrives(call, function, args, kwargs)
             tuned = call.tuner is not None
             if not tuned:
                 self._write(call)
@@ -176,116 +212,140 @@ class Recorder:
         self.launched([*args, *kwargs.values()])
         return Launched()
 
-    def _arrived(self, call, function, args, kwargs) -> None:
-        bound = dict(zip(function.arg_names, args))
-        bound |= {name: value for name, value in kwargs.items() if name in function.arg_names}
-        options = {
-            name: value
-            for name, value in kwargs.items()
-            if name not in bound and name not in _SWITCHES
-        }
-        inner = {
-            name: bound[name]
-            for name, inside in call.heuristics.items()
-            if inside and name in bound
-        }
-        given = kwargs.get("grid")
-        grid = None if call.trials else grids.extents(given, function, bound)
+    def _arrives(self, call: _HostCall, function: JITFunction, args: Args, kwargs: Kwargs) -> None:
+        names = function.arg_names
+        bound = dict(zip(names, args))
+        bound |= {name: value for name, value in kwargs.items() if name in names}
+        options = {n: v for n, v in kwargs.items() if n not in bound and n not in _SWITCHES}
+        inner = {n: bound[n] for n, inside in call.heuristics.items() if inside and n in bound}
+        grid, extents = kwargs.get("grid"), None
+        if not call.arrived:
+            extents = _extents(grid, function, bound)
         functions = handed(function, bound)
-        args = _given(call, function, bound, functions)
-        call.trials.append(
-            _Trial(function, bound, args, functions, options, call.config, inner, grid, given)
+        # Described now, for the next configuration's hook may change the arguments.
+        given = _passed(call, function, bound, functions)
+        config = call.config
+        call.arrived.append(
+            _Arrived(function, bound, given, functions, options, config, inner, grid, extents)
         )
 
-    def _write(self, call) -> None:
+    def _write(self, call: _HostCall) -> None:
         """One line for the configurations that see the same arguments: hooks may change those."""
-        groups: dict = {}
-        for trial in call.trials:
-            groups.setdefault(repr(trial.args), []).append(trial)
-        for trials in groups.values():
-            self._write_group(call, trials)
+        groups: dict[str, list[_Arrived]] = {}
+        for arrived in call.arrived:
+            groups.setdefault(repr(arrived.args), []).append(arrived)
+        for group in groups.values():
+            self._write_group(call, group)
 
-    def _write_group(self, call, trials) -> None:
-        trial = trials[0]
-        function, args = trial.function, trial.args
-        place = self._origins.place(function.fn)
-        omitted = [name for name in function.arg_names if name in trial.bound and name not in args]
-        launch = {"args": args, "omitted": omitted}
-        if call.tuner is not None:
-            launch |= {
-                "configs": [_config(t) for t in trials],
-                "keys": releases.key_names(call.tuner),
-            }
-        given = trial.options.keys() - (trial.config.all_kwargs().keys() if trial.config else set())
+    def _write_group(self, call: _HostCall, group: list[_Arrived]) -> None:
+        first = group[0]
+        name, package = self._identities.of(first.function.fn)
         line = {
-            "kernel": place.name,
-            "package": place.package,
-            "qualname": function.fn.__name__,
-            "launch": {name: value for name, value in launch.items() if value or name == "args"},
-            "options": {name: described.constant(trial.options[name]) for name in sorted(given)},
-            "grid": trial.grid,
+            "kernel": name,
+            "package": package,
+            "qualname": first.function.fn.__name__,
+            "launch": _launch(call, group),
+            "options": _options(first),
+            "grid": first.extents,
         }
-        outer = [
-            name for name, inside in call.heuristics.items() if not inside and name in trial.bound
-        ]
+        outer = [n for n, inside in call.heuristics.items() if not inside and n in first.bound]
         if outer:
             line["heuristics"] = {
-                name: _described(trial.bound[name], True, trial.functions) for name in outer
+                n: {"constexpr": constant(first.bound[n], first.functions)} for n in outer
             }
         self.calls += 1
-        self.kernels[place.name] += 1
-        cut = self._cutter.cut(function, trial.functions)
+        self.kernels[name] += 1
+        cut = self._cutter.cut(first.function, first.functions)
         line["source"] = cut.digest
         remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
-        self._journal.launch(line, cut.digest, cut.text, remarks, lambda: _sizes(call, trials))
+        self.journal.launch(line, cut.text, remarks, lambda: _sizes(call, group))
 
 
-def _nobody(arguments) -> None:
-    """Who is told of launches on a real device, where memory holds what they wrote."""
-
-
-def _nothing() -> None:
-    """No value is made up on a real device."""
-
-
-def _method(layer, run):
-    def method(self, *args, **kwargs):
+def _method(layer: Layer, run: Run) -> Run:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return layer(run, self, args, kwargs)
 
     return method
 
 
-def _given(call, function, bound, functions) -> dict:
-    """What the host passed, described before the next configuration's hook can change it."""
-    constants = {param.name for param in function.params if param.is_constexpr}
-    tuned = set(call.config.kwargs) if call.config else set()
-    given = [name for name in function.arg_names if name in bound and name in call.passed - tuned]
-    return {name: _described(bound[name], name in constants, functions) for name in given}
+def _passed(
+    call: _HostCall, function: JITFunction, bound: Mapping[str, Any], functions: Functions
+) -> dict[str, Any]:
+    """The arguments that the host passed, described."""
+    passed = call.passed
+    if call.config is not None:
+        passed = passed - call.config.kwargs.keys()
+    described = {}
+    for parameter in function.params:
+        name = parameter.name
+        if name not in bound or name not in passed:
+            continue
+        if parameter.is_constexpr:
+            described[name] = {"constexpr": constant(bound[name], functions)}
+        else:
+            described[name] = argument(bound[name], functions)
+    return described
 
 
-def _described(value, constexpr: bool, functions):
-    return (
-        {"constexpr": described.constant(value, functions)}
-        if constexpr
-        else described.argument(value, functions)
-    )
+def _launch(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
+    first = group[0]
+    names = first.function.arg_names
+    launch: dict[str, Any] = {"args": first.args}
+    omitted = [name for name in names if name in first.bound and name not in first.args]
+    if omitted:
+        launch["omitted"] = omitted
+    if call.tuner is not None:
+        launch["configs"] = [_config(arrived) for arrived in group]
+        keys = releases.key_names(call.tuner)
+        if keys:
+            launch["keys"] = keys
+    return launch
 
 
-def _config(trial) -> dict:
+def _options(arrived: _Arrived) -> dict[str, Any]:
+    """The options that the host gave, without those of the configuration."""
+    given = set(arrived.options)
+    if arrived.config is not None:
+        given -= arrived.config.all_kwargs().keys()
+    return {name: constant(arrived.options[name], {}) for name in sorted(given)}
+
+
+def _config(arrived: _Arrived) -> dict[str, Any]:
     """A configuration with what heuristics below the autotuner make of it."""
-    entry = described.configuration(trial.config, trial.functions)
-    inner = {
-        name: described.constant(value, trial.functions) for name, value in trial.inner.items()
-    }
-    return {**entry, "kwargs": {**entry["kwargs"], **inner}}
+    entry = configuration(arrived.config, arrived.functions)
+    for name, value in arrived.inner.items():
+        entry["kwargs"][name] = constant(value, arrived.functions)
+    return entry
 
 
-def _sizes(call, trials) -> dict:
+def _sizes(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
     """What it takes to launch the same again, beside the launch: the grid of each configuration,
     and the tensors.
     """
-    first = trials[0]
-    found = memory.laid_out({name: first.bound[name] for name in first.args})
+    first = group[0]
+    laid_out = memory.laid_out({name: first.bound[name] for name in first.args})
     if call.tuner is None:
-        return found
-    return {"grids": grids.of_each(trials, call.trials[0]), **found}
+        return laid_out
+    grids = [_known_extents(arrived) for arrived in group]
+    # A grid may leave something with the host: the first is asked last, as if it were the only one.
+    _known_extents(call.arrived[0])
+    return {"grids": grids, **laid_out}
+
+
+def _known_extents(arrived: _Arrived) -> list[int] | None:
+    try:
+        return _extents(arrived.grid, arrived.function, arrived.bound)
+    except _GRID_ERRORS:
+        return None
+
+
+def _extents(grid: Any, function: JITFunction, bound: Mapping[str, Any]) -> list[int] | None:
+    """How many programs there are; a callable grid is given the arguments and the defaults of the
+    others, as Triton does.
+    """
+    if callable(grid):
+        defaults = {p.name: p.default for p in function.params if p.has_default}
+        grid = grid({**defaults, **bound})
+    if grid is None:
+        return None
+    return [int(extent) for extent in grid]

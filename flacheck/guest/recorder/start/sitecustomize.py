@@ -1,34 +1,33 @@
-"""Found by every Python that a captured program starts: arms the recorder, then steps aside for the
-user's own.
+"""Found by every Python that a captured program starts: arms the recorder, then runs the user's own
+sitecustomize.
 """
 
+import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 
+# Python imports this file by its name, from a folder on PYTHONPATH: no package is around it.
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _GUEST = os.path.dirname(os.path.dirname(_HERE))
 _NAME = "flacheck_guest"
 
 
-def _arm():
-    if "FLACHECK_CAPTURE_SETTINGS" not in os.environ:
+def _arm() -> None:
+    if not os.environ.get("FLACHECK_CAPTURE_SETTINGS"):
         return
     spec = importlib.util.spec_from_file_location(
         _NAME, os.path.join(_GUEST, "__init__.py"), submodule_search_locations=[_GUEST]
     )
+    assert spec is not None and spec.loader is not None
     sys.modules[_NAME] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[_NAME])
-    from flacheck_guest import recorder
-
-    settings = recorder.Settings.from_environment()
-    if settings:
-        recorder.install(settings)
+    importlib.import_module(f"{_NAME}.recorder.session").install()
 
 
-def _run_the_next():
-    """The sitecustomize that this one hides, if there is one."""
+def _run_the_next() -> None:
+    """Run the sitecustomize that this one hides, if there is one."""
     path = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec is not None and spec.loader is not None:

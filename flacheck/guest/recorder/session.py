@@ -1,0 +1,145 @@
+"""Waits for torch and triton to be imported, and patches each when it is: a program without them
+pays nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .journal import Journal
+from .readers import Readers
+from .recorder import Recorder
+
+if TYPE_CHECKING:
+    from ..fake_cuda.device import FakeDevice
+
+# How the settings reach the processes that a captured program starts.
+VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`output` is the launches file; `card` a row of flacheck's target table with the card's own
+    name and size, None for the real device; `packages` maps a folder to the `name==version` whose
+    modules lie in it; `package` goes into the header.
+    """
+
+    output: str
+    card: dict[str, Any] | None = None
+    packages: dict[str, str] = field(default_factory=dict)
+    package: str | None = None
+
+
+def install() -> None:
+    """Record whatever this process launches, as the variable says."""
+    _Watch(Settings(**json.loads(os.environ[VARIABLE]))).begin()
+
+
+@contextlib.contextmanager
+def session(settings: Settings) -> Iterator[Recorder]:
+    """Record until the block ends; what was patched stays patched, and fake tensors are of use
+    inside only.
+    """
+    watch = _Watch(settings)
+    watch.begin()
+    try:
+        yield watch.recorder
+    finally:
+        watch.end()
+
+
+class _Watch(importlib.abc.MetaPathFinder):
+    """A finder that finds nothing itself: it has a watched module call back once it is there."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._card = settings.card
+        self._device: FakeDevice | None = None
+        device = "real"
+        if settings.card is not None:
+            device = settings.card["gpu"]
+        journal = Journal(settings.output, settings.package, device)
+        self._readers = Readers(journal.guess)
+        self.recorder = Recorder(journal, settings.packages, real=settings.card is None)
+        self.recorder.followed = self._readers.followed
+        self._actions = {"torch": self._torch, "triton": self._triton}
+
+    def begin(self) -> None:
+        sys.meta_path.insert(0, self)
+        for name in ("torch", "triton"):
+            if name in sys.modules:
+                self._arrived(name)
+
+    def end(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        self.recorder.remove()
+        if self._device is not None:
+            self._device.leave()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in self._actions:
+            return None
+        for finder in list(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Announcing(spec.loader, lambda: self._arrived(name))
+                return spec
+        return None
+
+    def _arrived(self, name: str) -> None:
+        action = self._actions.pop(name, None)
+        if action:
+            action()
+
+    def _torch(self) -> None:
+        if self._card is not None:
+            from ..fake_cuda.device import FakeDevice
+
+            self._device = FakeDevice(self._card, self._readers.guessed)
+            self._device.enter()
+            self.recorder.launched = self._device.launched
+
+    def _triton(self) -> None:
+        if self._card is not None:
+            from ..engine import releases
+            from ..engine.driver import TargetDriver
+
+            driver = TargetDriver()
+            driver.select(self._card)
+            releases.install_driver(driver)
+        self.recorder.install()
+
+
+class _Announcing(importlib.abc.Loader):
+    """A module's own loader, and a word to say when it is done."""
+
+    def __init__(self, loader: importlib.abc.Loader, done: Callable[[], None]) -> None:
+        self._loader, self._done = loader, done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The program sees the loader that it would see without us.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._done()
