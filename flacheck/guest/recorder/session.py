@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..engine.messages import CardRow
 from .journal import Journal
 from .readers import Readers
 from .recorder import Recorder
@@ -34,7 +35,7 @@ class Settings:
     """
 
     output: str
-    card: dict[str, Any] | None = None
+    card: CardRow | None = None
     packages: dict[str, str] = field(default_factory=dict)
     package: str | None = None
 
