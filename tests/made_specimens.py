@@ -9,9 +9,10 @@ from typing import Any
 
 from flacheck.model import Record
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax import called
+from flacheck.repro.kernel.syntax_trees import called
 from flacheck.repro.oracle import Budget, Oracle, same_signature
-from flacheck.repro.reducer import Pass, reduce
+from flacheck.repro.passes.search import Pass
+from flacheck.repro.reducer import reduce
 from tests.made_records import record
 
 HEAD = "import triton\nimport triton.language as tl\n\n\n"

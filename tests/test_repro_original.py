@@ -9,6 +9,7 @@ import pytest
 
 from flacheck.model import Attempt, Cell, Cut, Kernel, Launch, Outcome, Stubbed
 from flacheck.packages.package import Package
+from flacheck.repro.kernel.autotuner import configs_and_keys
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.original import (
     NotReproduced,
@@ -17,7 +18,6 @@ from flacheck.repro.original import (
     with_autotuner,
     with_refused_key,
 )
-from flacheck.repro.passes.tuning import decorator_of
 from tests.made_specimens import HEAD
 
 SOURCE = HEAD + "@triton.jit\ndef kernel(x, n, K: tl.constexpr, EVEN: tl.constexpr):\n    pass\n"
@@ -94,7 +94,7 @@ def test_an_autotuners_run_is_cut_out_with_its_autotuner() -> None:
     asked = cell(configs=configs, keys=("K",))
     specimen = with_autotuner(asked, CuttingCompilers(v3_2_0=cut()))
     assert specimen.stage == "autotune"
-    assert decorator_of(specimen) == (list(configs), ["K"])
+    assert configs_and_keys(specimen) == (list(configs), ["K"])
 
 
 def package(folder: Path) -> Package:
@@ -118,7 +118,7 @@ def test_a_refused_key_is_found_in_the_sources_of_its_package(
     specimen = refused(package(tmp_path), kernel, "sm90")
     assert specimen.name == found
     assert specimen.stage == "import"
-    assert decorator_of(specimen)[1] == ["K", "gone"]
+    assert configs_and_keys(specimen)[1] == ["K", "gone"]
 
 
 def test_a_package_without_a_refused_key_is_said() -> None:

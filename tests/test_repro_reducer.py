@@ -5,28 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator
 
-from flacheck.repro.kernel.editing import edited
-from flacheck.repro.kernel.reading import Reading
+from flacheck.repro.kernel.rewriting import rewritten
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.passes import FIRST, PASSES
+from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.reducer import polished, reduce
 from tests.made_specimens import FAILS, POINTER, FakeCompilers, chain, oracle, specimen, two_dots
 
 
-class Singly:
+def singly(best: Specimen) -> Generator[Specimen, bool, None]:
     """Without one statement after another, the first first."""
-
-    name = "singly"
-
-    def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
-        at = 0
-        while at < len(best.function.body):
-            with edited(best) as kernel:
-                del kernel.body[at]
-            if (yield kernel.specimen):
-                best = kernel.specimen
-            else:
-                at += 1
+    at = 0
+    while at < len(best.function.body):
+        body = best.copied_body()
+        del body[at]
+        candidate = rewritten(best, body)
+        if (yield candidate):
+            best = candidate
+        else:
+            at += 1
 
 
 def test_a_kernel_is_reduced_to_what_fails() -> None:
@@ -46,7 +43,7 @@ def test_other_releases_are_asked_of_the_last_of_several_improvements() -> None:
     """Twelve statements, of which one is needed: fewer questions elsewhere than improvements."""
     start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(12)), x=POINTER)
     compilers = FakeCompilers(lambda s: "x + 7" in s.source or "x + 0" in s.source)
-    best = [step.best for step in reduce(start, (), (Singly(),), oracle(compilers))][-1]
+    best = [step.best for step in reduce(start, (), (singly,), oracle(compilers))][-1]
     elsewhere = sum(release != FAILS for release, _ in compilers.asked)
     assert best.lines == 1
     assert elsewhere < 0.6 * 2 * 11
@@ -56,7 +53,7 @@ def test_an_improvement_that_slips_elsewhere_is_undone() -> None:
     """The releases that must compile are then asked of each: what they refuse stays."""
     start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(6)), x=POINTER)
     needed = FakeCompilers(lambda s: "x + 5," in s.source, slips=lambda s: "x + 3," not in s.source)
-    best = [step.best for step in reduce(start, (), (Singly(),), oracle(needed))][-1]
+    best = [step.best for step in reduce(start, (), (singly,), oracle(needed))][-1]
     assert [ast.unparse(s) for s in best.function.body] == [
         "tl.store(x + 3, 3)",
         "tl.store(x + 5, 5)",
@@ -86,5 +83,5 @@ def test_a_pass_that_runs_first_is_taken_whatever_the_order_says() -> None:
     start = specimen("tl.store(x, tl.dot(tl.load(x), tl.load(x)))", x=POINTER)
     holding = oracle(FakeCompilers(lambda s: "tl.dot" in s.source))
     refusing = oracle(FakeCompilers(lambda _: False))
-    assert polished(start, Reading(), holding).lines == 4
-    assert polished(start, Reading(), refusing) == start
+    assert polished(start, reading, holding).lines == 4
+    assert polished(start, reading, refusing) == start

@@ -9,13 +9,22 @@ from dataclasses import dataclass, replace
 
 from flacheck.model import Cell, Record, Verdict
 from flacheck.repro.compilers import Compilers
+from flacheck.repro.kernel.autotuner import SHIFTED, key_check
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.repro.original import cut_out, with_autotuner, with_refused_key
 from flacheck.repro.output.script import Symptom, words
-from flacheck.repro.passes import FIRST, FRONT_END, PASSES, PIPELINE, PIPELINED, SLICES
-from flacheck.repro.passes.tuning import SHIFTED, TUNING, TUNING_FIRST, key_check
-from flacheck.repro.reducer import Pass
+from flacheck.repro.passes import (
+    FIRST,
+    FRONT_END,
+    PASSES,
+    PIPELINE,
+    PIPELINED,
+    SLICES,
+    TUNING,
+    TUNING_FIRST,
+)
+from flacheck.repro.passes.search import Pass
 from flacheck.tables import targets
 
 SLOW_WORDS = "the compile is slow"

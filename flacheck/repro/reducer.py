@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from flacheck.repro.kernel.order import cost
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.oracle import BudgetSpent, Oracle
+from flacheck.repro.passes.search import Pass, Probe, name_of
 
 # Rounds end by themselves when nothing gets better; this bounds the time of those that hardly do.
 ROUNDS = 8
@@ -18,24 +18,6 @@ ROUNDS = 8
 # none does.
 PENDING = 4
 LARGE = 0.8
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A question and no proposal: could anything in this specimen fail? It is never taken."""
-
-    specimen: Specimen
-
-
-class Pass(Protocol):
-    """One way of making a specimen smaller: a generator of candidates that is told of each whether
-    it is the best specimen now, and of each probe whether it fails at all.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    def search(self, best: Specimen) -> Generator[Specimen | Probe, bool, None]: ...
 
 
 @dataclass(frozen=True)
@@ -57,13 +39,13 @@ def reduce(
         for one in first:
             for better in _improved(one, best, oracle, forced=True):
                 best = better
-                yield Step(best, one.name)
+                yield Step(best, name_of(one))
         for _ in range(ROUNDS):
             before = best
             for one in passes:
                 for better in _improved(one, best, oracle):
                     best = better
-                    yield Step(best, one.name)
+                    yield Step(best, name_of(one))
             if best == before:
                 return
     except BudgetSpent:
@@ -108,7 +90,7 @@ def _taken(
     """The proposals of a pass that are better and of which `holds` is true. Candidates that cannot
     compile are refused without a question.
     """
-    search = one.search(best)
+    search = one(best)
     candidate = next(search, None)
     while candidate is not None:
         if isinstance(candidate, Probe):

@@ -10,7 +10,6 @@ from flacheck.engine.judge import judge
 from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import verification, versions
 from flacheck.repro.compilers import Compilers
-from flacheck.repro.kernel.reading import Reading
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import FailureKind, kind_of
 from flacheck.repro.oracle import Budget, Oracle, SameFailure
@@ -18,6 +17,7 @@ from flacheck.repro.original import NotReproduced, Stopped
 from flacheck.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.repro.output.result import Effort, Improvement, Reproduced, Runs
 from flacheck.repro.output.script import SHOWS, forms, render
+from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.reducer import polished, reduce
 
 # A candidate may take so many times the seconds that the cell took, a short one at least these.
@@ -132,7 +132,7 @@ class Reproduction:
         if self.best is None:
             raise Stopped("interrupted before the failure was reproduced: there is nothing to show")
         self.budget.lift()
-        reduced = polished(self.best, Reading(), self._oracle)
+        reduced = polished(self.best, reading, self._oracle)
         for signature, count in sorted(self._oracle.slips.items()):
             self.log.append(f"rejected because they fail with {signature}: {count}")
         table = versions.judged(reduced, self.compilers)

@@ -6,16 +6,18 @@ import ast
 import copy
 from collections.abc import Mapping
 
-from flacheck.repro.kernel.syntax import (
+from flacheck.repro.kernel.syntax_trees import (
     COMPOUND,
     Block,
     Renaming,
+    all_statements,
     assign,
-    blocks,
-    constant,
+    expanded,
     free_name,
-    statements,
-    substituted,
+    is_literal,
+    names_in,
+    parameter_names,
+    substituted_all,
     writes,
 )
 
@@ -24,91 +26,98 @@ def inlined(body: Block, functions: Mapping[str, ast.FunctionDef]) -> Block:
     """The body with calls of helpers replaced by what they do; a helper with branches that return
     stays.
     """
-    taken = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
+    taken = {name.id for statement in body for name in names_in(statement)}
     plain = {name: function for name, function in functions.items() if _is_plain(function)}
-    for block in blocks(body):
-        block[:] = [part for statement in block for part in _written_out(statement, plain, taken)]
-    return body
+    return expanded(body, lambda statement: _written_out(statement, plain, taken))
 
 
 def _is_plain(function: ast.FunctionDef) -> bool:
     """Whether it returns at its end and nowhere else, and takes no more than its parameters."""
-    returns = [s for s in statements(function.body) if isinstance(s, ast.Return)]
-    last = function.body[-1]
-    return (
-        not function.args.vararg
-        and not function.args.kwarg
-        and all(r is last and r.value for r in returns)
-    )
+    if function.args.vararg or function.args.kwarg:
+        return False
+    returns = [s for s in all_statements(function.body) if isinstance(s, ast.Return)]
+    return all(r is function.body[-1] and r.value for r in returns)
 
 
 def _written_out(
     statement: ast.stmt, functions: Mapping[str, ast.FunctionDef], taken: set[str]
 ) -> Block:
-    before: Block = []
-    visitor = _Calls(functions, taken, before)
-    if isinstance(statement, COMPOUND):
-        head = "iter" if isinstance(statement, ast.For) else "test"
-        if not isinstance(statement, ast.While):
-            setattr(statement, head, visitor.visit(getattr(statement, head)))
-        return [*before, statement]
-    changed = visitor.visit(statement)
-    if isinstance(changed, ast.Expr) and changed.value is None:
-        return before
-    return [*before, changed]
+    visitor = _Calls(functions, taken)
+    if isinstance(statement, ast.For):
+        statement.iter = visitor.visit(statement.iter)
+    elif isinstance(statement, ast.If):
+        statement.test = visitor.visit(statement.test)
+    elif not isinstance(statement, COMPOUND):
+        statement = visitor.visit(statement)
+    return [*visitor.before, statement]
 
 
 class _Calls(ast.NodeTransformer):
     """Puts a helper's statements into `before` and its result where the call was."""
 
-    def __init__(
-        self, functions: Mapping[str, ast.FunctionDef], taken: set[str], before: Block
-    ) -> None:
-        self._functions, self._taken, self._before = functions, taken, before
+    def __init__(self, functions: Mapping[str, ast.FunctionDef], taken: set[str]) -> None:
+        self._functions, self._taken = functions, taken
+        self.before: Block = []
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """A branch may never be evaluated: calls in it stay."""
         return node
 
-    visit_Lambda = visit_IfExp  # type: ignore[assignment]
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        function = self._functions.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        given = _given(function, node) if function else None
-        if function is None or given is None:
+        if not isinstance(node.func, ast.Name) or node.func.id not in self._functions:
             return node
-        return self._result(copy.deepcopy(function), given)
+        function = copy.deepcopy(self._functions[node.func.id])
+        given = _given(function, node)
+        if given is None:
+            return node
+        return self._result(function, given)
 
     def _result(self, function: ast.FunctionDef, given: Mapping[str, ast.expr]) -> ast.expr:
         stored = set().union(*map(writes, function.body))
-        names = {name: free_name(self._taken, name) for name in sorted(stored)}
-        self._taken |= set(names.values())
-        direct = {
-            n: v
-            for n, v in given.items()
-            if n not in stored and (constant(v) or isinstance(v, ast.Name))
-        }
+        names = {}
+        for name in sorted(stored):
+            names[name] = self._new_name(name)
+        direct = {}
         for name, value in given.items():
-            if name not in direct:
-                names.setdefault(name, free_name(self._taken, name))
-                self._taken.add(names[name])
-                self._before.append(assign(names[name], value))
-        body = [substituted(Renaming(names).visit(s), direct) for s in function.body]
-        last = body.pop() if isinstance(body[-1], ast.Return) else None
-        self._before += body
-        return last.value if isinstance(last, ast.Return) and last.value else ast.Constant(None)
+            if name not in stored and (is_literal(value) or isinstance(value, ast.Name)):
+                direct[name] = value
+                continue
+            if name not in names:
+                names[name] = self._new_name(name)
+            self.before.append(assign(names[name], value))
+        body = [Renaming(names).visit(statement) for statement in function.body]
+        body = substituted_all(body, direct)
+        last = body[-1]
+        if isinstance(last, ast.Return) and last.value:
+            self.before += body[:-1]
+            return last.value
+        self.before += body
+        return ast.Constant(None)
+
+    def _new_name(self, stem: str) -> str:
+        name = free_name(self._taken, stem)
+        self._taken.add(name)
+        return name
 
 
 def _given(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
     """Each parameter's argument; None for a call that is not understood."""
-    parameters = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    names = [parameter.arg for parameter in parameters]
+    names = parameter_names(function)
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(names):
         return None
-    defaults = function.args.defaults
-    positional = names[: len(names) - len(function.args.kwonlyargs)]
-    given = dict(zip(positional[len(positional) - len(defaults) :], defaults)) if defaults else {}
-    given |= {k.arg: d for k, d in zip(function.args.kwonlyargs, function.args.kw_defaults) if d}
-    given |= dict(zip(names, call.args)) | {k.arg: k.value for k in call.keywords if k.arg}
-    return {name: given[name] for name in names} if set(given) == set(names) else None
+    arguments = function.args
+    positional = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
+    # Defaults belong to the last of the positional parameters.
+    given = dict(zip(reversed(positional), reversed(arguments.defaults)))
+    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults):
+        if default:
+            given[parameter.arg] = default
+    given |= zip(names, call.args)
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    if set(given) != set(names):
+        return None
+    return {name: given[name] for name in names}

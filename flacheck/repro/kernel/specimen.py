@@ -5,6 +5,7 @@ kernel.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,8 +17,7 @@ from flacheck.model import Cell, Cut, Json, Kernel, Launch, digest
 @dataclass(frozen=True)
 class Specimen:
     """A kernel with one launch. `source` is the module's text, `name` the kernel in it, `args` maps
-    every parameter to its value in the contract's form; `stage` is `compile`, `autotune` or `load`
-    (import only).
+    every parameter to its value as a launch says it; `stage` is `compile`, `autotune` or `import`.
     """
 
     source: str
@@ -40,6 +40,7 @@ class Specimen:
         return {
             "source": self.source,
             "name": self.name,
+            # A list, for the order of the parameters is part of the question.
             "args": list(self.args.items()),
             "target": self.target,
             "options": dict(self.options),
@@ -49,15 +50,50 @@ class Specimen:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The module's syntax tree, not to be changed: `edited` gives a copy."""
+        """The module's syntax tree, not to be changed."""
         return ast.parse(self.source)
 
     @cached_property
     def function(self) -> ast.FunctionDef:
-        """The kernel's definition in `tree`."""
-        return next(
-            s for s in self.tree.body if isinstance(s, ast.FunctionDef) and s.name == self.name
-        )
+        """The kernel's definition in `tree`, not to be changed."""
+        return next(f for f in self._functions if f.name == self.name)
+
+    @property
+    def helpers(self) -> dict[str, ast.FunctionDef]:
+        """The other functions of the module."""
+        return {f.name: f for f in self._functions if f is not self.function}
+
+    @property
+    def _functions(self) -> list[ast.FunctionDef]:
+        return [s for s in self.tree.body if isinstance(s, ast.FunctionDef)]
+
+    @property
+    def constants(self) -> dict[str, ast.expr]:
+        """The module's constants by name."""
+        constants = {}
+        for statement in self.tree.body:
+            if isinstance(statement, ast.Assign):
+                target: ast.expr = statement.targets[0]
+            elif isinstance(statement, ast.AnnAssign):
+                target = statement.target
+            else:
+                continue
+            if statement.value is not None and isinstance(target, ast.Name):
+                constants[target.id] = statement.value
+        return constants
+
+    @property
+    def pointers(self) -> dict[str, str]:
+        """The dtype that each pointer among the arguments leads to."""
+        return {
+            name: spec["dtype"]
+            for name, spec in self.args.items()
+            if isinstance(spec, Mapping) and "dtype" in spec
+        }
+
+    def copied_body(self) -> list[ast.stmt]:
+        """The kernel's statements, to be changed freely."""
+        return copy.deepcopy(self.function.body)
 
     @cached_property
     def lines(self) -> int:

@@ -4,47 +4,33 @@ from __future__ import annotations
 
 import ast
 
-from flacheck.repro.kernel.inference import walked
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax import Block, reads, writes
+from flacheck.repro.kernel.syntax_trees import Block, names_in, parameter_names, reads, writes
+from flacheck.repro.kernel.type_inference import walked
 
-BUILTINS = {
-    "tl",
-    "triton",
-    "range",
-    "min",
-    "max",
-    "float",
-    "int",
-    "bool",
-    "len",
-    "print",
-    "abs",
-    "isinstance",
-    "tuple",
-}
+# What a kernel may name without binding it: Triton's modules, and Python's functions that its front
+# end knows.
+BUILTINS = set("tl triton range min max float int bool len print abs isinstance tuple".split())
 
 
 def is_valid(specimen: Specimen) -> bool:
     """Whether every name is bound before it is read, every parameter has its value, and no shapes
     are at odds.
     """
-    function = specimen.function
-    parameters = [
-        a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    ]
-    given = set(specimen.args) | set(specimen.omitted)
-    if specimen.stage == "compile" and all(
-        isinstance(statement, ast.Pass) for statement in function.body
-    ):
+    body = specimen.function.body
+    # Every release compiles an empty kernel.
+    if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
         return False
-    if not set(parameters) <= given or not set(specimen.args) <= set(parameters):
+    parameters = set(parameter_names(specimen.function))
+    given = {*specimen.args, *specimen.omitted}
+    if not parameters <= given or not set(specimen.args) <= parameters:
         return False
-    outside = set().union(BUILTINS, *map(_bound, specimen.tree.body))
-    return _defined(function.body, outside | set(parameters)) and not walked(specimen).faults
+    outside = BUILTINS.union(*map(_bound, specimen.tree.body))
+    return _defined(body, outside | parameters) and not walked(specimen).faults
 
 
 def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement of the module binds."""
     if isinstance(statement, ast.FunctionDef):
         return {statement.name}
     if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -53,38 +39,35 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _defined(body: Block, known: set[str]) -> bool:
-    """Walks in the order of execution; adds what is bound to `known`."""
-    for statement in body:
-        if isinstance(statement, ast.For):
-            if not reads(statement.iter) <= known:
-                return False
-            known |= writes(statement.target)
-            if not _defined(statement.body, known):
-                return False
-        elif isinstance(statement, (ast.If, ast.While)):
-            if not reads(statement.test) <= known or not _both(statement, known):
-                return False
-        elif not _reads_plainly(statement) <= known:
+    """Whether names are bound where they are read, in the order of execution; adds what is bound to
+    `known`.
+    """
+    return all(_is_defined(statement, known) for statement in body)
+
+
+def _is_defined(statement: ast.stmt, known: set[str]) -> bool:
+    if isinstance(statement, ast.For):
+        if not reads(statement.iter) <= known:
             return False
-        else:
-            known |= writes(statement)
+        known |= writes(statement.target)
+        return _defined(statement.body, known)
+    if isinstance(statement, (ast.If, ast.While)):
+        return reads(statement.test) <= known and _both_defined(statement, known)
+    if not reads(statement) - _of_comprehensions(statement) <= known:
+        return False
+    known |= writes(statement)
     return True
 
 
-def _both(statement: ast.If | ast.While, known: set[str]) -> bool:
+def _both_defined(statement: ast.If | ast.While, known: set[str]) -> bool:
+    """Either side may bind what is read later: the compiler knows which one it takes."""
     one, other = set(known), set(known)
-    fine = _defined(statement.body, one) and _defined(statement.orelse, other)
+    defined = _defined(statement.body, one) and _defined(statement.orelse, other)
     known |= one | other
-    return fine
+    return defined
 
 
-def _reads_plainly(statement: ast.stmt) -> set[str]:
-    """What is read, less the variables of comprehensions."""
-    inner = {
-        n.id
-        for c in ast.walk(statement)
-        if isinstance(c, ast.comprehension)
-        for n in ast.walk(c.target)
-        if isinstance(n, ast.Name)
-    }
-    return reads(statement) - inner
+def _of_comprehensions(statement: ast.stmt) -> set[str]:
+    """The variables of comprehensions."""
+    comprehensions = [n for n in ast.walk(statement) if isinstance(n, ast.comprehension)]
+    return {name.id for c in comprehensions for name in names_in(c.target)}

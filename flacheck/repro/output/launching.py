@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flacheck.repro.kernel.block_types import NAMES
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.types import NAMES
 
 _DRIVER = '''\
 class Driver:

@@ -1,48 +1,54 @@
-"""The passes in their order. To add one, write a class with a `name` and a `search`, and put it
-here.
+"""The passes in their order. To add one, write a generator function of the specimen to start from
+that yields candidates and is sent whether each was taken, and put it in a list; its name is the
+function's.
 """
 
 from __future__ import annotations
 
-from flacheck.repro.passes.aliases import Aliases
-from flacheck.repro.passes.deletion import Deletion
-from flacheck.repro.passes.dimensions import Dimensions
-from flacheck.repro.passes.evaluation import Evaluation
-from flacheck.repro.passes.expressions import Expressions, Sinks
-from flacheck.repro.passes.loops import ControlFlow
-from flacheck.repro.passes.options import Constants, DTypes, Options
-from flacheck.repro.passes.parameters import Parameters
-from flacheck.repro.passes.pipelines import Pipelines
-from flacheck.repro.passes.pointers import Pointers
-from flacheck.repro.passes.slices import Slices
-from flacheck.repro.reducer import Pass
+from flacheck.repro.passes.accesses import pointers
+from flacheck.repro.passes.aliases import aliases
+from flacheck.repro.passes.autotuner import arguments, body, configurations, distinct_values, keys
+from flacheck.repro.passes.control_flow import control_flow
+from flacheck.repro.passes.dimensions import dimensions
+from flacheck.repro.passes.expressions import expressions, sinks
+from flacheck.repro.passes.launch import dtypes, launch, options, parameters
+from flacheck.repro.passes.partial_evaluation import partial_evaluation
+from flacheck.repro.passes.pipelines import pipelines
+from flacheck.repro.passes.search import Pass
+from flacheck.repro.passes.slices import single_slices, slices
+from flacheck.repro.passes.statements import statements
 
-FIRST: tuple[Pass, ...] = (Evaluation(), Slices())
-FRONT_END: tuple[Pass, ...] = (Evaluation(), ControlFlow(), Sinks())
+# Those that run first and once, by the kind of failure.
+FIRST: tuple[Pass, ...] = (partial_evaluation, slices)
+FRONT_END: tuple[Pass, ...] = (partial_evaluation, control_flow, sinks)
 # Where every second counts, twelve at once would take twelve times as long.
-SLICES: tuple[Pass, ...] = (Evaluation(), Slices(together=1))
-PIPELINE: tuple[Pass, ...] = (Evaluation(), Pipelines())
+SLICES: tuple[Pass, ...] = (partial_evaluation, single_slices)
+PIPELINE: tuple[Pass, ...] = (partial_evaluation, pipelines)
+TUNING_FIRST: tuple[Pass, ...] = (body, distinct_values, configurations)
+
+# Those that run round after round: what removes most comes first, what only polishes last.
 PASSES: tuple[Pass, ...] = (
-    Deletion(),
-    ControlFlow(),
-    Pointers(),
-    Aliases(),
-    Options(),
-    Sinks(),
-    Dimensions(),
-    Expressions(),
-    Parameters(),
-    DTypes(),
-    Constants(),
-    Slices(),
+    statements,
+    control_flow,
+    pointers,
+    aliases,
+    options,
+    sinks,
+    dimensions,
+    expressions,
+    parameters,
+    dtypes,
+    launch,
+    slices,
 )
 PIPELINED: tuple[Pass, ...] = (
-    Deletion(),
-    Pointers(),
-    Aliases(),
-    Options(),
-    Sinks(),
-    Expressions(),
-    Parameters(),
-    DTypes(),
+    statements,
+    pointers,
+    aliases,
+    options,
+    sinks,
+    expressions,
+    parameters,
+    dtypes,
 )
+TUNING: tuple[Pass, ...] = (keys, arguments, configurations)

@@ -5,83 +5,76 @@ number.
 from __future__ import annotations
 
 import ast
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
-from flacheck.repro.kernel.editing import edited
-from flacheck.repro.kernel.folding import folded
+from flacheck.repro.kernel.constant_folding import folded
+from flacheck.repro.kernel.rewriting import rewritten
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax import (
+from flacheck.repro.kernel.syntax_trees import (
     COMPOUND,
+    Assignment,
     Block,
     Renaming,
-    assigned,
+    all_statements,
+    assign,
+    assignment,
+    child_expressions,
     kept,
-    statements,
+    names_in,
     substituted,
+    substituted_all,
 )
+from flacheck.repro.passes.search import while_taken
 
 
-class Aliases:
+def aliases(best: Specimen) -> Generator[Specimen, bool, None]:
     """Each such variable replaced by what it stands for, where it stands."""
-
-    name = "aliases"
-
-    def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
-        best = yield from self._once(best)
-        if (yield all_inlined(best)):
-            return
-        while True:
-            for candidate in _inlined(best):
-                if (yield candidate):
-                    best = candidate
-                    break
-            else:
-                return
-
-    def _once(self, best: Specimen) -> Generator[Specimen, bool, Specimen]:
-        """Every variable bound once: then each name has one meaning."""
-        candidate = single_assignment(best)
-        return candidate if candidate.key != best.key and (yield candidate) else best
+    # With every variable bound once, each name has one meaning.
+    candidate = single_assignment(best)
+    if candidate.key != best.key and (yield candidate):
+        best = candidate
+    if not (yield all_inlined(best)):
+        yield from while_taken(best, _inlined)
 
 
 def single_assignment(specimen: Specimen) -> Specimen:
     """A straight kernel with a new name for each assignment; one with control flow as it is."""
-    if any(isinstance(s, COMPOUND) for s in specimen.function.body):
+    if any(isinstance(statement, COMPOUND) for statement in specimen.function.body):
         return specimen
-    with edited(specimen) as kernel:
-        kernel.body = list(_renamed(kernel.body))
-        kernel.body = list(_forwarded(kernel.body))
-    return kernel.specimen
+    return rewritten(specimen, _forwarded(_renamed(specimen.copied_body())))
 
 
-def _renamed(body: Block) -> Iterator[ast.stmt]:
+def _renamed(body: Block) -> Block:
     current: dict[str, str] = {}
     count: dict[str, int] = {}
+    result: Block = []
     for statement in body:
-        name = assigned(statement)
-        if isinstance(statement, ast.Assign) and name:
-            value = Renaming(current).visit(statement.value)
-            count[name] = count.get(name, 0) + 1
-            current[name] = name if count[name] == 1 else f"{name}_{count[name]}"
-            yield ast.Assign([ast.Name(current[name], ast.Store())], value)
-        else:
-            yield Renaming(current).visit(statement)
+        plain = assignment(statement)
+        if plain is None:
+            result.append(Renaming(current).visit(statement))
+            continue
+        name = plain.name
+        value = Renaming(current).visit(plain.value)
+        count[name] = count.get(name, 0) + 1
+        current[name] = name
+        if count[name] > 1:
+            current[name] = f"{name}_{count[name]}"
+        result.append(assign(current[name], value))
+    return result
 
 
-def _forwarded(body: Block) -> Iterator[ast.stmt]:
+def _forwarded(body: Block) -> Block:
     """Without `b = a`."""
     known: dict[str, ast.expr] = {}
+    result: Block = []
     for statement in body:
-        changed = folded(substituted(statement, known))
-        name = assigned(changed)
-        if (
-            isinstance(changed, ast.Assign)
-            and name
-            and isinstance(changed.value, (ast.Name, ast.Constant))
-        ):
-            known[name] = changed.value
+        [changed] = folded([substituted(statement, known)])
+        plain = assignment(changed)
+        if plain and isinstance(plain.value, (ast.Name, ast.Constant)):
+            known[plain.name] = plain.value
         else:
-            yield changed
+            result.append(changed)
+    return result
 
 
 def all_inlined(specimen: Specimen) -> Specimen:
@@ -95,33 +88,29 @@ def _inlined(specimen: Specimen) -> Iterator[Specimen]:
     """Without one variable that is bound once, its value where it is read: a name anywhere, an
     expression once.
     """
-    body = list(statements(specimen.function.body))
+    body = list(all_statements(specimen.function.body))
     for at, statement in enumerate(body):
-        name = assigned(statement)
-        if isinstance(statement, ast.Assign) and name and _is_single(body, name, statement.value):
-            with edited(specimen) as kernel:
-                kernel.body = _substituted_at(kernel.body, at, name, statement.value)
-            yield kernel.specimen
+        plain = assignment(statement)
+        if plain and _is_single(body, plain):
+            yield rewritten(specimen, _substituted_at(specimen.copied_body(), at, plain))
 
 
-def _substituted_at(body: Block, at: int, name: str, value: ast.expr) -> Block:
-    """Without the statement at a place, its value where its name is read."""
-    ours = list(statements(body))[at]
+def _substituted_at(body: Block, at: int, plain: Assignment) -> Block:
+    """Without the assignment at a position, its value where its name is read."""
+    ours = list(all_statements(body))[at]
     left = kept(body, lambda statement: statement is not ours)
-    return folded(ast.Module([substituted(s, {name: value}) for s in left], [])).body
+    return folded(substituted_all(left, {plain.name: plain.value}))
 
 
-def _is_single(body: list[ast.stmt], name: str, value: ast.expr) -> bool:
-    plain = [s for s in body if not isinstance(s, COMPOUND)]
-    heads = [
-        h
-        for s in body
-        if isinstance(s, COMPOUND)
-        for h in ast.iter_child_nodes(s)
-        if isinstance(h, ast.expr)
-    ]
-    names = [
-        n for s in [*plain, *heads] for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name
-    ]
-    bound = sum(isinstance(n.ctx, ast.Store) for n in names)
-    return bound == 1 and (len(names) == 2 or isinstance(value, (ast.Name, ast.Constant)))
+def _is_single(body: Sequence[ast.stmt], plain: Assignment) -> bool:
+    names: list[ast.Name] = []
+    for statement in body:
+        evaluated: Sequence[ast.AST] = [statement]
+        # The statements below it are in `body` themselves.
+        if isinstance(statement, COMPOUND):
+            evaluated = child_expressions(statement)
+        for node in evaluated:
+            names += [name for name in names_in(node) if name.id == plain.name]
+    if sum(isinstance(name.ctx, ast.Store) for name in names) != 1:
+        return False
+    return len(names) == 2 or isinstance(plain.value, (ast.Name, ast.Constant))

@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 
-from flacheck.repro.kernel import addresses
-from flacheck.repro.kernel.dataflow import Types
-from flacheck.repro.kernel.editing import Kernel, edited
-from flacheck.repro.kernel.inference import inferred
+from flacheck.repro.kernel import plain_addresses
+from flacheck.repro.kernel.block_types import Tensor
+from flacheck.repro.kernel.rewriting import pointer_to, replaced, rewritten, trimmed
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax import assigned, called, statements
-from flacheck.repro.kernel.types import Tensor, Type
+from flacheck.repro.kernel.syntax_trees import (
+    COMPOUND,
+    all_statements,
+    assignment,
+    called,
+    child_expressions,
+    variable,
+)
+from flacheck.repro.kernel.type_inference import Types, inferred
+from flacheck.repro.passes.search import at_each, while_taken
 
-_POINTERS = "xyzwuvst"
-# Arguments that no release does without.
+# Arguments that no release does without; of what is not named here, one.
 _LEAST = {
     "tl.store": 2,
     "tl.dot": 2,
@@ -35,49 +41,38 @@ _LEAST = {
     "tl.reshape": 2,
     "tl.join": 2,
 }
-Replace = Callable[[ast.expr, ast.expr], Specimen]
 
 
-class Expressions:
+def expressions(best: Specimen) -> Generator[Specimen, bool, None]:
     """Every expression, outermost and last first: a variable or an operand of its type, a plain
     load, a literal.
     """
-
-    name = "expressions"
-
-    def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
-        at = 0
-        while at < len(places := list(_places(best))):
-            for candidate in _simpler(best, places[at]):
-                if (yield candidate):
-                    best = candidate
-                    break
-            else:
-                at += 1
+    yield from at_each(best, _evaluated, _simpler)
 
 
-def _places(specimen: Specimen) -> Iterator[ast.expr]:
+def _evaluated(specimen: Specimen) -> list[ast.expr]:
     """All expressions that are evaluated, those of the last statement first, outer before inner;
     not addresses in their plain form.
     """
-    for statement in reversed(list(statements(specimen.function.body))):
-        heads = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
-        for head in heads:
-            yield from _below(head)
+    result: list[ast.expr] = []
+    for statement in reversed(list(all_statements(specimen.function.body))):
+        for head in child_expressions(statement):
+            result += _below(head)
+    return result
 
 
 def _below(node: ast.expr) -> Iterator[ast.expr]:
-    if isinstance(node, (ast.Constant, ast.Slice)) or isinstance(
-        getattr(node, "ctx", None), ast.Store
-    ):
+    if isinstance(node, (ast.Constant, ast.Slice)):
         return
-    if isinstance(node, ast.BinOp) and addresses.is_plain(node):
+    if isinstance(getattr(node, "ctx", None), ast.Store):
+        return
+    if isinstance(node, ast.BinOp) and plain_addresses.is_plain(node):
         return
     yield node
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.keyword):
-            yield from _below(child.value)
-        elif isinstance(child, ast.expr):
+            child = child.value
+        if isinstance(child, ast.expr):
             yield from _below(child)
 
 
@@ -88,98 +83,51 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
         yield _with(specimen, node, other)
     if isinstance(kind, Tensor) and not kind.pointer and not _is_plain_load(node):
         yield _loaded(specimen, node, kind)
-    if kind == Tensor("i32") or kind == Tensor("i1"):
+    if kind in (Tensor("i32"), Tensor("i1")):
         yield _with(specimen, node, ast.Constant(0))
     if isinstance(node, ast.Call):
         yield from _without_arguments(specimen, node)
 
 
 def _is_plain_load(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and called(node) == "tl.load"
-        and not node.keywords
-        and _plainly(node.args)
-    )
-
-
-def _plainly(args: list[ast.expr]) -> bool:
-    return len(args) == 1 and addresses.is_plain(args[0])
+    if not isinstance(node, ast.Call) or called(node) != "tl.load":
+        return False
+    return not node.keywords and len(node.args) == 1 and plain_addresses.is_plain(node.args[0])
 
 
 def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.expr]:
     """Operands of the node's type, then variables that are bound before it."""
     kind = types.get(node)
-    inner = [
-        n
-        for n in ast.walk(node)
-        if isinstance(n, ast.expr) and n is not node and not isinstance(n, ast.Constant)
-    ]
+    inner = [n for n in ast.walk(node) if isinstance(n, ast.expr) and n is not node]
+    inner = [n for n in inner if not isinstance(n, ast.Constant)]
     if kind is not None:
         yield from (n for n in inner if types.get(n) == kind)
     elif not isinstance(node, ast.Name):
         yield from (n for n in inner if isinstance(n, ast.Name) and n.id in specimen.args)
     if isinstance(kind, Tensor) and not kind.pointer:
-        yield from (ast.Name(name, ast.Load()) for name in _variables(specimen, node, types, kind))
+        yield from _variables(specimen, node, types)
 
 
-def _variables(specimen: Specimen, node: ast.expr, types: Types, kind: Type) -> Iterator[str]:
-    same = node.id if isinstance(node, ast.Name) else None
-    for statement in statements(specimen.function.body):
-        if any(n is node for n in ast.walk(statement)) and not isinstance(
-            statement, (ast.For, ast.If, ast.While)
-        ):
+def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.Name]:
+    """Other variables of a node's type, as far as they are bound before it."""
+    for statement in all_statements(specimen.function.body):
+        if not isinstance(statement, COMPOUND) and node in ast.walk(statement):
             return
-        name = assigned(statement)
-        if (
-            isinstance(statement, ast.Assign)
-            and name
-            and name != same
-            and types.get(statement.value) == kind
-        ):
-            yield name
+        plain = assignment(statement)
+        if plain is None or types.get(plain.value) != types[node]:
+            continue
+        if not isinstance(node, ast.Name) or node.id != plain.name:
+            yield variable(plain.name)
 
 
 def _with(specimen: Specimen, node: ast.expr, other: ast.expr) -> Specimen:
-    with edited(specimen) as kernel:
-        kernel.body = copy.deepcopy(specimen.function.body, {id(node): copy.deepcopy(other)})
-    return trimmed(kernel.specimen)
+    return trimmed(replaced(specimen, {node: copy.deepcopy(other)}))
 
 
 def _loaded(specimen: Specimen, node: ast.expr, kind: Tensor) -> Specimen:
-    with edited(specimen) as kernel:
-        pointer = pointer_to(kernel, kind.dtype)
-        kernel.body = copy.deepcopy(
-            specimen.function.body, {id(node): addresses.load(pointer, kind.shape)}
-        )
-    return trimmed(kernel.specimen)
-
-
-def pointer_to(kernel: Kernel, dtype: str) -> str:
-    """A parameter that points to a dtype; a new one where there is none."""
-    for known, spec in kernel.args.items():
-        if isinstance(spec, Mapping) and spec.get("dtype") == dtype:
-            return known
-    taken = {
-        *kernel.args,
-        *(n.id for s in kernel.body for n in ast.walk(s) if isinstance(n, ast.Name)),
-    }
-    name: str = next(letter for letter in (*_POINTERS, f"{dtype}_pointer") if letter not in taken)
-    kernel.args[name] = {"dtype": dtype, "align": 16}
-    return name
-
-
-def trimmed(specimen: Specimen) -> Specimen:
-    """Without the parameters that nothing reads."""
-    read = {
-        n.id for n in ast.walk(ast.Module(specimen.function.body, [])) if isinstance(n, ast.Name)
-    }
-    unread = [name for name in specimen.args if name not in read]
-    if not unread:
-        return specimen
-    with edited(specimen) as kernel:
-        kernel.drop(unread)
-    return kernel.specimen
+    args = dict(specimen.args)
+    load = plain_addresses.load(pointer_to(kind.dtype, args, specimen), kind.shape)
+    return trimmed(replaced(specimen, {node: load}, args))
 
 
 def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]:
@@ -193,19 +141,9 @@ def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]
         yield _with(specimen, node, ast.Call(node.func, node.args[:-1], node.keywords))
 
 
-class Sinks:
+def sinks(best: Specimen) -> Generator[Specimen, bool, None]:
     """What is stored: another variable, where that needs less of the kernel."""
-
-    name = "sinks"
-
-    def search(self, best: Specimen) -> Generator[Specimen, bool, None]:
-        while True:
-            for candidate in _other_sinks(best):
-                if (yield candidate):
-                    best = candidate
-                    break
-            else:
-                return
+    yield from while_taken(best, _other_sinks)
 
 
 def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
@@ -213,16 +151,14 @@ def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
     body = specimen.function.body
     stores = [s for s in body if isinstance(s, ast.Expr) and called(s.value) == "tl.store"]
     types = inferred(specimen)
-    for statement in body:
-        name = assigned(statement)
-        kind = types.get(statement.value) if isinstance(statement, ast.Assign) else None
-        if name and isinstance(kind, Tensor) and not kind.pointer:
+    for plain in filter(None, map(assignment, body)):
+        kind = types.get(plain.value)
+        if isinstance(kind, Tensor) and not kind.pointer:
             for old in stores:
-                with edited(specimen) as kernel:
-                    pointer = pointer_to(kernel, kind.dtype)
-                    new = addresses.store(pointer, kind.shape, ast.Name(name, ast.Load()))
-                    kernel.body = copy.deepcopy(body, {id(old): new})
-                yield trimmed(kernel.specimen)
+                args = dict(specimen.args)
+                pointer = pointer_to(kind.dtype, args, specimen)
+                new = plain_addresses.store(pointer, kind.shape, variable(plain.name))
+                yield trimmed(replaced(specimen, {old: new}, args))
 
 
 def _bare(specimen: Specimen) -> Iterator[Specimen]:
@@ -230,7 +166,7 @@ def _bare(specimen: Specimen) -> Iterator[Specimen]:
     for at, statement in enumerate(specimen.function.body):
         value = statement.value if isinstance(statement, ast.Assign) else None
         if isinstance(value, ast.Call):
-            for inner in (*(n for n in value.args if isinstance(n, ast.Call)), value):
-                with edited(specimen) as kernel:
-                    kernel.body = [*kernel.body[:at], ast.Expr(copy.deepcopy(inner))]
-                yield trimmed(kernel.specimen)
+            inner = [argument for argument in value.args if isinstance(argument, ast.Call)]
+            for call in (*inner, value):
+                body = specimen.copied_body()[:at]
+                yield trimmed(rewritten(specimen, [*body, ast.Expr(copy.deepcopy(call))]))

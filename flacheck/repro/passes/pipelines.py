@@ -11,100 +11,80 @@ from __future__ import annotations
 
 import ast
 import copy
-import itertools
-import math
 from collections.abc import Generator
 
-from flacheck.repro.kernel import addresses
-from flacheck.repro.kernel.dataflow import Value, values
-from flacheck.repro.kernel.editing import edited
+from flacheck.repro.kernel import plain_addresses
+from flacheck.repro.kernel.block_types import NAMES, Tensor
+from flacheck.repro.kernel.building import NewKernel, applied
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax import assign, expression
-from flacheck.repro.kernel.types import NAMES, Tensor
-from flacheck.repro.reducer import Probe
+from flacheck.repro.kernel.syntax_trees import Block, assign, expression, variable
+from flacheck.repro.kernel.value_graph import Value, operations
 
 DEPTHS = (8, 4, 2, 1)
+# More turns than any pipeline has stages.
 TURN, SUM, TURNS = "i", "sum", 64
 
 
-class Pipelines:
+def pipelines(best: Specimen) -> Generator[Specimen, bool, None]:
     """A loop around one dot and what feeds it, in place of the whole kernel."""
-
-    name = "pipelines"
-
-    def search(self, best: Specimen) -> Generator[Specimen | Probe, bool, None]:
-        dots = [value for value in values(best) if value.operation == "tl.dot"]
-        for dot in reversed(dots):
-            taken = 0
-            for depth in DEPTHS:
-                if not (yield Loop(dot, depth).specimen(best)):
-                    break
-                taken += 1
-            if taken:
-                return
+    dots = [value for value in operations(best) if value.operation == "tl.dot"]
+    for dot in reversed(dots):
+        taken = False
+        for depth in DEPTHS:
+            if not (yield in_loop(best, dot, depth)):
+                break
+            taken = True
+        if taken:
+            return
 
 
-class Loop:
-    """A kernel under construction: what is loaded before the loop, the loop's body, and the store
-    of the sum.
-    """
+def in_loop(before: Specimen, value: Value, depth: int) -> Specimen:
+    """A kernel that adds up the values of a loop's turns and stores the sum."""
+    kernel = NewKernel()
+    pipeline = _Pipeline(kernel, value.type)
+    step = ast.BinOp(variable(SUM), ast.Add(), pipeline.result(value, depth))
+    turn = [*kernel.body, assign(SUM, step)]
+    kind = value.type
+    zeros = expression(f"tl.zeros({list(kind.shape)}, dtype=tl.{NAMES[kind.dtype]})")
+    loop = ast.For(ast.Name(TURN, ast.Store()), expression(f"range({TURNS})"), turn, [])
+    store = plain_addresses.store(kernel.pointer(kind.dtype), kind.shape, variable(SUM))
+    kernel.body = [*pipeline.before, assign(SUM, zeros), loop, store]
+    return kernel.specimen(before)
 
-    def __init__(self, value: Value, depth: int) -> None:
-        self._value, self._depth = value, depth
-        self._before: list[ast.stmt] = []
-        self._body: list[ast.stmt] = []
-        self._pointers: dict[str, str] = {}
-        self._names = (f"c{number}" for number in itertools.count(1))
-        self._known: dict[Value, str] = {}
 
-    def specimen(self, before: Specimen) -> Specimen:
-        kind = self._value.type
-        self._body.append(
-            assign(SUM, ast.BinOp(_name(SUM), ast.Add(), self._result(self._value, self._depth)))
-        )
-        loop = ast.For(ast.Name(TURN, ast.Store()), expression(f"range({TURNS})"), self._body, [])
-        start = assign(
-            SUM, expression(f"tl.zeros({list(kind.shape)}, dtype=tl.{NAMES[kind.dtype]})")
-        )
-        end = addresses.store(self._pointer(kind.dtype), kind.shape, _name(SUM))
-        with edited(before) as kernel:
-            kernel.replace([*self._before, start, loop, end], addresses.parameters(self._pointers))
-        return kernel.specimen
+class _Pipeline:
+    """A loop's body under construction in a kernel; `before` is what is loaded once, before it."""
 
-    def _result(self, value: Value, depth: int) -> ast.expr:
+    def __init__(self, kernel: NewKernel, total: Tensor) -> None:
+        self._kernel, self._total = kernel, total
+        self.before: Block = []
+        self._bound: dict[Value, str] = {}
+
+    def result(self, value: Value, depth: int) -> ast.expr:
+        # What the kernel carries from turn to turn is a name that nothing in the loop has bound.
+        carried = isinstance(value.node, ast.Name)
         if value.made:
             return copy.deepcopy(value.node)
-        if self._is_carried(value) and value.type == self._value.type:
-            return _name(SUM)
-        if value not in self._known:
-            self._known[value] = next(self._names)
-            if depth == 0 or not value.operands:
-                self._load(value, self._known[value])
+        if carried and value.type == self._total:
+            return variable(SUM)
+        if value not in self._bound:
+            name = self._bound[value] = self._kernel.new_name()
+            if carried:
+                self.before.append(assign(name, self._load(value.type)))
             else:
-                changes: dict[int, ast.AST] = {
-                    id(part): self._result(operand, depth - bool(operand.type.shape))
-                    for part, operand in value.operands
-                }
-                self._body.append(assign(self._known[value], copy.deepcopy(value.node, changes)))
-        return _name(self._known[value])
+                self._kernel.body.append(assign(name, self._in_turn(value, depth)))
+        return variable(self._bound[value])
 
-    def _load(self, value: Value, name: str) -> None:
-        """In every turn, from another place; once, where the kernel carries the value round."""
-        carried = self._is_carried(value)
-        block = self._before if carried else self._body
-        block.append(assign(name, self._loaded(value.type, None if carried else TURN)))
+    def _in_turn(self, value: Value, depth: int) -> ast.expr:
+        """Computed anew in every turn, or loaded from another place."""
+        if depth == 0 or not value.operands:
+            return self._load(value.type, f"{TURN} * {value.type.size}")
+        inputs: dict[ast.AST, ast.expr] = {}
+        for part, operand in value.operands:
+            inputs[part] = self.result(operand, depth - bool(operand.type.shape))
+        return applied(value, inputs)
 
-    def _is_carried(self, value: Value) -> bool:
-        return isinstance(value.node, ast.Name)
-
-    def _loaded(self, kind: Tensor, turn: str | None) -> ast.expr:
-        turned = f"{turn} * {math.prod(kind.shape)}" if turn else ""
-        terms = filter(None, (self._pointer(kind.dtype), turned, addresses.offsets(kind.shape)))
-        return ast.Call(expression("tl.load"), [expression(" + ".join(terms))], [])
-
-    def _pointer(self, dtype: str) -> str:
-        return addresses.pointer(self._pointers, dtype)
-
-
-def _name(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
+    def _load(self, kind: Tensor, turn: str = "") -> ast.expr:
+        terms = (self._kernel.pointer(kind.dtype), turn, plain_addresses.offsets(kind.shape))
+        address = expression(" + ".join(filter(None, terms)))
+        return ast.Call(expression("tl.load"), [address], [])

@@ -1,14 +1,15 @@
-"""Syntax trees of kernels: walking, substituting and writing them; a statement's reads and writes."""
+"""Syntax trees of kernels: what is in them, and trees with names or statements replaced."""
 
 from __future__ import annotations
 
 import ast
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 Tree = TypeVar("Tree", bound=ast.AST)
 Block = list[ast.stmt]
+# The statements with blocks of their own that Triton's front end takes in a kernel.
 COMPOUND = (ast.For, ast.While, ast.If)
 
 
@@ -16,16 +17,20 @@ def expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def constant(node: ast.AST | None) -> bool:
+def variable(name: str) -> ast.Name:
+    """A read of a variable."""
+    return ast.Name(name, ast.Load())
+
+
+def assign(name: str, value: ast.expr) -> ast.Assign:
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def is_literal(node: ast.AST | None) -> bool:
     """Whether it is a literal, a negative number among them."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return isinstance(node.operand, ast.Constant)
+        node = node.operand
     return isinstance(node, ast.Constant)
-
-
-def value_of(node: ast.expr) -> object:
-    """The value of a literal."""
-    return ast.literal_eval(node)
 
 
 def called(node: ast.AST) -> str:
@@ -44,38 +49,47 @@ def _is_path(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("tl", "triton")
 
 
+def parameter_names(function: ast.FunctionDef) -> list[str]:
+    arguments = function.args
+    return [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+
+
+def names_in(node: ast.AST) -> list[ast.Name]:
+    """Every name that is read or bound anywhere in it."""
+    return [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+
+
 def reads(node: ast.AST) -> set[str]:
     """Names that are read anywhere in it; an augmented assignment reads its target too."""
-    found = {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    }
-    return found | {
-        n.target.id
-        for n in ast.walk(node)
-        if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
-    }
+    augmented = [n.target for n in ast.walk(node) if isinstance(n, ast.AugAssign)]
+    loaded = [n for n in names_in(node) if isinstance(n.ctx, ast.Load)]
+    return {n.id for n in [*loaded, *augmented] if isinstance(n, ast.Name)}
 
 
 def writes(node: ast.AST) -> set[str]:
     """Names that are bound anywhere in it."""
-    return {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    return {n.id for n in names_in(node) if isinstance(n.ctx, ast.Store)}
 
 
-def assigned(statement: ast.stmt) -> str | None:
-    """The one plain name that a statement assigns, or None."""
-    if (
-        isinstance(statement, ast.Assign)
-        and len(statement.targets) == 1
-        and isinstance(statement.targets[0], ast.Name)
-    ):
-        return statement.targets[0].id
+class Assignment(NamedTuple):
+    """A plain `name = value`."""
+
+    name: str
+    value: ast.expr
+
+
+def assignment(statement: ast.stmt) -> Assignment | None:
+    """What a statement assigns to one name; None for every other statement."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        if isinstance(target, ast.Name):
+            return Assignment(target.id, statement.value)
     return None
 
 
-def assign(name: str, value: ast.expr) -> ast.Assign:
-    return ast.Assign([ast.Name(name, ast.Store())], value)
+def child_expressions(node: ast.AST) -> list[ast.expr]:
+    """The expressions directly below a node, in the order of the text."""
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
 
 
 def blocks(body: Block) -> Iterator[Block]:
@@ -87,26 +101,29 @@ def blocks(body: Block) -> Iterator[Block]:
             yield from blocks(statement.orelse)
 
 
-def statements(body: Block) -> Iterator[ast.stmt]:
+def all_statements(body: Block) -> Iterator[ast.stmt]:
     """Every statement below a body, in the order of the text."""
     for statement in body:
         yield statement
         if isinstance(statement, COMPOUND):
-            yield from statements(statement.body)
-            yield from statements(statement.orelse)
+            yield from all_statements(statement.body)
+            yield from all_statements(statement.orelse)
+
+
+def expanded(body: Block, expand: Callable[[ast.stmt], Block]) -> Block:
+    """The body, changed in place, with the statements that each statement stands for."""
+    for block in blocks(body):
+        block[:] = [part for statement in block for part in expand(statement)]
+    return body
 
 
 def kept(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
     """The body without the statements that are not kept, at any depth; emptied branches go too."""
     result = []
-    for statement in body:
-        if not keep(statement):
-            continue
+    for statement in filter(keep, body):
         if isinstance(statement, COMPOUND):
-            statement.body, statement.orelse = (
-                kept(statement.body, keep),
-                kept(statement.orelse, keep),
-            )
+            statement.body = kept(statement.body, keep)
+            statement.orelse = kept(statement.orelse, keep)
             if not statement.body and not statement.orelse:
                 continue
             statement.body = statement.body or [ast.Pass()]
@@ -117,14 +134,18 @@ def kept(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
 def without_dead(body: Block) -> Block:
     """The body without assignments of names that nothing reads, until none is left."""
     while True:
-        live = set().union(*map(reads, body)) if body else set()
-        count = sum(1 for _ in statements(body))
-        body = kept(body, lambda s, live=live: not _dead(s, live))  # type: ignore[misc]
-        if sum(1 for _ in statements(body)) == count:
+        count = len(list(all_statements(body)))
+        body = _without_unread(body)
+        if len(list(all_statements(body))) == count:
             return body
 
 
-def _dead(statement: ast.stmt, live: set[str]) -> bool:
+def _without_unread(body: Block) -> Block:
+    live = reads(ast.Module(body, []))
+    return kept(body, lambda statement: not _is_dead(statement, live))
+
+
+def _is_dead(statement: ast.stmt, live: set[str]) -> bool:
     if isinstance(statement, (ast.Pass, ast.Assert)):
         return True
     if isinstance(statement, ast.Expr):
@@ -137,13 +158,12 @@ def _dead(statement: ast.stmt, live: set[str]) -> bool:
 
 
 def _has_effect(statement: ast.stmt) -> bool:
-    return any(
-        called(n).startswith(("tl.atomic", "tl.store", "tl.debug")) for n in ast.walk(statement)
-    )
+    effects = ("tl.atomic", "tl.store", "tl.debug")
+    return any(called(node).startswith(effects) for node in ast.walk(statement))
 
 
-class Substitution(ast.NodeTransformer):
-    """Replaces reads of names by expressions; each place gets a copy of its own."""
+class _Substitution(ast.NodeTransformer):
+    """Replaces reads of names by expressions."""
 
     def __init__(self, by: Mapping[str, ast.expr]) -> None:
         self._by = by
@@ -169,14 +189,14 @@ class Renaming(ast.NodeTransformer):
 
 
 def substituted(tree: Tree, by: Mapping[str, ast.expr]) -> Tree:
-    result: Tree = Substitution(by).visit(tree)
+    """The tree, changed in place, with expressions for reads of names; each read gets a copy."""
+    result: Tree = _Substitution(by).visit(tree)
     return result
 
 
-def replaced(tree: Tree, old: ast.AST, new: ast.AST) -> Tree:
-    """A copy of the tree with one of its nodes replaced; the node is known by identity."""
-    result: Tree = copy.deepcopy(tree, {id(old): new})
-    return result
+def substituted_all(body: Block, by: Mapping[str, ast.expr]) -> Block:
+    """The same for each statement of a body."""
+    return [substituted(statement, by) for statement in body]
 
 
 def free_name(taken: set[str], stem: str) -> str:

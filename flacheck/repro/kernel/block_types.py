@@ -1,0 +1,175 @@
+"""What an expression of a kernel is: a block or scalar of some dtype, a block pointer, or a known
+constant.
+
+`None` stands for what is not known; nothing is ever guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import prod
+
+# What the language calls each dtype; in the order of promotion, the weakest first.
+NAMES = {
+    "i1": "int1",
+    "i8": "int8",
+    "u8": "uint8",
+    "i16": "int16",
+    "u16": "uint16",
+    "i32": "int32",
+    "u32": "uint32",
+    "i64": "int64",
+    "u64": "uint64",
+    "fp8e5": "float8e5",
+    "fp8e4nv": "float8e4nv",
+    "fp8e4b8": "float8e4b8",
+    "fp8e5b16": "float8e5b16",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+}
+LANGUAGE = {long: short for short, long in NAMES.items()}
+_RANK = {name: rank for rank, name in enumerate(NAMES)}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A block of a dtype (`fp16`, or `*fp16` of pointers) and a shape; a scalar's shape is ()."""
+
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+    @property
+    def pointer(self) -> bool:
+        return self.dtype.startswith("*")
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class BlockPointer:
+    """What `tl.make_block_ptr` gives: the dtype and the shape of the block it leads to."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DTypeValue:
+    """A dtype as a value: `tl.float16`, `x.dtype`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of Python: a number, a truth value, None, a string or a tuple of them."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class Several:
+    """A tuple or list of values."""
+
+    items: tuple[Type, ...]
+
+
+Type = Tensor | BlockPointer | DTypeValue | Constant | Several | None
+
+
+class IllTyped(Exception):
+    """No release can compile it: shapes that do not fit, a dot too small."""
+
+
+class Extent(int):
+    """A number that stands in the text, and may be the extent of an axis. Extents that must be
+    equal, because blocks of them meet, are made one group: they can only change together.
+    """
+
+    _parent: Extent | None = None
+
+    def group(self) -> Extent:
+        """The one that stands for all of its group."""
+        if self._parent is None:
+            return self
+        return self._parent.group()
+
+    def unite(self, other: Extent) -> None:
+        ours, theirs = self.group(), other.group()
+        if ours is not theirs:
+            theirs._parent = ours
+
+
+def united(left: int, right: int) -> int:
+    """One extent for two that must be equal; 1 stretches to the other. Raises IllTyped when neither
+    is 1.
+    """
+    if left == right:
+        if not isinstance(left, Extent):
+            return right
+        if isinstance(right, Extent):
+            left.unite(right)
+        return left
+    if left == 1:
+        return right
+    if right == 1:
+        return left
+    raise IllTyped(f"extents {left} and {right} meet")
+
+
+def broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
+    """The common shape of two blocks; a shorter one is extended in front. Raises IllTyped when
+    there is none.
+    """
+    pairs = zip_longest(reversed(left), reversed(right), fillvalue=1)
+    return tuple(united(one, other) for one, other in pairs)[::-1]
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith(("fp", "bf"))
+
+
+def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor | None:
+    """The type of `left + right`: pointers stay pointers, literals take the other's dtype."""
+    if isinstance(left, Constant):
+        left, right = right, left
+    if not isinstance(left, Tensor):
+        return None
+    if isinstance(right, Constant):
+        dtype, shape = _beside_literal(left.dtype, right.value), left.shape
+    elif isinstance(right, Tensor):
+        dtype, shape = _promoted(left, right), broadcast(left.shape, right.shape)
+    else:
+        return None
+    if dtype is None:
+        return None
+    if division and not is_float(dtype):
+        dtype = "fp32"
+    return Tensor(dtype, shape)
+
+
+def _beside_literal(dtype: str, value: object) -> str | None:
+    """The dtype of arithmetic with a literal: it does not widen a dtype of its own kind."""
+    if isinstance(value, int) or (isinstance(value, float) and is_float(dtype)):
+        return dtype
+    if isinstance(value, float):
+        return "fp32"
+    return None
+
+
+def _promoted(left: Tensor, right: Tensor) -> str:
+    """The dtype of arithmetic on two: pointers win, then floats, then the wider."""
+    if left.pointer:
+        return left.dtype
+    if right.pointer:
+        return right.dtype
+    if {left.dtype, right.dtype} == {"fp16", "bf16"}:
+        # Neither half holds the other's values.
+        return "fp32"
+    return max(left.dtype, right.dtype, key=lambda name: _RANK.get(name, 0))

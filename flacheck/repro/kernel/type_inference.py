@@ -1,0 +1,258 @@
+"""The types of a kernel's expressions, found by walking it as the compiler does, without one.
+
+The walk knows what reduction needs to propose well-typed candidates: dtypes and shapes through
+arithmetic, loads, dots, reductions and views. What it does not know it leaves unknown.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from flacheck.repro.kernel.block_types import (
+    LANGUAGE,
+    BlockPointer,
+    Constant,
+    DTypeValue,
+    Extent,
+    IllTyped,
+    Several,
+    Tensor,
+    Type,
+    arithmetic,
+)
+from flacheck.repro.kernel.language_calls import result_type
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax_trees import Block, called, child_expressions
+
+Types = Mapping[ast.AST, Type]
+Environment = dict[str, Type]
+
+# By the tree's identity: of two equal specimens each has nodes of its own.
+_WALKS: WeakKeyDictionary[ast.FunctionDef, TypeInference] = WeakKeyDictionary()
+
+
+def inferred(specimen: Specimen) -> Types:
+    """The type of every expression in the kernel's body, by node of `specimen.tree`."""
+    return walked(specimen).types
+
+
+def walked(specimen: Specimen) -> TypeInference:
+    """The kernel's body with all that can be found out about it."""
+    inference = _WALKS.get(specimen.function)
+    if inference is None:
+        environment = {name: argument_type(spec) for name, spec in specimen.args.items()}
+        inference = TypeInference(environment)
+        inference.block(specimen.function.body)
+        _WALKS[specimen.function] = inference
+    return inference
+
+
+def argument_type(spec: Any) -> Type:
+    """The type of an argument of a launch."""
+    if spec is None or isinstance(spec, (bool, str)):
+        return Constant(spec)
+    if not isinstance(spec, Mapping):
+        return None
+    if "constexpr" in spec:
+        return _constexpr_type(spec["constexpr"])
+    if "dtype" in spec:
+        return Tensor("*" + spec["dtype"])
+    if "int" in spec:
+        # Triton folds 1 into a constant; it is typed all the same.
+        if -(1 << 31) <= spec["int"] < 1 << 31:
+            return Tensor("i32")
+        return Tensor("i64")
+    if "float" in spec:
+        return Tensor("fp32")
+    if "bool" in spec:
+        return Tensor("i1")
+    return None
+
+
+def _constexpr_type(value: Any) -> Type:
+    if isinstance(value, Mapping) and "dtype" in value:
+        return DTypeValue(value["dtype"])
+    return Constant(value)
+
+
+class TypeInference:
+    """Walks statements in order; `environment` holds each variable's type at that point, `types`
+    each node's, `extents` the numbers that may be extents, `faults` what no release compiles.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.types: dict[ast.AST, Type] = {}
+        self.extents: dict[ast.AST, Extent] = {}
+        self.faults: list[str] = []
+
+    def block(self, body: Block) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.For):
+            self._for(node)
+        elif isinstance(node, (ast.If, ast.While)):
+            self.of(node.test)
+            self._branches(node.body, node.orelse)
+        elif isinstance(node, ast.Assign):
+            value = self.of(node.value)
+            for target in node.targets:
+                self._bind(target, value)
+        else:
+            self._of_children(node)
+
+    def _bind(self, target: ast.expr, value: Type) -> None:
+        if isinstance(target, ast.Name):
+            self.environment[target.id] = value
+        elif isinstance(target, ast.Tuple):
+            items: tuple[Type, ...] = (None,) * len(target.elts)
+            if isinstance(value, Several):
+                items = value.items
+            for part, item in zip(target.elts, items):
+                self._bind(part, item)
+
+    def _for(self, node: ast.For) -> None:
+        self.of(node.iter)
+        self._bind(node.target, Tensor("i32"))
+        before = dict(self.environment)
+        self.block(node.body)
+        # The second turn meets what the first left: only what both agree on is known in the loop.
+        self.environment = _joined(before, self.environment)
+        self.block(node.body)
+
+    def _branches(self, body: Block, orelse: Block) -> None:
+        before = dict(self.environment)
+        self.block(body)
+        after, self.environment = self.environment, before
+        self.block(orelse)
+        self.environment = _joined(after, self.environment)
+
+    def of(self, node: ast.expr) -> Type:
+        """The type of an expression; of its parts on the way."""
+        visit = getattr(self, "_of_" + type(node).__name__, self._of_children)
+        try:
+            result: Type = visit(node)
+        except IllTyped as fault:
+            self.faults.append(str(fault))
+            result = None
+        self.types[node] = result
+        return result
+
+    def _of_children(self, node: ast.AST) -> None:
+        for child in child_expressions(node):
+            self.of(child)
+
+    def _of_Constant(self, node: ast.Constant) -> Type:
+        if type(node.value) is not int:
+            return Constant(node.value)
+        return Constant(self.extents.setdefault(node, Extent(node.value)))
+
+    def _of_Name(self, node: ast.Name) -> Type:
+        return self.environment.get(node.id)
+
+    def _of_Tuple(self, node: ast.Tuple | ast.List) -> Type:
+        return Several(tuple(self.of(item) for item in node.elts))
+
+    _of_List = _of_Tuple
+
+    def _of_Attribute(self, node: ast.Attribute) -> Type:
+        path = ast.unparse(node)
+        if path.startswith("tl.") and path[3:] in LANGUAGE:
+            return DTypeValue(LANGUAGE[path[3:]])
+        owner = self.of(node.value)
+        if node.attr == "dtype" and isinstance(owner, (Tensor, BlockPointer)):
+            return DTypeValue(owner.dtype)
+        if node.attr == "element_ty" and isinstance(owner, DTypeValue):
+            return DTypeValue(owner.name.removeprefix("*"))
+        if node.attr == "T" and isinstance(owner, Tensor) and len(owner.shape) == 2:
+            return Tensor(owner.dtype, owner.shape[::-1])
+        return None
+
+    def _of_UnaryOp(self, node: ast.UnaryOp) -> Type:
+        operand = self.of(node.operand)
+        if not isinstance(node.op, ast.USub) or not isinstance(operand, Constant):
+            return operand
+        if not isinstance(operand.value, (int, float)):
+            return operand
+        return Constant(-operand.value)
+
+    def _of_BinOp(self, node: ast.BinOp) -> Type:
+        return arithmetic(self.of(node.left), self.of(node.right), isinstance(node.op, ast.Div))
+
+    def _of_Compare(self, node: ast.Compare) -> Type:
+        left = self.of(node.left)
+        rights = [self.of(right) for right in node.comparators]
+        both = arithmetic(left, rights[0])
+        if both is None:
+            return None
+        return Tensor("i1", both.shape)
+
+    def _of_BoolOp(self, node: ast.BoolOp) -> Type:
+        first, *_ = [self.of(value) for value in node.values]
+        if not isinstance(first, Tensor):
+            return None
+        return first
+
+    def _of_IfExp(self, node: ast.IfExp) -> Type:
+        self.of(node.test)
+        first, second = self.of(node.body), self.of(node.orelse)
+        if first != second:
+            return None
+        return first
+
+    def _of_Subscript(self, node: ast.Subscript) -> Type:
+        value, index = self.of(node.value), node.slice
+        if isinstance(value, Several):
+            return _item(value, index)
+        if not isinstance(value, Tensor):
+            return None
+        if isinstance(index, ast.Tuple):
+            return _indexed(value, index.elts)
+        return _indexed(value, [index])
+
+    def _of_Call(self, node: ast.Call) -> Type:
+        name = called(node)
+        positional = [self.of(argument) for argument in node.args]
+        keywords = {k.arg: self.of(k.value) for k in node.keywords if k.arg}
+        if name.startswith("."):
+            assert isinstance(node.func, ast.Attribute)
+            positional.insert(0, self.of(node.func.value))
+        return result_type(name, positional, keywords)
+
+
+def _item(values: Several, index: ast.expr) -> Type:
+    if not isinstance(index, ast.Constant) or not isinstance(index.value, int):
+        return None
+    if index.value >= len(values.items):
+        return None
+    return values.items[index.value]
+
+
+def _indexed(block: Tensor, items: list[ast.expr]) -> Type:
+    """`block[:, None]`: None puts an axis of extent 1 in, every other item stands for one axis."""
+    left = list(block.shape)
+    shape = []
+    for item in items:
+        if isinstance(item, ast.Constant) and item.value is None:
+            shape.append(1)
+        elif left:
+            shape.append(left.pop(0))
+        else:
+            return None
+    if left:
+        return None
+    return Tensor(block.dtype, tuple(shape))
+
+
+def _joined(left: Environment, right: Environment) -> Environment:
+    """What is known after two ways of getting here; what only one of them binds is known by it."""
+    joined = {**right, **left}
+    for name in left.keys() & right.keys():
+        if left[name] != right[name]:
+            joined[name] = None
+    return joined

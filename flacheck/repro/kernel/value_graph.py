@@ -1,0 +1,123 @@
+"""A kernel as a graph of values: what each operation takes, across statements, without the control
+flow around it.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from flacheck.repro.kernel.block_types import Constant, DTypeValue, Tensor
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax_trees import (
+    COMPOUND,
+    Block,
+    called,
+    child_expressions,
+    writes,
+)
+from flacheck.repro.kernel.type_inference import Types, inferred
+
+
+@dataclass(eq=False)
+class Value:
+    """One value. `operands` are the tensor-valued parts of `node`, each with the value it stands
+    for; a value without them is a leaf: a load, a parameter, what a loop carries, or `made` of
+    nothing but constants.
+    """
+
+    node: ast.expr
+    type: Tensor
+    operands: list[tuple[ast.expr, Value]] = field(default_factory=list)
+    made: bool = False
+
+    @property
+    def operation(self) -> str:
+        """`tl.dot`, `.to`, `Add`…"""
+        return called(self.node) or type(getattr(self.node, "op", self.node)).__name__
+
+
+Bindings = dict[str, Value]
+
+
+def operations(specimen: Specimen) -> list[Value]:
+    """Every operation on tensors, in the order of the text."""
+    graph = _Graph(inferred(specimen))
+    graph.block(specimen.function.body, {})
+    return graph.operations
+
+
+class _Graph:
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self.operations: list[Value] = []
+
+    def block(self, body: Block, bindings: Bindings) -> None:
+        """Follow the statements. What a loop carries round is forgotten: it may come from either
+        side.
+        """
+        for statement in body:
+            if isinstance(statement, COMPOUND):
+                for name in writes(statement):
+                    bindings.pop(name, None)
+                self.block(statement.body, dict(bindings))
+                self.block(statement.orelse, dict(bindings))
+            else:
+                self._statement(statement, bindings)
+
+    def _statement(self, statement: ast.stmt, bindings: Bindings) -> None:
+        last = None
+        for node in child_expressions(statement):
+            last = self.of(node, bindings)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if isinstance(target, ast.Name):
+            bindings.pop(target.id, None)
+            if last is not None:
+                bindings[target.id] = last
+
+    def of(self, node: ast.expr, bindings: Bindings) -> Value | None:
+        """The value of an expression; None when it is no tensor."""
+        if isinstance(node, ast.Name) and node.id in bindings:
+            return bindings[node.id]
+        operands = []
+        for part in parts(node):
+            operand = self.of(part, bindings)
+            if operand is not None:
+                operands.append((part, operand))
+        kind = self._types.get(node)
+        if not isinstance(kind, Tensor):
+            return None
+        if isinstance(node, ast.Name) or called(node) in ("tl.load", "tl.program_id"):
+            return Value(node, kind)
+        if isinstance(node, ast.Call) and not operands and all(map(self._is_known, parts(node))):
+            return Value(node, kind, made=True)
+        value = Value(node, kind, operands)
+        if self._is_operation(value):
+            self.operations.append(value)
+        return value
+
+    def _is_operation(self, value: Value) -> bool:
+        """Whether the compiler has work with it: not on scalars, not on addresses; its parts must
+        be understood.
+        """
+        if not value.operands or not value.type.shape or value.type.pointer:
+            return False
+        operands = [part for part, _ in value.operands]
+        return all(part in operands or self._is_known(part) for part in parts(value.node))
+
+    def _is_known(self, part: ast.expr) -> bool:
+        if isinstance(part, (ast.Constant, ast.Tuple, ast.List)):
+            return True
+        return isinstance(self._types.get(part), (Constant, DTypeValue))
+
+
+def parts(node: ast.expr) -> list[ast.expr]:
+    """The expressions that it takes, a method's object among them, in the order of the text."""
+    if isinstance(node, ast.Subscript):
+        return [node.value]
+    if not isinstance(node, ast.Call):
+        return child_expressions(node)
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    if called(node).startswith(".") and isinstance(node.func, ast.Attribute):
+        return [node.func.value, *arguments]
+    return arguments

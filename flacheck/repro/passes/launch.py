@@ -1,0 +1,135 @@
+"""Compiler options, parameters and their values toward the fewest, smallest and most usual."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Generator, Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+from flacheck.repro.kernel.block_types import NAMES
+from flacheck.repro.kernel.order import USUAL_OPTIONS
+from flacheck.repro.kernel.rewriting import replaced, rewritten, trimmed
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax_trees import expression, substituted_all, variable
+from flacheck.repro.passes.partial_evaluation import literal_of
+from flacheck.repro.passes.search import first_taken, while_taken
+
+_SMALLER_OPTIONS = {"num_warps": (4, 1, 2, 8), "num_stages": (1, 2, 3)}
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+# They are in every test of Triton's.
+_DTYPES = ("fp16", "fp32")
+
+
+def options(best: Specimen) -> Generator[Specimen, bool, None]:
+    """No option at all where the default fails too, else the smallest value."""
+    for name in list(best.options):
+        best = (yield from first_taken(_smaller_option(best, name))) or best
+
+
+def _smaller_option(specimen: Specimen, name: str) -> Iterator[Specimen]:
+    others = {key: value for key, value in specimen.options.items() if key != name}
+    yield specimen.with_(options=others)
+    for smaller in _SMALLER_OPTIONS.get(name, ()):
+        # The usual value is the default of most releases, and was just asked.
+        if smaller < specimen.options[name] and smaller != USUAL_OPTIONS.get(name):
+            yield specimen.with_(options={**specimen.options, name: smaller})
+
+
+def launch(best: Specimen) -> Generator[Specimen, bool, None]:
+    """Constant arguments: equal numbers together, then each by itself, the smallest power of two
+    that fails.
+    """
+    for together in (True, False):
+        for names in _alike(best, together):
+            best = (yield from first_taken(_smaller_values(best, names))) or best
+
+
+def _alike(specimen: Specimen, together: bool) -> list[list[str]]:
+    """Parameters of equal constants, in one list."""
+    groups: dict[str, list[str]] = {}
+    for name, spec in specimen.args.items():
+        if isinstance(spec, Mapping) and set(spec) & {"constexpr", "int"}:
+            key = repr(spec) if together else name
+            groups.setdefault(key, []).append(name)
+    return list(groups.values())
+
+
+def _smaller_values(specimen: Specimen, names: list[str]) -> Iterator[Specimen]:
+    [(kind, value)] = specimen.args[names[0]].items()
+    smaller: list[object] = []
+    if value is True:
+        smaller = [False]
+    elif type(value) is int:
+        smaller = [size for size in SIZES if size < value]
+    for new in smaller:
+        args = {**specimen.args, **{name: {kind: new} for name in names}}
+        yield specimen.with_(args=args)
+
+
+def dtypes(best: Specimen) -> Generator[Specimen, bool, None]:
+    """One dtype for another."""
+    for old in sorted(set(best.pointers.values())):
+        candidates = [retyped(best, old, new) for new in _DTYPES if new != old]
+        best = (yield from first_taken(candidates)) or best
+
+
+def retyped(specimen: Specimen, old: str, new: str) -> Specimen:
+    """The specimen with a dtype replaced in its arguments and in its text."""
+    before = f"tl.{NAMES.get(old, old)}"
+    nodes = [n for n in ast.walk(specimen.function) if isinstance(n, ast.Attribute)]
+    args = dict(specimen.args)
+    for name, dtype in specimen.pointers.items():
+        if dtype == old:
+            args[name] = {**args[name], "dtype": new}
+    changes: dict[ast.AST, ast.AST] = {}
+    for node in nodes:
+        if ast.unparse(node) == before:
+            changes[node] = expression(f"tl.{NAMES[new]}")
+    return replaced(specimen, changes, args)
+
+
+def parameters(best: Specimen) -> Generator[Specimen, bool, None]:
+    """Pointers of one dtype made one, alignment left unsaid, numbers written down."""
+    candidate = unaligned(best)
+    if (yield candidate):
+        best = candidate
+    yield from while_taken(best, _fewer)
+
+
+def unaligned(specimen: Specimen) -> Specimen:
+    """Nothing is said of pointers' alignment: then the launch needs no attributes."""
+    args = dict(specimen.args)
+    for name, spec in args.items():
+        if isinstance(spec, Mapping) and "align" in spec:
+            args[name] = {**spec, "align": 1}
+    return specimen.with_(args=args)
+
+
+def _fewer(specimen: Specimen) -> Iterator[Specimen]:
+    yield trimmed(specimen)
+    for first, second in combinations(specimen.args, 2):
+        if specimen.args[first] == specimen.args[second]:
+            yield _written(specimen, second, variable(first))
+    for name, spec in specimen.args.items():
+        for value in _literals(spec):
+            yield _written(specimen, name, value)
+
+
+def _written(specimen: Specimen, name: str, value: ast.expr) -> Specimen:
+    """The specimen without a parameter, with an expression in its place."""
+    args = {other: spec for other, spec in specimen.args.items() if other != name}
+    return rewritten(specimen, substituted_all(specimen.copied_body(), {name: value}), args)
+
+
+def _literals(spec: Any) -> Iterator[ast.expr]:
+    """What may stand for a number of the launch in the kernel: 1, or itself."""
+    known = literal_of(spec)
+    if known is not None:
+        yield known
+    elif isinstance(spec, Mapping) and "int" in spec:
+        yield ast.Constant(1)
+        yield ast.Constant(spec["int"])
+    elif isinstance(spec, Mapping) and "float" in spec:
+        yield ast.Constant(1.0)
+        yield ast.Constant(spec["float"])

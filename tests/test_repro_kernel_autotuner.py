@@ -1,0 +1,92 @@
+"""Autotuned kernels: the decorator, and the passes that make it small."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.repro.kernel.autotuner import (
+    SHIFTED,
+    autotuned,
+    configs_and_keys,
+    key_check,
+    tuned,
+)
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.passes import TUNING, TUNING_FIRST
+from flacheck.repro.passes.autotuner import distinct_values
+from flacheck.repro.reducer import reduce
+from tests.made_specimens import CHAIN, POINTER, Says, specimen
+
+
+def test_an_autotuner_is_written_and_read_back() -> None:
+    """Configurations and keys survive the decorator's text."""
+    configs = [{"kwargs": {"B": 32}}, {"kwargs": {"B": 64}, "num_warps": 8}]
+    one = tuned(specimen("pass", B={"constexpr": 1}), configs, ["B"])
+    assert configs_and_keys(one) == (configs, ["B"])
+
+
+def test_usual_options_are_left_unsaid() -> None:
+    """They are the defaults of a configuration."""
+    one = tuned(specimen("pass"), [{"kwargs": {}, "num_warps": 4, "num_stages": 3}], [])
+    assert "configs=[triton.Config({}, num_stages=3)], key=[]" in one.source
+
+
+def test_a_specimen_has_one_autotuner() -> None:
+    """Another takes its place; what it sets is omitted from the launch."""
+    args = {"x": POINTER}
+    source = specimen("pass", x=POINTER, B={"constexpr": 1}).source
+    one = tuned(Specimen(source, "kernel", args, "sm90"), [{"kwargs": {"B": 32}}], [])
+    assert one.omitted == ("B",)
+    assert one.stage == "autotune"
+    again = autotuned(one, [{"kwargs": {"B": 64}}], ["B"])
+    assert configs_and_keys(again) == ([{"kwargs": {"B": 64}}], ["B"])
+    assert again.source.count("triton.autotune") == 1
+
+
+def test_values_are_told_apart() -> None:
+    """Each number is another; what is no number stays."""
+    start = specimen("pass", x=POINTER, T={"int": 8}, F={"constexpr": "text"}, M={"constexpr": 8})
+    [after] = distinct_values(start)
+    assert after.args == {
+        "x": POINTER,
+        "T": {"int": 32},
+        "F": {"constexpr": "text"},
+        "M": {"constexpr": 64},
+    }
+
+
+def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
+    """The body goes, and every key and parameter that the fault does not need."""
+    configs = [{"kwargs": {"B": b}, "num_warps": w} for b in (32, 64, 128) for w in (2, 4)]
+    args = {"x": POINTER, "y": POINTER, "T": {"int": 8}, "M": {"constexpr": 64}}
+    bare = specimen(CHAIN, **args, N={"constexpr": 128}, B={"constexpr": 1})
+    passed = {name: spec for name, spec in bare.args.items() if name != "B"}
+    start = tuned(bare.with_(args=passed), configs, ["M", "N", "T"])
+
+    def holds(candidate: Specimen) -> bool:
+        left, keys = configs_and_keys(candidate)
+        return len(left) > 1 and "N" in keys and "N" in candidate.args
+
+    best = start
+    for step in reduce(start, TUNING_FIRST, TUNING, Says(holds)):
+        best = step.best
+    left, keys = configs_and_keys(best)
+    assert len(left) == 2
+    assert keys == ["N"]
+    assert list(best.args) == ["N"]
+    assert best.lines == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED])]
+)
+def test_a_scripts_check_compares_the_key_with_what_it_names(
+    key: tuple[object, ...], said: list[str]
+) -> None:
+    """Strings in a key are dtypes and come last; a wrong number is said, a right one is not."""
+    one = tuned(specimen("pass", K={"constexpr": 32}), [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
+    printed: list[str] = []
+    kernel = type("kernel", (), {"cache": {key: None}})
+    names = {"kernel": kernel, "print": lambda text, *_: printed.append(text.strip(":"))}
+    exec(key_check(one), names)
+    assert printed == said

@@ -1,0 +1,82 @@
+"""Partial evaluation of expressions and branches."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flacheck.repro.kernel.constant_folding import folded, literal
+
+
+def after(text: str) -> str:
+    """A text with everything evaluated that can be."""
+    return "\n".join(map(ast.unparse, folded(ast.parse(text).body)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1 + 2 * 3", "7"),
+        ("x * 1 + 0", "x"),
+        ("1 * x", "x"),
+        ("0 + x", "x"),
+        ("x - 0", "x"),
+        ("x // 1", "x"),
+        ("0 - x", "0 - x"),
+        ("0 * x", "0"),
+        ("x if 3 > 4 else y", "y"),
+        ("tl.cdiv(100, 64)", "2"),
+        ("triton.next_power_of_2(65)", "128"),
+        ("tl.cdiv(100, x)", "tl.cdiv(100, x)"),
+        ("not None", "True"),
+        ("(3, x)[1]", "x"),
+        ("(3, x)[2]", "(3, x)[2]"),
+        ("None is None and x", "x"),
+        ("x and False", "x and False"),
+        ("False and x", "False"),
+        ("x or False", "x"),
+        ("True and True", "True"),
+    ],
+)
+def test_what_is_known_is_evaluated(text: str, expected: str) -> None:
+    """Arithmetic on literals is done, and neutral integers go."""
+    assert after(text) == expected
+
+
+@pytest.mark.parametrize("text", ["1 // 0", "1.0 * x", "(-1) ** 0.5", "2 ** 70", "float('inf')"])
+def test_what_would_raise_or_change_a_type_is_left(text: str) -> None:
+    """So is what Python could not write as a literal of a release's."""
+    assert after(text) == text
+
+
+def test_branches_on_literals_are_decided() -> None:
+    """What is not taken goes with them; a loop that is left empty passes."""
+    assert after("if 1 > 2:\n    a = 1\nelse:\n    a = 2") == "a = 2"
+    assert after("for t in range(n):\n    if False:\n        a = 1") == (
+        "for t in range(n):\n    pass"
+    )
+
+
+@given(
+    st.integers(-50, 50),
+    st.integers(-50, 50),
+    st.sampled_from(["+", "-", "*", "//", "%", "<", "=="]),
+)
+def test_folding_agrees_with_python(left: int, right: int, operator: str) -> None:
+    """A folded expression has the value that Python gives it."""
+    text = f"({left}) {operator} ({right})"
+    try:
+        expected = eval(text)
+    except ZeroDivisionError:
+        assert "0" in after(text)
+    else:
+        assert eval(after(text)) == expected
+
+
+@pytest.mark.parametrize("value", [-3, 0.5, -0.5, True, None, "text"])
+def test_a_literal_says_its_value(value: object) -> None:
+    """Negative numbers are an operator and a literal, as Python reads them."""
+    assert ast.literal_eval(literal(value)) == value

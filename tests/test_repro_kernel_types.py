@@ -1,0 +1,194 @@
+"""Types of a kernel's expressions, found without a compiler."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.repro.kernel.block_types import (
+    BlockPointer,
+    Constant,
+    DTypeValue,
+    Extent,
+    IllTyped,
+    Tensor,
+    Type,
+    arithmetic,
+    broadcast,
+)
+from flacheck.repro.kernel.syntax_trees import all_statements, assignment
+from flacheck.repro.kernel.type_inference import argument_type, inferred, walked
+from flacheck.repro.passes.partial_evaluation import evaluated
+from tests.made_specimens import POINTER, chain, specimen
+
+
+def types_of(body: str) -> dict[str, Type]:
+    """The type of each variable of a kernel with a pointer `x` and numbers `n` and `e`."""
+    return named(body, {"x": POINTER, "n": {"int": 8}, "e": {"float": 0.5}})
+
+
+def named(body: str, args: dict[str, object]) -> dict[str, Type]:
+    one = specimen(body, **args)
+    types = inferred(one)
+    plain = filter(None, map(assignment, all_statements(one.function.body)))
+    return {name: types[value] for name, value in plain}
+
+
+def test_types_go_through_a_whole_kernel() -> None:
+    """Dtypes and shapes go through loads, dots, casts and what a loop carries."""
+    after = evaluated(chain())
+    types = inferred(after)
+    plain = filter(None, map(assignment, all_statements(after.function.body)))
+    known = {name: types[value] for name, value in plain}
+    assert known["a"] == Tensor("fp16", (64, 128))
+    assert known["g"] == Tensor("fp32", (64, 128))
+    assert known["b"] == Tensor("fp16", (64, 128))
+    assert known["acc"] == Tensor("fp32", (64, 64))
+
+
+BLOCK = "tl.zeros([16, 32], tl.float16)"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (BLOCK, Tensor("fp16", (16, 32))),
+        ("tl.full((16, 32), 1.0, dtype=tl.float32)", Tensor("fp32", (16, 32))),
+        ("tl.zeros_like(b)", Tensor("fp16", (16, 32))),
+        ("tl.arange(0, 64)", Tensor("i32", (64,))),
+        ("tl.arange(32, 64)", Tensor("i32", (32,))),
+        ("tl.load(x)", Tensor("fp16")),
+        ("tl.load(x + tl.arange(0, 64), mask=None)", Tensor("fp16", (64,))),
+        ("b.to(tl.float32)", Tensor("fp32", (16, 32))),
+        ("tl.cast(b, dtype=tl.bfloat16)", Tensor("bf16", (16, 32))),
+        ("tl.exp(b)", Tensor("fp16", (16, 32))),
+        ("tl.maximum(0, b)", Tensor("fp16", (16, 32))),
+        ("tl.where(b > 0, b, 0.0)", Tensor("fp16", (16, 32))),
+        ("tl.trans(b)", Tensor("fp16", (32, 16))),
+        ("tl.permute(b, (1, 0))", Tensor("fp16", (32, 16))),
+        ("tl.permute(b, 0, 1)", Tensor("fp16", (16, 32))),
+        ("tl.reshape(b, (8, 64))", Tensor("fp16", (8, 64))),
+        ("tl.reshape(b, 8, 64)", Tensor("fp16", (8, 64))),
+        ("tl.broadcast_to(b, shape=(16, 32))", Tensor("fp16", (16, 32))),
+        ("tl.expand_dims(b, 1)", Tensor("fp16", (16, 1, 32))),
+        ("tl.sum(b)", Tensor("fp16")),
+        ("tl.sum(b, axis=1)", Tensor("fp16", (16,))),
+        ("tl.max(b, 0, keep_dims=True)", Tensor("fp16", (1, 32))),
+        ("tl.sum(b.to(tl.bfloat16), 0)", Tensor("fp32", (32,))),
+        ("tl.argmax(b, 1)", Tensor("i32", (16,))),
+        ("tl.dot(b, tl.trans(b))", Tensor("fp32", (16, 16))),
+        ("tl.dot(b, tl.trans(b), out_dtype=tl.float16)", Tensor("fp16", (16, 16))),
+        ("tl.program_id(0)", Tensor("i32")),
+        ("tl.cdiv(n, 64)", Tensor("i32")),
+        ("min(n, 64)", Tensor("i32")),
+        ("b.T", Tensor("fp16", (32, 16))),
+        ("b.dtype", DTypeValue("fp16")),
+        ("x.dtype.element_ty", DTypeValue("fp16")),
+        ("b[None, :, :]", Tensor("fp16", (1, 16, 32))),
+        ("(b, n)[1]", Tensor("i32")),
+        ("-b", Tensor("fp16", (16, 32))),
+        ("-3", Constant(-3)),
+        ("b * e", Tensor("fp32", (16, 32))),
+        ("n / 2", Tensor("fp32")),
+        ("b == b", Tensor("i1", (16, 32))),
+        ("unknown(b)", None),
+        ("tl.zeros([16, n], tl.float16)", None),
+        ("b[:]", None),
+        ("b[:, :, :]", None),
+    ],
+)
+def test_a_call_has_the_type_that_the_language_gives_it(call: str, expected: Type) -> None:
+    """What is not known has no type."""
+    assert types_of(f"b = {BLOCK}\nc = {call}\ntl.store(x, c)")["c"] == expected
+
+
+def test_a_block_pointer_leads_to_its_block() -> None:
+    """Advanced, it leads to another of the same shape."""
+    body = "p = tl.make_block_ptr(x, (n, n), (n, 1), (0, 0), (16, 32), (1, 0))\n"
+    body += "q = tl.advance(p, (16, 0))\na = tl.load(q)\ntl.store(x, a)"
+    types = types_of(body)
+    assert types["q"] == BlockPointer("fp16", (16, 32))
+    assert types["a"] == Tensor("fp16", (16, 32))
+
+
+def test_what_two_ways_disagree_on_is_unknown() -> None:
+    """After a branch, and in a loop's second turn."""
+    body = "a = 1.0\nb = n\nif n > 1:\n    b = tl.arange(0, 16)\nfor t in range(n):\n"
+    body += "    c = a\n    a = tl.load(x)\nd = b\ntl.store(x, a + c + d)"
+    types = types_of(body)
+    assert types["c"] is None
+    assert types["d"] is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (None, Constant(None)),
+        ({"constexpr": 64}, Constant(64)),
+        ({"constexpr": {"dtype": "bf16"}}, DTypeValue("bf16")),
+        (POINTER, Tensor("*fp16")),
+        ({"int": 8}, Tensor("i32")),
+        ({"int": 1 << 31}, Tensor("i64")),
+        ({"float": 1.0}, Tensor("fp32")),
+        ({"bool": True}, Tensor("i1")),
+        ([1, 2], None),
+    ],
+)
+def test_an_argument_has_the_type_that_triton_gives_it(spec: object, expected: Type) -> None:
+    """Numbers by their size, pointers by their dtype."""
+    assert argument_type(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "dtype"),
+    [
+        ("fp16", "fp32", "fp32"),
+        ("i64", "fp16", "fp16"),
+        ("fp16", "bf16", "fp32"),
+        ("*fp16", "i32", "*fp16"),
+        ("i32", "*fp16", "*fp16"),
+    ],
+)
+def test_arithmetic_promotes(left: str, right: str, dtype: str) -> None:
+    """Pointers win, then floats, then the wider; two different halves meet in fp32."""
+    assert arithmetic(Tensor(left), Tensor(right)) == Tensor(dtype)
+
+
+def test_a_literal_does_not_widen_a_dtype_of_its_kind() -> None:
+    """A float makes an integer fp32; what is no number has no arithmetic."""
+    assert arithmetic(Tensor("i8"), Constant(3)) == Tensor("i8")
+    assert arithmetic(Constant(0.5), Tensor("bf16")) == Tensor("bf16")
+    assert arithmetic(Tensor("i8"), Constant(0.5)) == Tensor("fp32")
+    assert arithmetic(Tensor("i8"), Constant("text")) is None
+    assert arithmetic(Constant(1), Constant(2)) is None
+
+
+def test_shapes_are_stretched_from_the_front() -> None:
+    """An extent of 1 becomes the other's; two others do not meet."""
+    assert broadcast((16, 1), (3, 1, 32)) == (3, 16, 32)
+    with pytest.raises(IllTyped, match="extents 16 and 32 meet"):
+        broadcast((16,), (32,))
+
+
+def test_extents_that_meet_are_one_group() -> None:
+    """Groups join when any of their members meet."""
+    first, second, third = Extent(16), Extent(16), Extent(16)
+    broadcast((first,), (second,))
+    broadcast((third,), (second,))
+    assert first.group() is third.group()
+
+
+def test_equal_extents_are_one_group_only_where_blocks_meet() -> None:
+    """Axes that a dot sums over change together; two that never meet do not."""
+    body = "a = tl.zeros([32, 16], tl.float16)\nb = tl.zeros([16, 32], tl.float16)\n"
+    body += "tl.store(x, tl.sum(tl.dot(a, b)))"
+    extents = walked(specimen(body, x=POINTER)).extents.values()
+    assert len({id(e.group()) for e in extents if e == 16}) == 1
+    assert len({id(e.group()) for e in extents if e == 32}) == 2
+
+
+def test_equal_specimens_have_types_of_their_own_nodes() -> None:
+    """Types are known by node, and nodes belong to one tree."""
+    first, second = chain(), chain()
+    assert first == second
+    assert not set(inferred(first)) & set(inferred(second))
+    assert inferred(first) is inferred(first)

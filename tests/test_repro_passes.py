@@ -1,0 +1,355 @@
+"""The passes: what each proposes, and what a reduction by it leaves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Generator, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flacheck.repro.kernel.order import cost
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.validity import is_valid
+from flacheck.repro.passes import FIRST, PASSES, SLICES
+from flacheck.repro.passes.accesses import pointers
+from flacheck.repro.passes.aliases import aliases, single_assignment
+from flacheck.repro.passes.control_flow import control_flow
+from flacheck.repro.passes.dimensions import dimensions
+from flacheck.repro.passes.expressions import expressions, sinks
+from flacheck.repro.passes.launch import dtypes, launch, options, parameters
+from flacheck.repro.passes.partial_evaluation import evaluated, literal_of
+from flacheck.repro.passes.readable_form import reading
+from flacheck.repro.passes.search import Pass, at_each, first_taken, name_of, while_taken
+from flacheck.repro.passes.statements import closure, statements
+from flacheck.repro.reducer import polished, reduce
+from tests.made_specimens import POINTER, Says, calls, chain, reduced, specimen
+
+
+def proposed(one: Pass, start: Specimen) -> list[Specimen]:
+    """All that a pass proposes when nothing is taken."""
+    search = one(start)
+    candidates = []
+    candidate = next(search, None)
+    while candidate is not None:
+        assert isinstance(candidate, Specimen)
+        candidates.append(candidate)
+        try:
+            candidate = search.send(False)
+        except StopIteration:
+            candidate = None
+    return candidates
+
+
+def body_of(one: Specimen) -> list[str]:
+    return [ast.unparse(statement) for statement in one.function.body]
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.sampled_from(["tl.dot", "tl.exp", "tl.trans", "tl.load"]), st.integers(0, 2))
+def test_every_accepted_step_is_valid_smaller_and_fails(operation: str, least: int) -> None:
+    """Whatever the failure needs, no step goes up in the order, and each satisfies the oracle."""
+
+    def holds(candidate: Specimen) -> bool:
+        assert is_valid(candidate)
+        return calls(candidate, operation) >= least
+
+    steps = [step.best for step in reduce(evaluated(chain()), (), PASSES, Says(holds))]
+    costs = [cost(step) for step in steps]
+    assert costs == sorted(costs, reverse=True)
+    assert all(holds(step) for step in steps)
+
+
+@pytest.mark.parametrize("one", {*FIRST, *SLICES, *PASSES, reading}, ids=name_of)
+def test_no_pass_changes_the_tree_that_it_reads(one: Pass) -> None:
+    """A specimen is a value."""
+    start = evaluated(chain())
+    before = ast.dump(start.tree)
+    search = one(start)
+    for _ in range(5):
+        if next(search, None) is None:
+            break
+    assert ast.dump(start.tree) == before
+
+
+def test_a_pass_is_called_like_its_function() -> None:
+    """Where people read it, in words."""
+    assert [name_of(one) for one in FIRST] == ["partial evaluation", "slices"]
+
+
+# How a pass searches
+
+
+def answered(
+    search: Generator[Specimen, bool, object], taken: set[str]
+) -> tuple[list[str], object]:
+    """The names that a search proposes when those in `taken` are taken, and what it returns."""
+    names: list[str] = []
+    try:
+        candidate = next(search)
+        while True:
+            names.append(candidate.name)
+            candidate = search.send(candidate.name in taken)
+    except StopIteration as end:
+        return names, end.value
+
+
+def called(*names: str) -> Iterator[Specimen]:
+    return (Specimen("", name, {}, "sm90") for name in names)
+
+
+def test_the_first_that_is_taken_ends_the_search() -> None:
+    """None when none is."""
+    names, taken = answered(first_taken(called("a", "b", "c")), {"b"})
+    assert names == ["a", "b"]
+    assert isinstance(taken, Specimen)
+    assert taken.name == "b"
+    assert answered(first_taken(called("a")), set()) == (["a"], None)
+
+
+def test_a_search_goes_on_from_what_is_taken() -> None:
+    """Until nothing of it is."""
+    [start] = called("a")
+    search = while_taken(start, lambda best: called(best.name + "x", best.name + "y"))
+    assert answered(search, {"ay", "ayx"}) == (["ax", "ay", "ayx", "ayxx", "ayxy"], None)
+
+
+def test_a_place_is_tried_until_nothing_is_taken_there() -> None:
+    """Then the next one, as the best specimen has them."""
+    [start] = called("abc")
+    search = at_each(
+        start,
+        lambda best: best.name,
+        lambda best, letter: called(best.name.replace(letter, "")),
+    )
+    assert answered(search, {"bc"}) == (["bc", "c", "b"], None)
+
+
+# Partial evaluation
+
+
+def test_constants_go_into_the_kernel() -> None:
+    """Partial evaluation leaves no constexpr parameter, decides branches and names dtypes."""
+    after = evaluated(chain())
+    assert list(after.args) == ["x", "y", "T"]
+    assert "tl.make_block_ptr(x, (64, 128)" in after.source
+    assert "a.dtype" not in after.source
+
+
+def test_helpers_are_inlined_unless_the_failure_needs_the_call() -> None:
+    """A helper's variables do not clash with the kernel's."""
+    helper = "@triton.jit\ndef scaled(a, by):\n    b = a * by\n    return b + 1\n\n\n"
+    start = specimen("b = tl.load(x)\nc = scaled(b, 2)\ntl.store(x, b + c)", helper, x=POINTER)
+    assert "def scaled" not in evaluated(start).source
+    assert "b_2 = b * 2" in evaluated(start).source
+    assert "def scaled" in evaluated(start, inline=False).source
+
+
+def test_statements_are_made_plain() -> None:
+    """Tuples are taken apart unless one part reads another; operators are spelt out."""
+    body = "a, b = tl.load(x), 2\na, c = b + a, a\nd: tl.constexpr = 4\na += d\ntl.store(x, a + c)"
+    assert body_of(evaluated(specimen(body, x=POINTER))) == [
+        "a = tl.load(x)",
+        "a, c = (2 + a, a)",
+        "a = a + 4",
+        "tl.store(x, a + c)",
+    ]
+
+
+def test_a_constant_that_the_kernel_binds_again_is_a_variable() -> None:
+    """It begins with its value."""
+    body = "for t in range(4):\n    N = N * 2\ntl.store(x, N)"
+    after = evaluated(specimen(body, x=POINTER, N={"constexpr": 3}))
+    assert body_of(after)[0] == "N = 3"
+    assert list(after.args) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (None, "None"),
+        ({"constexpr": -1}, "-1"),
+        ({"constexpr": {"dtype": "bf16"}}, "tl.bfloat16"),
+        ({"constexpr": {"function": "helper"}}, "helper"),
+        ({"constexpr": {"tuple": [1, {"dtype": "fp32"}]}}, "(1, tl.float32)"),
+        ({"constexpr": {"tuple": [1, {"other": 1}]}}, None),
+        ({"int": 3}, None),
+        (POINTER, None),
+    ],
+)
+def test_a_constant_argument_has_a_literal(spec: object, text: str | None) -> None:
+    """One that differs from launch to launch has none."""
+    value = literal_of(spec)
+    assert (value and ast.unparse(value)) == text
+
+
+# Statements and control flow
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sets(st.integers(0, 11), min_size=1, max_size=4))
+def test_deletion_finds_exactly_what_is_needed(needed: set[int]) -> None:
+    """Delta debugging over independent statements ends with those that the failure needs."""
+    start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(12)), x=POINTER)
+
+    def holds(candidate: Specimen) -> bool:
+        return {f"tl.store(x + {at}, {at})" for at in needed} <= set(body_of(candidate))
+
+    assert reduced(start, holds, statements).lines == len(needed)
+
+
+def test_deleting_a_value_deletes_what_needs_it() -> None:
+    """A chunk's closure holds every reader of what only the chunk gave."""
+    body = ast.parse("a = f()\nb = a\nc = g()\nd = b + c\ntl.store(x, c)").body
+    assert closure(body, {0}) == {0, 1, 3}
+
+
+def test_a_loop_becomes_one_turn_of_it() -> None:
+    """The loop goes where the failure does not need it, and stays as a short one where it does."""
+    start = evaluated(chain())
+    assert "for" not in reduced(start, lambda s: calls(s, "tl.dot") == 1, control_flow).source
+    kept = reduced(start, lambda s: "for t in range" in s.source, control_flow)
+    assert "for t in range(4)" in kept.source
+
+
+def test_a_branch_becomes_one_of_its_sides() -> None:
+    """The first is proposed first."""
+    body = "if n > 1:\n    tl.store(x, 1)\nelse:\n    tl.store(x, 2)"
+    candidates = proposed(control_flow, specimen(body, x=POINTER, n={"int": 8}))
+    assert [body_of(one) for one in candidates] == [["tl.store(x, 1)"], ["tl.store(x, 2)"]]
+
+
+# Expressions
+
+
+def test_names_are_bound_once_in_a_straight_kernel() -> None:
+    """A variable that is bound again gets a name of its own, and plain copies disappear."""
+    start = specimen("a = tl.load(x)\na = a + 1\nb = a\ntl.store(x, b)", x=POINTER)
+    after = single_assignment(start)
+    assert body_of(after) == ["a = tl.load(x)", "a_2 = a + 1", "tl.store(x, a_2)"]
+
+
+def test_what_is_read_once_is_written_where_it_is_read() -> None:
+    """What is read twice stays; all at once is proposed first, then one by one."""
+    start = specimen("a = tl.load(x)\nb = a + a\nc = b * 2\ntl.store(x, c)", x=POINTER)
+    assert [body_of(one) for one in proposed(aliases, start)] == [
+        ["a = tl.load(x)", "tl.store(x, (a + a) * 2)"],
+        ["a = tl.load(x)", "c = (a + a) * 2", "tl.store(x, c)"],
+        ["a = tl.load(x)", "b = a + a", "tl.store(x, b * 2)"],
+    ]
+
+
+def test_an_expression_becomes_one_of_its_type() -> None:
+    """A variable of its type, a plain load, or 0 for a scalar integer."""
+    start = specimen("a = tl.load(x)\ntl.store(x, tl.exp(a))", x=POINTER)
+    bodies = [body_of(one) for one in proposed(expressions, start)]
+    assert ["a = tl.load(x)", "tl.store(x, a)"] in bodies
+    assert ["tl.store(x, tl.load(x))"] in bodies
+
+
+def test_calls_without_what_they_must_have_are_not_proposed() -> None:
+    """No store without a value, no dot of one operand: no release takes them."""
+    start = specimen("a = tl.load(x)\ntl.store(x, tl.maximum(a, a))", x=POINTER)
+    sources = [one.source for one in proposed(expressions, start)]
+    assert sources
+    assert not [s for s in sources if "tl.maximum(a)" in s or "tl.store(x)" in s]
+
+
+def test_another_variable_is_stored() -> None:
+    """Before that, a call of which nobody needs the result."""
+    start = specimen("a = tl.load(x)\nb = tl.exp(a)\ntl.store(x, b)", x=POINTER)
+    bodies = [body_of(one) for one in proposed(sinks, start)]
+    assert bodies[0] == ["tl.load(x)"]
+    assert bodies[1] == ["a = tl.load(x)", "tl.exp(a)"]
+    assert ["a = tl.load(x)", "tl.store(x, a)"] in bodies
+
+
+def test_block_pointers_become_plain() -> None:
+    """Loads through block pointers become loads of `pointer + arange`."""
+    after = reduced(evaluated(chain()), lambda s: calls(s, "tl.load") == 1, pointers)
+    plain = "tl.load(x + tl.arange(0, 64)[:, None] * 128 + tl.arange(0, 128)[None, :])"
+    assert "make_block_ptr" not in after.source
+    assert plain in after.source
+
+
+def test_extents_shrink_with_their_strides() -> None:
+    """The smallest extents that a dot allows, and addresses to match."""
+    body = "a = tl.load(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :])\n"
+    body += "tl.store(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :], tl.dot(a, a))"
+    after = reduced(specimen(body, x=POINTER), lambda s: calls(s, "tl.dot") == 1, dimensions)
+    assert "x + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]" in after.source
+    assert "64" not in after.source
+
+
+# The launch
+
+
+def test_an_option_goes_or_becomes_small() -> None:
+    """The usual number of warps is no option at all."""
+    start = specimen("tl.store(x, 1)", options={"num_warps": 8, "num_stages": 3}, x=POINTER)
+    assert [one.options for one in proposed(options, start)] == [
+        {"num_stages": 3},
+        {"num_warps": 1, "num_stages": 3},
+        {"num_warps": 2, "num_stages": 3},
+        {"num_warps": 8},
+        {"num_warps": 8, "num_stages": 1},
+        {"num_warps": 8, "num_stages": 2},
+    ]
+
+
+def test_constants_shrink_together_then_alone() -> None:
+    """Equal ones first; True becomes False."""
+    args = {"M": {"constexpr": 4}, "N": {"constexpr": 4}, "F": {"constexpr": True}}
+    start = specimen("tl.store(x, M + N + F)", x=POINTER, **args)
+    shrunk = [[one.args[name]["constexpr"] for name in "MNF"] for one in proposed(launch, start)]
+    together = [[1, 1, True], [2, 2, True], [4, 4, False]]
+    alone = [[1, 4, True], [2, 4, True], [4, 1, True], [4, 2, True], [4, 4, False]]
+    assert shrunk == together + alone
+
+
+def test_a_dtype_is_replaced_in_arguments_and_text() -> None:
+    """Toward those of Triton's own tests."""
+    start = specimen("tl.store(x, tl.load(x).to(tl.bfloat16))", x={"dtype": "bf16", "align": 16})
+    first, second = proposed(dtypes, start)
+    assert first.pointers == {"x": "fp16"}
+    assert body_of(first) == ["tl.store(x, tl.load(x).to(tl.float16))"]
+    assert second.pointers == {"x": "fp32"}
+
+
+def test_parameters_are_forgotten_merged_and_written_down() -> None:
+    """Alignment first, then what nothing reads, then pointers of one dtype, then numbers."""
+    start = specimen("tl.store(x, tl.load(y) + n)", x=POINTER, y=POINTER, n={"int": 8}, z=POINTER)
+    loose, trimmed, merged, *_, one, same = proposed(parameters, start)
+    assert [spec.get("align") for spec in loose.args.values()] == [1, 1, None, 1]
+    assert list(trimmed.args) == ["x", "y", "n"]
+    assert body_of(merged) == ["tl.store(x, tl.load(x) + n)"]
+    assert body_of(one) == ["tl.store(x, tl.load(y) + 1)"]
+    assert body_of(same) == ["tl.store(x, tl.load(y) + 8)"]
+
+
+# The last form
+
+
+def test_the_last_form_has_one_step_a_line() -> None:
+    """Nested loads get lines of their own; names are the usual ones."""
+    start = specimen("tl.store(foo, tl.dot(tl.load(foo), tl.load(foo)))", foo=POINTER)
+    after = polished(start, reading, Says(lambda _: True))
+    assert body_of(after) == [
+        "a = tl.load(x_ptr)",
+        "b = tl.load(x_ptr)",
+        "c = tl.dot(a, b)",
+        "tl.store(x_ptr, c)",
+    ]
+    assert after.args == {"x_ptr": POINTER}
+
+
+def test_the_last_form_keeps_names_that_are_taken() -> None:
+    """A parameter's letter is no variable's, a helper's name not the kernel's."""
+    helper = "@triton.jit\ndef kernel(v):\n    return v\n\n\n"
+    source = specimen("foo = kernel(a)\ntl.store(x, foo)", x=POINTER, a={"int": 8}).source
+    renamed = source.replace("def kernel(x, a)", "def mine(x, a)")
+    renamed = renamed.replace("@triton.jit\ndef mine", helper + "@triton.jit\ndef mine")
+    [step, *_] = proposed(reading, Specimen(renamed, "mine", {"x": POINTER, "a": 1}, "sm90"))
+    assert step.name == "mine"
+    assert body_of(step) == ["b = kernel(a)", "tl.store(x_ptr, b)"]

@@ -1,0 +1,114 @@
+"""Passes that build kernels: slices and pipelines."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from flacheck.repro.kernel.syntax_trees import called
+from flacheck.repro.kernel.validity import is_valid
+from flacheck.repro.kernel.value_graph import operations
+from flacheck.repro.passes.partial_evaluation import evaluated
+from flacheck.repro.passes.pipelines import in_loop, pipelines
+from flacheck.repro.passes.slices import TOGETHER, built, distinct, single_slices, slices
+from flacheck.repro.reducer import reduce
+from tests.made_specimens import (
+    POINTER,
+    FakeCompilers,
+    calls,
+    chain,
+    oracle,
+    specimen,
+)
+
+
+def test_operations_are_found_across_statements() -> None:
+    """In the order of the text, with what feeds them; no scalars."""
+    values = operations(evaluated(chain()))
+    names = [value.operation for value in values]
+    assert names[:7] == [".to", "tl.exp", "Mult", ".to", "tl.trans", "tl.dot", "Add"]
+    dot = values[names.index("tl.dot")]
+    assert [operand.operation for _, operand in dot.operands] == [".to", "tl.trans"]
+
+
+def test_slices_are_built_from_small_to_large() -> None:
+    """The first slice of a dot loads its operands and stores its result."""
+    start = evaluated(chain())
+    first = built(start, [next(distinct(start))])
+    ends = [called(getattr(s, "value", s)) for s in first.function.body][-2:]
+    assert ends == ["tl.dot", "tl.store"]
+    assert calls(first, "tl.exp") == 0
+    assert is_valid(first)
+
+
+def test_inputs_of_one_type_may_be_one_load() -> None:
+    """Each plan is asked with and without, unless that is the same kernel."""
+    block = "tl.load({} + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :])"
+    body = f"a = {block.format('x')}\nb = {block.format('y')}\nc = tl.dot(a, b)\n"
+    body += "tl.store(x + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :], c)"
+    start = specimen(body, x=POINTER, y=POINTER, n={"int": 8})
+    loads = [calls(built(start, [plan]), "tl.load") for plan in distinct(start)]
+    assert loads[:2] == [1, 2]
+
+
+def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
+    """One compile passes over a dozen."""
+    start = evaluated(chain())
+    plans = list(distinct(start))
+    nothing = oracle(FakeCompilers(lambda _: False))
+    assert not list(reduce(start, (slices,), (), nothing))
+    assert nothing.asked == -(-len(plans) // TOGETHER)
+    assert nothing.asked < len(plans)
+
+
+def test_a_failing_slice_is_found_by_halves() -> None:
+    """Only it is proposed."""
+    start = evaluated(chain())
+    plans = list(distinct(start))
+    exp = oracle(FakeCompilers(lambda s: calls(s, "tl.exp") == 1))
+    [step] = reduce(start, (slices,), (), exp)
+    assert calls(step.best, "tl.exp") == 1
+    assert calls(step.best, "tl.dot") == 0
+    assert exp.asked < plans.index(next(p for p in plans if p.value.operation == "tl.exp")) + 2
+
+
+def test_single_slices_are_asked_one_by_one() -> None:
+    """In the same order, without probes."""
+    start = evaluated(chain())
+    asked = oracle(FakeCompilers(lambda _: False))
+    assert not list(reduce(start, (single_slices,), (), asked))
+    assert asked.asked == len(list(distinct(start)))
+
+
+PIPELINE = """\
+h = tl.load(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :]).to(tl.float32)
+for t in range(T):
+    k = tl.load(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :])
+    h = tl.dot(k, h.to(tl.float16))
+tl.store(y + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :], h)"""
+
+
+def test_a_pipeline_carries_its_sum_and_loads_the_rest_in_every_turn() -> None:
+    """What the loop carries of the sum's type is the sum; every turn loads from another place."""
+    start = specimen(PIPELINE, x=POINTER, y={"dtype": "fp32", "align": 16}, T={"int": 8})
+    [dot] = (value for value in operations(start) if value.operation == "tl.dot")
+    after = in_loop(start, dot, 4)
+    loop = next(s for s in after.function.body if isinstance(s, ast.For))
+    turn = [ast.unparse(s) for s in loop.body]
+    assert is_valid(after)
+    assert any("tl.load(x + i * 4096 + " in line for line in turn)
+    assert any(line.endswith("= sum.to(tl.float16)") for line in turn)
+    assert turn[-1].startswith("sum = sum + c")
+
+
+def test_the_deepest_pipeline_is_asked_first() -> None:
+    """Shallower ones only as long as they still fail."""
+    body = "b = tl.zeros([16, 16], tl.float16)\nc = b\n"
+    body += "c = tl.exp(c)\n" * 6 + "tl.store(x, tl.dot(c, b))"
+    start = specimen(body, x=POINTER)
+    search = pipelines(start)
+    depths = [calls(next(search), "tl.exp"), calls(search.send(True), "tl.exp")]
+    assert depths == [6, 3]
+    with pytest.raises(StopIteration):
+        search.send(False)
