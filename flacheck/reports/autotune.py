@@ -12,23 +12,14 @@ from flacheck.analysis.order import kernel_name, settings, short, some
 from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
-from flacheck.reports.phrases import advice, counted
+from flacheck.reports.phrases import advice, beside, counted
 
 FORMATS = ("table", "json", "markdown")
 SCHEMA = "flacheck.autotune/1"
+_RESOURCES = ("registers", "stack", "spills")
 _HEADINGS = (
-    "",
-    "constants",
-    "warps",
-    "stages",
-    "verdict",
-    "autotuner",
-    "shared",
-    "regs",
-    "stack",
-    "spills",
-    "occupancy",
-    "s",
+    *("", "constants", "warps", "stages", "verdict", "autotuner"),
+    *("shared", "regs", "stack", "spills", "occupancy", "s"),
 )
 _TIMES = ("", "timed", "median ms", "spread", "error")
 _FATES = {
@@ -59,8 +50,10 @@ def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
 
 
 def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
-    bad = any(result.is_finding for result in results)
-    yield document.Title("flacheck autotune", _headline(results), Tone.BAD if bad else Tone.GOOD)
+    tone = Tone.GOOD
+    if any(result.is_finding for result in results):
+        tone = Tone.BAD
+    yield document.Title("flacheck autotune", _headline(results), tone)
     for result in results:
         yield from _result(result)
 
@@ -69,12 +62,14 @@ def _headline(results: Sequence[TunerResult]) -> str:
     """One line with what came out."""
     fates = [config.fate for result in results for config in result.configs]
     counts = [(fates.count(fate), words) for fate, words in _COUNTED.items()]
-    said = ", ".join(f"{count} {words[count > 1]}" for count, words in counts if count)
+    said = ", ".join(counted(count, *words) for count, words in counts if count)
     kernels = counted(len({result.kernel for result in results}), "kernel")
     configs = counted(len(fates), "configuration")
     line = f"{kernels}, {configs}: {said or 'none compiled'}"
     faults = sum(len(result.keys) for result in results)
-    return f"{line} · {counted(faults, 'key fault')}" if faults else line
+    if faults:
+        line += f" · {counted(faults, 'key fault')}"
+    return line
 
 
 def _result(result: TunerResult) -> Iterator[Part]:
@@ -111,7 +106,7 @@ def _row(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
         examined.record.code or examined.record.verdict.value,
         _FATES[examined.fate],
         _shared(held),
-        *(_number(held[name]) for name in ("registers", "stack", "spills")),
+        *(_number(held[name]) for name in _RESOURCES),
         _occupancy(examined),
         f"{examined.record.seconds:.1f}",
     )
@@ -132,7 +127,9 @@ def _shared(held: Mapping[str, Any]) -> str:
 
 
 def _number(value: int | None) -> str:
-    return "–" if value is None else str(value)
+    if value is None:
+        return "–"
+    return str(value)
 
 
 def _occupancy(examined: ExaminedConfig) -> str:
@@ -146,7 +143,7 @@ def _occupancy(examined: ExaminedConfig) -> str:
 
 
 def _causes(result: TunerResult) -> Iterator[Part]:
-    """The first line of each failure or doubt, with the places of the configurations that have it."""
+    """The first line of each failure or doubt, with the configurations that have it."""
     lines: dict[str, str] = {}
     numbers: dict[str, list[int]] = {}
     for number, config in enumerate(result.configs, 1):
@@ -179,16 +176,14 @@ def _range(run: Sequence[int]) -> str:
 
 
 def _fault(fault: KeyFault) -> Iterator[Part]:
-    line = f"{fault.fault}: {fault.key} {fault.why}"
-    if fault.file:
-        line += f" ({fault.file}:{fault.line})"
-    yield document.Item(line, Tone.BAD)
+    place = fault.file and f"{fault.file}:{fault.line}"
+    yield document.Item(beside(f"{fault.fault}: {fault.key} {fault.why}", place), Tone.BAD)
     if fault.fix:
         yield document.Listing(fault.fix.rstrip("\n"), "python")
 
 
 def _cost(cost: Cost) -> Iterator[Part]:
-    """What the first run waits for, what would shorten it, and which configurations gain nothing."""
+    """What the first run waits for, what shortens it, and which configurations gain nothing."""
     configs = counted(cost.configs, "configuration")
     line = f"{configs} × {counted(cost.keys, 'key')}: the first run compiles for "
     line += f"{_seconds(cost.first_run)}; with {counted(cost.workers, 'compiler')} at once "
@@ -251,6 +246,8 @@ def _timed(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
     assert time is not None
     if time.median_ms is None:
         return row(str(number), name, "–", time.failed or "", "–")
-    error = "–" if time.error is None else f"{time.error:.1e}"
+    error = "–"
+    if time.error is not None:
+        error = f"{time.error:.1e}"
     spread = f"{time.low_ms:.3f}–{time.high_ms:.3f}"
     return row(str(number), name, f"{time.median_ms:.3f}", spread, error)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 from packaging.version import Version
 
+from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import short
 from flacheck.bisect.history import Bisection, Change, Entry, Find
 from flacheck.inputs.cell import settings
 from flacheck.model import Cell
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
+from flacheck.reports.phrases import beside
 from flacheck.rules import RULES
 
 # Messages of MLIR run to several hundred characters; the table is to be read at a glance.
@@ -37,11 +38,11 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
 
 
 def _cell(cell: Cell) -> Iterator[Part]:
-    package = cell.kernel.package
-    yield Paragraph(cell.kernel.name, Tone.STRONG, f"({package})" if package else "")
-    stage = "" if cell.stage == "compile" else cell.stage
-    said = settings(cell)
-    yield Paragraph("  ".join(filter(None, (cell.key[:12], cell.target, cell.dtype, said, stage))))
+    yield Paragraph(beside(cell.kernel.name, cell.kernel.package), Tone.STRONG)
+    words = [cell.key[:12], cell.target, cell.dtype, settings(cell)]
+    if cell.stage != "compile":
+        words.append(cell.stage)
+    yield Paragraph("  ".join(filter(None, words)))
 
 
 def _row(entry: Entry) -> tuple[Words, ...]:
@@ -94,10 +95,13 @@ def _change(change: Change, torches: Sequence[str]) -> Item:
 
 def _said(entry: Entry) -> str:
     if entry.fails:
-        rule = RULES.get(entry.code or "")
-        about = _function(entry) or (rule and rule.title)
-        return f"fails {entry.code} ({about})" if about else f"fails {entry.code}"
-    return f"compiles in {_seconds(entry)}" if entry.slow else "compiles"
+        about = _function(entry)
+        if not about and entry.code in RULES:
+            about = RULES[entry.code].title
+        return beside(f"fails {entry.code}", about)
+    if entry.slow:
+        return f"compiles in {_seconds(entry)}"
+    return "compiles"
 
 
 def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
@@ -105,19 +109,15 @@ def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
     known = _by_minor(torches)
     words: list[str] = []
     for minor, releases in _by_minor(side).items():
-        whole = set(releases) == set(known.get(minor, ()))
-        words += [f"{minor}.*"] if whole else releases
+        if set(releases) == set(known.get(minor, ())):
+            releases = [f"{minor}.*"]
+        words += releases
     return ", ".join(words) or "none"
 
 
 def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
     ordered = sorted(torches, key=Version)
-    return {minor: list(releases) for minor, releases in groupby(ordered, _minor)}
-
-
-def _minor(torch: str) -> str:
-    """`2.5` of `2.5.1`."""
-    return ".".join(map(str, Version(torch).release[:2]))
+    return grouped((".".join(map(str, Version(torch).release[:2])), torch) for torch in ordered)
 
 
 def _nothing(bisection: Bisection) -> str:
@@ -133,7 +133,10 @@ def _nothing(bisection: Bisection) -> str:
     if bisection.find is Find.CHANGE:
         return f"nothing changes: all {len(known)} releases that gave a verdict agree"
     fails = own is not None and own.fails
-    # Who looks for what broke a failing cell looks back, and so does who looks for what mended a
-    # compiling one.
-    side = "older" if fails == (bisection.find is Find.FAIL) else "newer"
-    return f"not found: no {side} release {'compiles' if fails else 'fails'}"
+    # What broke a failing cell, or mended a compiling one, lies before it.
+    side, other = "newer", "fails"
+    if fails == (bisection.find is Find.FAIL):
+        side = "older"
+    if fails:
+        other = "compiles"
+    return f"not found: no {side} release {other}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, by_version, kernel_name, settings, short, some
 from flacheck.fallbacks.constants import HOST
@@ -16,19 +17,35 @@ from flacheck.rules import RULES
 # How many entries of a list a report for people holds; JSON has them all.
 SHOWN = 20
 # How many kernels fit into a line.
-_NAMED = 4
+NAMED = 4
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 cell`, `2 cells`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 cell`, `2 cells`; `many` where the plural has no more than an s too much."""
+    if number == 1:
+        return f"1 {one}"
+    return f"{number} {many or one + 's'}"
 
 
-def omitted(number: int, noun: str) -> Iterator[Paragraph]:
-    """What a list leaves out after its first `SHOWN`, where it holds more."""
-    if number > SHOWN:
-        left = counted(number - SHOWN, f"more {noun}")
-        yield Paragraph(f"{left} omitted (--format json has all)", Tone.FAINT)
+def beside(text: str, aside: str | None) -> str:
+    """`text (aside)`, the text alone where there is nothing beside it."""
+    if not aside:
+        return text
+    return f"{text} ({aside})"
+
+
+def omitted(number: int, noun: str, shown: int = SHOWN) -> str:
+    """What a list does not show after its first entries, nothing where it shows all."""
+    if number <= shown:
+        return ""
+    return f"{counted(number - shown, f'more {noun}')} omitted (--format json has all)"
+
+
+def rest(number: int, noun: str) -> Iterator[Part]:
+    """The line below a list that was cut."""
+    text = omitted(number, noun)
+    if text:
+        yield Paragraph(text, Tone.FAINT)
 
 
 def items(
@@ -41,15 +58,12 @@ def items(
         yield Item(line, tone, code=code)
 
 
-def places(toolchains: Sequence[str], targets: Sequence[str]) -> str:
+def places(toolchains: Sequence[str], targets: Sequence[str], between: str = " · ") -> str:
     """`3.2.0, 3.3.0 · sm80, sm90`."""
-    return f"{', '.join(map(short, toolchains))} · {', '.join(targets)}"
+    return f"{', '.join(map(short, toolchains))}{between}{', '.join(targets)}"
 
 
-def where(toolchains: Sequence[str], targets: Sequence[str], kernels: Sequence[str]) -> str:
-    """Releases, targets and kernels in one line; of many kernels the first few."""
-    names = list(dict.fromkeys(map(kernel_name, kernels)))
-    return f"{places(toolchains, targets)} · {', '.join(some(names, _NAMED, '{} more kernels'))}"
+# Failures
 
 
 def title_of(code: str) -> str:
@@ -58,16 +72,34 @@ def title_of(code: str) -> str:
     return f"{code} {rule.title}" if rule else code
 
 
-def failure(line: str, where: str) -> Item:
-    """A signature: what the compiler said, and where."""
-    return Item(line or "no message", notes=(where,), code=True)
+def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
+    """Each code with its signatures, its cause and its remedy."""
+    for place, (code, alike) in enumerate(grouped((each.code, each) for each in groups).items()):
+        if not place:
+            yield Heading("Failures")
+        cells = f"· {counted(sum(group.count for group in alike), 'cell')}"
+        if all(is_tolerated(group) for group in alike):
+            yield Paragraph(title_of(code), Tone.DOUBT, f"{cells}, tolerated")
+        else:
+            yield Paragraph(title_of(code), Tone.BAD, cells)
+        for group in alike[:SHOWN]:
+            yield Item(group.line or "no message", notes=(where(group),), code=True)
+        yield from rest(len(alike), "signature")
+        rule = RULES.get(code)
+        if rule:
+            yield Labelled((("cause", rule.cause), ("remedy", rule.remedy)))
 
 
-def explained(code: str) -> Iterator[Labelled]:
-    """Cause and remedy of a code, nothing for a code that no rule has."""
-    rule = RULES.get(code)
-    if rule:
-        yield Labelled((("cause", rule.cause), ("remedy", rule.remedy)))
+def is_tolerated(group: SignatureGroup) -> bool:
+    """Whether an autotuner would skip every cell that fails like this."""
+    return group.tolerated == group.count
+
+
+def where(group: SignatureGroup) -> str:
+    """Cells, releases, targets and kernels in one line; of many kernels the first few."""
+    names = list(dict.fromkeys(map(kernel_name, group.kernels)))
+    kernels = ", ".join(some(names, NAMED, "{} more kernels"))
+    return f"{group.count} × {places(group.toolchains, group.targets)} · {kernels}"
 
 
 # Fallbacks

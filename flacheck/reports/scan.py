@@ -8,26 +8,13 @@ from typing import Any
 
 from flacheck.analysis import Grid, RunView, Square, Summary, grid
 from flacheck.analysis.grid import KernelOf, Row
-from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import kernel_name, settings, short, some
 from flacheck.analysis.slow import CODE as SLOW
-from flacheck.model import Json, Record, Verdict
-from flacheck.reports import document
+from flacheck.model import Verdict
+from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
-from flacheck.reports.phrases import (
-    SHOWN,
-    advice,
-    counted,
-    explained,
-    failure,
-    items,
-    omitted,
-    places,
-    sorted_places,
-    title_of,
-    where,
-)
+from flacheck.reports.phrases import SHOWN, counted
 from flacheck.rules import RULES
 from flacheck.tables.targets import TARGETS
 
@@ -56,68 +43,56 @@ class CellsReason:
 
 def report(view: RunView) -> document.Report:
     """The run as a document; its records are read as often as a format needs them."""
-    summary = {"summary": view.summary.to_json()}
+    records = (record.to_json() for record in view.records())
     before = {"schema": SCHEMA, "run": view.run}
-    value = document.Streamed(before, "records", _records(view), summary)
+    after = {"summary": view.summary.to_json()}
+    value = document.Streamed(before, "records", records, after)
     return document.Report(_parts(view), value, _annotations(view))
-
-
-def _records(view: RunView) -> Iterator[Json]:
-    for record in view.records():
-        yield record.to_json()
 
 
 def _parts(view: RunView) -> Iterator[Part]:
     yield _title(view)
     yield from _matrix(grid(view.records()))
-    yield from _failures(view.summary)
+    yield from phrases.failures(view.summary.by_signature)
     yield from _reached(view)
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
     yield from _fallbacks(view.summary)
     yield from _known_good(view.summary)
-    yield document.Heading("Next")
-    for command in _next_commands(view):
-        yield document.Item(command, code=True)
+    yield from phrases.items("Next", _next_commands(view), code=True)
 
 
 def _title(view: RunView) -> document.Title:
     run = view.run
-    tone = Tone.BAD if view.summary.tally.blocking else Tone.GOOD
+    tone = Tone.GOOD
+    if view.summary.tally.blocking:
+        tone = Tone.BAD
+    matrix = run.get("matrix") or "run"
     about = f"flacheck {run.get('flacheck')}, Python {run.get('python')}, {run.get('platform')}"
-    return document.Title(
-        f"flacheck: {run.get('matrix') or 'run'}",
-        _counts(view.summary),
-        tone,
-        f"{run.get('matrix') or 'run'} · {run.get('id')} of {run.get('started')} · {about}",
-    )
+    origin = f"{matrix} · {run.get('id')} of {run.get('started')} · {about}"
+    return document.Title(f"flacheck: {matrix}", _counts(view.summary), tone, origin)
 
 
 def _counts(summary: Summary) -> str:
     """One line with how many cells ended how."""
     tally = summary.tally
     tolerated = sum(group.tolerated for group in summary.by_signature)
-    said = (
-        (tally.compiles, "compile", _aside((len(summary.slow), "slow"))),
-        (tally.fails, "fail", _aside((tolerated, "tolerated"), (tally.waived, "waived"))),
-        (tally.unknown, "unknown", ""),
-        (tally.skipped, "skipped", ""),
+    counts = (
+        _count(tally.compiles, "compiles", "compile", slow=len(summary.slow)),
+        _count(tally.fails, "fails", "fail", tolerated=tolerated, waived=tally.waived),
+        _count(tally.unknown, "unknown", "unknown"),
+        _count(tally.skipped, "skipped", "skipped"),
     )
-    counts = [_agreeing(number, word) + aside for number, word, aside in said if number]
-    return f"{counted(tally.total, 'cell')}: " + ", ".join(counts)
+    return f"{counted(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
 
 
-def _agreeing(number: int, word: str) -> str:
-    """`1 compiles`, `2 compile`; `1 unknown`, which is no verb."""
-    if number == 1 and word in ("compile", "fail"):
-        return f"1 {word}s"
-    return f"{number} {word}"
-
-
-def _aside(*counts: tuple[int, str]) -> str:
-    said = ", ".join(f"{number} {word}" for number, word in counts if number)
-    return said and f" ({said})"
+def _count(number: int, one: str, many: str, **among_them: int) -> str:
+    """`2 fail (1 tolerated)`, nothing for none."""
+    if not number:
+        return ""
+    aside = ", ".join(f"{count} {word}" for word, count in among_them.items() if count)
+    return phrases.beside(counted(number, one, many), aside)
 
 
 # The matrix
@@ -131,28 +106,30 @@ def _matrix(made: Grid) -> Iterator[Part]:
         yield document.Table(headings, tuple(_rows(shown, releases)), document.Fit.SPLIT)
         rest = len(kernels) - len(shown)
         if rest:
-            noun = "more kernel" if shown else "kernel"
-            yield document.Paragraph(f"{counted(rest, noun)}: no failures", Tone.FAINT)
+            said = f"{counted(rest, 'more kernel')}: no failures"
+            yield document.Paragraph(said, Tone.FAINT)
     yield document.Paragraph(LEGEND, Tone.FAINT)
 
 
 def _target_name(target: str) -> str:
     """A target, with the word for those whose verdicts were never compared with a card."""
     known = TARGETS.get(target)
-    return f"{target} (experimental)" if known and known.experimental else target
+    if known and known.experimental:
+        return f"{target} (experimental)"
+    return target
 
 
 def _worth_showing(
     kernels: Mapping[KernelOf, Row], releases: Sequence[str]
 ) -> Mapping[KernelOf, Row]:
+    """The kernels, or of many those of which there is more to say than that they compile."""
     if len(kernels) <= _ROWS:
         return kernels
-    return {kernel: squares for kernel, squares in kernels.items() if _says(squares, releases)}
-
-
-def _says(squares: Row, releases: Sequence[str]) -> bool:
-    """Whether there is more to say of a kernel than that it compiles on each of these releases."""
-    return not all(release in squares and squares[release].perfect for release in releases)
+    return {
+        kernel: squares
+        for kernel, squares in kernels.items()
+        if not all(each in squares and squares[each].perfect for each in releases)
+    }
 
 
 def _rows(kernels: Mapping[KernelOf, Row], releases: Sequence[str]) -> Iterator[tuple[Words, ...]]:
@@ -181,8 +158,10 @@ def _square_text(square: Square) -> str:
     if square.unknown == square.asked:
         return "?"
     codes = [code for code, _ in square.codes.most_common()]
-    for code, _ in square.tolerated.most_common():
-        codes.append(f"({code})" if square.compiles else code)
+    tolerated = "{}"
+    if square.compiles:
+        tolerated = "({})"
+    codes += [tolerated.format(code) for code, _ in square.tolerated.most_common()]
     lines = [f"{square.compiles}/{square.asked}", *some(codes, 2, "+{}")]
     if square.slow:
         lines.append("slow")
@@ -194,49 +173,31 @@ def _square_text(square: Square) -> str:
 # What is wrong
 
 
-def _failures(summary: Summary) -> Iterator[Part]:
-    if summary.by_signature:
-        yield document.Heading("Failures")
-    for code, groups in grouped((group.code, group) for group in summary.by_signature).items():
-        cells = f"· {counted(sum(group.count for group in groups), 'cell')}"
-        if all(group.tolerated == group.count for group in groups):
-            yield document.Paragraph(title_of(code), Tone.DOUBT, f"{cells}, tolerated")
-        else:
-            yield document.Paragraph(title_of(code), Tone.BAD, cells)
-        for group in groups[:SHOWN]:
-            yield failure(group.line, _place(group))
-        yield from omitted(len(groups), "signature")
-        yield from explained(code)
-
-
-def _place(group: SignatureGroup) -> str:
-    return f"{group.count} × {where(group.toolchains, group.targets, group.kernels)}"
-
-
 def _reached(view: RunView) -> Iterator[Part]:
-    """From which sequence length a kernel with an autotuner fault is reached, and by which layer."""
+    """From which sequence length kernels with an autotuner fault are reached, and by which layer."""
     # Only the autotuner's failures have this; a run without one is not read again for it.
     if not any(group.code.startswith("FC6") for group in view.summary.by_signature):
         return
-    lines: dict[str, None] = {}
+    lines: dict[str, str] = {}
     for record in view.records():
         for finding in record.findings[:1]:
             if finding["facts"].get("first_length") is not None:
-                lines[_reach(record, finding["facts"])] = None
-    yield from items("Autotuner faults are reached", lines)
+                kernel = f"{kernel_name(record.kernel)} ({record.package})"
+                lines[kernel] = f"{kernel}: {_reach(finding['facts'])}"
+    yield from phrases.items("Autotuner faults are reached", lines.values())
 
 
-def _reach(record: Record, facts: Mapping[str, Any]) -> str:
+def _reach(facts: Mapping[str, Any]) -> str:
     length = facts["first_length"]
-    layers = [_layer(reach) for reach in facts["reached_by"] if reach["training"] == length]
-    kernel = f"{kernel_name(record.kernel)} ({record.package})"
-    through = layers and f" through {', '.join(some(layers, 2))}"
-    return f"{kernel}: from sequence length {length}{through or ''}"
-
-
-def _layer(reach: Mapping[str, Any]) -> str:
-    name = reach["layer"].rpartition(":")[2]
-    return f"{name} ({reach['file']}:{reach['line']})" if reach["line"] else name
+    layers = []
+    for reach in facts["reached_by"]:
+        if reach["training"] == length:
+            place = reach["line"] and f"{reach['file']}:{reach['line']}"
+            layers.append(phrases.beside(reach["layer"].rpartition(":")[2], place))
+    said = f"from sequence length {length}"
+    if layers:
+        said += f" through {', '.join(some(layers, 2))}"
+    return said
 
 
 def _slow(view: RunView) -> Iterator[Part]:
@@ -249,13 +210,10 @@ def _slow(view: RunView) -> Iterator[Part]:
         if record.key in shown:
             took = shown[record.key]
             said = f"{took.seconds:.1f} s; {took.median:.1f} s on the other releases (median)"
-            yield document.Item(said, notes=(_cell(record),))
-    yield from omitted(len(slow), "slow compile")
-
-
-def _cell(record: Record) -> str:
-    named = (short(record.toolchain), record.target, kernel_name(record.kernel), record.dtype)
-    return " · ".join(filter(None, (*named, settings(record.options))))
+            named = (short(record.toolchain), record.target, kernel_name(record.kernel))
+            cell = (*named, record.dtype, settings(record.options))
+            yield document.Item(said, notes=(" · ".join(filter(None, cell)),))
+    yield from phrases.rest(len(slow), "slow compile")
 
 
 def _reasons(view: RunView, verdict: Verdict) -> Iterator[Part]:
@@ -267,7 +225,7 @@ def _reasons(view: RunView, verdict: Verdict) -> Iterator[Part]:
         # A reason with a second half says itself what to do, and needs no other advice.
         if reason.code in RULES and ";" not in reason.text:
             yield document.Labelled((("remedy", RULES[reason.code].remedy),))
-    yield from omitted(len(reasons), "reason")
+    yield from phrases.rest(len(reasons), "reason")
 
 
 def _reasons_of(view: RunView, verdict: Verdict) -> list[CellsReason]:
@@ -280,7 +238,7 @@ def _reasons_of(view: RunView, verdict: Verdict) -> list[CellsReason]:
         if record.verdict is verdict
     )
     reasons = [
-        CellsReason(text, code, len(pairs), places(*sorted_places(pairs)))
+        CellsReason(text, code, len(pairs), phrases.places(*phrases.sorted_places(pairs)))
         for (text, code), pairs in cells.items()
     ]
     return sorted(reasons, key=lambda reason: (-reason.count, reason.text))
@@ -290,19 +248,19 @@ def _reasons_of(view: RunView, verdict: Verdict) -> list[CellsReason]:
 
 
 def _fallbacks(summary: Summary) -> Iterator[Part]:
-    entries = advice(summary.fallbacks)
+    entries = phrases.advice(summary.fallbacks)
     if not entries:
         return
     rows = []
     for entry in entries[:SHOWN]:
         failing = some([each for each in entry.failing if each], _USES)
-        place = f"{', '.join(map(short, entry.toolchains))}\n{', '.join(entry.targets)}"
+        place = phrases.places(entry.toolchains, entry.targets, between="\n")
         left = "\n".join((kernel_name(entry.kernel), *failing))
         uses = Words("\n".join(entry.uses[:_USES]), Tone.GOOD, code=True)
         rows.append(row(left, Words(place, Tone.FAINT), uses))
     yield document.Heading("Fallbacks")
     yield document.Table(("failing", "on", "use instead, nearest first"), tuple(rows))
-    yield from omitted(len(entries), "row")
+    yield from phrases.rest(len(entries), "row")
 
 
 def _known_good(summary: Summary) -> Iterator[Part]:
@@ -313,18 +271,11 @@ def _known_good(summary: Summary) -> Iterator[Part]:
             "its end."
         )
         return
-    yield document.Table(
-        ("Triton", "torch", "targets", "cells"),
-        tuple(
-            row(
-                each.triton,
-                ", ".join(each.torch) or "–",
-                ", ".join(each.targets),
-                str(each.cells),
-            )
-            for each in summary.known_good
-        ),
+    rows = (
+        row(each.triton, ", ".join(each.torch) or "–", ", ".join(each.targets), str(each.cells))
+        for each in summary.known_good
     )
+    yield document.Table(("Triton", "torch", "targets", "cells"), tuple(rows))
     for each in summary.known_good:
         for advisory in dict.fromkeys(each.advisories):
             yield document.Item(f"{each.triton} compiles, but {advisory}", Tone.DOUBT)
@@ -352,12 +303,14 @@ def _annotations(view: RunView) -> Iterator[document.Annotation]:
     """
     summary = view.summary
     for group in summary.by_signature[:_ANNOTATIONS]:
-        level = "notice" if group.tolerated == group.count else "error"
-        yield document.Annotation(level, title_of(group.code), f"{group.line}\n{_place(group)}")
-    hidden = len(summary.by_signature) - _ANNOTATIONS
-    if hidden > 0:
-        said = f"{counted(hidden, 'more signature')} omitted (--format json has all)"
-        yield document.Annotation("notice", "more failures", said)
+        level = "error"
+        if phrases.is_tolerated(group):
+            level = "notice"
+        said = f"{group.line}\n{phrases.where(group)}"
+        yield document.Annotation(level, phrases.title_of(group.code), said)
+    hidden = phrases.omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
+    if hidden:
+        yield document.Annotation("notice", "more failures", hidden)
     for reason in _reasons_of(view, Verdict.UNKNOWN)[:_ANNOTATIONS]:
         said = f"{reason.count} × {reason.text} ({reason.place})"
         yield document.Annotation("warning", "unknown", said)

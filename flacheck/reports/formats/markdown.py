@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from flacheck.reports import document
 from flacheck.reports.document import Display, Part, Report, Tone
+from flacheck.reports.phrases import omitted
 
 # GitHub takes 65,536 characters in an issue; a run of any size stays below that.
 MOST_ROWS = 60
@@ -62,7 +63,7 @@ def _table(table: document.Table) -> Iterator[str]:
         missing = len(table.headings) - len(texts)
         yield _row(texts + [""] * missing)
     if len(table.rows) > MOST_ROWS:
-        yield f"\n{len(table.rows) - MOST_ROWS} more rows omitted (--format json has all)"
+        yield f"\n{omitted(len(table.rows), 'row', MOST_ROWS)}"
 
 
 def _row(texts: list[str]) -> str:
@@ -72,10 +73,13 @@ def _row(texts: list[str]) -> str:
 
 def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
     """Text within a line, its own lines divided by `<br>`."""
-    write = _code if code else _plain
-    lines = [write(line.strip()) for line in text.splitlines() if line.strip()]
-    whole = "<br>".join(lines)
-    return f"**{whole}**" if whole and tone in _BOLD else whole
+    write = _plain
+    if code:
+        write = _code
+    whole = "<br>".join(write(line.strip()) for line in text.splitlines() if line.strip())
+    if whole and tone in _BOLD:
+        return f"**{whole}**"
+    return whole
 
 
 def _plain(text: str) -> str:
@@ -85,7 +89,9 @@ def _plain(text: str) -> str:
 def _code(text: str) -> str:
     """Code that may hold a backtick, as assertions do."""
     fence = _fence(text, 1)
-    return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
+    if len(fence) > 1:
+        text = f" {text} "
+    return f"{fence}{text}{fence}"
 
 
 def _fence(text: str, least: int) -> str:

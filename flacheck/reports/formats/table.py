@@ -13,7 +13,7 @@ from rich.table import Table as Columns
 from rich.text import Text
 
 from flacheck.reports import document
-from flacheck.reports.document import Display, Part, Report, Tone, Words
+from flacheck.reports.document import Display, Part, Report, Tone
 
 _STYLES = {
     Tone.PLAIN: "",
@@ -40,27 +40,20 @@ def render(report: Report, display: Display) -> Iterator[str]:
 
 
 def _stands_apart(before: Part, part: Part) -> bool:
-    """Whether an empty line comes between two parts: sections begin after one, and blocks of lines
-    have one on both sides, but for what belongs to the line above.
+    """Whether an empty line comes between two parts: sections begin after one, and tables and
+    listings have one on both sides, unless they belong to the line above.
     """
-    blocks = (document.Table, document.Listing)
     if isinstance(part, document.Heading):
         return True
     if isinstance(before, (document.Heading, document.Item)):
         return False
-    if isinstance(before, document.Listing) and isinstance(part, document.Listing):
-        return False
+    blocks = (document.Table, document.Listing)
     return isinstance(before, (document.Title, *blocks)) or isinstance(part, blocks)
 
 
-def _keeps_its_lines(part: Part) -> bool:
-    if isinstance(part, document.Table):
-        return part.fit is document.Fit.STAY
-    return isinstance(part, document.Listing)
-
-
 def _text(part: Part, display: Display) -> str:
-    if _keeps_its_lines(part):
+    stays = isinstance(part, document.Table) and part.fit is document.Fit.STAY
+    if stays or isinstance(part, document.Listing):
         display = replace(display, width=_ENDLESS)
     out = io.StringIO()
     console = Console(
@@ -81,33 +74,25 @@ def _drawn(part: Part, width: int) -> RenderableType:
     match part:
         case document.Title():
             result = Text(part.result, style=f"bold {_STYLES[part.tone]}")
-            return Group(result, Text(part.about, style="dim")) if part.about else result
+            return Text("\n").join(filter(None, (result, Text(part.about, style="dim"))))
         case document.Heading():
             return Text(part.text, style="bold")
         case document.Paragraph():
             return Text.assemble((part.text, _STYLES[part.tone]), " ", (part.aside, "dim"))
         case document.Item():
-            notes = [_indented(Text(note, style="dim"), 4) for note in part.notes]
-            return Group(_indented(Text(part.text, style=_STYLES[part.tone]), 2), *notes)
+            lines = [Padding(Text(part.text, style=_STYLES[part.tone]), (0, 0, 0, 2))]
+            lines += [Padding(Text(note, style="dim"), (0, 0, 0, 4)) for note in part.notes]
+            return Group(*lines)
         case document.Labelled():
-            return _labelled(part)
+            grid = Columns.grid(padding=(0, 1, 0, 0))
+            grid.add_column(style="dim")
+            for label, text in part.texts:
+                grid.add_row(Text(f"  {label}"), Text(text))
+            return grid
         case document.Listing():
             return Text(part.text)
         case document.Table():
             return Group(*_tables(part, width))
-
-
-def _indented(text: Text, by: int) -> RenderableType:
-    return Padding(text, (0, 0, 0, by))
-
-
-def _labelled(part: document.Labelled) -> RenderableType:
-    grid = Columns.grid(padding=(0, 1, 0, 0))
-    grid.add_column(style="dim")
-    grid.add_column()
-    for label, text in part.texts:
-        grid.add_row(Text(f"  {label}"), Text(text))
-    return grid
 
 
 def _tables(table: document.Table, width: int) -> Iterator[RenderableType]:
@@ -159,15 +144,11 @@ def _columns(
     if names is not None:
         drawn.columns[0].width = names
     for cells in table.rows:
-        texts = [_words(cells[number]) for number in numbers if number < len(cells)]
+        shown = [cells[number] for number in numbers if number < len(cells)]
         if names is not None:
-            texts[0].plain = _folded(texts[0].plain, names)
-        drawn.add_row(*texts)
+            shown[0] = replace(shown[0], text=_folded(shown[0].text, names))
+        drawn.add_row(*(Text(cell.text, style=_STYLES[cell.tone]) for cell in shown))
     return drawn
-
-
-def _words(cell: Words) -> Text:
-    return Text(cell.text, style=_STYLES[cell.tone])
 
 
 def _folded(name: str, width: int) -> str:
