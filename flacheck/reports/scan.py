@@ -174,7 +174,7 @@ def _square_text(square: Square) -> str:
 
 
 def _reached(view: RunView) -> Iterator[Part]:
-    """From which sequence length a kernel with a faulty autotuner is reached, and by which layer."""
+    """From which sequence length a kernel with a faulty autotuner is reached, and through what."""
     # Only the autotuner's failures have this; a run without one is not read again for it.
     if not any(group.code.startswith("FC6") for group in view.summary.by_signature):
         return
