@@ -232,10 +232,8 @@ def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.ex
             yield from _pairs(each, its)
         return
     # The first measure of data in `k.shape` or `*k.shape, v.shape[-1]` stands for all of them.
-    parts = (
-        getattr(part, "value", part) if isinstance(part, ast.Starred) else part for part in given
-    )
-    entry = next((part for part in parts if measures(part)), None)
+    parts = (part.value if isinstance(part, ast.Starred) else part for part in given)
+    entry = next(filter(measures, parts), None)
     for name in names_in(target.elts):
         if entry:
             yield name, entry
