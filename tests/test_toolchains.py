@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -447,3 +448,20 @@ def test_a_real_release_installs_and_imports_alone(
     code = "import sys; sys.path.insert(0, sys.argv[1]); import triton; print(triton.__version__)"
     command = [sys.executable, "-I", "-S", "-c", code, toolchain.path]
     assert subprocess.run(command, capture_output=True, text=True).stdout == "3.1.0\n"
+
+
+def test_the_users_constraints_do_not_reach_what_is_installed_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cap on torch in the user's environment says nothing of a folder of flacheck's own."""
+    monkeypatch.setenv("PIP_CONSTRAINT", "/there/constraints.txt")
+    monkeypatch.setenv("UV_CONSTRAINT", "/there/constraints.txt")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    status, output = wheels.run([sys.executable, "-c", code], "nothing")
+    seen = json.loads(output)
+    assert status == 0
+    # An empty file: of an empty variable pip takes no notice.
+    assert seen["PIP_CONSTRAINT"] == os.devnull
+    assert "UV_CONSTRAINT" not in seen
+    assert seen["PIP_INDEX_URL"] == "https://index.example/simple"

@@ -162,20 +162,31 @@ def run(command: Sequence[str], what: str, progress: Progress = silent) -> tuple
             raise
 
 
+# Settings that contradict an install into a folder of its own, or constrain what belongs to the
+# user's environment: a cap on torch there must not keep flacheck from looking at a newer torch.
+_CONTRARY = (
+    "PIP_USER",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_REQUIRE_VIRTUALENV",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "UV_CONSTRAINT",
+    "UV_OVERRIDE",
+)
+_INSTEAD = {
+    "NO_COLOR": "1",
+    "PIP_USER": "0",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+    # pip takes no notice of an empty variable, and would go by its configuration file.
+    "PIP_CONSTRAINT": os.devnull,
+}
+
+
 def _environment() -> dict[str, str]:
-    """The user's environment, less the settings that contradict an install into a folder of its
-    own.
-    """
-    contrary = (
-        "PIP_USER",
-        "PIP_TARGET",
-        "PIP_PREFIX",
-        "PIP_REQUIRE_VIRTUALENV",
-        "PYTHONPATH",
-        "PYTHONHOME",
-    )
-    kept = {name: value for name, value in os.environ.items() if name not in contrary}
-    return {**kept, "NO_COLOR": "1", "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    """The user's environment with its index settings, less what is meant for other installs."""
+    kept = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
+    return {**kept, **_INSTEAD}
 
 
 def diagnose(output: str, doing: str, folder: Path, installer: str) -> ToolchainError:
