@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flacheck.repro.kernel.autotuner import tuned
-from flacheck.repro.output.script import Symptom, forms, render, words
+from flacheck.repro.output.script import Symptom, is_typed, render, words
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen
 
@@ -87,11 +87,37 @@ def test_a_check_is_made_of_the_finished_compile() -> None:
     assert "timeout=7\n" in text
 
 
-def test_types_alone_make_the_simplest_form() -> None:
-    """A launch that says more than types has no plain form."""
-    unaligned = {"dtype": "fp16", "align": 1}
-    assert [form.imports for form in forms(specimen("tl.store(x, 1)", x=unaligned))] == [
-        ("from triton.compiler import ASTSource",),
-        (),
-    ]
-    assert [form.imports for form in forms(chain())] == [()]
+@pytest.mark.parametrize(
+    ("body", "args", "typed"),
+    [
+        ("tl.store(x, 1)", {"x": {"dtype": "fp16", "align": 1}}, True),
+        ("tl.store(x, 1)", {"x": {"dtype": "fp16"}}, False),
+        ("tl.store(x, 1)", {"x": POINTER}, False),
+        ("tl.store(x, n)", {"x": {"dtype": "fp16", "align": 1}, "n": {"int": 8}}, False),
+        ("pass", {}, True),
+    ],
+)
+def test_types_alone_say_pointers_of_no_alignment(
+    body: str, args: dict[str, Any], typed: bool
+) -> None:
+    """What a compiler is told of numbers, constants and alignments needs a launch."""
+    assert is_typed(specimen(body, **args)) is typed
+
+
+def test_a_typed_script_needs_no_launch() -> None:
+    """`triton.compile` takes the types and the options."""
+    one = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1}, options={"num_warps": 8})
+    text = render(one, Symptom("words", "title"), typed=True)
+    assert "    from triton.compiler import ASTSource\n" in text
+    assert text.endswith(
+        'source = ASTSource(kernel, {"x": "*fp16"}, {})\n'
+        'triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})\n'
+    )
+
+
+def test_a_refused_import_needs_no_call() -> None:
+    """The decorator raises before anything could be launched."""
+    tuner = tuned(specimen("pass", K={"constexpr": 32}), [{"kwargs": {}}] * 2, ["gone"])
+    text = render(tuner.with_(stage="import"), Symptom("words", "title"))
+    assert "kernel.run(" not in text
+    assert text.endswith('print("the kernel was decorated")\n')

@@ -14,7 +14,7 @@ from flacheck.model import Cell, Cut, Kernel, Launch
 from flacheck.repro import verification
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.oracle import Budget
-from flacheck.repro.original import NotReproduced, Stopped
+from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.result import Runs
 from flacheck.repro.output.script import DOES_NOT, SHOWS
 from flacheck.repro.reproduction import Reproduction
@@ -91,11 +91,10 @@ def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[[Any], Co
 def test_an_end_before_the_search_has_begun_has_nothing_to_show(
     compilers: Callable[[Any], Compilers],
 ) -> None:
-    """Nothing is written then."""
+    """A closed search leaves no specimen."""
     sought = Reproduction(cell(), compilers(TABLE), Budget())
-    assert sought.draft() == {}
-    with pytest.raises(Stopped):
-        sought.finish(complete=False)
+    sought.search().close()
+    assert sought.best is None
 
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:

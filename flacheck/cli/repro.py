@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flacheck.inputs.cell import Chosen
     from flacheck.inputs.expand import Selection
     from flacheck.repro.oracle import Budget
-    from flacheck.repro.output.result import Improvement, Reproduced
+    from flacheck.repro.output.result import Improvement
     from flacheck.repro.reproduction import Reproduction
 
 _BUDGET = re.compile(r"(\d+)(s?)")
@@ -41,15 +41,10 @@ def repro(
     ] = [],
     releases: Annotated[
         list[str],
-        typer.Option(
-            "--releases",
-            help="Verify the script on these releases. Default: all releases.",
-            metavar="SPEC",
-        ),
+        typer.Option(metavar="SPEC", help="Verify the script on these. Default: all releases."),
     ] = [],
     budget: Annotated[
-        str,
-        typer.Option(metavar="N|Ns", help="Limit the reduction to N compiles, or to N seconds."),
+        str, typer.Option(metavar="N|Ns", help="Reduce in at most N compiles, or N seconds.")
     ] = _DEFAULT_BUDGET,
     runs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Run the script N times on the failing release.")
@@ -57,23 +52,15 @@ def repro(
     memory: common.Memory = 8192,
     trust: common.Trust = False,
     store: common.StoreDir = Path(".flacheck"),
-    format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="table or json.")
-    ] = "table",
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="table or json.")] = "table",
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Write the files to DIR. Default: repro-KEY8.",
-            show_default=False,
-        ),
+        typer.Option("--output", "-o", metavar="DIR", help="Write there. Default: repro-KEY8."),
     ] = None,
 ) -> int:
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
     from flacheck import reports
-    from flacheck.repro import compilers
+    from flacheck.repro.compilers import Compilers, provided
     from flacheck.repro.reproduction import Reproduction
 
     reports.check(format, reports.TABLE_OR_JSON)
@@ -84,19 +71,10 @@ def repro(
         for warning in chosen.warnings:
             common.say(warning)
         folder = output or Path(f"repro-{chosen.cell.key[:8]}")
-        provided = compilers.provided(chosen.cell, releases, common.say)
-        with compilers.Compilers(provided, chosen.packages, memory) as opened:
-            reproduction = Reproduction(chosen.cell, opened, allowance, runs)
-            complete = _search(reproduction)
-            result = _verified(reproduction, folder, complete)
-    if result is None:
-        return Exit.INTERRUPTED
-    _write(result, folder, format)
-    if not complete:
-        return Exit.INTERRUPTED
-    if not result.reproduced:
-        return Exit.FINDINGS
-    return Exit.OK
+        ready = provided(chosen.cell, releases, common.say)
+        with Compilers(ready, chosen.packages, memory) as compilers:
+            reproduction = Reproduction(chosen.cell, compilers, allowance, runs)
+            return _reproduce(reproduction, folder, format)
 
 
 def _budget(text: str) -> Budget:
@@ -147,6 +125,32 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _reproduce(reproduction: Reproduction, folder: Path, format: str) -> int:
+    """Search, verify and write; the exit code."""
+    from flacheck.reports import repro as repro_report
+    from flacheck.repro.output import files
+
+    complete = _search(reproduction)
+    if reproduction.best is None:
+        common.say("interrupted before the failure was reproduced: there is nothing to show")
+        return Exit.INTERRUPTED
+    # What was found is on disk before it is verified, for that may be interrupted too.
+    drafts = files.write(reproduction.draft(), folder)
+    try:
+        result = reproduction.finish(complete)
+    except KeyboardInterrupt:
+        common.say(f"interrupted again: wrote {' and '.join(map(str, drafts))}, not verified")
+        return Exit.INTERRUPTED
+    texts = files.contents(result)
+    files.write(texts, folder)
+    common.show(format, repro_report.report(result, folder, list(texts)))
+    if not complete:
+        return Exit.INTERRUPTED
+    if not result.reproduced:
+        return Exit.FINDINGS
+    return Exit.OK
+
+
 def _search(reproduction: Reproduction) -> bool:
     """Run the search and show how far it is; False when it was interrupted."""
     terminal = sys.stderr.isatty()
@@ -174,28 +178,3 @@ def _show(event: Improvement, terminal: bool) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
     else:
         print(text, file=sys.stderr, flush=True)
-
-
-def _verified(reproduction: Reproduction, folder: Path, complete: bool) -> Reproduced | None:
-    """What came of the search; None when interrupted once more. What the search found is in the
-    folder before it is verified.
-    """
-    from flacheck.repro.output import files
-
-    drafts = files.write(reproduction.draft(), folder)
-    try:
-        return reproduction.finish(complete)
-    except KeyboardInterrupt:
-        reproduction.compilers.reset()
-        names = " and ".join(map(str, drafts)) or "no file"
-        common.say(f"interrupted again: wrote {names}, not verified")
-        return None
-
-
-def _write(result: Reproduced, folder: Path, format: str) -> None:
-    from flacheck.reports import repro as repro_report
-    from flacheck.repro.output import files
-
-    texts = files.contents(result)
-    files.write(texts, folder)
-    common.show(format, repro_report.report(result, folder, list(texts)))

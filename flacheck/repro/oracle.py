@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from flacheck.analysis.slow import TIMES
@@ -61,53 +61,53 @@ class Budget:
 
 @dataclass(frozen=True)
 class SameFailure:
-    """What counts as the same failure.
+    """What counts as the same failure: a record of the failing release with this verdict and, where
+    they are given, this signature, this code, and at least these seconds.
 
-    `shows` recognises it in a record of the failing release; `until` is the last stage that has to
-    run there, `elsewhere` the last that must end well on other releases, None for all stages. Of a
-    slow compile other releases must be `faster` by this factor; 0 leaves their time open.
+    `until` is the last stage that has to run to see it, `elsewhere` the last that must end well on
+    other releases, None for all stages. Other releases must be `faster` by this factor; 0 leaves
+    their time open.
     """
 
-    shows: Callable[[Record], bool]
+    verdict: Verdict = Verdict.FAILS
+    signature: str | None = None
+    code: str | None = None
+    seconds: float = 0.0
     until: str | None = None
     elsewhere: str | None = None
     faster: float = 0.0
 
+    def shows(self, record: Record) -> bool:
+        """Whether a record of the failing release is of this failure."""
+        return (
+            record.verdict is self.verdict
+            and self.signature in (None, record.signature)
+            and self.code in (None, record.code)
+            and record.seconds >= self.seconds
+        )
+
 
 def same_signature(failing: Record) -> SameFailure:
     """The same code, stage, function and message: the identity of a failure."""
-    signature = str(failing.signature)
-
-    def shows(record: Record) -> bool:
-        return record.verdict is Verdict.FAILS and record.signature == signature
-
-    elsewhere = None
+    signature, elsewhere = str(failing.signature), None
     if signature.startswith(_KNOWN_EARLY):
         elsewhere = "llir"
-    stage = signature.split(":")[1]
-    if stage in STAGES:
-        return SameFailure(shows, stage, elsewhere)
-    return SameFailure(shows, elsewhere, elsewhere)
+    until = signature.split(":")[1]
+    if until not in STAGES:
+        return SameFailure(signature=signature, until=elsewhere, elsewhere=elsewhere)
+    return SameFailure(signature=signature, until=until, elsewhere=elsewhere)
 
 
 def same_code(failing: Record) -> SameFailure:
     """The same code. The message of an autotuner's fault names the keys that it is about, and a
     reduction has fewer of them: there the message is no part of the identity.
     """
-
-    def shows(record: Record) -> bool:
-        return record.verdict is Verdict.FAILS and record.code == failing.code
-
-    return SameFailure(shows)
+    return SameFailure(code=str(failing.code))
 
 
 def still_slow(_: Record) -> SameFailure:
     """A compile that ends well, not before some seconds, and much sooner on other releases."""
-
-    def shows(record: Record) -> bool:
-        return record.verdict is Verdict.COMPILES and record.seconds >= LEAST_SECONDS
-
-    return SameFailure(shows, faster=TIMES)
+    return SameFailure(Verdict.COMPILES, seconds=LEAST_SECONDS, faster=TIMES)
 
 
 class Oracle:
@@ -128,7 +128,8 @@ class Oracle:
         self.contrasts, self.budget = tuple(contrasts), budget
         self._compilers, self._release, self._failure = compilers, release, failure
         self._records: dict[tuple[str, str], Record] = {}
-        self._slips: dict[str, str] = {}
+        # How many specimens failed with each other signature.
+        self.slips: Counter[str] = Counter()
         self._fails_elsewhere: set[str] = set()
 
     def __call__(self, specimen: Specimen) -> bool:
@@ -148,7 +149,7 @@ class Oracle:
             return True
         # A probe that comes back as a candidate is no second slip.
         if not known and record.verdict is Verdict.FAILS and record.signature:
-            self._slips[specimen.key] = record.signature
+            self.slips[record.signature] += 1
         return False
 
     def hides(self, specimen: Specimen) -> bool:
@@ -164,14 +165,9 @@ class Oracle:
         return sum(release == self._release for _, release in self._records)
 
     @property
-    def slips(self) -> Counter[str]:
-        """How many specimens failed with each other signature."""
-        return Counter(self._slips.values())
-
-    @property
     def slipped(self) -> int:
         """How many specimens were refused because they fail differently, or elsewhere too."""
-        return len(self._slips) + len(self._fails_elsewhere)
+        return self.slips.total() + len(self._fails_elsewhere)
 
     def _passes(self, specimen: Specimen, release: str) -> bool:
         here = self._record(specimen, self._release, self._failure.until)

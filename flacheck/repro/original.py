@@ -28,12 +28,6 @@ class NotReproduced(FlacheckError):
     exit_code = Exit.FINDINGS
 
 
-class Stopped(FlacheckError):
-    """Interrupted before there was anything to show."""
-
-    exit_code = Exit.INTERRUPTED
-
-
 def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
     """The cell as a specimen, its kernel cut out where it fails or, if that release cannot import
     it, under the newest release that can.

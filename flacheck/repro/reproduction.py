@@ -13,10 +13,10 @@ from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import FailureKind, kind_of
 from flacheck.repro.oracle import Budget, Oracle, SameFailure
-from flacheck.repro.original import NotReproduced, Stopped
+from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.repro.output.result import Effort, Improvement, Reproduced, Runs
-from flacheck.repro.output.script import SHOWS, forms, render
+from flacheck.repro.output.script import SHOWS, is_typed, render
 from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.reducer import polished, reduce
 
@@ -112,11 +112,8 @@ class Reproduction:
         return Effort(oracle.asked, budget.ran, oracle.slipped, budget.elapsed)
 
     def draft(self) -> dict[str, str]:
-        """The best so far as scripts that nobody has run yet, by file name; empty when the search
-        had not begun.
-        """
-        if self.best is None:
-            return {}
+        """The best so far as scripts that nobody has run yet, by file name."""
+        assert self.best, "the search has not begun"
         return {
             SCRIPT: self._script(self.best, self._record),
             ORIGINAL: self._script(self._original, self._record),
@@ -126,11 +123,8 @@ class Reproduction:
         return render(specimen, self._kind.symptom(self.cell, record, specimen))
 
     def finish(self, complete: bool = True) -> Reproduced:
-        """The best so far in its readable form, verified in fresh processes. Raises Stopped when
-        the search had not begun.
-        """
-        if self.best is None:
-            raise Stopped("interrupted before the failure was reproduced: there is nothing to show")
+        """The best so far in its readable form, verified in fresh processes."""
+        assert self.best, "the search has not begun"
         self.budget.lift()
         reduced = polished(self.best, reading, self._oracle)
         for signature, count in sorted(self._oracle.slips.items()):
@@ -162,12 +156,12 @@ class Reproduction:
         )
 
     def _simplest_script(self, reduced: Specimen) -> str:
-        """The simplest form of script that shows the failure; the last form where none does."""
+        """The script by types alone where that shows the failure, else as a launch."""
         record = self.compilers.compile(reduced, self.cell.toolchain)
         symptom = self._kind.symptom(self.cell, record, reduced)
-        own, script = self.compilers.releases[self.cell.toolchain], ""
-        for form in forms(reduced):
-            script = render(reduced, symptom, form)
+        if is_typed(reduced):
+            script = render(reduced, symptom, typed=True)
+            own = self.compilers.releases[self.cell.toolchain]
             if verification.exit_status(script, own) == SHOWS:
-                break
-        return script
+                return script
+        return render(reduced, symptom)

@@ -5,8 +5,7 @@ release takes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from flacheck.repro.kernel.block_types import NAMES
@@ -56,59 +55,42 @@ _TUNING = """
 """
 
 # Autotuners look at the driver as soon as they are made, those of 3.0 and 3.1 also for torch.
-_BEFORE_TUNING = (
-    """\
+_TORCH = """\
 # Triton 3.0 and 3.1 import torch here and use nothing of it.
 sys.modules.setdefault("torch", types.ModuleType("torch"))
 
 
 """
-    + _DRIVER.replace("{more}", _TUNING)
-    + "\n\n"
-)
 
 
-@dataclass(frozen=True)
-class Form:
-    """One way of compiling a kernel from a script: what it imports beside triton, what comes after
-    the kernel (given the target and what is done with the finished compile), and what has to stand
-    before the kernel, with a place for the target.
-    """
-
-    imports: tuple[str, ...]
-    render: Callable[[Specimen, str, str], str]
-    before: str = ""
-
-
-def _plain(specimen: Specimen, target: str, check: str) -> str:
+def of_types(specimen: Specimen, target: str, check: str) -> str:
+    """A compile of a kernel whose parameters are all pointers of no known alignment."""
     types = ", ".join(f'"{name}": "*{spec["dtype"]}"' for name, spec in specimen.args.items())
     options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
     call = f"triton.compile(source, target={target}, options={{{options}}})"
     return f"source = ASTSource({specimen.name}, {{{types}}}, {{}})\n" + _checked(call, check)
 
 
-def _launched(specimen: Specimen, target: str, check: str) -> str:
+def of_launch(specimen: Specimen, target: str, check: str) -> str:
+    """The kernel's own launch, on a GPU that is not there."""
     options = [f"{name}={value!r}" for name, value in specimen.options.items()]
     call = _call(specimen, options)
     return _DRIVER.format(target=target, more="") + _checked(call, check)
 
 
-def _configured(specimen: Specimen, target: str, check: str) -> str:
+def before_autotuner(target: str) -> str:
+    """What has to stand before a kernel with an autotuner."""
+    return _TORCH + _DRIVER.format(target=target, more=_TUNING) + "\n\n"
+
+
+def of_autotuner(specimen: Specimen, check: str) -> str:
     """Only the timing is replaced: the key is looked up, and the kernel compiled, by the autotuner
-    itself.
+    itself. A kernel whose import fails needs no launch.
     """
+    if specimen.stage == "import":
+        return 'print("the kernel was decorated")\n'
     timing = f"{specimen.name}._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]\n"
     return timing + _checked(_call(specimen, []), check)
-
-
-def _imported(specimen: Specimen, target: str, check: str) -> str:
-    return 'print("the kernel was decorated")\n'
-
-
-PLAIN = Form(("from triton.compiler import ASTSource",), _plain)
-LAUNCHED = Form((), _launched)
-CONFIGURED = Form(("import types",), _configured, _BEFORE_TUNING)
-IMPORTED = Form(("import types",), _imported, _BEFORE_TUNING)
 
 
 def _checked(call: str, check: str) -> str:

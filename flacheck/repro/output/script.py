@@ -12,11 +12,10 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from flacheck.model import Record
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.output.launching import CONFIGURED, IMPORTED, LAUNCHED, PLAIN, Form
+from flacheck.repro.output import launching
 from flacheck.tables import targets
 
 _HARNESS = '''\
@@ -102,25 +101,31 @@ def words(record: Record) -> str:
     return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
 
 
-def render(specimen: Specimen, symptom: Symptom, form: Form | None = None) -> str:
-    """The script's text; in its last form, which says most, unless another is given."""
-    form = form or forms(specimen)[-1]
-    target = _target(specimen.target)
-    imports, decisive, shows = "", f"MESSAGE = {_literal(symptom.words)}", "MESSAGE in said"
+def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
+    """The script's text. A compile is said as a launch or, `typed`, by types alone."""
+    target, imports, before = _target(specimen.target), "", ""
+    if typed:
+        imports = "    from triton.compiler import ASTSource\n"
+        launch = launching.of_types(specimen, target, symptom.check)
+    elif specimen.stage == "compile":
+        launch = launching.of_launch(specimen, target, symptom.check)
+    else:
+        imports, before = "    import types\n", launching.before_autotuner(target)
+        launch = launching.of_autotuner(specimen, symptom.check)
+    signal, decisive, shows = "", f"MESSAGE = {_literal(symptom.words)}", "MESSAGE in said"
     if _SIGNAL.fullmatch(symptom.words):
-        imports, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
+        signal, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
         shows = "child.returncode == -getattr(signal, SIGNAL)"
-    launch = form.render(specimen, target, symptom.check).rstrip()
     return _HARNESS.format(
         title=symptom.title.replace("\\", "/").replace('"""', "'"),
-        signal=imports,
+        signal=signal,
         decisive=decisive,
         shows=shows,
         timeout=symptom.timeout,
-        imports="".join(f"    {line}\n" for line in form.imports),
-        before=form.before.format(target=target),
+        imports=imports,
+        before=before,
         kernel=kernel_text(specimen),
-        launch=symptom.prepare + launch,
+        launch=symptom.prepare + launch.rstrip(),
     )
 
 
@@ -131,22 +136,14 @@ def _literal(text: str) -> str:
     return f'"{text}"'
 
 
-def forms(specimen: Specimen) -> list[Form]:
-    """The forms that can say the launch, the simplest first: types alone, a launch, an autotuner's
-    run.
+def is_typed(specimen: Specimen) -> bool:
+    """Whether types say all that the compiler is told: of each argument, that it is a pointer of no
+    known alignment.
     """
-    if specimen.stage == "import":
-        return [IMPORTED]
-    if specimen.stage == "autotune":
-        return [CONFIGURED]
-    if all(map(_is_typed, specimen.args.values())):
-        return [PLAIN, LAUNCHED]
-    return [LAUNCHED]
-
-
-def _is_typed(spec: Any) -> bool:
-    """Whether a type says all that the compiler is told: a pointer of no known alignment."""
-    return isinstance(spec, Mapping) and "dtype" in spec and bool(spec.get("align", 16) % 16)
+    specs = specimen.args.values()
+    pointers = [spec for spec in specs if isinstance(spec, Mapping) and "dtype" in spec]
+    aligned = any(spec.get("align", 16) % 16 == 0 for spec in pointers)
+    return specimen.stage == "compile" and len(pointers) == len(specs) and not aligned
 
 
 def kernel_text(specimen: Specimen) -> str:
