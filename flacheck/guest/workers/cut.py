@@ -15,12 +15,17 @@ import inspect
 import re
 import textwrap
 import types
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from ..engine.messages import Kernel
 from .written import Unwritten, literal, path_of
 
 _HEAD = "import triton\nimport triton.language as tl\n"
+# A name of a type as Triton's signatures have them: `*fp32`, `i64`.
 _TYPE = re.compile(r"[*a-z0-9]{1,16}")
+# What @triton.jit was told that changes how a launch is specialised or compiled.
 _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
 
 
@@ -33,10 +38,13 @@ class Cut:
 
     @property
     def digest(self) -> str | None:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16] if self.text else None
+        """The name by which launches refer to the text."""
+        if self.text is None:
+            return None
+        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
 
-def handed(function, bound: dict) -> dict:
+def handed(function: Kernel, bound: dict[str, Any]) -> dict[Kernel, str]:
     """The jit functions among a launch's arguments, also those in tuples, with their names in the
     kernel's module: two of the same name, or one of the kernel's, get a number.
     """
@@ -47,16 +55,18 @@ def handed(function, bound: dict) -> dict:
     return {value: name for value, name in names.items() if value is not function}
 
 
-def _functions(values):
+def _functions(values: Iterable[Any]) -> Iterator[Kernel]:
     for value in values:
-        value = value.value if type(value).__name__ == "constexpr" else value
+        # By their names: each release has classes of its own, and Triton may not be there yet.
+        if type(value).__name__ == "constexpr":
+            value = value.value
         if type(value).__name__ == "JITFunction":
             yield value
         elif isinstance(value, (tuple, list)):
             yield from _functions(value)
 
 
-def _free(name: str, taken) -> str:
+def _free(name: str, taken: Iterable[str]) -> str:
     free, number = name, 2
     while free in taken:
         free, number = f"{name}_{number}", number + 1
@@ -67,44 +77,47 @@ class Cutter:
     """Cuts each kernel once for each set of functions that a launch hands it."""
 
     def __init__(self) -> None:
-        self._done: dict = {}
+        self._done: dict[tuple[Kernel, ...], Cut] = {}
 
-    def cut(self, function, functions: dict) -> Cut:
+    def cut(self, function: Kernel, functions: dict[Kernel, str]) -> Cut:
         """`functions` are those that `handed` found."""
         key = (function, *functions)
         if key not in self._done:
-            self._done[key] = self._fresh({function: function.fn.__name__, **functions})
+            self._done[key] = _cut({function: function.fn.__name__, **functions})
         return self._done[key]
 
-    def _fresh(self, roots: dict) -> Cut:
-        module = _Module(roots)
-        try:
-            for root in roots:
-                module.function(root)
-            text = module.text()
-            ast.parse(text)
-            return Cut(text)
-        except (Unwritten, SyntaxError, OSError) as error:
-            return Cut(None, str(error))
+
+def _cut(roots: dict[Kernel, str]) -> Cut:
+    module = _CutModule(roots)
+    try:
+        for root in roots:
+            module.function(root)
+        text = module.text()
+        ast.parse(text)
+        return Cut(text)
+    except (Unwritten, SyntaxError, OSError) as error:
+        return Cut(None, str(error))
 
 
-class _Module:
+class _CutModule:
     """The text under way: each function and constant once, under a name of its own; `roots` have
     theirs.
     """
 
-    def __init__(self, roots: dict) -> None:
+    def __init__(self, roots: dict[Kernel, str]) -> None:
         self._roots = roots
-        self._names: dict = {}
+        # By a function's id, or a constant's name, text and whether it is declared `tl.constexpr`.
+        self._names: dict[object, str] = {}
         self._taken: set[str] = {"tl", "triton", *roots.values()}
         self._pieces: list[str] = []
         self._imports: set[str] = set()
 
     def text(self) -> str:
+        """The module as it is now."""
         imports = "".join(f"import {name}\n" for name in sorted(self._imports))
         return _HEAD + imports + "\n\n" + "\n\n\n".join(self._pieces) + "\n"
 
-    def function(self, function) -> str:
+    def function(self, function: Kernel) -> str:
         """The name under which a jit function stands in the module."""
         key = id(function)
         if key not in self._names:
@@ -112,19 +125,22 @@ class _Module:
             self._pieces.append(self._written(function, self._names[key]))
         return self._names[key]
 
-    def constant(self, name: str, value, annotated: bool) -> str:
+    def constant(self, name: str, value: Any, annotated: bool) -> str:
+        """The name under which a constant stands in the module. Raises Unwritten."""
         text = literal(value)
         key = (name, text, annotated)
         if key not in self._names:
-            self._names[key] = self._free(name)
-            self._pieces.append(
-                f"{self._names[key]}{': tl.constexpr' if annotated else ''} = {text}"
-            )
+            declared = self._names[key] = self._free(name)
+            if annotated:
+                declared += ": tl.constexpr"
+            self._pieces.append(f"{declared} = {text}")
         return self._names[key]
 
-    def path(self, value) -> str:
+    def path(self, value: Any) -> str:
+        """The path to a part of triton. Raises Unwritten."""
         path, needed = path_of(value)
-        self._imports |= {needed} if needed else set()
+        if needed:
+            self._imports.add(needed)
         return path
 
     def _free(self, name: str) -> str:
@@ -132,34 +148,32 @@ class _Module:
         self._taken.add(free)
         return free
 
-    def _written(self, function, name: str) -> str:
-        tree = ast.parse(textwrap.dedent(function.src)).body[0]
+    def _written(self, function: Kernel, name: str) -> str:
+        tree: Any = ast.parse(textwrap.dedent(function.src)).body[0]
         tree.name, tree.decorator_list, tree.returns = name, [], None
-        self._sign(tree, function.fn)
+        self._sign(tree.args, function.fn)
         rewriter = _Rewriter(self, _scope(function.fn), _annotated(function.fn), _locals(tree))
         tree.body = [rewriter.visit(statement) for statement in tree.body]
         return f"{_decorator(function)}\n{ast.unparse(ast.fix_missing_locations(tree))}"
 
-    def _sign(self, tree, function) -> None:
+    def _sign(self, arguments: ast.arguments, function: Any) -> None:
         """Annotations and defaults by what they are, not by the names that stood for them."""
-        signature = inspect.signature(function)
-        parameters = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs]
-        for parameter in parameters:
-            parameter.annotation = self._annotation(signature.parameters[parameter.arg].annotation)
-        tree.args.defaults = [
-            self._value(signature.parameters[p.arg].default)
-            for p in parameters
-            if signature.parameters[p.arg].default is not inspect.Parameter.empty
-            and p not in tree.args.kwonlyargs
-        ]
-        tree.args.kw_defaults = [
-            None
-            if signature.parameters[p.arg].default is inspect.Parameter.empty
-            else self._value(signature.parameters[p.arg].default)
-            for p in tree.args.kwonlyargs
+        signature = inspect.signature(function).parameters
+        positional = [*arguments.posonlyargs, *arguments.args]
+        for parameter in [*positional, *arguments.kwonlyargs]:
+            parameter.annotation = self._annotation(signature[parameter.arg].annotation)
+        defaults = [self._default(signature[parameter.arg]) for parameter in positional]
+        arguments.defaults = [default for default in defaults if default is not None]
+        arguments.kw_defaults = [
+            self._default(signature[parameter.arg]) for parameter in arguments.kwonlyargs
         ]
 
-    def _annotation(self, annotation):
+    def _default(self, parameter: inspect.Parameter) -> ast.expr | None:
+        if parameter.default is inspect.Parameter.empty:
+            return None
+        return self._value(parameter.default)
+
+    def _annotation(self, annotation: Any) -> ast.expr | None:
         """Triton looks for `constexpr` and for type names; another annotation tells it nothing."""
         if isinstance(annotation, str):
             return _meant(annotation)
@@ -167,7 +181,7 @@ class _Module:
             return self._value(annotation)
         return None
 
-    def _value(self, value):
+    def _value(self, value: Any) -> ast.expr:
         try:
             return _expression(literal(value))
         except Unwritten:
@@ -177,43 +191,43 @@ class _Module:
 class _Rewriter(ast.NodeTransformer):
     """Replaces every name that a function reads from outside by what the module calls it."""
 
-    def __init__(self, module: _Module, scope: dict, annotated: set, local: set) -> None:
-        self._module, self._scope, self._annotated, self._local = module, scope, annotated, local
+    def __init__(
+        self, module: _CutModule, scope: dict[str, Any], annotated: set[str], local: set[str]
+    ) -> None:
+        self._module, self._annotated = module, annotated
+        self._outside = {name: value for name, value in scope.items() if name not in local}
 
-    def visit_Name(self, node):
-        if (
-            not isinstance(node.ctx, ast.Load)
-            or node.id in self._local
-            or node.id not in self._scope
-        ):
-            return node
-        return self._named(node.id, self._scope[node.id])
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if isinstance(node.ctx, ast.Load) and node.id in self._outside:
+            return self._named(node.id, self._outside[node.id])
+        return node
 
-    def visit_Attribute(self, node):
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """A path through modules and classes of the program leads to what stands at its end."""
-        names, root = [node.attr], node.value
+        names = [node.attr]
+        root = node.value
         while isinstance(root, ast.Attribute):
             names.append(root.attr)
             root = root.value
-        if not isinstance(root, ast.Name) or root.id in self._local or root.id not in self._scope:
+        if not isinstance(root, ast.Name) or root.id not in self._outside:
             return self.generic_visit(node)
-        value, name = self._scope[root.id], root.id
+        value, name = self._outside[root.id], root.id
         while names and _is_namespace(value):
             name = names.pop()
             value = getattr(value, name)
-        result = self._named(name, value) if root.id == name else self._reached(value)
+        result = self._named(name, value) if name == root.id else self._reached(value)
         for attribute in reversed(names):
             result = ast.Attribute(result, attribute, ast.Load())
         return result
 
-    def _reached(self, value):
+    def _reached(self, value: Any) -> ast.expr:
         """What an attribute of a module or class is: Triton asks no declaration of it."""
         try:
             return _expression(literal(value))
         except Unwritten:
             return self._named(getattr(value, "__name__", ""), value)
 
-    def _named(self, name: str, value):
+    def _named(self, name: str, value: Any) -> ast.expr:
         value = _unwrapped(value)
         if _is_own_function(value):
             return _expression(self._module.function(value))
@@ -223,19 +237,21 @@ class _Rewriter(ast.NodeTransformer):
             return _expression(self._module.path(value))
 
 
-def _meant(annotation: str):
+def _meant(annotation: str) -> ast.expr | None:
     """What Triton reads out of an annotation in quotes."""
     for word in ("constexpr", "const"):
         if word in annotation:
             return _expression(f"tl.{word}")
-    return ast.Constant(annotation) if _TYPE.fullmatch(annotation) else None
+    if _TYPE.fullmatch(annotation):
+        return ast.Constant(annotation)
+    return None
 
 
-def _expression(text: str):
+def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _is_namespace(value) -> bool:
+def _is_namespace(value: Any) -> bool:
     """Whether an attribute of it is looked up now; names of the language are left for the release
     to find.
     """
@@ -243,50 +259,55 @@ def _is_namespace(value) -> bool:
         return not value.__name__.startswith("triton")
     if isinstance(value, enum.Enum):
         return True
-    return isinstance(value, (type, types.SimpleNamespace)) and not value.__module__.startswith(
-        "triton"
-    )
+    is_class = isinstance(value, (type, types.SimpleNamespace))
+    return is_class and not value.__module__.startswith("triton")
 
 
-def _is_own_function(value) -> bool:
-    kind = type(value).__name__
-    return kind in ("JITFunction", "ConstexprFunction") and not value.fn.__module__.startswith(
-        "triton."
-    )
+def _is_own_function(value: Any) -> bool:
+    jit = type(value).__name__ in ("JITFunction", "ConstexprFunction")
+    return jit and not value.fn.__module__.startswith("triton.")
 
 
-def _unwrapped(value):
+def _unwrapped(value: Any) -> Any:
     while type(value).__name__ in ("Autotuner", "Heuristics"):
         value = value.fn
     return value
 
 
-def _scope(function) -> dict:
+def _scope(function: Any) -> dict[str, Any]:
     """Globals, and the variables of the functions around it."""
-    inner = inspect.getclosurevars(function).nonlocals if function.__closure__ else {}
-    return {**function.__globals__, **inner}
+    scope = dict(function.__globals__)
+    if function.__closure__:
+        scope.update(inspect.getclosurevars(function).nonlocals)
+    return scope
 
 
-def _annotated(function) -> set:
+def _annotated(function: Any) -> set[str]:
     """The module's names that are declared `tl.constexpr`: a kernel may read no others."""
     annotations = function.__globals__.get("__annotations__", {})
     return {name for name, kind in annotations.items() if "constexpr" in str(kind)}
 
 
-def _locals(tree) -> set:
-    stored = {
-        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    return stored | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+def _locals(tree: ast.AST) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+    return names
 
 
-def _decorator(function) -> str:
+def _decorator(function: Kernel) -> str:
     if type(function).__name__ == "ConstexprFunction":
         return "@triton.constexpr_function"
-    flags = {name: getattr(function, name, None) for name in _FLAGS}
-    written = ", ".join(f"{name}={_flag(value)}" for name, value in flags.items() if value)
-    return f"@triton.jit({written})" if written else "@triton.jit"
-
-
-def _flag(value) -> str:
-    return repr(list(value)) if isinstance(value, (list, tuple, set)) else repr(value)
+    flags = []
+    for name in _FLAGS:
+        value = getattr(function, name, None)
+        if isinstance(value, (tuple, set)):
+            value = list(value)
+        if value:
+            flags.append(f"{name}={value!r}")
+    if not flags:
+        return "@triton.jit"
+    return f"@triton.jit({', '.join(flags)})"

@@ -169,7 +169,8 @@ def _constant(spec: Any, names: Mapping[str, Any]) -> Any:
     if "dtype" in spec:
         import triton.language
 
-        return getattr(triton.language, LANGUAGE_NAMES.get(spec["dtype"], spec["dtype"]))
+        dtype: str = spec["dtype"]
+        return getattr(triton.language, LANGUAGE_NAMES.get(dtype, dtype))
     if "function" in spec and spec["function"] in names:
         return names[spec["function"]]
     if "tuple" in spec:
