@@ -280,7 +280,7 @@ def test_markdown_names_what_matters() -> None:
     assert "| 3.4.0 | 2.8.0 | sm80, sm90 | 7 |" in text
     assert f"- `` {RESHAPE} ``<br>1 × 3.2.0 · sm90 · " in text
     assert (
-        f"<summary>cause and remedy</summary>\n\ncause: {rule.cause}\n\nremedy: {rule.remedy}"
+        f"<summary>cause, remedy</summary>\n\ncause: {rule.cause}\n\nremedy: {rule.remedy}"
         in text
     )
     assert "<br>num_warps=8 | 3.2.0<br>sm90 | `num_warps=4`<br>`form=fused_recurrent` |" in text

@@ -79,7 +79,7 @@ def _result(result: TunerResult) -> Iterator[Part]:
         yield document.Item(f"the run ends: {result.ends}", Tone.BAD)
     if result.configs:
         rows = (_row(number, config) for number, config in enumerate(result.configs, 1))
-        yield document.Table(_HEADINGS, tuple(rows))
+        yield document.Table(_HEADINGS, tuple(rows), document.Fit.SPLIT)
     yield from _causes(result)
     for fault in result.keys:
         yield from _fault(fault)
@@ -189,8 +189,8 @@ def _cost(cost: Cost) -> Iterator[Part]:
     line += f"{_seconds(cost.first_run)}; with {counted(cost.workers, 'compiler')} at once "
     line += _seconds(cost.warmed)
     if cost.droppable:
-        gone = counted(len(cost.droppable), "configuration")
-        line += f"; without {gone} that gain nothing {_seconds(cost.pruned)}"
+        gone = len(cost.droppable)
+        line += f"; without those that gain nothing ({gone}) {_seconds(cost.pruned)}"
     yield document.Item(line)
     # Failures stand in the table already.
     gains = grouped((why, place + 1) for place, why in cost.droppable.items() if why != "fails")

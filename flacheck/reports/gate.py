@@ -18,6 +18,7 @@ from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import counted, items
 from flacheck.rules import RULES
 
+# In the order in which the headline counts them.
 _TONES = {
     ReleaseState.GOOD: Tone.GOOD,
     ReleaseState.ADVISED: Tone.DOUBT,
@@ -203,9 +204,7 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
 
 def _advised(result: GateResult) -> Iterator[document.Annotation]:
     advisories = grouped(
-        (advisory, release.triton)
-        for release in result.versions
-        for advisory in release.advisories
+        (advisory, release.triton) for release in result.versions for advisory in release.advisories
     )
     for advisory, releases in advisories.items():
         said = f"Triton {', '.join(releases)}: {advisory}"

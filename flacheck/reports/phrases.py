@@ -16,7 +16,7 @@ from flacheck.rules import RULES
 
 # How many entries of a list a report for people holds; JSON has them all.
 SHOWN = 20
-# How many kernels fit into a line.
+# How many kernels a line names: with their usual length it fits a page.
 NAMED = 4
 
 
@@ -68,6 +68,7 @@ def places(toolchains: Sequence[str], targets: Sequence[str], between: str = " Â
 
 def title_of(code: str) -> str:
     """A code with its rule's title; a code of a newer flacheck stands alone."""
+    # Not RULES[code]: a store may be younger than this flacheck.
     rule = RULES.get(code)
     return f"{code} {rule.title}" if rule else code
 
@@ -120,6 +121,7 @@ def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
     """Fallbacks put together: first by the cells that fail alike in several places, then by what
     helps them.
     """
+    # Cells that differ only in what tells them apart by release and target share their uses.
     cells = grouped(
         ((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _with_host(f))
         for f in fallbacks

@@ -50,7 +50,7 @@ def _text(part: Part) -> str:
 
 
 def _folded(part: document.Labelled) -> str:
-    labels = " and ".join(dict.fromkeys(label for label, _ in part.texts))
+    labels = ", ".join(dict.fromkeys(label for label, _ in part.texts))
     texts = "\n\n".join(f"{label}: {_inline(text)}" for label, text in part.texts)
     return f"<details><summary>{labels}</summary>\n\n{texts}\n\n</details>"
 

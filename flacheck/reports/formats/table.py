@@ -130,7 +130,8 @@ def _column_width(table: document.Table, number: int) -> int:
 def _columns(
     table: document.Table, numbers: list[int] | range, names: int | None = None
 ) -> Columns:
-    """These columns of a table; `names` is the width of the first where the others keep theirs."""
+    """These columns of a table; with a width for `names` those in the first column are folded."""
+    # Without lines, and what is too wide goes on below.
     drawn = Columns(
         box=None,
         pad_edge=False,
@@ -139,13 +140,11 @@ def _columns(
         show_header=any(table.headings),
     )
     for number in numbers:
-        keeps = names is not None and number > 0
-        drawn.add_column(Text(table.headings[number]), overflow="fold", no_wrap=keeps)
-    if names is not None:
-        drawn.columns[0].width = names
+        drawn.add_column(Text(table.headings[number]), overflow="fold")
     for cells in table.rows:
         shown = [cells[number] for number in numbers if number < len(cells)]
         if names is not None:
+            # Rich would break a kernel's name wherever the column ends.
             shown[0] = replace(shown[0], text=_folded(shown[0].text, names))
         drawn.add_row(*(Text(cell.text, style=_STYLES[cell.tone]) for cell in shown))
     return drawn
