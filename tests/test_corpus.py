@@ -204,7 +204,7 @@ def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path:
             'OPERATOR = "addition"',
             'OPERATOR = str("addition")',
             7,
-            ["no literal", "calls are not allowed"],
+            ["not a literal", "calls are not allowed"],
         ),
         ('OPERATOR = "addition"', "", None, ["OPERATOR is not set exactly once"]),
         ("UNUSED = 3", "SHAPES = []", 8, ["SHAPES is not set exactly once"]),

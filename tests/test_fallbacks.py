@@ -26,7 +26,7 @@ from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.plan import Plan
 from flacheck.fallbacks import releases, seen
 from flacheck.fallbacks.candidates import Candidate, Space
-from flacheck.fallbacks.constants import Constant, Constants
+from flacheck.fallbacks.constexprs import Constexpr, Constexprs
 from flacheck.fallbacks.cost import estimate, loss
 from flacheck.fallbacks.exploration import BRIEF, Exploration, Patience, explore
 from flacheck.fallbacks.oracle import LoopOracle
@@ -48,13 +48,13 @@ REMOVED = "raise Block pointers have been removed in favor of tensor descriptors
 
 
 TILES = ("BK", "BV")
-BLOCKS = {name: Constant(name, 64, "tunable", "") for name in TILES}
+BLOCKS = {name: Constexpr(name, 64, "tunable", "") for name in TILES}
 ARGS = {name: {"constexpr": 64} for name in TILES}
 AXES = {"num_warps": [1, 2, 8, 16], "num_stages": [1, 2, 4], "BK": [16, 32, 128], "BV": [16, 32]}
 
 
 def _space(axes: Mapping[str, Sequence[int]]) -> Space:
-    known = Constants(BLOCKS, KernelCode(blocks=frozenset(TILES)))
+    known = Constexprs(BLOCKS, KernelCode(blocks=frozenset(TILES)))
     failing = {"num_warps": 4, "num_stages": 3, "BK": 64, "BV": 64}
     return Space(failing, axes, known, ARGS)
 

@@ -17,7 +17,7 @@ from flacheck.analysis.order import split
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.keys import BY_NAME_FROM
 from flacheck.autotune.occupancy import thread_registers
-from flacheck.fallbacks.constants import constants
+from flacheck.fallbacks.constexprs import constexprs
 from flacheck.fallbacks.cost import of_settings
 from flacheck.inputs.expand import filled
 from flacheck.model import Cell
@@ -65,7 +65,7 @@ class Trials:
         estimates = []
         for cell in self.compiles():
             settings = {**_constexprs(cell), **cell.options}
-            tiles = constants(cell, packages).blocks
+            tiles = constexprs(cell, packages).blocks
             estimates.append(of_settings(settings, tiles, warp_size))
         return estimates
 

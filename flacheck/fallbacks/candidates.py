@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any
 
-from flacheck.fallbacks.constants import HOST, TUNABLE, Constants
+from flacheck.fallbacks.constexprs import HOST, TUNABLE, Constexprs
 from flacheck.fallbacks.cost import DEFAULTS, loss
 from flacheck.fallbacks.ranking import rank
 from flacheck.model import Cell, canonical
@@ -59,7 +59,7 @@ class Space:
 
     failing: Mapping[str, Any]
     axes: Mapping[str, Sequence[Any]]
-    known: Constants
+    known: Constexprs
     args: Mapping[str, Any]
     warp_size: int = 32
 
@@ -123,7 +123,7 @@ class Space:
 
 
 def space_of(
-    cell: Cell, known: Constants, warp_size: int, max_threads: int, options: bool = True
+    cell: Cell, known: Constexprs, warp_size: int, max_threads: int, options: bool = True
 ) -> Space:
     """All that may change about a cell: options (unless they cannot matter), tunable and host
     constants.
@@ -147,7 +147,7 @@ def space_of(
     return Space(failing, changing, known, args, warp_size)
 
 
-def marks_of(candidate: Candidate, known: Constants) -> dict[str, str]:
+def marks_of(candidate: Candidate, known: Constexprs) -> dict[str, str]:
     """Who has to change each setting of a candidate."""
     marks = {name: constant.mark for name, constant in known.by_name.items()}
     marks.setdefault(DTYPE, DTYPE)
@@ -165,7 +165,7 @@ def _option_values(name: str, cell: Cell) -> list[Any]:
     return list(dict.fromkeys([*usual, *own]))
 
 
-def _sizes(name: str, cell: Cell, known: Constants) -> list[int]:
+def _sizes(name: str, cell: Cell, known: Constexprs) -> list[int]:
     """The present value and those in the autotuner's list, each of them also halved."""
     here = known.by_name[name].value
     own = [config.get("kwargs", {}).get(name) for config in cell.configs]

@@ -4,11 +4,12 @@ what came of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from flacheck.fallbacks.candidates import Candidate, Space
+from flacheck.fallbacks.oracle import Oracle
 from flacheck.model import Cell, Record, Verdict
 
 # Candidates of one failing cell; a scan can have hundreds of failing cells.
@@ -34,7 +35,7 @@ BRIEF = Patience(2, 1)
 
 
 @dataclass
-class Trial:
+class CandidateTrial:
     """A candidate on its way over the places where it has to compile."""
 
     candidate: Candidate
@@ -82,16 +83,21 @@ class Exploration:
             self._trial(self._untried(near)),
         ]
         self._phases = iter(phases)
-        self._phase: Iterator[Trial] = iter(())
+        self._phase: Iterator[CandidateTrial] = iter(())
         self._left = budget
-        self._trials: list[Trial] = []
+        self._trials: list[CandidateTrial] = []
         self._signatures: set[str | None] = set()
         self._slow: list[Candidate] = []
         self._exhausted = False
         self.asked = 0
 
-    def _trial(self, candidates: Iterable[Candidate], corner: bool = False) -> Iterator[Trial]:
-        return (Trial(each, [each.of(cell) for cell in self.cells], corner) for each in candidates)
+    def _trial(
+        self, candidates: Iterable[Candidate], corner: bool = False
+    ) -> Iterator[CandidateTrial]:
+        return (
+            CandidateTrial(each, [each.of(cell) for cell in self.cells], corner)
+            for each in candidates
+        )
 
     @property
     def hopeless(self) -> bool:
@@ -141,7 +147,7 @@ class Exploration:
             self._exhausted = not drawn
             self._trials += drawn
 
-    def _draw(self, width: int) -> list[Trial]:
+    def _draw(self, width: int) -> list[CandidateTrial]:
         """The next of this phase, or of the one after it; the last is for those that still hope."""
         while not (drawn := list(islice(filter(self._may_end, self._phase), width))):
             phase = next(self._phases, None)
@@ -151,7 +157,7 @@ class Exploration:
             self._phase = phase
         return drawn
 
-    def _may_end(self, trial: Trial) -> bool:
+    def _may_end(self, trial: CandidateTrial) -> bool:
         return not any(self._space.is_no_lighter(trial.candidate, slow) for slow in self._slow)
 
     def _untried(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -163,7 +169,7 @@ class Exploration:
             else:
                 corner.corner = False
 
-    def _open(self) -> list[Trial]:
+    def _open(self) -> list[CandidateTrial]:
         return [trial for trial in self._trials if not trial.settled]
 
     def _won(self) -> bool:
@@ -180,9 +186,7 @@ def compiled(record: Record | None) -> bool:
     return record is not None and record.verdict is Verdict.COMPILES and record.reason is None
 
 
-def explore(
-    ways: Sequence[Exploration], oracle: Callable[[Sequence[Cell]], Mapping[str, Record]]
-) -> None:
+def explore(ways: Sequence[Exploration], oracle: Oracle) -> None:
     """Follow explorations to their ends, all at once, so that workers stay busy and warm."""
     while active := [way for way in ways if not way.done]:
         width = max(1, LANES // len(active))

@@ -12,7 +12,7 @@ from flacheck.analysis.known_good import grouped, unserved
 from flacheck.analysis.observed import Observed, observe
 from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
-from flacheck.fallbacks.constants import Constants, constants
+from flacheck.fallbacks.constexprs import Constexprs, constexprs
 from flacheck.fallbacks.seen import Telling
 from flacheck.model import Cell, Record
 from flacheck.tables import targets
@@ -30,7 +30,7 @@ class Failing:
 
     cell: Cell
     observed: Observed
-    known: Constants
+    known: Constexprs
 
     @property
     def key(self) -> str:
@@ -99,7 +99,7 @@ class Scanned:
         for observed in unserved(self.observed):
             cell = self.cells.get(observed.key)
             if cell and cell.until is None:
-                known = constants(cell, self.plan.packages, launches[cell.kernel.name])
+                known = constexprs(cell, self.plan.packages, launches[cell.kernel.name])
                 failures.append(Failing(cell, observed, known))
         return failures
 

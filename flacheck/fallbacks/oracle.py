@@ -6,10 +6,9 @@ own, so that they count neither in known-good lists nor for the gate, and answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from flacheck.engine.loop import Loop, Sink
 from flacheck.engine.plan import Plan
@@ -21,10 +20,8 @@ from flacheck.store import Store
 CANDIDATE_SECONDS = 60.0
 
 
-class Oracle(Protocol):
-    """Says what came of each cell, by key; the same cell is never compiled twice."""
-
-    def __call__(self, cells: Sequence[Cell]) -> Mapping[str, Record]: ...
+# Says what came of each cell, by key; the same cell is never compiled twice.
+Oracle = Callable[[Sequence[Cell]], Mapping[str, Record]]
 
 
 class LoopOracle:

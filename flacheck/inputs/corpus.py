@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from flacheck.inputs.declarations import Declared, check_kernel, check_shapes
+from flacheck.inputs.declarations import Declaration, check_kernel, check_shapes
 from flacheck.inputs.expand import Source
 from flacheck.model import Corpus, Kernel, Launch
 from flacheck.source.kernel_source import KernelSource
@@ -29,8 +29,8 @@ def load(folder: Path | None = None) -> dict[str, Source]:
 def read(file: Path) -> Iterator[Source]:
     """The kernels that one file declares, in its order."""
     text = KernelSource.of(file)
-    operator, shapes = Declared.of(text, "OPERATOR"), Declared.of(text, "SHAPES")
-    kernels = Declared.of(text, "KERNELS")
+    operator, shapes = Declaration.of(text, "OPERATOR"), Declaration.of(text, "SHAPES")
+    kernels = Declaration.of(text, "KERNELS")
     operator.require(
         isinstance(operator.value, str),
         (),

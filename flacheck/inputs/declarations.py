@@ -13,7 +13,7 @@ from typing import Any
 from flacheck.errors import MatrixError
 from flacheck.model.launch import FormError, LaunchForm, is_int
 from flacheck.source.kernel_source import KernelSource
-from flacheck.source.syntax import first_line
+from flacheck.source.syntax import elements, first_line
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 ARGUMENT = 'an argument is None, {"dtype", "align"}, {"int"}, {"float"} or {"constexpr"}'
@@ -21,7 +21,7 @@ Step = str | int
 
 
 @dataclass(frozen=True)
-class Declared:
+class Declaration:
     """One declaration's value, with the syntax tree that knows the line of each part of it."""
 
     file: Path
@@ -29,31 +29,23 @@ class Declared:
     value: Any
 
     @staticmethod
-    def of(source: KernelSource, name: str) -> Declared:
-        found = [
-            s
-            for s in source.bound.get(name, ())
-            if isinstance(s, (ast.Assign, ast.AnnAssign)) and s.value
-        ]
-        if len(found) != 1 or len(source.bound[name]) != 1:
-            line = first_line(source.bound[name][-1]) if name in source.bound else None
-            raise MatrixError(
-                str(source.file),
-                line,
-                f"{name} is not set exactly once",
-                "it is set to one literal",
-            )
-        node = found[0].value
-        assert node is not None
+    def of(source: KernelSource, name: str) -> Declaration:
+        bound = source.bound.get(name, ())
+        node = None
+        if len(bound) == 1 and isinstance(bound[0], (ast.Assign, ast.AnnAssign)):
+            node = bound[0].value
+        if node is None:
+            line = None
+            if bound:
+                line = first_line(bound[-1])
+            message = f"{name} is not set exactly once"
+            raise MatrixError(str(source.file), line, message, "it is set to one literal")
         try:
-            return Declared(source.file, node, ast.literal_eval(node))
+            return Declaration(source.file, node, ast.literal_eval(node))
         except (ValueError, TypeError) as error:
-            raise MatrixError(
-                str(source.file),
-                node.lineno,
-                f"{name} is no literal: {error}",
-                "names and calls are not allowed in it",
-            ) from error
+            message = f"{name} is not a literal: {error}"
+            allowed = "names and calls are not allowed in it"
+            raise MatrixError(str(source.file), node.lineno, message, allowed) from error
 
     def line(self, path: tuple[Step, ...]) -> int:
         """The line of the innermost part on the path that is written down."""
@@ -61,21 +53,15 @@ class Declared:
         line = node.lineno
         for step in path:
             if isinstance(node, ast.Dict):
-                at = [
-                    i
-                    for i, key in enumerate(node.keys)
-                    if isinstance(key, ast.Constant) and key.value == step
-                ]
-                if not at:
+                entries = {
+                    _literal(key): (key, value) for key, value in zip(node.keys, node.values)
+                }
+                if step not in entries:
                     break
-                key = node.keys[at[-1]]
-                node, line = node.values[at[-1]], key.lineno if key else line
-            elif (
-                isinstance(node, (ast.List, ast.Tuple))
-                and isinstance(step, int)
-                and step < len(node.elts)
-            ):
-                node = node.elts[step]
+                key, node = entries[step]
+                line = getattr(key, "lineno", line)
+            elif isinstance(step, int) and step < len(elements(node)):
+                node = elements(node)[step]
                 line = node.lineno
         return line
 
@@ -85,7 +71,11 @@ class Declared:
             raise MatrixError(str(self.file), self.line(path), what, allowed)
 
 
-def check_shapes(shapes: Declared) -> None:
+def _literal(node: ast.expr | None) -> Any:
+    return getattr(node, "value", None)
+
+
+def check_shapes(shapes: Declaration) -> None:
     """SHAPES is a list of dicts of integers that all name the same sizes."""
     allowed = (
         'SHAPES is a list such as [{"B": 1, "T": 2048, "K": 64}], each entry with the same names'
@@ -104,7 +94,7 @@ def check_shapes(shapes: Declared) -> None:
 
 
 def check_kernel(
-    kernels: Declared, name: Any, function: ast.FunctionDef | None, shapes: list[dict[str, int]]
+    kernels: Declaration, name: Any, function: ast.FunctionDef | None, shapes: list[dict[str, int]]
 ) -> None:
     """One entry of KERNELS against the function that it declares; raises MatrixError."""
     declared = kernels.value[name]
@@ -131,7 +121,7 @@ def check_kernel(
 
 
 def check_fields(
-    kernels: Declared, path: tuple[Step, ...], value: Any, fields: Mapping[str, type]
+    kernels: Declaration, path: tuple[Step, ...], value: Any, fields: Mapping[str, type]
 ) -> None:
     """The value is a dict with exactly these fields of these types."""
     allowed = "needed are exactly " + ", ".join(
@@ -149,7 +139,7 @@ def check_fields(
 
 
 def check_launch(
-    kernels: Declared, name: str, function: ast.FunctionDef, shapes: list[dict[str, int]]
+    kernels: Declaration, name: str, function: ast.FunctionDef, shapes: list[dict[str, int]]
 ) -> None:
     """Every parameter is given or omitted, in a form that fits its annotation; the omitted ones
     come last.
@@ -161,7 +151,7 @@ def check_launch(
         list(parameters)[len(parameters) - len(omitted) :] == omitted,
         (*path, "omitted"),
         f"{name}: omitted are not the last parameters, in order",
-        "Triton 3.1.0 finds keys by position, so what the autotuner supplies comes last in the signature",
+        "Triton 3.1.0 finds keys by position, so what the autotuner supplies comes last",
     )
     for argument, value in args.items():
         at = (*path, "args", argument)
@@ -183,7 +173,7 @@ def check_launch(
 
 
 def check_argument(
-    kernels: Declared, path: tuple[Step, ...], value: Any, shape: Mapping[str, int]
+    kernels: Declaration, path: tuple[Step, ...], value: Any, shape: Mapping[str, int]
 ) -> None:
     """One argument of a launch has one of the known forms, with sizes of the shape left open."""
     try:
@@ -192,11 +182,14 @@ def check_argument(
         kernels.require(False, path, error.what, error.allowed or ARGUMENT)
 
 
-def check_configs(kernels: Declared, name: str) -> None:
+def check_configs(kernels: Declaration, name: str) -> None:
     """Every configuration supplies exactly what the launch omits, and options of the compiler."""
     omitted = kernels.value[name]["launch"]["omitted"]
     configs = kernels.value[name]["configs"]
-    allowed = f'{{"kwargs": a value for each of {omitted}}} and positive integers for any of {", ".join(OPTIONS)}'
+    options = ", ".join(OPTIONS)
+    allowed = (
+        f'{{"kwargs": a value for each of {omitted}}} and positive integers for any of {options}'
+    )
     kernels.require(bool(configs), (name, "configs"), f"{name}: no configuration", allowed)
     for i, config in enumerate(configs):
         fits = (

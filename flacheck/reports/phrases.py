@@ -10,7 +10,7 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, by_version, kernel_name, settings, short, some
-from flacheck.fallbacks.constants import HOST
+from flacheck.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
 

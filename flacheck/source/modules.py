@@ -36,7 +36,7 @@ class Import:
 
 
 @dataclass(frozen=True)
-class Module:
+class PackageModule:
     """What a module's names stand for. A name that branches bind anew has several imports; imports
     within functions count as if they stood outside. Empty when the module is missing or not Python.
 
@@ -72,11 +72,11 @@ def file_of(root: Path, module: str) -> Path | None:
 
 
 @cache
-def read(root: Path, module: str) -> Module:
+def read(root: Path, module: str) -> PackageModule:
     """A module of the package in a folder. What is installed in the cache stays as it is."""
     file = file_of(root, module)
     if file is None:
-        return Module()
+        return PackageModule()
     package = module
     if file.name != "__init__.py":
         package = module.rpartition(".")[0]
@@ -87,7 +87,7 @@ def read(root: Path, module: str) -> Module:
             for name, target in _imported(statement, package):
                 imports.setdefault(name, []).append(target)
     kernels, launches = _kernels_and_launches(parsed)
-    return Module(
+    return PackageModule(
         file.relative_to(root).as_posix(),
         {name: tuple(bound) for name, bound in imports.items()},
         frozenset(name for name, _ in definitions(parsed)),

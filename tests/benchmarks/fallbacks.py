@@ -23,7 +23,7 @@ from typing import Any
 
 from flacheck.engine.session import Session
 from flacheck.fallbacks.candidates import Candidate
-from flacheck.fallbacks.constants import HOST, TUNABLE
+from flacheck.fallbacks.constexprs import HOST, TUNABLE
 from flacheck.fallbacks.exploration import BUDGET, Exploration, compiled
 from flacheck.fallbacks.failing import Failing, Scanned
 from flacheck.fallbacks.oracle import Oracle, searching

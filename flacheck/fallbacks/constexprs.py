@@ -27,7 +27,7 @@ DOT = 16
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constexpr:
     """An integer constexpr of a launch: its value, what may be done to it (`mark`) and `why`, one
     of a few words.
     """
@@ -39,12 +39,12 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Constants:
+class Constexprs:
     """All integer constexprs of a launch, with what ties them to each other and to its other
     arguments.
     """
 
-    by_name: Mapping[str, Constant]
+    by_name: Mapping[str, Constexpr]
     code: KernelCode
     hosts: tuple[HostLaunch, ...] = ()
 
@@ -98,9 +98,9 @@ class Constants:
         return made_of
 
 
-def constants(
+def constexprs(
     cell: Cell, packages: Mapping[str, Package], siblings: Iterable[Mapping[str, Any]] = ()
-) -> Constants:
+) -> Constexprs:
     """The integer constexprs of a cell's launch; `siblings` are the arguments of other launches of
     its kernel.
     """
@@ -122,8 +122,8 @@ def constants(
                 why = "host code computes it, and it shapes data"
             else:
                 why = "host code computes it"
-            by_name[name] = Constant(name, size, mark, why)
-    return Constants(by_name, code, hosts)
+            by_name[name] = Constexpr(name, size, mark, why)
+    return Constexprs(by_name, code, hosts)
 
 
 def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch]) -> str | None:

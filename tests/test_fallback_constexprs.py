@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flacheck.fallbacks.candidates import space_of
-from flacheck.fallbacks.constants import constants
+from flacheck.fallbacks.constexprs import constexprs
 from flacheck.inputs.captured import form_of
 from flacheck.inputs.expand import Selection, expand
 from flacheck.model import Cell, Cut, Kernel, Launch, Stubbed
@@ -69,12 +69,12 @@ def _package(folder: Path, host: str = HOST) -> dict[str, Package]:
 
 
 def _marks(cell: Cell, packages: dict[str, Package]) -> dict[str, str]:
-    return {name: each.mark for name, each in constants(cell, packages).by_name.items()}
+    return {name: each.mark for name, each in constexprs(cell, packages).by_name.items()}
 
 
 def test_tiles_and_sizes_are_told_apart_by_the_host_code(tmp_path: Path) -> None:
     """What comes out of a shape stays, and so does a block that holds all of a size."""
-    known = constants(_cell(), _package(tmp_path))
+    known = constexprs(_cell(), _package(tmp_path))
     assert {name: (each.mark, each.why) for name, each in known.by_name.items()} == {
         "K": ("unsafe", "no side of a tile"),
         "H": ("unsafe", "no side of a tile"),
@@ -117,7 +117,7 @@ def test_how_the_host_code_comes_to_a_block(tmp_path: Path, line: str, mark: str
 def test_what_no_host_code_passes_stays(tmp_path: Path) -> None:
     """A heuristic may make it of a size."""
     host = HOST.replace("BK=BK, ", "")
-    known = constants(_cell(), _package(tmp_path, host)).by_name["BK"]
+    known = constexprs(_cell(), _package(tmp_path, host)).by_name["BK"]
     assert (known.mark, known.why) == ("unsafe", "no host code is seen to pass it")
 
 
@@ -139,17 +139,17 @@ def test_a_block_that_follows_a_size_in_all_launches_is_no_choice() -> None:
         {"K": {"constexpr": size}, "BK": {"constexpr": block}}
         for size, block in ((60, 64), (100, 128))
     ]
-    followed = constants(_cell(), {}, launches).by_name["BK"]
+    followed = constexprs(_cell(), {}, launches).by_name["BK"]
     assert (followed.mark, followed.why) == ("unsafe", "it follows a size in every recorded launch")
-    assert constants(_cell(), {}, launches[:1]).by_name["BK"].mark == "host constant"
+    assert constexprs(_cell(), {}, launches[:1]).by_name["BK"].mark == "host constant"
     launches[0]["BK"] = {"constexpr": 32}
-    assert constants(_cell(), {}, launches).by_name["BK"].mark == "host constant"
+    assert constexprs(_cell(), {}, launches).by_name["BK"].mark == "host constant"
 
 
 def test_what_follows_from_a_change_goes_along(tmp_path: Path) -> None:
     """NC is the quotient of two blocks: it is computed again as the host code computes it."""
     cell = _cell()
-    known = constants(cell, _package(tmp_path))
+    known = constexprs(cell, _package(tmp_path))
     assert cell.launch
     assert known.follow(cell.launch.args, {"BT": 32}) == {"NC": 2}
     assert known.follow(cell.launch.args, {"BK": 32}) == {}
@@ -161,27 +161,27 @@ def test_what_cannot_be_recomputed_rules_a_change_out(tmp_path: Path) -> None:
     host = HOST.replace("NC = triton.cdiv(BT, BC)", "NC = count(BT, BC)")
     cell = _cell()
     assert cell.launch
-    assert constants(cell, _package(tmp_path, host)).follow(cell.launch.args, {"BT": 32}) is None
-    assert constants(cell, {}).follow(cell.launch.args, {"BC": 128}) is None
+    assert constexprs(cell, _package(tmp_path, host)).follow(cell.launch.args, {"BT": 32}) is None
+    assert constexprs(cell, {}).follow(cell.launch.args, {"BC": 128}) is None
 
 
 def test_tiles_are_halved_within_the_rules_of_dots(tmp_path: Path) -> None:
     """No side of a dot is below 16, and what is no power of two is not halved."""
-    space = space_of(_cell(), constants(_cell(), _package(tmp_path)), 32, 1024)
+    space = space_of(_cell(), constexprs(_cell(), _package(tmp_path)), 32, 1024)
     assert {name: axis for name, axis in space.axes.items() if name.startswith("B")} == {
         "BT": [32, 16],
         "BK": [32, 16],
     }
     odd = _cell({**SIZES, "BK": 48})
-    assert "BK" not in space_of(odd, constants(odd, {}), 32, 1024).axes
+    assert "BK" not in space_of(odd, constexprs(odd, {}), 32, 1024).axes
 
 
 def test_more_threads_than_a_block_has_are_no_candidate(tmp_path: Path) -> None:
     """16 waves of 64 are 1,024 threads; 32 warps of 64 are too many."""
     configs = ({"kwargs": {}, "num_warps": 32},)
     cell = _cell(configs=configs)
-    assert 32 not in space_of(cell, constants(cell, {}), 64, 1024).axes["num_warps"]
-    assert 32 in space_of(cell, constants(cell, {}), 32, 1024).axes["num_warps"]
+    assert 32 not in space_of(cell, constexprs(cell, {}), 64, 1024).axes["num_warps"]
+    assert 32 in space_of(cell, constexprs(cell, {}), 32, 1024).axes["num_warps"]
 
 
 def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
