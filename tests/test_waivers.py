@@ -49,7 +49,8 @@ def test_its_last_day_is_included(expires: Any) -> None:
     (waiver,) = waivers.from_toml(
         [{"kernel": "*", "reason": "known", "expires": expires}], "pyproject.toml"
     )
-    assert not waiver.expired(date(2027, 3, 31)) and waiver.expired(date(2027, 4, 1))
+    assert not waiver.expired(date(2027, 3, 31))
+    assert waiver.expired(date(2027, 4, 1))
     assert not Waiver(reason="without an end", kernel="*").expired(date.max)
 
 

@@ -43,7 +43,7 @@ class Pin:
         object.__setattr__(self, "ranges", _ranges(plain, self.where))
 
     def admits(self, version: str) -> bool:
-        """Whether an installer may choose this version; a pre-release only if the pin names one."""
+        """Whether an installer may choose this version."""
         return any(alternative.contains(version) for alternative in self.ranges)
 
     @property

@@ -1,0 +1,185 @@
+"""What the records say of what is admitted: states, exit codes, waivers, what is known good."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from flacheck.config.waivers import Waiver
+from flacheck.errors import Exit
+from flacheck.gate.result import WaiverUse
+from flacheck.gate.states import ReleaseState
+from flacheck.model import Record
+from tests.made_gate import (
+    BROKEN,
+    COMPILES,
+    RECORDS,
+    gate,
+    on,
+    states,
+)
+from tests.made_records import DELTA, failure, record, skipped, unknown
+
+
+@pytest.mark.parametrize(
+    ("pins", "found", "code"),
+    [
+        (["triton==3.2.0"], {"3.2.0": "bad"}, Exit.FINDINGS),
+        (["triton>=3.4,<3.9"], {"3.4.0": "good", "3.5.0": "good", "3.8.0": "good"}, Exit.OK),
+        (["triton>=3.3.1,<3.5"], {"3.3.1": "untested", "3.4.0": "good"}, Exit.OK),
+        (["triton==3.3.1"], {"3.3.1": "untested"}, Exit.INCOMPLETE),
+        (["torch==2.7.1", "triton==3.4.0"], {}, Exit.FINDINGS),
+        (["torch==2.6.0"], {"3.2.0": "bad"}, Exit.FINDINGS),
+        (["torch==2.8.0"], {"3.4.0": "good"}, Exit.OK),
+        (["triton>=3.5"], {"3.5.0": "good", "3.8.0": "good", ">3.8.0": "untested"}, Exit.OK),
+    ],
+)
+def test_records_decide(pins: list[str], found: dict[str, str], code: Exit) -> None:
+    """A failing release that is admitted is a finding, one without a record is none while another
+    has one.
+    """
+    outcome = gate(RECORDS, *pins)
+    assert (states(outcome), outcome.exit_code()) == (found, code)
+
+
+def test_a_failing_release_names_codes_and_kernels() -> None:
+    """And the torch releases that bring it."""
+    (version,) = gate(RECORDS, "triton==3.2.0").to_json()["versions"]
+    assert version == {
+        "triton": "3.2.0",
+        "torch": ["2.6.0"],
+        "state": "bad",
+        "codes": ["FC302"],
+        "kernels": [DELTA],
+    }
+
+
+@pytest.mark.parametrize(
+    ("records", "state", "why"),
+    [
+        (
+            [record(**on("3.4.0")), unknown(**on("3.4.0"), options={"num_warps": 8})],
+            "untested",
+            "sm90: 1 cell without a verdict",
+        ),
+        ([skipped(**on("3.4.0"))], "untested", "only skipped cells"),
+        ([record(**on("3.4.0")), skipped(**on("3.4.0"), target="sm120")], "good", ""),
+        (
+            [
+                record(**on("3.4.0")),
+                failure("FC501", tolerated=True, **on("3.4.0"), options={"num_warps": 8}),
+            ],
+            "good",
+            "",
+        ),
+        ([failure("FC501", tolerated=True, **on("3.4.0"))], "bad", ""),
+        ([record(**on("3.4.0")), failure(**on("3.4.0"), target="sm80")], "bad", ""),
+        ([record(**on("3.4.0+local.0123abcd"))], "untested", "no record"),
+    ],
+)
+def test_a_release_is_good_as_the_contract_has_it(
+    records: list[Record], state: str, why: str
+) -> None:
+    """An unknown cell leaves it untested, a skipped one does not count, a tolerated failure is
+    served by another.
+    """
+    (version,) = gate(records, "triton==3.4.0").versions
+    assert (version.state.value, version.why) == (state, why)
+
+
+def test_targets_that_are_asked_must_all_be_known() -> None:
+    """Without targets those count that have records."""
+    assert states(gate(RECORDS, "triton==3.4.0", targets=("sm90",))) == {"3.4.0": "good"}
+    (version,) = gate(RECORDS, "triton==3.4.0", targets=("sm80", "sm90")).versions
+    assert (version.state, version.why) == (ReleaseState.UNTESTED, "no record on sm80")
+
+
+def test_an_advisory_makes_a_good_release_compile_but() -> None:
+    """A finding only when strict; a failing release stays failing."""
+
+    def advise(kernels: Any, triton: str, target: str) -> list[str]:
+        return (
+            [f"{triton} computes wrong gradients"] if DELTA in kernels and target == "sm90" else []
+        )
+
+    outcome = gate(RECORDS, "triton>=3.4,<3.5", advise=advise)
+    assert states(outcome) == {"3.4.0": "advised"}
+    assert outcome.versions[0].advisories == ("3.4.0 computes wrong gradients",)
+    assert (outcome.exit_code(), outcome.exit_code(strict=True)) == (Exit.OK, Exit.FINDINGS)
+    assert states(gate(RECORDS, "triton==3.2.0", advise=advise)) == {"3.2.0": "bad"}
+
+
+def test_strictly_an_untested_release_is_incomplete() -> None:
+    """And a finding comes before that."""
+    assert gate(RECORDS, "triton>=3.5").exit_code(strict=True) is Exit.INCOMPLETE
+    assert gate(RECORDS, "triton>=3.2").exit_code(strict=True) is Exit.FINDINGS
+
+
+@pytest.mark.parametrize(
+    "waiver",
+    [
+        Waiver(reason="known", signature=BROKEN.signature),
+        Waiver(reason="known", kernel="chunk_gated_*"),
+    ],
+)
+def test_a_waived_failure_is_no_finding(waiver: Waiver) -> None:
+    """The release is judged by the rest, and the waiver says how many cells it lets pass."""
+    outcome = gate([BROKEN, record(**on("3.2.0"))], "triton==3.2.0", waivers=(waiver,))
+    assert states(outcome) == {"3.2.0": "good"}
+    assert outcome.exit_code() is Exit.OK
+    assert [(found.use, found.cells) for found in outcome.waived] == [(WaiverUse.ACTIVE, 1)]
+    assert outcome.to_json()["versions"][0]["codes"] == []
+
+
+def test_a_release_all_of_whose_cells_are_waived_passes() -> None:
+    """There is nothing left to ask of it."""
+    outcome = gate([BROKEN], "triton==3.2.0", waivers=(Waiver(reason="known", kernel="*"),))
+    assert outcome.exit_code() is Exit.OK
+
+
+def test_an_expired_waiver_is_a_finding_and_waives_nothing() -> None:
+    """Even where nothing that is admitted fails."""
+    waiver = Waiver(reason="known", kernel="*", expires=date(2026, 11, 20))
+    assert states(gate(RECORDS, "triton==3.2.0", waivers=(waiver,))) == {"3.2.0": "bad"}
+    outcome = gate(COMPILES, "triton==3.4.0", waivers=(waiver,))
+    assert [found.use for found in outcome.waived] == [WaiverUse.EXPIRED]
+    assert outcome.exit_code() is Exit.FINDINGS
+
+
+def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
+    """By a kernel, or by the signature that the same cell once failed with."""
+    by_kernel = gate(
+        COMPILES, "triton==3.4.0", waivers=(Waiver(reason="known", kernel="chunk_gated_*"),)
+    )
+    mended = [*COMPILES, record(**on("3.2.0"), options={"num_warps": 8})]
+    once = Waiver(reason="known", signature=BROKEN.signature)
+    by_signature = gate(mended, "triton==3.4.0", waivers=(once,), history=[BROKEN])
+    for outcome in (by_kernel, by_signature):
+        assert [found.use for found in outcome.waived] == [WaiverUse.MENDED]
+        assert outcome.exit_code() is Exit.FINDINGS
+
+
+def test_a_waiver_of_something_that_was_not_tried_is_no_finding() -> None:
+    """Another store may hold it."""
+    unused = (
+        Waiver(reason="known", kernel="other"),
+        Waiver(reason="known", signature="FC302:other"),
+    )
+    outcome = gate(COMPILES, "triton==3.4.0", waivers=unused)
+    assert {found.use for found in outcome.waived} == {WaiverUse.UNUSED}
+    assert outcome.exit_code() is Exit.OK
+
+
+def test_what_is_known_good_is_said_as_a_requirement() -> None:
+    """Of Triton and of torch, whatever the pins admit; nothing where nothing is good."""
+    assert gate(RECORDS, "triton==3.2.0").known_good == (
+        "triton>=3.1.0,!=3.2.0,!=3.3.0,!=3.3.1,<3.9",
+        "torch>=2.5.1,!=2.6.0,!=2.7.0,!=2.7.1,<2.15",
+    )
+    assert gate([BROKEN], "triton==3.2.0").known_good == ()
+    assert (
+        gate([BROKEN], "triton==3.2.0", waivers=(Waiver(reason="known", kernel="*"),)).known_good
+        == ()
+    )

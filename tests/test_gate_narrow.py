@@ -1,0 +1,81 @@
+"""A narrowed specifier keeps, loses, and reads as a person would write it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+
+from flacheck.gate.narrow import alternatives, narrowed
+
+NUMBERS = st.builds("{}.{}.{}".format, st.integers(2, 4), st.integers(0, 4), st.integers(0, 2))
+
+
+CLAUSES = st.one_of(
+    st.builds("{}{}".format, st.sampled_from([">=", ">", "<=", "<", "!=", "~="]), NUMBERS),
+    st.builds(
+        "{}{}.*".format,
+        st.sampled_from(["==", "!="]),
+        st.builds("{}.{}".format, st.integers(2, 4), st.integers(0, 4)),
+    ),
+)
+
+
+SPECIFIERS = st.lists(CLAUSES, max_size=4).map(",".join)
+
+
+UNIVERSE = [
+    f"{major}.{minor}.{patch}{rest}"
+    for major in (2, 3, 4, 5)
+    for minor in range(6)
+    for patch in range(3)
+    for rest in ("", ".post1", "rc1", "+local")
+]
+
+
+@settings(deadline=None)
+@given(SPECIFIERS, st.lists(NUMBERS, unique=True, min_size=1, max_size=10), st.data())
+def test_a_narrowed_specifier_keeps_loses_and_is_contained(
+    specifier: str, known: list[str], data: st.DataObject
+) -> None:
+    """It admits all that is kept and nothing that is lost, and no version that the original did not
+    admit.
+    """
+    inside = [version for version in known if SpecifierSet(specifier).contains(version)]
+    if not inside:
+        return
+    keep = data.draw(st.lists(st.sampled_from(inside), unique=True, min_size=1))
+    lose = [version for version in inside if version not in keep]
+    found = SpecifierSet(narrowed(specifier, keep, lose))
+    assert all(map(found.contains, keep))
+    assert not any(map(found.contains, lose))
+    original = SpecifierSet(specifier)
+    for version in UNIVERSE:
+        assert not found.contains(version, prereleases=True) or original.contains(
+            version, prereleases=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("specifier", "keep", "lose", "found"),
+    [
+        (">=3.2", ["3.4.0", "3.5.0"], ["3.2.0", "3.3.0"], ">=3.4.0"),
+        ("", ["3.1.0", "3.4.0"], ["3.2.0"], "!=3.2.0"),
+        (">=3.1,!=3.3.0,<3.9", ["3.4.0", "3.5.0"], ["3.1.0", "3.8.0"], ">=3.4.0,<3.8"),
+        ("~=3.2", ["3.3.1", "3.4.0"], ["3.2.0"], ">=3.3.1,~=3.2"),
+        (">=3.2,<3.4", ["3.3.0", "3.3.1"], ["3.2.0"], ">=3.3.0,<3.4"),
+        (">=3.2", ["3.3.0"], ["3.3.1", "3.4.0"], ">=3.2,<3.3.1"),
+    ],
+)
+def test_a_narrowed_specifier_reads_as_a_person_would_write_it(
+    specifier: str, keep: list[str], lose: list[str], found: str
+) -> None:
+    """A bound moves where that suffices; an exclusion that excludes nothing any more goes."""
+    assert narrowed(specifier, keep, lose) == found
+
+
+def test_alternatives_are_narrowed_each() -> None:
+    """Poetry's `||`; one of which nothing is kept goes."""
+    assert alternatives("==3.2.0 || >=3.3,<4", ["3.4.0"], ["3.2.0", "3.3.0"]) == ">=3.4.0,<4"
+    assert alternatives(">=3.2 || <3.2", ["3.1.0", "3.4.0"], ["3.2.0"]) == ">=3.4.0 || <3.2"

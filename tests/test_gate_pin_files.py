@@ -1,0 +1,78 @@
+"""Files that hold pins: encodings, and the lines of what stands in TOML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.config import toml
+from flacheck.errors import UsageError
+from flacheck.gate.sources.pin_files import PinFile, TomlDocument, encoding_of
+
+
+@pytest.mark.parametrize(
+    ("codec", "mark"),
+    [
+        ("utf-8", b""),
+        ("utf-8", b"\xef\xbb\xbf"),
+        ("utf-16-le", b"\xff\xfe"),
+        ("utf-16-be", b"\xfe\xff"),
+    ],
+)
+def test_an_encoding_is_known_by_its_mark(tmp_path: Path, codec: str, mark: bytes) -> None:
+    """The mark is no part of the text, and line ends are."""
+    text = "torch==2.7.1  # ü\r\n"
+    content = mark + text.encode(codec)
+    (tmp_path / "r.txt").write_bytes(content)
+    assert encoding_of(content) == (codec, mark)
+    assert PinFile(tmp_path / "r.txt", "r.txt", print).text() == text
+
+
+def test_a_file_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
+    """By the name that the user gave."""
+    with pytest.raises(UsageError, match=r"^r\.txt: cannot be read \(No such file"):
+        PinFile(tmp_path / "r.txt", "r.txt", print).text()
+
+
+TEXT = """[a]
+b = 3
+c = ["x",
+     "y"]
+[d.e]
+b = 4
+f = {g = "z"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("a", "c"), 3),
+        (("a", "c", 1), 4),
+        (("d", "e", "f"), 7),
+        (("d", "e"), 7),
+        (("a",), 3),
+        (("a", "b"), None),
+        (("gone",), None),
+    ],
+)
+def test_a_value_has_the_line_of_its_first_string_or_of_its_key(
+    tmp_path: Path, path: toml.Path, line: int | None
+) -> None:
+    """None where the key stands on several lines: better none than a wrong one."""
+    (tmp_path / "x.toml").write_text(TEXT)
+    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml", print))
+    assert document.line(path) == line
+
+
+def test_a_table_of_another_kind_is_an_error_with_its_line(tmp_path: Path) -> None:
+    """And one that is absent is empty."""
+    (tmp_path / "x.toml").write_text('a = ["b"]\n[c]\nd = 3\n')
+    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml", print))
+    assert document.at("gone", "too") == {}
+    assert document.at("a", kind=list) == ["b"]
+    with pytest.raises(UsageError, match=r"^x\.toml:1: a must be a table"):
+        document.at("a")
+    with pytest.raises(UsageError, match=r"^x\.toml:3: c\.d must be a list"):
+        document.at("c", "d", kind=list)

@@ -1,0 +1,60 @@
+"""A pin: what it admits, which versions it names, whether it says anything of Triton."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.gate.pinned import Installation, Pin
+
+
+def pin(requirement: str) -> Pin:
+    name = requirement[: 5 if requirement.startswith("torch") else 6]
+    return Pin("r.txt", 3, name, requirement.removeprefix(name))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "version", "admitted"),
+    [
+        ("triton", "3.4.0", True),
+        ("triton>=3.4,<3.9", "3.8.0", True),
+        ("triton>=3.4,<3.9", "3.9.0", False),
+        ("triton==3.2.0 || >=3.5,<3.6", "3.5.1", True),
+        ("triton==3.2.0 || >=3.5,<3.6", "3.3.0", False),
+        ("triton==3.5.0rc1", "3.5.0rc1", True),
+        ("torch==2.7.1+cu126", "2.7.1", True),
+        ("triton==3.4.0+git1", "3.4.0", False),
+    ],
+)
+def test_a_pin_admits_what_an_installer_may_choose(
+    requirement: str, version: str, admitted: bool
+) -> None:
+    """Of torch the release counts and not its build; no range admits a build of Triton."""
+    assert pin(requirement).admits(version) is admitted
+
+
+def test_a_pin_names_exact_versions() -> None:
+    """Of all alternatives, without wildcards."""
+    assert pin("triton==3.2.0 || ===3.3.1 || ==3.4.*").exact == ("3.2.0", "3.3.1")
+
+
+@pytest.mark.parametrize(
+    ("requirements", "kept"),
+    [
+        (["torch==2.7.1"], 1),
+        (["torch==2.7.1+cu126", "torch>=2.6"], 2),
+        (["torch==2.7.1+cpu"], 0),
+        (["torch==2.7.1+rocm6.3", "torch>=2.6"], 0),
+        (["triton==3.4.0"], 0),
+    ],
+)
+def test_only_a_torch_for_cuda_says_something_of_triton(requirements: list[str], kept: int) -> None:
+    """One pin of another build speaks for all."""
+    installation = Installation("r.txt", tuple(map(pin, requirements)))
+    assert len(installation.torch_with_triton) == kept
+
+
+def test_what_is_no_specifier_is_an_error_with_its_place() -> None:
+    """A number that Python does not read is cut in the message."""
+    with pytest.raises(UsageError, match=r"^r\.txt:3: ==9{58} is no version specifier"):
+        pin(f"triton=={'9' * 5000}")

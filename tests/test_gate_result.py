@@ -1,0 +1,83 @@
+"""The result of a gate: its JSON, and where it says what to do about."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import jsonschema
+
+import flacheck
+from flacheck.config.waivers import Waiver
+from flacheck.gate.result import GateResult
+from tests.made_gate import RECORDS, gate
+
+SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "gate-1.json"
+WAIVER = Waiver(kernel="other", reason="issue 7", expires=date(2027, 3, 31))
+
+
+def valid(result: GateResult) -> dict[str, object]:
+    """The result's JSON, which is as its schema says."""
+    document = result.to_json()
+    jsonschema.validate(
+        document, json.loads(SCHEMA.read_text()), format_checker=jsonschema.FormatChecker()
+    )
+    return document
+
+
+def test_json_holds_pins_releases_waivers_and_changes() -> None:
+    """Plain values, in the order of the schema."""
+    assert valid(gate(RECORDS, "triton==3.2.0", waivers=(WAIVER,))) == {
+        "schema": "flacheck.gate/1",
+        "pins": [{"file": "r.txt", "line": 1, "name": "triton", "specifier": "==3.2.0"}],
+        "versions": [
+            {
+                "triton": "3.2.0",
+                "torch": ["2.6.0"],
+                "state": "bad",
+                "codes": ["FC302"],
+                "kernels": [RECORDS[0].kernel],
+            }
+        ],
+        "conflicts": [],
+        "waived": [
+            {
+                "signature": None,
+                "kernel": "other",
+                "reason": "issue 7",
+                "expires": "2027-03-31",
+                "use": "unused",
+                "cells": 0,
+            }
+        ],
+        "suggest": [
+            {
+                "file": "r.txt",
+                "line": 1,
+                "name": "triton",
+                "specifier": "==3.2.0",
+                "to": "==3.1.0",
+                "obstacle": None,
+            }
+        ],
+    }
+
+
+def test_json_holds_contradictions() -> None:
+    """With all pins that take part."""
+    document = valid(gate(RECORDS, "torch==2.7.1", "triton==3.2.0"))
+    assert document["conflicts"] == [
+        {
+            "installation": "r.txt",
+            "pins": document["pins"],
+            "reason": "torch 2.7.1 requires triton==3.3.1, but r.txt:2 pins triton==3.2.0",
+        }
+    ]
+
+
+def test_gaps_are_releases_that_exist() -> None:
+    """`>3.8.0` cannot be compiled for."""
+    result = gate(RECORDS, "triton>=3.3.1,!=3.4.0")
+    assert [release.triton for release in result.versions] == ["3.3.1", "3.5.0", "3.8.0", ">3.8.0"]
+    assert result.gaps == ["3.3.1"]

@@ -1,0 +1,72 @@
+"""Settings: which file they come from, and what they are to the options."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from flacheck.config import settings
+from flacheck.config.waivers import Waiver
+from flacheck.errors import UsageError
+
+
+def write(folder: Path, text: str) -> Path:
+    """A folder with a pyproject.toml of this text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+def test_a_setting_is_the_default_of_the_option_of_its_name(tmp_path: Path) -> None:
+    """With a dash or without; one value is a list for an option that is repeatable."""
+    text = """[tool.flacheck]
+target = "sm90"
+kernel = ["a", "b"]
+num-warps = 4
+matrix = "seeds"
+timeout = "60"
+"""
+    assert settings.defaults(write(tmp_path, text)) == {
+        "target": ["sm90"],
+        "kernel": ["a", "b"],
+        "num_warps": [4],
+        "matrix": "seeds",
+        "timeout": "60",
+    }
+
+
+def test_the_nearest_file_counts(tmp_path: Path) -> None:
+    """Though it says nothing of flacheck, and one above it does."""
+    write(tmp_path, '[tool.flacheck]\nmatrix = "seeds"\n')
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    assert settings.defaults(below) == {"matrix": "seeds"}
+    assert settings.defaults(write(below, "[project]\n")) == {}
+
+
+def test_a_file_that_says_nothing_of_flacheck_may_be_broken(tmp_path: Path) -> None:
+    """Its tools tell."""
+    assert settings.defaults(write(tmp_path, "[project\n")) == {}
+    assert settings.waivers(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.flacheck\n", r"pyproject\.toml:1: not valid TOML"),
+        ("[tool]\nflacheck = 3\n", r"pyproject\.toml: \[tool\.flacheck\] must be a table"),
+    ],
+)
+def test_wrong_settings_are_an_error_with_their_file(tmp_path: Path, text: str, said: str) -> None:
+    """Exit code 2."""
+    with pytest.raises(UsageError, match=said):
+        settings.defaults(write(tmp_path, text))
+
+
+def test_waivers_are_read_from_the_nearest_file(tmp_path: Path) -> None:
+    """As tables of their own."""
+    text = "[[tool.flacheck.waivers]]\nkernel = 'x'\nreason = 'issue 7'\nexpires = 2027-03-31\n"
+    waiver = Waiver(kernel="x", reason="issue 7", expires=date(2027, 3, 31))
+    assert settings.waivers(write(tmp_path, text)) == (waiver,)
