@@ -35,7 +35,8 @@ def card(name: str) -> Json:
     target = targets.find(name)
     if target.backend != "cuda":
         raise UsageError(
-            f"--device {name}: only NVIDIA cards can be faked; capture on the card with --device real"
+            f"--device {name}: only NVIDIA cards can be faked; "
+            "capture on the card with --device real"
         )
     row: Json = asdict(target)
     if name.lower() in CARDS:

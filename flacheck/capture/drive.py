@@ -149,7 +149,7 @@ def _run(config: Json, environment: Mapping[str, str], log: Path) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """A driver that hangs is ended with all that it started; so is one that we are interrupted in."""
+    """A driver that hangs is ended with all that it started, also when we are interrupted."""
     try:
         process.wait(_PATIENCE * SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,0 +1,142 @@
+"""How the package driver calls an operator: plans, recipes, variants, and repairs after errors."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.attempts import CaughtError, TooLong, attempt
+from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
+from flacheck.guest.package_driver.plans import CallPlan, Recipe
+from flacheck.guest.package_driver.shapes import Shapes
+from flacheck.guest.package_driver.variations import Variations
+
+
+def sample(
+    x: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    cu_seqlens: torch.Tensor | None = None,
+    output_final_state: bool = False,
+    mode: str = "chunk",
+    **kwargs: Any,
+) -> None:
+    if mode == "parallel":
+        kwargs.get("reverse")
+
+
+OPERATOR = Operator(
+    f"{__name__}:sample", sample, FUNCTION, True, frozenset({"m:k"}), _parameters(sample), sample
+)
+
+
+@pytest.fixture
+def variations() -> Variations:
+    return Variations(OPERATOR, Shapes([OPERATOR], Recipe({})))
+
+
+def test_a_plan_is_the_same_under_another_label() -> None:
+    """A plan that was tried is not tried again."""
+    plan = CallPlan(sizes={"T": 1})
+    assert plan.identity == CallPlan("short", sizes={"T": 1}).identity
+    assert plan.identity != CallPlan(sizes={"T": 2}).identity
+
+
+def test_a_plan_gives_and_omits_arguments() -> None:
+    """An argument that is given is no longer None, one that is omitted has no value."""
+    plan = CallPlan(values={"a": None, "b": 1})
+    assert plan.giving("a", "b") == CallPlan(given=frozenset("ab"), values={"b": 1})
+    assert plan.giving("a", "b").omitting("b") == CallPlan(given=frozenset("a"))
+
+
+def test_a_recipe_says_more_by_longer_patterns() -> None:
+    """The more general ones first, so that the others can change what they say."""
+    recipe = Recipe(
+        {
+            "operators": {
+                "*:sample": {"sizes": {"T": 8}, "give": ["weight"]},
+                "*": {"sizes": {"T": 4, "B": 1}, "variants": [{"training": False}]},
+                "*.Other": {"skip": "never"},
+            }
+        }
+    )
+    plain = recipe.plain(OPERATOR)
+    assert plain.sizes == {"T": 8, "B": 1}
+    assert plain.given == {"weight"}
+    assert recipe.skips(OPERATOR) is None
+    assert list(recipe.variants(OPERATOR, plain)) == [plain.but("variant 1", training=False)]
+
+
+def test_a_call_takes_what_is_hidden_in_kwargs() -> None:
+    """By the names that the code asks for."""
+    assert [p.name for p in OPERATOR.takes][-1] == "reverse"
+
+
+def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations) -> None:
+    """Each, and both together."""
+    plans = {plan.label: plan for plan in variations.usual(CallPlan())}
+    assert list(plans) == ["states", "packed", "packed, states"]
+    assert plans["packed, states"].values == {"output_final_state": True}
+    assert plans["packed, states"].given == {"cu_seqlens"}
+    assert plans["packed"].sizes == {"B": 1, "N": 3}
+
+
+def test_unusual_variants_change_one_thing(variations: Variations) -> None:
+    """Tensors that are optional, words that the code compares with, flags, and sizes."""
+    plans = {plan.label: plan for plan in variations.unusual(CallPlan())}
+    assert plans["with weight"].given == {"weight"}
+    assert plans["mode=parallel"].values == {"mode": "parallel"}
+    assert plans["output_final_state=True"].values == {"output_final_state": True}
+    assert plans["K=64, V=128"].sizes == {"K": 64, "V": 128}
+    assert plans["inference"].training is False
+    assert "with cu_seqlens" not in plans
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("weight must be given", CallPlan(given=frozenset({"weight"}))),
+        ("x must have the shape [B, T, H]", CallPlan(shapes={"x": ("B", "T", "H")})),
+        ("x must be float32", CallPlan(dtypes={"x": "fp32"})),
+        ("mode is 'parallel' or 'fused'", CallPlan(values={"mode": "parallel"})),
+    ],
+)
+def test_an_error_suggests_its_repair(
+    variations: Variations, said: str, expected: CallPlan
+) -> None:
+    """The likeliest comes first."""
+    error = CaughtError("ValueError", said, (), "")
+    assert variations.repairs(CallPlan(), "forward", error)[0] == expected
+
+
+def test_an_argument_that_is_refused_is_left_out(variations: Variations) -> None:
+    """An optional one that was given."""
+    error = CaughtError("ValueError", "weight is not supported", (), "")
+    plan = CallPlan(given=frozenset({"weight"}))
+    assert variations.repairs(plan, "forward", error)[0] == CallPlan()
+
+
+def test_an_attempt_ends_with_a_value_or_an_error() -> None:
+    """Whatever a piece of a package does: raise, exit, or loop past every `except Exception`."""
+
+    def hangs() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                sum(range(1000))
+
+    def exits() -> None:
+        raise SystemExit(3)
+
+    assert attempt(lambda: 7, 1.0) == 7
+    exited, hung = attempt(exits, 1.0), attempt(hangs, 0.05)
+    assert isinstance(exited, CaughtError)
+    assert exited.brief() == "SystemExit: 3"
+    assert exited.lines[-1] == "raise SystemExit(3)"
+    assert isinstance(hung, CaughtError)
+    assert hung.kind == TooLong.__name__

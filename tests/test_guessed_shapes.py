@@ -1,0 +1,125 @@
+"""Which sizes and shapes the package driver gives to arguments, by what names and texts say."""
+
+# The driver imports torch, and the functions here are read and never called.
+# ruff: noqa: E402, F841, RUF059
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator
+from flacheck.guest.package_driver.plans import CallPlan, Recipe
+from flacheck.guest.package_driver.shapes import Shapes, dimensions_in, documented
+from flacheck.guest.package_driver.sizes import SIZES, extent, shape, size
+from flacheck.guest.package_driver.unpacked import unpacked
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("K", 64), ("head_dim", 64), ("vocab_size", 1024), ("hidden_size", 256), ("whatever", 64)],
+)
+def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, expected: int) -> None:
+    """A name that says nothing has a middling size."""
+    assert size(name, SIZES) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [("H*K", 256), ("N + 1", 3), ("T/BT", 8), ("T // 0", None), ("x is y", None), ("", None)],
+)
+def test_an_extent_is_a_sum_over_dimensions(expression: str, expected: int | None) -> None:
+    """A text that is no such expression, or has no value, is no extent."""
+    assert extent(expression, SIZES) == expected
+
+
+def test_a_shape_needs_all_of_its_extents() -> None:
+    """Numbers stand for themselves."""
+    assert shape(("B", 3, "H*K"), SIZES) == (2, 3, 256)
+    assert shape(("B", "no shape"), SIZES) is None
+
+
+def test_a_docstring_says_shapes() -> None:
+    """In the forms in which packages write them; other lists are no shapes."""
+
+    def function(q: Any, g: Any, h0: Any, mask: Any, mode: Any, head_first: bool = False) -> None:
+        """Compute.
+
+        Args:
+            q (torch.Tensor): queries of shape `[B, T, H, K]`.
+            g: gates (B, T, H).
+            h0 (Optional[Tensor]): state of shape [N, H, K, V] or None
+            mask: of shape `[B, H, T]` if `head_first=True` else `[B, T, H]`
+            mode: one of [fast, slow-but-right]
+            other: of shape [B, T]
+        """
+
+    assert documented(function) == {
+        "q": ("B", "T", "H", "K"),
+        "h0": ("N", "H", "K", "V"),
+        "mask": ("B", "T", "H"),
+    }
+
+
+def test_an_error_spells_a_shape_in_letters() -> None:
+    """Numbers in brackets are what was given, not what is asked for."""
+    assert dimensions_in("got (2, 512), expected [B, T, H]") == ("B", "T", "H")
+    assert dimensions_in("got (2, 512)") is None
+
+
+def inner(k: Any, w: Any) -> None:
+    _, T, D = k.shape
+    H, V = w.size()
+
+
+def outer(q: Any, k: Any, v: Any, weight: Any) -> None:
+    B, T, H, K, V = *q.shape, v.shape[-1]
+    inner(k, w=weight)
+
+
+def test_code_unpacks_shapes() -> None:
+    """Also that of a function to which an argument is handed on."""
+    assert unpacked(outer) == {
+        "q": ("B", "T", "H", "K"),
+        "k": ("X", "T", "D"),
+        "weight": ("H", "V"),
+    }
+
+
+def operator(name: str, function: Any, kind: str = FUNCTION) -> Operator:
+    return Operator(name, function, kind, True, frozenset({"m:k"}), (), function)
+
+
+def told(x: Any, y: Any) -> None:
+    """x: of shape [M, W]."""
+
+
+def silent(x: Any, dx: Any, unheard: Any) -> None: ...
+
+
+def test_candidates_come_by_their_worth() -> None:
+    """What the plan and the document say, then the recipe, then siblings, then the name."""
+    one, other = operator("p.a:told", told), operator("p.b:silent", silent)
+    shapes = Shapes([one, other], Recipe({"shapes": {"x": ["E"]}}))
+    plan = CallPlan(shapes={"x": ["S", "S"]})
+    assert shapes.candidates(one, plan, "x")[:4] == [
+        ("S", "S"),
+        ("M", "W"),
+        ("E",),
+        ("B", "T", "D"),
+    ]
+    assert shapes.candidates(other, CallPlan(), "dx")[:2] == [("M", "W"), ("B", "T", "D")]
+    assert shapes.candidates(other, CallPlan(), "unheard")[0] == ("B", "T", "H", "K")
+    assert shapes.known(one, "x")
+    assert not shapes.known(one, "y")
+
+
+def test_a_layer_takes_hidden_states() -> None:
+    """Unless the name says that it takes tokens."""
+    layer = operator("p.a:Layer", silent, LAYER)
+    shapes = Shapes([layer], Recipe({}))
+    assert shapes.candidates(layer, CallPlan(), "q")[0] == ("B", "T", "D")
+    assert shapes.candidates(layer, CallPlan(), "input_ids")[0] == ("B", "T")

@@ -1,0 +1,83 @@
+"""Which launches of a driven package stay, by the calls in which they were made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flacheck.guest.package_driver.trust import Rank, Witness
+from flacheck.guest.recorder.journal import Journal
+
+
+class Drive:
+    """Launches in calls of some rank, and what is left of them."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._journal = Journal(str(file), None, "real")
+        self.witness = Witness(SimpleNamespace(journal=self._journal))  # type: ignore[arg-type]
+
+    def launch(self, rank: Rank, kernel: str, source: str = "s", **args: Any) -> None:
+        line = {"kernel": kernel, "source": source, "launch": {"args": args}}
+        self._journal.launch(line, f"text of {source}", {}, dict)
+        self.witness.ended(rank)
+
+    def sifted(self) -> list[dict[str, Any]]:
+        self._journal.flush()
+        self.witness.sift(str(self._file))
+        return [json.loads(line) for line in self._file.read_text().splitlines()]
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Drive:
+    return Drive(tmp_path / "l.jsonl")
+
+
+def test_the_header_is_there_without_launches(drive: Drive) -> None:
+    """A file of launches begins with its schema."""
+    assert [line["schema"] for line in drive.sifted()] == ["flacheck.launches/1"]
+
+
+def test_guesses_stay_where_nothing_better_is_known(drive: Drive) -> None:
+    """They are marked as made up."""
+    drive.launch(Rank.OUTER, "m:seen", n={"int": 1})
+    drive.launch(Rank.INNER, "m:seen", n={"int": 2})
+    drive.launch(Rank.FAILED, "m:guessed", n={"int": 3})
+    _, *launches = drive.sifted()
+    assert [(line["kernel"], line["made_up"]) for line in launches] == [
+        ("m:seen", False),
+        ("m:guessed", True),
+    ]
+
+
+def test_the_best_call_of_a_launch_counts(drive: Drive) -> None:
+    """Also when it came after the launch was written down, with its counts."""
+    drive.launch(Rank.FAILED, "m:k", n={"int": 1})
+    drive.launch(Rank.OUTER, "m:k", n={"int": 1})
+    _, launch, count = drive.sifted()
+    assert launch["made_up"] is False
+    assert count == {"of": launch["id"], "count": 1}
+
+
+def test_layers_know_what_is_a_pointer(drive: Drive) -> None:
+    """A number where a layer passes a tensor was a wrong guess."""
+    pointer, number = {"dtype": "bf16", "align": 16}, {"int": 64}
+    drive.launch(Rank.LAYER, "m:k", x=pointer)
+    drive.launch(Rank.OUTER, "m:k", x=number)
+    drive.launch(Rank.OUTER, "m:other", x=number)
+    _, *launches = drive.sifted()
+    assert [line["launch"]["args"]["x"] for line in launches] == [pointer, number]
+
+
+def test_a_text_moves_to_the_first_line_that_stays(drive: Drive) -> None:
+    """A reader finds the text of a source in the first line that names it."""
+    drive.launch(Rank.INNER, "m:k", source="a", n={"int": 1})
+    drive.launch(Rank.OUTER, "m:k", source="a", n={"int": 2})
+    drive.launch(Rank.OUTER, "m:k", source="a", n={"int": 3})
+    _, first, second = drive.sifted()
+    assert first["text"] == "text of a"
+    assert "text" not in second
