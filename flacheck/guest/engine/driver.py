@@ -87,9 +87,7 @@ class TargetDriver:
         }
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, ...]:
-        """What loading onto the card says: module, function, registers, spills and, since 3.4, the
-        most threads.
-        """
+        """What loading says: module, function, registers, spills; since 3.4 the most threads."""
         return releases.loaded(self.card["max_threads"])
 
     def unload_module(self, module: object) -> None: ...

@@ -14,17 +14,14 @@ import functools
 import hashlib
 import importlib
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
 
 from .messages import CardRow, Kernel, KernelOrigin, PackageFolder
-
-_Path = Sequence[str] | None
-_Spec = importlib.machinery.ModuleSpec
 
 
 class LazyPackages(importlib.abc.MetaPathFinder):
@@ -39,9 +36,7 @@ class LazyPackages(importlib.abc.MetaPathFinder):
         self.folders: dict[str, str] = {}
         self.dependencies: set[str] = set()
 
-    def find_spec(
-        self, name: str, path: _Path = None, target: types.ModuleType | None = None
-    ) -> _Spec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         top = name.partition(".")[0]
         if top not in self.folders:
             return None
@@ -50,7 +45,7 @@ class LazyPackages(importlib.abc.MetaPathFinder):
         if not os.path.isfile(os.path.join(folder, "__init__.py")):
             return None
         looks_up = top not in self.dependencies
-        spec = _Spec(name, _LazyInit(folder, looks_up), is_package=True)
+        spec = ModuleSpec(name, _LazyInit(folder, looks_up), is_package=True)
         spec.submodule_search_locations = [folder]
         return spec
 
@@ -91,13 +86,9 @@ class _LazyInit(importlib.abc.Loader):
 
 
 class AliasFinder(importlib.abc.MetaPathFinder):
-    """Asked last of all: a module that no file holds may be another one's old name, which an
-    `__init__` gives it.
-    """
+    """Asked last: a module that no file holds may be another one's old name in an `__init__`."""
 
-    def find_spec(
-        self, name: str, path: _Path = None, target: types.ModuleType | None = None
-    ) -> _Spec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         parent = sys.modules.get(name.rpartition(".")[0])
         lazy = getattr(getattr(parent, "__spec__", None), "loader", None)
         if parent is None or not isinstance(lazy, _LazyInit):
@@ -110,7 +101,7 @@ class AliasFinder(importlib.abc.MetaPathFinder):
             return None
         # Of a module that is there the import system takes its own spec and would load it once
         # more.
-        named.__spec__ = _Spec(name, _LoadedModule(named), origin="an alias")
+        named.__spec__ = ModuleSpec(name, _LoadedModule(named), origin="an alias")
         return named.__spec__
 
 
@@ -120,7 +111,7 @@ class _LoadedModule(importlib.abc.Loader):
     def __init__(self, module: types.ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
 
-    def create_module(self, spec: _Spec) -> types.ModuleType:
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         return self._module
 
     def exec_module(self, module: types.ModuleType) -> None:
@@ -129,9 +120,7 @@ class _LoadedModule(importlib.abc.Loader):
 
 @functools.cache
 def _read(path: str, package: str) -> tuple[dict[str, object], dict[str, tuple[str, str]]]:
-    """What an `__init__` says at its top level: names with literal values, and names with where
-    they come from.
-    """
+    """Literal values at an `__init__`'s top level, and imported names with where they come from."""
     with open(path, "rb") as file:
         tree = ast.parse(file.read())
     literals: dict[str, object] = {}

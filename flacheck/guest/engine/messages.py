@@ -18,17 +18,12 @@ ArgumentSpec = dict[str, Any] | bool | int | float | str | None
 Mark = Callable[[str], None]
 
 
-# Written as a call, for `import` is a keyword.
+# Where a kernel comes from: a family of our own kernels and a name in it; the source of a module
+# and a qualname; or a package's module and a qualname, with the module to import it from where that
+# is another one. A call, for `import` is a keyword.
 KernelOrigin = TypedDict(
     "KernelOrigin",
-    {
-        "corpus": str,  # one of our own kernels: the family, and
-        "name": str,  # the function in it
-        "source": str,  # the text of a module, and
-        "qualname": str,  # the kernel in it, or in the module called
-        "module": str,  # by this name, in a package's folder
-        "import": str,  # the module to import it from, where that is another one
-    },
+    {"corpus": str, "name": str, "source": str, "qualname": str, "module": str, "import": str},
     total=False,
 )
 

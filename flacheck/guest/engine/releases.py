@@ -72,9 +72,7 @@ def unwrap(kernel: Kernel) -> Kernel:
 
 
 def undecorated(kernel: Kernel) -> Kernel:
-    """What lies below autotuners and heuristics: the JITFunction, or what stands for it in Triton's
-    interpreter.
-    """
+    """What lies below autotuners and heuristics, in Triton's interpreter too."""
     from triton.runtime.autotuner import Autotuner, Heuristics
 
     while isinstance(kernel, (Autotuner, Heuristics)):
@@ -144,9 +142,7 @@ def replace_timing(tuner: Kernel, time: Callable[..., list[float]]) -> None:
 
 
 def watch_loading(seen: Callable[[Any], None]) -> None:
-    """Have `seen(compiled)` called before a finished compile is checked against the card and
-    loaded.
-    """
+    """Have `seen(compiled)` called before a finished compile is checked and loaded."""
     from triton.compiler.compiler import CompiledKernel
 
     load = CompiledKernel._init_handles
@@ -159,9 +155,7 @@ def watch_loading(seen: Callable[[Any], None]) -> None:
 
 
 def loaded(most_threads: int) -> tuple[int, ...]:
-    """What `load_binary` returns: four values, or five where the loader looks at the most threads
-    of a block.
-    """
+    """What `load_binary` returns: four values, or five where the loader wants the most threads."""
     from triton.compiler.compiler import CompiledKernel
 
     handles = (1, 1, 0, 0)

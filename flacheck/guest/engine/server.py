@@ -197,9 +197,7 @@ def _obituary(pid: int, status: int, page: SharedPage) -> dict[str, Any]:
 
 
 def _read(log: int, config: WorkerConfig) -> str:
-    """What was said so far; the folder of this worker's temporary files, another each time, is
-    named <scratch>.
-    """
+    """What was said so far; the folder of this worker's temporary files is named <scratch>."""
     said = os.pread(log, os.fstat(log).st_size, 0)
     return channel.trimmed(said.replace(config["scratch"].encode(), b"<scratch>"))
 

@@ -1,6 +1,4 @@
-"""What of torch.autograd a program calls, over the engine in Python: backward, grad, hooks, and
-custom functions.
-"""
+"""What of torch.autograd a program calls, over the engine in Python."""
 
 from __future__ import annotations
 
@@ -171,9 +169,7 @@ _plain_apply = torch.autograd.Function.apply.__func__
 
 
 def _apply(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.autograd.Function.apply; C++ keeps to itself what the outputs were that have no
-    gradient.
-    """
+    """torch.autograd.Function.apply; C++ forgets the forms of outputs that have no gradient."""
     result = _plain_apply(function, *args, **kwargs)
     outputs = result
     if not isinstance(result, tuple):

@@ -86,9 +86,7 @@ class FakeDevice:
 
 
 def _install_guard(torch: Any) -> None:
-    """A torch built without CUDA has no guard for its tensors: any other accelerator's stand-in
-    does for one.
-    """
+    """A torch without CUDA has no guard for it: any other accelerator's stand-in does for one."""
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
     registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
     registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)

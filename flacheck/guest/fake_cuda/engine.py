@@ -166,9 +166,7 @@ def accumulate(leaf: torch.Tensor, gradient: Any) -> None:
 
 
 def _laid_out(gradient: Any, leaf: torch.Tensor) -> Any:
-    """A first gradient has its parameter's strides, where those leave no gaps, and else is
-    contiguous.
-    """
+    """A first gradient has its parameter's strides where those leave no gaps."""
     if gradient is leaf:
         return gradient.detach().clone()
     strides = leaf.stride()
@@ -195,9 +193,7 @@ def _call(node: Node, gradients: Gradients) -> Any:
 
 
 def _leading_somewhere(node: Node, outputs: Any) -> tuple[Any, ...]:
-    """A node written in Python returns something for every argument, tensors or not; only some have
-    an edge.
-    """
+    """A function in Python returns something for every argument; only some have an edge."""
     if not isinstance(outputs, tuple):
         outputs = (outputs,)
     if hasattr(node, "apply"):

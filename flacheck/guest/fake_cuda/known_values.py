@@ -86,18 +86,14 @@ def _is_blank(value: Any) -> bool:
 
 
 class NoDeviceMode(FakeTensorMode):
-    """Fake tensors that never ask the device for anything, although torch.cuda says that there is
-    one.
-    """
+    """Fake tensors that never ask the device, although torch.cuda says that there is one."""
 
     avoid_device_init = True
     _thread = threading.local()
 
     @property
     def in_kernel_invocation(self) -> bool:
-        """torch keeps this in the mode, which all threads share, and what it must agree with in
-        each thread.
-        """
+        """By thread, as what it must agree with; torch keeps it in the mode, which all share."""
         return getattr(self._thread, "in_kernel", False)
 
     @in_kernel_invocation.setter
@@ -208,9 +204,7 @@ def _limit(tensor: Any) -> int:
 
 
 def _is_small_factory(operator: Any, args: Any, kwargs: Any) -> bool:
-    """A tensor made of nothing: integers by any recipe, floats only by one that gives the same
-    again.
-    """
+    """A tensor made of nothing: integers, or floats that would come out alike again."""
     name, dtype = _name(operator), kwargs.get("dtype")
     if name.startswith(("rand", "normal")) and not name.startswith(("randint", "randperm")):
         return False

@@ -98,16 +98,12 @@ def _value(held: bytes, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _collated(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """A batch that a worker of a DataLoader puts together: torch's own lays it out in shared
-    memory.
-    """
+    """A DataLoader worker's batch: torch's own lays it out in shared memory."""
     return torch.stack(batch, 0)
 
 
 def _save(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
-    """What a program saves is there when it looks for it, and can be loaded again on a card that is
-    not there.
-    """
+    """What a program saves is there when it looks for it, and can be loaded again."""
     if not hasattr(file, "write"):
         with open(file, "wb") as opened:
             return _save(thing, opened)

@@ -83,9 +83,7 @@ def _numbered(place: Any) -> Any:
 
 
 def _swap_tensors(mine: Any, other: Any) -> None:
-    """What a module does to its parameters when it moves; torch's own gives up on fake ones that
-    are referred to.
-    """
+    """A module moves its parameters so; torch's own gives up on fake ones with references."""
     mine.data = other
     mine.fake_device = other.fake_device
     keep_value(mine, value_of(other))

@@ -76,9 +76,7 @@ class Shortcut:
 
 
 def _kind(operator: Any) -> str:
-    """`view`; `fresh` where one new tensor comes out whose form follows from the forms that go in;
-    or `other`.
-    """
+    """`view`; `fresh`: one new tensor whose form follows from the arguments'; or `other`."""
     schema = operator._schema
     if operator.namespace != "aten" or schema.is_mutable:
         return "other"

@@ -33,9 +33,7 @@ _CARD: CardRow = {"name": "the card that is here"}
 
 
 class BenchWorker:
-    """One card; keeps the last kernel's launch, and what its first configuration computed, between
-    requests.
-    """
+    """One card; keeps the last launch, and what its first configuration computed."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self._corpus, self._device = config["corpus"], config["device"]
@@ -52,9 +50,7 @@ class BenchWorker:
         return False
 
     def run(self, request: BenchRequest, mark: Mark) -> Answer:
-        """Answer a request. After a fault the card answers this process nothing more: its heir
-        begins anew.
-        """
+        """Answer a request. A process whose card has faulted ends: its heir begins anew."""
         mark(request["op"])
         try:
             answer: Answer = getattr(self, "op_" + request["op"])(request)
@@ -115,9 +111,7 @@ class BenchWorker:
         return recorded_launch(request, kernel, self._device)
 
     def _give_kernels_memory(self) -> None:
-        """Some ask for scratch memory of their own, for descriptors: under releases with them
-        somebody provides it.
-        """
+        """Kernels with descriptors ask for scratch memory, under releases that have them."""
         import torch
         import triton
 
@@ -160,9 +154,7 @@ def _stay(card: CardRow) -> None:
 
 
 def _settings(request: BenchRequest, names: dict[str, Any]) -> dict[str, Any]:
-    """A configuration as the arguments of a launch, with its own grid where the host's is not at
-    hand.
-    """
+    """A configuration as arguments of a launch, with its own grid where one was recorded."""
     options = dict(request["config"])
     settings = {**values.constants(options.pop("kwargs"), names), **options}
     if "grid" in request:

@@ -100,9 +100,7 @@ def _cut(roots: dict[Kernel, str]) -> Cut:
 
 
 class _CutModule:
-    """The text under way: each function and constant once, under a name of its own; `roots` have
-    theirs.
-    """
+    """The text under way: each function and constant once, under a name of its own."""
 
     def __init__(self, roots: dict[Kernel, str]) -> None:
         self._roots = roots
@@ -252,9 +250,7 @@ def _expression(text: str) -> ast.expr:
 
 
 def _is_namespace(value: Any) -> bool:
-    """Whether an attribute of it is looked up now; names of the language are left for the release
-    to find.
-    """
+    """Whether its attributes are looked up now; those of the language the release finds."""
     if isinstance(value, types.ModuleType):
         return not value.__name__.startswith("triton")
     if isinstance(value, enum.Enum):

@@ -43,9 +43,7 @@ class TimedLaunch:
         return module
 
     def with_config(self, settings: dict[str, Any]) -> Callable[[], object]:
-        """A call that launches with a configuration's constants and options, and a grid where it
-        has one of its own.
-        """
+        """A call that launches with a configuration's constants, options and own grid."""
         kwargs = {**self._kwargs, **settings}
         return lambda: self._function.run(*self._args, **kwargs)
 
@@ -99,9 +97,7 @@ class _Reached(Exception):
 
 
 def host_launch(request: BenchRequest, corpus: str, device: str) -> TimedLaunch:
-    """The first launch of the kernel; what comes before it runs in the first configuration of each
-    kernel.
-    """
+    """The kernel's first launch; kernels before it run in the first configuration of each."""
     import torch
 
     name = request["kernel"]["name"]

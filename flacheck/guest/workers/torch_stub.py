@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.abc
-import importlib.machinery
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 from ..engine.driver import TargetDriver
@@ -41,9 +41,7 @@ compile no_grad custom_fwd custom_bwd disable enable_grad inference_mode script 
 
 
 class StubError(RuntimeError):
-    """The stub of torch was asked for more than it can be; flacheck's limit, not the kernel's
-    fault.
-    """
+    """The stub was asked for more than it can be: flacheck's limit, no kernel's fault."""
 
 
 class _Type(type):
@@ -64,9 +62,7 @@ class _Type(type):
     __ror__ = __or__
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """A decorator gives its function back, bare or with options; any other call another
-        placeholder.
-        """
+        """A decorator gives its function back; any other call another placeholder."""
         if cls is not Placeholder and not cls.__dict__.get("_stub"):
             return super().__call__(*args, **kwargs)
         if _is_decorating(args, kwargs) and not isinstance(args[0], _Type):
@@ -132,14 +128,12 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, driver: TargetDriver) -> None:
         self._driver = driver
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if _is_torch(name):
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+            return ModuleSpec(name, self, is_package=True)
         return None
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> _Stub:
+    def create_module(self, spec: ModuleSpec) -> _Stub:
         return _Stub(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
@@ -195,21 +189,13 @@ def _version(driver: TargetDriver) -> dict[str, Any]:
     return {"cuda": "12.4", "hip": None}
 
 
-def _autograd(driver: TargetDriver) -> dict[str, Any]:
-    return {"Function": Function}
-
-
-def _nn(driver: TargetDriver) -> dict[str, Any]:
-    return {"Module": Module}
-
-
 _CONTENTS: dict[str, Callable[[TargetDriver], dict[str, Any]]] = {
     "torch": _torch,
     "torch.cuda": _cuda,
     "torch.version": _version,
-    "torch.autograd": _autograd,
-    "torch.nn": _nn,
-    "torch.autograd.function": _autograd,
+    "torch.autograd": lambda driver: {"Function": Function},
+    "torch.nn": lambda driver: {"Module": Module},
+    "torch.autograd.function": lambda driver: {"Function": Function},
 }
 
 

@@ -22,9 +22,7 @@ _listeners: list[Callable[[Any], None]] = []
 
 
 class TunerTrial:
-    """Stands for the timing, and for the function below an autotuner that tries the first of its
-    configurations.
-    """
+    """Stands for the timing and for the function below an autotuner on trial."""
 
     def __init__(self, tuner: Kernel) -> None:
         self._tuner, self._function, self._bench = tuner, tuner.fn, tuner._bench

@@ -153,9 +153,7 @@ class TritonWorker:
         return tune.keys(kernel, request)
 
     def op_trial(self, kernel: Kernel, request: Request) -> Answer:
-        """Have the release's own autotuner try one configuration; `resources` of it where it was
-        compiled.
-        """
+        """Have the release's own autotuner try one configuration."""
 
         def loaded(compiled: Any) -> dict[str, Any]:
             self._mark("load")
@@ -166,9 +164,7 @@ class TritonWorker:
         return trial.run(kernel, request, loaded)
 
     def op_cut(self, kernel: Kernel, request: Request) -> Answer:
-        """The kernel's source with all that it uses, as one module, and what its heuristics make of
-        the launch.
-        """
+        """The kernel's source with all that it uses, and what its heuristics make of the launch."""
         function = releases.unwrap(kernel)
         given: dict[str, Any] = {}
         if request["launch"]:

@@ -113,9 +113,7 @@ def _keys(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[dict
 
 
 def _pairs(tuner: Kernel, passed: list[str]) -> list[tuple[str, str | None]]:
-    """Each name in the key with the argument that should stand there, for values that carry no
-    name.
-    """
+    """Each name in the key with the argument that stands there, for values without a name."""
     if not releases.has_positional_keys(tuner):
         return [(name, name) for name in tuner.keys if name in passed]
     by_position = dict(enumerate(passed))
@@ -132,9 +130,7 @@ def _entry(want: str, got: str | None) -> dict[str, Any]:
 
 
 def _passed_names(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[str]:
-    """The arguments that reach the autotuner, in the function's order: heuristics above it add
-    theirs.
-    """
+    """The arguments that reach the autotuner, with those of heuristics above it, in order."""
     given = set(arguments)
     while kernel is not tuner:
         given |= set(getattr(kernel, "values", ()))

@@ -14,9 +14,7 @@ class Unwritten(Exception):
 
 
 def literal(value: Any) -> str:
-    """A literal, `tl.constexpr(…)` of one, or a dtype of the language; an enumeration's number or
-    text is one.
-    """
+    """A literal, `tl.constexpr(…)` of one, or a dtype of the language. Raises Unwritten."""
     if value is None or isinstance(value, bool):
         return repr(value)
     # The class's own text: that of an enumeration is no literal.
@@ -42,9 +40,7 @@ def literal(value: Any) -> str:
 
 
 def path_of(value: Any) -> tuple[str, str | None]:
-    """Where triton has it, and the module to import first, if `import triton.language` does not
-    bring it.
-    """
+    """Where triton has it, and the module to import first where `triton.language` lacks it."""
     if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] == "triton":
         return _short(value.__name__), _import(value.__name__)
     function = getattr(value, "fn", value)
