@@ -10,8 +10,9 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck import toolchains
-from flacheck.engine import judge, loop
+from flacheck.engine import loop
 from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.judge import judge
 from flacheck.engine.provider import worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
@@ -39,6 +40,7 @@ def provided(cell: Cell, specs: Sequence[str], progress: Progress) -> dict[str, 
     choices = {choice.identity: choice for choice in [*resolution.choices, *own]}
     ready = {}
     for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
+        # A release that is missing takes nothing away from what the others say.
         try:
             ready[choice.identity] = _provided(choice, cell.target, progress)
         except FlacheckError as error:
@@ -95,20 +97,20 @@ class Compilers:
 
     def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
         """What one release makes of a specimen, compiled up to a stage or to the end."""
-        return self.judge(specimen.cell(release, until))
-
-    def judge(self, cell: Cell) -> Record:
-        """What the cell's release makes of it."""
-        return judge.judge(cell, self.ask(cell))
+        cell = specimen.cell(release, until)
+        return judge(cell, self.ask(cell))
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         """What the cell's worker answers to a compile or, with `changes`, to another request."""
         package = self.packages.get(cell.kernel.package or "")
         toolchain = self.releases[cell.toolchain]
         kind = worker_kind(toolchain, package, cell.kernel.is_imported, self._memory_mb)
+        # A pool for each release, for candidates go to one release and then to another: a pool with
+        # one slot would end its worker each time.
         if kind not in self._pools:
             self._pools[kind] = LocalPool(1, self.timeouts)
         pool = self._pools[kind]
+        # Fresh: what the worker compiled before must not decide what it says of this one.
         pool.submit([Task(None, kind, {**loop.request(cell), **changes}, fresh=True)])
         [(_, attempt)] = next(pool.completed())
         return attempt

@@ -49,10 +49,6 @@ class Budget:
             raise BudgetSpent
         self.ran += 1
 
-    def lift(self) -> None:
-        """Allow the few compiles that the end takes."""
-        self.compiles = self.seconds = None
-
     @property
     def elapsed(self) -> float:
         """Seconds since `begin`."""

@@ -14,6 +14,7 @@ from flacheck.packages.package import Package
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.autotuner import autotuned, tuned
 from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax_trees import expression, parameter_names
 
 # Reasons that an error message names when no release could import the kernel.
 _REASONS = 3
@@ -61,14 +62,8 @@ def _specimen(cell: Cell, text: str, name: str, heuristics: Mapping[str, Any]) -
     args.update((parameter, {"constexpr": value}) for parameter, value in heuristics.items())
     whole = Specimen(text, name, args, cell.target, dict(cell.options))
     # A parameter that has a default need not be given.
-    names = [name for name in parameters(whole.function) if name in args]
+    names = [name for name in parameter_names(whole.function) if name in args]
     return whole.with_(args={name: args[name] for name in names})
-
-
-def parameters(function: ast.FunctionDef) -> list[str]:
-    """The names of a function's parameters, in their order."""
-    given = function.args
-    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
 def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
@@ -115,12 +110,13 @@ def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
         try:
             tree = ast.parse(file.read_text(encoding="utf-8"))
         except (SyntaxError, UnicodeDecodeError):
+            # Packages ship templates and files of other Python versions.
             continue
         module = ".".join(file.relative_to(folder).with_suffix("").parts)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 keys = _keys(node)
-                if set(keys) - set(parameters(node)):
+                if set(keys) - set(parameter_names(node)):
                     yield module, node, keys
 
 
@@ -139,14 +135,10 @@ def _keys(function: ast.FunctionDef) -> list[str]:
 
 def _decorated(function: ast.FunctionDef, keys: list[str], target: str) -> Specimen:
     """Only the decoration matters: names in the body are not looked up before a launch."""
-    jitted = ast.FunctionDef(
-        name=function.name,
-        args=function.args,
-        body=function.body,
-        decorator_list=[ast.parse("triton.jit", mode="eval").body],
-        lineno=1,
-    )
-    source = f"{_HEAD}{ast.unparse(ast.fix_missing_locations(jitted))}\n"
-    omitted = tuple(parameters(function))
+    function.decorator_list = [expression("triton.jit")]
+    # An annotation may need a name that is not there.
+    function.returns = None
+    source = f"{_HEAD}{ast.unparse(function)}\n"
+    omitted = tuple(parameter_names(function))
     bare = Specimen(source, function.name, {}, target, {}, "import", omitted)
     return autotuned(bare, _CONFIGS, keys)

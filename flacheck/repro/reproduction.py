@@ -56,17 +56,20 @@ class Reproduction:
         record = judge(self.cell, self.compilers.ask(self.cell))
         if record.verdict not in (Verdict.FAILS, Verdict.COMPILES):
             raise NotReproduced(f"{self.cell.key[:12]} is {record.verdict.value}: {record.reason}")
+        # A candidate that makes the compiler hang must not cost what many others would.
         self.compilers.timeouts.fixed = max(_SHORTEST_TIMEOUT, _PATIENCE * record.seconds)
         self._kind: FailureKind = kind_of(self.cell, record)
         self._failure: SameFailure = self._kind.same(record)
         self._original = self._kind.original(self.cell, self.compilers)
         alone = self._shown_alone(record)
+        # Compiled as far as other releases will be, it is that release's row of the table already.
         known = None
         if self._failure.until == self._failure.elsewhere:
             known = alone
         self._table = versions.judged(
             self._original, self.compilers, self._failure.elsewhere, known
         )
+        # Whether a compile is slow can only be said beside the other releases.
         self._record = self._finding(record)
         contrasts = versions.contrasts(self._table, self.cell.toolchain, self._failure.faster)
         self._oracle = Oracle(
@@ -90,9 +93,7 @@ class Reproduction:
         return alone
 
     def _finding(self, record: Record) -> Record:
-        """The record of a failure. A compile that ends well is one only when it is slow, which the
-        other releases tell.
-        """
+        """The record of a failure; that of a compile that ends well only when it is slow."""
         if record.verdict is Verdict.FAILS:
             return record
         slow = versions.as_slow(record, self._table)
@@ -125,7 +126,8 @@ class Reproduction:
     def finish(self, complete: bool = True) -> Reproduced:
         """The best so far in its readable form, verified in fresh processes."""
         assert self.best, "the search has not begun"
-        self.budget.lift()
+        # The few compiles that the end takes are allowed, whatever was spent.
+        self.budget.compiles = self.budget.seconds = None
         reduced = polished(self.best, reading, self._oracle)
         for signature, count in sorted(self._oracle.slips.items()):
             self.log.append(f"rejected because they fail with {signature}: {count}")
@@ -157,6 +159,7 @@ class Reproduction:
 
     def _simplest_script(self, reduced: Specimen) -> str:
         """The script by types alone where that shows the failure, else as a launch."""
+        # Compiled to its end: a reduction's own record stops at the failing stage.
         record = self.compilers.compile(reduced, self.cell.toolchain)
         symptom = self._kind.symptom(self.cell, record, reduced)
         if is_typed(reduced):

@@ -54,6 +54,8 @@ def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
     """The nearest older and the nearest newer release that compile, `faster` by this factor: what
     must stay so.
     """
+    # Without them a reduction slides into another failure that more releases have.
+    # Without these releases a reduction slides into another failure that more releases have.
     names, limit = list(table), table[release].seconds
     at = names.index(release)
     good = {n for n, at_n in table.items() if at_n.compiles and at_n.seconds * faster <= limit}
