@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -16,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from flacheck import toolchains
 from flacheck.cli import app
-from flacheck.repro import verification
+from flacheck.repro import reproduction
 from flacheck.repro.output.result import Improvement
 from flacheck.repro.output.script import DOES_NOT, SHOWS
 from flacheck.repro.reproduction import Reproduction
@@ -49,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return {"2.0": SHOWS}.get(toolchain.version, DOES_NOT)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(verification, "exit_status", exit_status)
+    monkeypatch.setattr(reproduction, "exit_status", exit_status)
     monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily({"*": TABLE}))
     start = chain()
     recorded = {
@@ -103,7 +102,7 @@ def test_a_script_that_never_shows_the_failure_is_a_finding(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 1, and the files are there all the same."""
-    monkeypatch.setattr(verification, "exit_status", lambda script, toolchain: DOES_NOT)
+    monkeypatch.setattr(reproduction, "exit_status", lambda script, toolchain: DOES_NOT)
     done = repro("--format", "json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["runs"] == {"reproduced": 0, "of": 3}
@@ -193,7 +192,7 @@ def test_a_second_interrupt_leaves_drafts(
         raise KeyboardInterrupt
 
     at_improvement(signal.SIGINT, 1)
-    monkeypatch.setattr(verification, "exit_status", interrupt)
+    monkeypatch.setattr(reproduction, "exit_status", interrupt)
     done = repro()
     assert done.exit_code == 130
     assert "interrupted again: wrote out/repro.py and out/original.py" in done.stderr
@@ -205,11 +204,10 @@ def test_an_interrupt_before_the_search_has_nothing_to_show(
 ) -> None:
     """Exit 130, and no script is written."""
 
-    def interrupted(self: Reproduction) -> Iterator[Any]:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
-        yield
 
-    monkeypatch.setattr(Reproduction, "search", interrupted)
+    monkeypatch.setattr(reproduction, "begin", interrupted)
     done = repro()
     assert done.exit_code == 130
     assert "there is nothing to show" in done.stderr

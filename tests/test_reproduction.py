@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from flacheck.model import Cell, Cut, Kernel, Launch
-from flacheck.repro import verification
+from flacheck.repro import reproduction
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.oracle import Budget
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.result import Runs
 from flacheck.repro.output.script import DOES_NOT, SHOWS
-from flacheck.repro.reproduction import Reproduction
+from flacheck.repro.reproduction import begin
 from flacheck.toolchains.base import Toolchain
 from tests.fake.family import FakeToolchain
 from tests.made_specimens import chain
@@ -43,7 +43,7 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compi
     def exit_status(script: str, toolchain: Toolchain) -> int:
         return SHOWS if toolchain.version == "2.0" else DOES_NOT
 
-    monkeypatch.setattr(verification, "exit_status", exit_status)
+    monkeypatch.setattr(reproduction, "exit_status", exit_status)
     opened: list[Compilers] = []
 
     def started(table: Any) -> Compilers:
@@ -67,9 +67,9 @@ def cell(version: str = "2.0") -> Cell:
 
 def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Compilers]) -> None:
     """Smaller at every step, the same failure, a table of all releases, k of n runs."""
-    sought = Reproduction(cell(), compilers(TABLE), Budget(compiles=200), runs=2)
+    sought = begin(cell(), compilers(TABLE), Budget(compiles=200))
     sizes = [progress.nodes for progress in sought.search()]
-    result = sought.finish()
+    result = sought.finish(runs=2)
     assert sizes[-1] < sizes[0]
     assert result.reduced.lines <= 4 < result.original.lines
     assert "tl.dot" in result.reduced.source
@@ -85,21 +85,22 @@ def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Com
 def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[[Any], Compilers]) -> None:
     """It is said how long it took, for a slow one could be."""
     with pytest.raises(NotReproduced, match=r"compiles under fake==1\.0 in"):
-        list(Reproduction(cell("1.0"), compilers(TABLE), Budget()).search())
+        begin(cell("1.0"), compilers(TABLE), Budget())
 
 
-def test_an_end_before_the_search_has_begun_has_nothing_to_show(
+def test_before_the_search_the_best_is_the_original(
     compilers: Callable[[Any], Compilers],
 ) -> None:
-    """A closed search leaves no specimen."""
-    sought = Reproduction(cell(), compilers(TABLE), Budget())
-    sought.search().close()
-    assert sought.best is None
+    """It was shown to fail, so there is something to write from the beginning."""
+    sought = begin(cell(), compilers(TABLE), Budget())
+    assert sought.best == sought.original
+    assert sought.draft()["repro.py"] == sought.draft()["original.py"]
+    assert sought.effort().ran == 0
 
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:
     """It is verified like any other, and marked as not complete."""
-    sought = Reproduction(cell(), compilers(TABLE), Budget(), runs=1)
+    sought = begin(cell(), compilers(TABLE), Budget())
     search = sought.search()
     next(search)
     search.close()
@@ -107,7 +108,7 @@ def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], 
     assert set(draft) == {"repro.py", "original.py"}
     assert "tl.dot" in draft["repro.py"]
     assert len(draft["repro.py"]) < len(draft["original.py"])
-    result = sought.finish(complete=False)
+    result = sought.finish(runs=1, complete=False)
     assert not result.complete
     assert result.reproduced
     assert result.reduced.nodes < result.original.nodes
@@ -121,7 +122,7 @@ def test_a_cell_without_a_verdict_cannot_be_reproduced(
     broken.timeouts.fixed = 30.0
     broken.releases["fake==2.0"].table["start"] = "broken"  # type: ignore[attr-defined]
     with pytest.raises(NotReproduced, match=r" is unknown: the compiler does not start"):
-        list(Reproduction(cell(), broken, Budget()).search())
+        begin(cell(), broken, Budget())
 
 
 def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
@@ -137,7 +138,7 @@ def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
 
     monkeypatch.setattr(alone, "ask", without_the_dot)
     with pytest.raises(NotReproduced, match=r"does not fail in the same way: compiles instead of"):
-        list(Reproduction(cell(), alone, Budget()).search())
+        begin(cell(), alone, Budget())
 
 
 def asked_without(asked: Cell) -> Cell:
@@ -146,7 +147,7 @@ def asked_without(asked: Cell) -> Cell:
 
 def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> None:
     """The failure and its contrasts first, then a line an improvement."""
-    sought = Reproduction(cell(), compilers(TABLE), Budget(compiles=200))
+    sought = begin(cell(), compilers(TABLE), Budget(compiles=200))
     events = list(sought.search())
     assert sought.log[0].startswith("FC302:lower:reshapeOuts:")
     assert sought.log[0].endswith("; must keep compiling: 1.0, 3.0")

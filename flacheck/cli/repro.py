@@ -17,8 +17,8 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.inputs.cell import Chosen
-    from flacheck.inputs.expand import Selection
+    from flacheck.model import Cell
+    from flacheck.repro.compilers import Compilers
     from flacheck.repro.oracle import Budget
     from flacheck.repro.output.result import Improvement
     from flacheck.repro.reproduction import Reproduction
@@ -60,24 +60,37 @@ def repro(
 ) -> int:
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
     from flacheck import reports
+    from flacheck.engine.session import Session
+    from flacheck.inputs import cell as cells
+    from flacheck.model import Purpose
     from flacheck.repro.compilers import Compilers, provided
-    from flacheck.repro.reproduction import Reproduction
+    from flacheck.store import Store
 
     reports.check(format, reports.TABLE_OR_JSON)
     allowance = _budget(budget)
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
     with _terminable():
-        chosen = _chosen(cell, selection, store, memory, trust)
+        with Store.open(store, create=not cells.needs_store(cell)) as opened:
+            chosen = cells.choose(
+                cell,
+                selection,
+                opened,
+                lambda plan: Session(
+                    replace(plan, purpose=Purpose.REPRO), opened, memory_mb=memory
+                ).records(common.say),
+                common.say,
+                trust,
+            )
         for warning in chosen.warnings:
             common.say(warning)
         folder = output or Path(f"repro-{chosen.cell.key[:8]}")
         ready = provided(chosen.cell, releases, common.say)
         with Compilers(ready, chosen.packages, memory) as compilers:
-            reproduction = Reproduction(chosen.cell, compilers, allowance, runs)
-            return _reproduce(reproduction, folder, format)
+            return _reproduce(chosen.cell, compilers, allowance, runs, folder, format)
 
 
 def _budget(text: str) -> Budget:
+    """`600` compiles or `120s` seconds."""
     from flacheck.repro.oracle import Budget
 
     match = _BUDGET.fullmatch(text)
@@ -88,27 +101,6 @@ def _budget(text: str) -> Budget:
     if match[2]:
         return Budget(seconds=int(match[1]))
     return Budget(compiles=int(match[1]))
-
-
-def _chosen(
-    cell: str | None, selection: Selection, store: Path, memory: int, trust: bool
-) -> Chosen:
-    from flacheck.engine.session import Session
-    from flacheck.inputs import cell as cells
-    from flacheck.model import Purpose
-    from flacheck.store import Store
-
-    with Store.open(store, create=not cells.needs_store(cell)) as opened:
-        return cells.choose(
-            cell,
-            selection,
-            opened,
-            lambda plan: Session(
-                replace(plan, purpose=Purpose.REPRO), opened, memory_mb=memory
-            ).records(common.say),
-            common.say,
-            trust,
-        )
 
 
 @contextmanager
@@ -125,19 +117,42 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _reproduce(reproduction: Reproduction, folder: Path, format: str) -> int:
-    """Search, verify and write; the exit code."""
+def _reproduce(
+    cell: Cell, compilers: Compilers, budget: Budget, runs: int, folder: Path, format: str
+) -> int:
+    """Search and show how far it is, then finish; the exit code."""
+    from flacheck.repro.reproduction import begin
+
+    complete, reproduction = True, None
+    try:
+        reproduction = begin(cell, compilers, budget)
+        for event in reproduction.search():
+            _show(event)
+    except KeyboardInterrupt:
+        complete = False
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    if reproduction is None:
+        common.say("interrupted before the failure was reproduced: there is nothing to show")
+        return Exit.INTERRUPTED
+    if not complete:
+        common.say("interrupted: verifying the best so far; press Ctrl-C again to skip this")
+        # Whatever the workers were asked, nobody waits for it any more.
+        compilers.reset()
+    return _finish(reproduction, runs, complete, folder, format)
+
+
+def _finish(
+    reproduction: Reproduction, runs: int, complete: bool, folder: Path, format: str
+) -> int:
+    """Verify and write the best that was found; the exit code."""
     from flacheck.reports import repro as repro_report
     from flacheck.repro.output import files
 
-    complete = _search(reproduction)
-    if reproduction.best is None:
-        common.say("interrupted before the failure was reproduced: there is nothing to show")
-        return Exit.INTERRUPTED
     # What was found is on disk before it is verified, for that may be interrupted too.
     drafts = files.write(reproduction.draft(), folder)
     try:
-        result = reproduction.finish(complete)
+        result = reproduction.finish(runs, complete)
     except KeyboardInterrupt:
         common.say(f"interrupted again: wrote {' and '.join(map(str, drafts))}, not verified")
         return Exit.INTERRUPTED
@@ -151,30 +166,13 @@ def _reproduce(reproduction: Reproduction, folder: Path, format: str) -> int:
     return Exit.OK
 
 
-def _search(reproduction: Reproduction) -> bool:
-    """Run the search and show how far it is; False when it was interrupted."""
-    terminal = sys.stderr.isatty()
-    try:
-        for event in reproduction.search():
-            _show(event, terminal)
-    except KeyboardInterrupt:
-        common.say("interrupted: verifying the best so far; press Ctrl-C again to skip this")
-        reproduction.compilers.reset()
-        return False
-    finally:
-        if terminal:
-            print(file=sys.stderr)
-    return True
-
-
-def _show(event: Improvement, terminal: bool) -> None:
+def _show(event: Improvement) -> None:
     """One line that is written over on a terminal, a line an improvement elsewhere."""
-    rate = event.effort.ran / max(event.effort.seconds, 1e-3)
-    text = (
-        f"flacheck: {event.lines} lines, {event.nodes} nodes after {event.effort.ran} compiles, "
-        f"{rate:.1f} a second ({event.by})"
-    )
-    if terminal:
+    effort = event.effort
+    rate = effort.ran / max(effort.seconds, 1e-3)
+    size = f"{event.lines} lines, {event.nodes} nodes"
+    text = f"flacheck: {size} after {effort.ran} compiles, {rate:.1f} a second ({event.by})"
+    if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
     else:
         print(text, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """From a failing cell to a minimal script of its own, verified on every release.
 
     with Compilers(provided(cell, specs, progress), packages) as compilers:
-        reproduction = Reproduction(cell, compilers, Budget(600))
+        reproduction = begin(cell, compilers, Budget(600))
         for improvement in reproduction.search(): …
         files.write(files.contents(reproduction.finish()), folder)
 

@@ -121,8 +121,8 @@ class Oracle:
         contrasts: Sequence[str],
         budget: Budget,
     ) -> None:
-        self.contrasts, self.budget = tuple(contrasts), budget
-        self._compilers, self._release, self._failure = compilers, release, failure
+        self.failure, self.budget = failure, budget
+        self._compilers, self._release, self._contrasts = compilers, release, contrasts
         self._records: dict[tuple[str, str], Record] = {}
         # How many specimens failed with each other signature.
         self.slips: Counter[str] = Counter()
@@ -132,7 +132,7 @@ class Oracle:
         """Whether it shows the failure on its release and none on the contrast releases."""
         if not self.fails(specimen):
             return False
-        if all(self._passes(specimen, release) for release in self.contrasts):
+        if all(self._passes(specimen, release) for release in self._contrasts):
             return True
         self._fails_elsewhere.add(specimen.key)
         return False
@@ -140,8 +140,8 @@ class Oracle:
     def fails(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release, whatever others make of it."""
         known = (specimen.key, self._release) in self._records
-        record = self._record(specimen, self._release, self._failure.until)
-        if self._failure.shows(record):
+        record = self._record(specimen, self._release, self.failure.until)
+        if self.failure.shows(record):
             return True
         # A probe that comes back as a candidate is no second slip.
         if not known and record.verdict is Verdict.FAILS and record.signature:
@@ -152,8 +152,8 @@ class Oracle:
         """Whether anything in it could fail: false when the release compiles all of it as it
         should.
         """
-        record = self._record(specimen, self._release, self._failure.until)
-        return self._failure.shows(record) or record.verdict is not Verdict.COMPILES
+        record = self._record(specimen, self._release, self.failure.until)
+        return self.failure.shows(record) or record.verdict is not Verdict.COMPILES
 
     @property
     def asked(self) -> int:
@@ -166,9 +166,9 @@ class Oracle:
         return self.slips.total() + len(self._fails_elsewhere)
 
     def _passes(self, specimen: Specimen, release: str) -> bool:
-        here = self._record(specimen, self._release, self._failure.until)
-        there = self._record(specimen, release, self._failure.elsewhere)
-        quick = there.seconds * self._failure.faster <= here.seconds
+        here = self._record(specimen, self._release, self.failure.until)
+        there = self._record(specimen, release, self.failure.elsewhere)
+        quick = there.seconds * self.failure.faster <= here.seconds
         return there.verdict is Verdict.COMPILES and quick
 
     def _record(self, specimen: Specimen, release: str, until: str | None) -> Record:

@@ -35,15 +35,30 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
 
     Raises NotReproduced with the reasons when no release can import it.
     """
+    source, name, heuristics = _cut(cell, compilers)
+    args: dict[str, Any] = {}
+    if cell.launch:
+        args.update(cell.launch.args)
+    args.update((parameter, {"constexpr": value}) for parameter, value in heuristics.items())
+    whole = Specimen(source, name, args, cell.target, dict(cell.options))
+    # A parameter that has a default need not be given.
+    names = [name for name in parameter_names(whole.function) if name in args]
+    return whole.with_(args={name: args[name] for name in names})
+
+
+def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]:
+    """The kernel's source with all that it uses, its name there, and the values that its heuristics
+    chose for this launch.
+    """
     origin = cell.kernel.origin
     if isinstance(origin, Cut):
-        return _specimen(cell, origin.source, origin.qualname, {})
+        return origin.source, origin.qualname, {}
     reasons = []
     for release in dict.fromkeys([cell.toolchain, *reversed(list(compilers.releases))]):
         attempt = compilers.ask(replace(cell, toolchain=release), op="cut", until=None)
         facts = attempt.facts
         if attempt.outcome is Outcome.FINISHED and facts.get("text"):
-            return _specimen(cell, facts["text"], facts["qualname"], facts["heuristics"])
+            return facts["text"], facts["qualname"], facts["heuristics"]
         if attempt.outcome is Outcome.FINISHED:
             reason = facts.get("reason")
         else:
@@ -52,18 +67,6 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
     raise NotReproduced(
         f"{cell.kernel.name} cannot be cut out of its program; " + "; ".join(reasons[:_REASONS])
     )
-
-
-def _specimen(cell: Cell, text: str, name: str, heuristics: Mapping[str, Any]) -> Specimen:
-    """`heuristics` are the values that the kernel's own heuristics chose for this launch."""
-    args: dict[str, Any] = {}
-    if cell.launch:
-        args.update(cell.launch.args)
-    args.update((parameter, {"constexpr": value}) for parameter, value in heuristics.items())
-    whole = Specimen(text, name, args, cell.target, dict(cell.options))
-    # A parameter that has a default need not be given.
-    names = [name for name in parameter_names(whole.function) if name in args]
-    return whole.with_(args={name: args[name] for name in names})
 
 
 def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:

@@ -35,7 +35,7 @@ from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import kind_of
 from flacheck.repro.oracle import Budget, Oracle
 from flacheck.repro.output.result import Reproduced
-from flacheck.repro.reproduction import Reproduction
+from flacheck.repro.reproduction import begin
 from flacheck.scan import session
 from flacheck.store import Store
 from tests.benchmarks.rivals import RIVALS, Rival, reduced_by
@@ -133,10 +133,10 @@ class Comparison:
         found = chosen(self.case, store)
         releases = provided(found.cell, (), lambda said: None)
         with Compilers(releases, found.packages) as compilers:
-            ours = Reproduction(found.cell, compilers, Budget(compiles=self.budget), runs=1)
+            ours = begin(found.cell, compilers, Budget(compiles=self.budget))
             for _ in ours.search():
                 pass
-            took, result = ours.effort().seconds, ours.finish()
+            took, result = ours.effort().seconds, ours.finish(runs=1)
             ran = result.effort.ran
             ended = "budget spent" if ran >= self.budget else "ended by itself"
             yield self._row("flacheck repro", result.reduced, result, compilers, ran, took, ended)
