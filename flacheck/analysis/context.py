@@ -32,6 +32,7 @@ def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
         return None
     if len(good) == 1:
         return f"{name}=={good[0]}"
+    # Known releases between the first and the last that nobody tried are ruled out as well.
     order = sorted(good, key=by_version)
     first, last = by_version(order[0]), by_version(order[-1])
     bad = [

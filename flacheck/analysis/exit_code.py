@@ -11,6 +11,7 @@ from flacheck.analysis.observed import Observed
 from flacheck.errors import Exit
 from flacheck.model import Verdict
 
+# An exact toolchain that cannot be had leaves the answer incomplete.
 NO_WHEEL = "FC903"
 # What went wrong in flacheck or in the question outweighs what was found.
 PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK)

@@ -91,7 +91,6 @@ def grid(records: Iterable[Record]) -> Grid:
 
 
 def _ordered(kernels: Mapping[KernelOf, Row]) -> Mapping[KernelOf, Row]:
-    return {
-        kernel: kernels[kernel]
-        for kernel in sorted(kernels, key=lambda kernel: (kernel[0] or "", kernel[1]))
-    }
+    # Our own kernels, which have no package, come first.
+    names = sorted(kernels, key=lambda kernel: (kernel[0] or "", kernel[1]))
+    return {kernel: kernels[kernel] for kernel in names}

@@ -10,6 +10,7 @@ from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json
 
+# A failure that no rule knows is shown like any other.
 UNCLASSIFIED = "FC000"
 
 
@@ -32,9 +33,14 @@ class SignatureGroup:
     example: str
 
     def to_json(self) -> Json:
-        named = {"toolchains": self.toolchains, "targets": self.targets, "kernels": self.kernels}
-        lists = {name: list(values) for name, values in named.items()}
-        return {"signature": self.signature, "code": self.code, "count": self.count, **lists}
+        return {
+            "signature": self.signature,
+            "code": self.code,
+            "count": self.count,
+            "toolchains": list(self.toolchains),
+            "targets": list(self.targets),
+            "kernels": list(self.kernels),
+        }
 
 
 def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
@@ -42,13 +48,15 @@ def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
     groups = grouped(
         (cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails
     )
-    made = [_group(signature, found) for signature, found in groups.items()]
+    made = [_group(signature, failing) for signature, failing in groups.items()]
+    # The signature comes last, so that the order does not depend on that of the records.
     return sorted(
         made, key=lambda group: (group.tolerated == group.count, -group.count, group.signature)
     )
 
 
 def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
+    # What stops a run is the better example; the key decides, so that shards agree on it.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.key))
     return SignatureGroup(
         signature=signature,

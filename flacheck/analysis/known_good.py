@@ -27,10 +27,10 @@ class KnownGood:
     advisories: tuple[Any, ...] = ()
 
     def to_json(self) -> Json:
-        lists = {"torch": list(self.torch), "targets": list(self.targets)}
         return {
             "triton": self.triton,
-            **lists,
+            "torch": list(self.torch),
+            "targets": list(self.targets),
             "cells": self.cells,
             "advisories": list(self.advisories),
         }
@@ -51,18 +51,15 @@ class Specifier:
 
 
 def is_good(cells: Sequence[Observed]) -> bool:
-    """The contract's "known good", of cells of one toolchain and target; a skipped cell was not
-    asked, and one that was stopped before its last stage is not known to compile.
-    """
-    if any(
-        cell.partial or cell.verdict is Verdict.UNKNOWN or (cell.fails and not cell.tolerated)
-        for cell in cells
-    ):
-        return False
-    launches = grouped((cell.launch, cell) for cell in cells)
-    return _asked(cells) > 0 and all(
-        any(cell.compiles for cell in configs) for configs in launches.values()
-    )
+    """Whether a toolchain is "known good" (docs/concepts.md) on a target, by its cells there."""
+    compiled = {cell.launch for cell in cells if cell.compiles}
+    for cell in cells:
+        # One that was stopped before its last stage is not known to compile.
+        if cell.partial or cell.verdict is Verdict.UNKNOWN:
+            return False
+        if cell.launch not in compiled or (cell.fails and not cell.tolerated):
+            return False
+    return bool(compiled)
 
 
 def unserved(cells: Sequence[Observed]) -> list[Observed]:
@@ -77,20 +74,18 @@ def unserved(cells: Sequence[Observed]) -> list[Observed]:
 
 def known_good(cells: Sequence[Observed], context: Context) -> list[KnownGood]:
     """The Triton releases that are known good for at least one target, oldest first."""
-    places = {place: found for place, found in _triton_places(cells).items() if is_good(found)}
+    places = {place: there for place, there in _triton_places(cells).items() if is_good(there)}
     targets = grouped((version, target) for version, target in places)
-    return [
-        KnownGood(
-            triton=version,
-            torch=_torch_for(version, context),
-            targets=tuple(sorted(targets[version], key=by_target)),
-            cells=sum(_asked(places[version, target]) for target in targets[version]),
-            advisories=tuple(
-                said for target in targets[version] for said in context.advisories(version, target)
-            ),
-        )
-        for version in sorted(targets, key=by_version)
-    ]
+    releases = []
+    for version in sorted(targets, key=by_version):
+        on = sorted(targets[version], key=by_target)
+        advisories = [
+            said for target in targets[version] for said in context.advisories(version, target)
+        ]
+        count = sum(_asked(places[version, target]) for target in on)
+        torch = _torch_for(version, context)
+        releases.append(KnownGood(version, torch, tuple(on), count, tuple(advisories)))
+    return releases
 
 
 def specifiers(
@@ -98,15 +93,15 @@ def specifiers(
 ) -> list[Specifier]:
     """What to pin, for each target that has a known-good release from an index."""
     asked = sorted({version for version, _ in _triton_places(cells)}, key=by_version)
+    # A requirement cannot name a local build: no index has it.
     known = [version for version in (context.known_triton or asked) if "+" not in version]
-    targets = sorted({target for release in good for target in release.targets}, key=by_target)
-    found = (
-        _specifier(
-            target, [release for release in good if target in release.targets], known, context
-        )
-        for target in targets
-    )
-    return [specifier for specifier in found if specifier is not None]
+    specifiers = []
+    for target in sorted({target for release in good for target in release.targets}, key=by_target):
+        there = [release for release in good if target in release.targets]
+        specifier = _specifier(target, there, known, context)
+        if specifier:
+            specifiers.append(specifier)
+    return specifiers
 
 
 def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:

@@ -106,6 +106,7 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
 
 
 def _is_tuned(name: str, arg: Any, shape: Mapping[str, int], omitted: Iterable[str]) -> bool:
+    # A truth value is an int to Python, and a flag to a kernel.
     if not isinstance(arg, Mapping) or type(arg.get("constexpr")) is not int or name in shape:
         return False
     return bool(shape) or name in omitted or BLOCK.fullmatch(name) is not None
@@ -121,6 +122,7 @@ def _observed(record: Record, shared: dict[Any, Any]) -> Observed:
     def once(value: Any) -> Any:
         return shared.setdefault(value, value)
 
+    # Equal launches recur on every release and target; taking one apart is what costs.
     size, options = canonical(dict(record.shape)), canonical(dict(record.options))
     launch = ("launch", canonical(record.launch and record.launch.to_json()), size)
     if launch not in shared:
@@ -145,5 +147,6 @@ def _observed(record: Record, shared: dict[Any, Any]) -> Observed:
         stage=once(record.stage),
         # One message a signature is enough to show what it is.
         line=shared.setdefault(("line", record.signature), record.message.partition("\n")[0]),
+        # A compile that has a reason beside its verdict was stopped early, on request.
         partial=record.verdict is Verdict.COMPILES and record.reason is not None,
     )

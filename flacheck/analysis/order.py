@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 def by_version(toolchain: str) -> tuple[str, Version, str]:
     """Sort key of `triton==3.2.0`: the name, then the version as PEP 440 has it."""
     name, version = split(toolchain)
+    # A name that is no version ("dev") sorts before all that are.
     try:
         return name, Version(version), version
     except InvalidVersion:
@@ -20,7 +21,10 @@ def by_version(toolchain: str) -> tuple[str, Version, str]:
 
 def by_target(target: str) -> tuple[bool, str, int, str]:
     """Sort key of `sm90`: sm70 before sm100, NVIDIA before all others."""
-    letters, digits = re.match(r"([a-zA-Z]*)(\d*)", target).groups()  # type: ignore[union-attr]  # matches anything
+    parts = re.match(r"([a-zA-Z]*)(\d*)", target)
+    # The pattern matches any text.
+    assert parts is not None
+    letters, digits = parts.groups()
     return letters != "sm", letters, int(digits or 0), target
 
 

@@ -11,6 +11,7 @@ from flacheck.analysis.observed import Observed
 from flacheck.model import Json, Record
 
 CODE = "FC921"
+# Both have to hold: a ratio of short times is mostly the noise of a shared machine.
 SECONDS = 10.0
 TIMES = 5.0
 
@@ -28,39 +29,30 @@ class SlowCompile:
 
 def slow_compiles(cells: Sequence[Observed]) -> dict[str, SlowCompile]:
     """Cells, by key, that took at least 10 s and 5 times the median of the other releases that
-    compile them.
-
-    A cell that compiles on one release alone has nothing to be compared with. Its own time is left
-    out of the median: with it, no cell of two releases could ever reach five times.
+    compile them. A cell that compiles on one release alone has nothing to be compared with.
     """
-    same = grouped(
-        ((cell.package, cell.kernel, cell.target, cell.call), cell)
-        for cell in cells
-        if cell.compiles
+    compiling = [cell for cell in cells if cell.compiles]
+    alike = grouped(
+        ((cell.package, cell.kernel, cell.target, cell.call), cell) for cell in compiling
     )
-    found = (
-        (cell, _others(cell, group))
-        for group in same.values()
-        for cell in group
-        if cell.seconds >= SECONDS
-    )
-    return {
-        cell.key: SlowCompile(cell.seconds, median(others))
-        for cell, others in found
-        if others and cell.seconds >= TIMES * median(others)
-    }
+    slow = {}
+    for cell in compiling:
+        if cell.seconds >= SECONDS:
+            group = alike[cell.package, cell.kernel, cell.target, cell.call]
+            # With its own time in the median no cell of two releases could reach five times.
+            others = [other.seconds for other in group if other.toolchain != cell.toolchain]
+            if others and cell.seconds >= TIMES * median(others):
+                slow[cell.key] = SlowCompile(cell.seconds, median(others))
+    return slow
 
 
 def mark_slow(records: Iterable[Record], slow: Mapping[str, SlowCompile]) -> Iterator[Record]:
     """The records, those of slow compiles with the finding FC921; no verdict changes."""
     for record in records:
-        found = slow.get(record.key)
-        if found is None or any(finding["code"] == CODE for finding in record.findings):
+        facts = slow.get(record.key)
+        # A stored record may carry the finding of the scan that made it.
+        if facts is None or any(finding["code"] == CODE for finding in record.findings):
             yield record
         else:
-            finding = {"code": CODE, "title": "slow compile", "facts": found.to_json()}
+            finding = {"code": CODE, "title": "slow compile", "facts": facts.to_json()}
             yield record.with_(findings=(*record.findings, finding))
-
-
-def _others(cell: Observed, group: Sequence[Observed]) -> list[float]:
-    return [other.seconds for other in group if other.toolchain != cell.toolchain]

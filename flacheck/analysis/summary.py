@@ -18,8 +18,8 @@ from flacheck.model import Json, Record, canonical
 
 @dataclass(frozen=True)
 class Summary:
-    """The contract's SUMMARY; `tally` carries what the exit code needs, `slow` the FC921 findings
-    by key.
+    """What a report says of a run besides its records; `tally` carries what the exit code needs,
+    `slow` the FC921 findings by key.
     """
 
     tally: Tally
@@ -30,15 +30,15 @@ class Summary:
     slow: Mapping[str, SlowCompile] = field(default_factory=dict)
     coverage: tuple[Json, ...] = ()
 
-    def with_searched(self, found: Sequence[Fallback]) -> Summary:
+    def with_searched(self, searched: Sequence[Fallback]) -> Summary:
         """With what a search found; what the records alone show is left for the cells that it found
         nothing for.
         """
-        if not found:
+        if not searched:
             return self
-        known = {_identity(each) for each in found}
+        known = {_identity(each) for each in searched}
         others = (each for each in self.fallbacks if _identity(each) not in known)
-        return replace(self, fallbacks=(*found, *others))
+        return replace(self, fallbacks=(*searched, *others))
 
     def to_json(self) -> Json:
         verdicts = ("compiles", "fails", "unknown", "skipped")
@@ -61,8 +61,8 @@ class RunView:
     summary: Summary
 
 
-def _identity(found: Fallback) -> tuple[Any, ...]:
-    return found.package, found.kernel, found.toolchain, found.target, canonical(found.failing)
+def _identity(one: Fallback) -> tuple[Any, ...]:
+    return one.package, one.kernel, one.toolchain, one.target, canonical(one.failing)
 
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:

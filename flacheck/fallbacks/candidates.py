@@ -170,8 +170,8 @@ def _sizes(name: str, cell: Cell, known: Constexprs) -> list[int]:
     here = known.by_name[name].value
     own = [config.get("kwargs", {}).get(name) for config in cell.configs]
     whole = [here, *(size for size in own if type(size) is int)]
-    found = dict.fromkeys([*whole, *(half for size in whole for half in known.halved(name, size))])
-    return [size for size in found if size != here]
+    halves = [half for size in whole for half in known.halved(name, size)]
+    return [size for size in dict.fromkeys([*whole, *halves]) if size != here]
 
 
 def _like(spec: Any, value: Any) -> dict[str, Any]:
