@@ -159,20 +159,13 @@ def _causes(result: TunerResult) -> Iterator[Part]:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """`1, 4–6`."""
-    runs: list[list[int]] = []
+    runs: list[tuple[int, int]] = []
     for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
         else:
-            runs.append([number])
-    return ", ".join(map(_range, runs))
-
-
-def _range(run: Sequence[int]) -> str:
-    # Two neighbours are as short with a comma.
-    if len(run) > 2:
-        return f"{run[0]}–{run[-1]}"
-    return ", ".join(map(str, run))
+            runs.append((number, number))
+    return ", ".join("–".join(map(str, sorted(set(run)))) for run in runs)
 
 
 def _fault(fault: KeyFault) -> Iterator[Part]:

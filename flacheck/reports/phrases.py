@@ -21,7 +21,7 @@ NAMED = 4
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """`1 cell`, `2 cells`; `many` where the plural has no more than an s too much."""
+    """`1 cell`, `2 cells`; `many` where the plural is more than an added s."""
     if number == 1:
         return f"1 {one}"
     return f"{number} {many or one + 's'}"
@@ -67,8 +67,7 @@ def places(toolchains: Sequence[str], targets: Sequence[str], between: str = " Â
 
 
 def title_of(code: str) -> str:
-    """A code with its rule's title; a code of a newer flacheck stands alone."""
-    # Not RULES[code]: a store may be younger than this flacheck.
+    """A code with its rule's title; a code that a newer flacheck stored stands alone."""
     rule = RULES.get(code)
     return f"{code} {rule.title}" if rule else code
 
@@ -118,18 +117,18 @@ class Advice:
 
 
 def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
-    """Fallbacks put together: first by the cells that fail alike in several places, then by what
-    helps them.
-    """
-    # Cells that differ only in what tells them apart by release and target share their uses.
+    """Fallbacks put together, so that each is read once."""
+    # What helps one failing cell, the nearest first.
     cells = grouped(
         ((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _with_host(f))
         for f in fallbacks
     )
+    # Where cells with these settings fail that the same helps.
     spots = grouped(
         ((kernel, package, failing, _worth_saying(uses)), (toolchain, target))
         for (kernel, package, toolchain, target, failing), uses in cells.items()
     )
+    # Which settings fail in the same places and are helped by the same.
     alike = grouped(
         ((kernel, package, uses, *sorted_places(pairs)), failing)
         for (kernel, package, failing, uses), pairs in spots.items()

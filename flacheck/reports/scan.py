@@ -147,27 +147,20 @@ def _square(square: Square | None) -> Words:
         return Words("")
     if not square.asked:
         return Words("–", Tone.FAINT)
-    if square.blocking:
-        return Words(_square_text(square), Tone.BAD)
-    if square.perfect:
-        return Words(_square_text(square), Tone.GOOD)
-    return Words(_square_text(square), Tone.DOUBT)
-
-
-def _square_text(square: Square) -> str:
     if square.unknown == square.asked:
-        return "?"
+        return Words("?", Tone.DOUBT)
+    # A failure beside a configuration that compiles stands in brackets.
+    tolerated = "({})" if square.compiles else "{}"
     codes = [code for code, _ in square.codes.most_common()]
-    tolerated = "{}"
-    if square.compiles:
-        tolerated = "({})"
     codes += [tolerated.format(code) for code, _ in square.tolerated.most_common()]
     lines = [f"{square.compiles}/{square.asked}", *some(codes, 2, "+{}")]
-    if square.slow:
-        lines.append("slow")
-    if square.unknown:
-        lines.append("?")
-    return "\n".join(lines)
+    lines += [word for word, count in (("slow", square.slow), ("?", square.unknown)) if count]
+    tone = Tone.DOUBT
+    if square.blocking:
+        tone = Tone.BAD
+    if square.perfect:
+        tone = Tone.GOOD
+    return Words("\n".join(lines), tone)
 
 
 # What is wrong

@@ -136,7 +136,7 @@ def _columns(
         box=None,
         pad_edge=False,
         padding=(0, _GAP, 0, 0),
-        header_style="dim",
+        header_style="bold",
         show_header=any(table.headings),
     )
     for number in numbers:
