@@ -157,7 +157,7 @@ def test_a_slow_compile_is_a_finding_of_its_record() -> None:
 
 @pytest.mark.parametrize("name", ["json", "jsonl"])
 def test_machine_formats_stream(name: str) -> None:
-    """The first record is written before the second is asked for, and non-finite numbers never are."""
+    """The first record is written before the second is asked for; a NaN never is."""
     asked = []
 
     def records() -> Iterable[Record]:
@@ -215,7 +215,7 @@ def test_the_table_keeps_to_the_page(width: int) -> None:
 
 
 def test_colour_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a terminal, or with NO_COLOR, there is no escape sequence; `COLUMNS` sets the width."""
+    """Without a terminal, or with NO_COLOR, there is none; `COLUMNS` sets the width."""
     view = _view(_cells())
     assert "\x1b" not in _text("table", view)
     assert "\x1b[" in _text("table", view, Display(color=True))
@@ -280,8 +280,7 @@ def test_markdown_names_what_matters() -> None:
     assert "| 3.4.0 | 2.8.0 | sm80, sm90 | 7 |" in text
     assert f"- `` {RESHAPE} ``<br>1 × 3.2.0 · sm90 · " in text
     assert (
-        f"<summary>cause, remedy</summary>\n\ncause: {rule.cause}\n\nremedy: {rule.remedy}"
-        in text
+        f"<summary>cause, remedy</summary>\n\ncause: {rule.cause}\n\nremedy: {rule.remedy}" in text
     )
     assert "<br>num_warps=8 | 3.2.0<br>sm90 | `num_warps=4`<br>`form=fused_recurrent` |" in text
     assert "seeds · 20261120-191224-3f2a1b of 2026-11-20T19:12:24" in text
