@@ -32,7 +32,7 @@ def fixed(name: str, text: str, *records: Record) -> str:
     """The file after --fix."""
     Path(name).write_bytes(text.encode())
     judge = Gate(RELEASES, lambda *asked: (), today=TODAY)
-    known = Evidence({cell_identity(r): r for r in records or RECORDS})
+    known = Evidence({cell_identity(r): r for r in records or RECORDS}, lambda signature: ())
     fix(judge.judge(sources.of_files([Path(name)], lambda text: None), known).suggest)
     return Path(name).read_bytes().decode()
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_written_is_left_and_said(
         judge = Gate(RELEASES, lambda *asked: ())
         outcome = judge.judge(
             sources.of_files([Path(name)], lambda text: None),
-            Evidence({cell_identity(r): r for r in RECORDS}),
+            Evidence({cell_identity(r): r for r in RECORDS}, lambda signature: ()),
         )
         written, left = fix(outcome.suggest)
         assert written == []

@@ -71,10 +71,8 @@ def strings(text: str, file: str) -> Mapping[Path, str]:
 
 
 def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
-    """The document with other strings at these paths; comments, layout and quotes are as they were.
-
-    Raises UsageError where that cannot be had: the text was changed by someone, or the editor would
-    change more.
+    """The document with other strings at these paths, all else as it was; UsageError where the
+    text holds no such string any more, or the editor would change more.
     """
     # Here, for it takes longer to import than all the rest of the gate and only a fix wants it.
     import tomlkit
@@ -117,9 +115,7 @@ def _holder(document: Any, path: Path) -> Any:
 
 
 def _differs_only(text: str, made: str, values: Mapping[Path, str]) -> bool:
-    """Whether `made` holds these values, all else that the text does, and every other line as it is
-    there.
-    """
+    """Whether `made` is the text with these values, line for line."""
     wanted = deepcopy(tomllib.loads(text))
     for path, value in values.items():
         _holder(wanted, path)[path[-1]] = value

@@ -47,9 +47,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def from_toml(entries: Any, file: str) -> tuple[Waiver, ...]:
-    """The waivers in `[[tool.flacheck.waivers]]`; a UsageError with the file and the entry for a
-    malformed one.
-    """
+    """The waivers in `[[tool.flacheck.waivers]]`; UsageError with file and entry for a bad one."""
     if not isinstance(entries, list):
         raise UsageError(f"{file}: waivers must be tables: write [[tool.flacheck.waivers]]")
     return tuple(

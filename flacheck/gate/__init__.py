@@ -1,3 +1,1 @@
-"""The gate: pins of torch and Triton (`sources`), what they admit, and what the store's records say
-of that.
-"""
+"""The gate: pins of torch and Triton, what they admit, and what the records say of that."""

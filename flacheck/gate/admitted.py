@@ -1,6 +1,4 @@
-"""Which (torch, Triton) pairs an installation admits: its pins, and what each torch release itself
-pins.
-"""
+"""Which (torch, Triton) pairs an installation admits, by its pins and by what torch itself pins."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ Pair = tuple[str | None, str]
 
 @dataclass(frozen=True)
 class Releases:
-    """The releases there are, oldest first; `torch` maps each to the specifier that it puts on
-    Triton.
-    """
+    """The releases there are, oldest first; `torch` maps each to its specifier for Triton."""
 
     triton: tuple[str, ...]
     torch: Mapping[str, str]
@@ -37,11 +33,14 @@ class Releases:
         return f"<{self.triton[0]}"
 
     def with_recorded(self, triton: Iterable[str]) -> Releases:
-        """With those of these that are final releases: they have records, though no index was
-        asked.
-        """
-        finals = {version for version in triton if is_version(version) and _is_final(version)}
-        return replace(self, triton=tuple(sorted({*self.triton, *finals}, key=by_version)))
+        """With releases that have records, though no index that was asked lists them."""
+        known = set(self.triton)
+        for text in filter(is_version, triton):
+            version = Version(text)
+            # No index offers a local build, nor a pre-release unless it is asked for.
+            if version.local is None and not version.is_prerelease:
+                known.add(text)
+        return replace(self, triton=tuple(sorted(known, key=by_version)))
 
     def torch_for(self, triton: str) -> list[str]:
         """The torch releases that a Triton release goes with."""
@@ -51,9 +50,7 @@ class Releases:
         return [torch for torch in self.torch if self.goes(torch, triton)]
 
     def goes(self, torch: str, triton: str) -> bool:
-        """Whether a torch release can be installed with a Triton release; an unknown torch may go
-        with any.
-        """
+        """Whether the two can be installed together; an unknown torch may go with any Triton."""
         wanted = self.torch.get(_public(torch))
         return wanted is None or SpecifierSet(wanted).contains(_public(triton), prereleases=True)
 
@@ -69,8 +66,8 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Admission:
-    """What an installation admits. `pairs` have no torch where none is pinned; `unknown` names, as
-    `>3.9.0`, Triton releases that flacheck knows nothing of.
+    """What an installation admits: `pairs`, without a torch where none is pinned, and `unknown`
+    Triton releases, as `>3.9.0`.
     """
 
     installation: Installation
@@ -80,7 +77,7 @@ class Admission:
 
     @property
     def triton(self) -> tuple[str, ...]:
-        """The Triton releases that may be installed, oldest first, unknown ones included."""
+        """All Triton releases that may be installed, oldest first and unknown ones last."""
         return tuple(sorted({triton for _, triton in self.pairs}, key=by_version)) + self.unknown
 
 
@@ -90,8 +87,10 @@ def admit(installation: Installation, releases: Releases) -> Admission:
     torches = _satisfying(installation.torch_with_triton, releases.torch)
     pairs = tuple(_pairs(installation, releases, torches, tritons))
     unknown = _unknown(installation, releases, torches)
-    if not pairs and not unknown and _admits_only_older(installation, releases):
-        unknown = (releases.before,)
+    if not pairs and not unknown:
+        older_triton = _admits_older(installation.of("triton"), releases.triton)
+        if older_triton and _admits_older(installation.torch_with_triton, releases.torch):
+            unknown = (releases.before,)
     if pairs or unknown:
         return Admission(installation, pairs, unknown)
     return Admission(installation, conflict=_conflict(installation, releases, tritons, torches))
@@ -150,29 +149,18 @@ def _is_open(pins: Sequence[Pin], newest: str) -> bool:
     return any(satisfies(pins, version) for version in after)
 
 
-def _admits_only_older(installation: Installation, releases: Releases) -> bool:
-    """Whether releases before the oldest known ones are admitted, where no known one is."""
-    return _admits_older(installation.of("triton"), releases.triton[0]) and _admits_older(
-        installation.torch_with_triton, next(iter(releases.torch))
-    )
-
-
-def _admits_older(pins: Sequence[Pin], oldest: str) -> bool:
+def _admits_older(pins: Sequence[Pin], known: Iterable[str]) -> bool:
+    """Whether releases before the oldest known one are admitted."""
     # Older releases are in no table: these numbers stand for them. A release that a pin names by
     # itself was found before.
-    first = Version(oldest)
+    oldest = Version(next(iter(known)))
     versions = (
         f"{major}.{minor}.{patch}"
-        for major in range(1, first.major + 1)
+        for major in range(1, oldest.major + 1)
         for minor in range(10)
         for patch in (0, 1)
     )
-    return any(Version(version) < first and satisfies(pins, version) for version in versions)
-
-
-def _is_final(version: str) -> bool:
-    """Whether an index offers the release by itself: neither a local build nor a pre-release."""
-    return Version(version).local is None and not Version(version).is_prerelease
+    return any(Version(version) < oldest and satisfies(pins, version) for version in versions)
 
 
 def _public(version: str) -> str:
@@ -198,8 +186,8 @@ def _conflict(
 
 
 def _disjoint(installation: Installation, pins: Sequence[Pin], known: Iterable[str]) -> Conflict:
-    """Pins of one name: one that nothing satisfies, else the first two that exclude each other,
-    else all of them.
+    """Of pins of one name the one that nothing satisfies, else two that exclude each other, else
+    all.
     """
     culprits = tuple(pins)
     for pair in combinations(pins, 2):

@@ -1,12 +1,10 @@
-"""The records that a gate goes by: those of a matrix, a package, kernels and targets, or every one
-of the store; and the plan of a scan for more.
-"""
+"""The records that a gate goes by, and the plan of a scan for more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.engine.plan import Plan
@@ -20,9 +18,7 @@ from flacheck.toolchains.base import Progress
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Which records count: `matrix` is a name or a file as `flacheck scan` takes it; a package
-    comes before it.
-    """
+    """Which records count. `matrix` is a name or a file; a package comes before it."""
 
     matrix: str | None = None
     package: str | None = None
@@ -63,17 +59,12 @@ class RecordFilter:
         return planning.plan(subject, selection, progress=progress)
 
 
-def no_history(signature: str) -> Sequence[Record]:
-    """What failed with a signature where nothing was ever stored."""
-    return ()
-
-
 @dataclass(frozen=True)
 class Evidence:
     """The newest record of each cell by `cell_identity`, and what ever failed with a signature."""
 
-    newest: Mapping[str, Record] = field(default_factory=dict)
-    failed_with: Callable[[str], Sequence[Record]] = no_history
+    newest: Mapping[str, Record]
+    failed_with: Callable[[str], Sequence[Record]]
 
     @property
     def records(self) -> list[Record]:
@@ -82,12 +73,10 @@ class Evidence:
 
 @contextmanager
 def opened(folder: Path, wanted: RecordFilter) -> Iterator[Evidence]:
-    """The evidence of the store in a folder, for as long as the store is open.
-
-    No store is made: without one nothing is known, which is an answer too.
-    """
+    """The evidence of the store in a folder, for as long as the store is open."""
+    # No store is made: without one nothing is known, which is an answer too.
     if not (folder / FILE).is_file():
-        yield Evidence()
+        yield Evidence({}, lambda signature: ())
         return
     with Store.open(folder, create=False) as store:
         yield of_store(store, wanted)
@@ -112,9 +101,7 @@ def of_store(store: Store, wanted: RecordFilter) -> Evidence:
 
 
 def cell_identity(record: Record) -> str:
-    """What a cell is whatever its kernel's source: when that is edited, the new record takes the
-    old one's place.
-    """
+    """What stays of a cell when its kernel's source is edited: the new record replaces the old."""
     launch = record.launch and record.launch.to_json()
     asked = [record.kernel, record.package, record.toolchain, record.target, launch]
     # Only kept while the gate runs, so a short digest is enough.

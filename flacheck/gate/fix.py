@@ -53,11 +53,10 @@ def edited(content: bytes, shown: str, changes: Sequence[PinChange]) -> bytes:
 
 
 def _spliced(text: str, changes: Iterable[PinChange], shown: str) -> str:
-    """The text with each change in its span, the last one first, so that the offsets of the others
-    stay true.
-    """
+    """The text with each change in its span."""
     # By span, for a file that was given under two names has each of its pins twice.
     by_span = {change.pin.span: change for change in changes if change.pin.span}
+    # The last one first, so that the offsets of the others stay true.
     for start, end in sorted(by_span, reverse=True):
         change = by_span[start, end]
         if text[start:end] != change.pin.written:

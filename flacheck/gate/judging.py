@@ -23,7 +23,7 @@ from flacheck.toolchains import torch_pins
 
 @dataclass(frozen=True)
 class Gate:
-    """What a gate goes by. `targets` must all be good where any are named; `strict` lets only good
+    """What a gate goes by. `targets` must all be good, where any are named; `strict` lets only good
     releases pass.
     """
 
@@ -116,9 +116,7 @@ def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
 
 
 def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
-    """The requirements that admit exactly the good releases, and the torch releases that bring
-    them.
-    """
+    """The requirements that admit just the good releases, and the torch that brings them."""
     good = [
         triton
         for triton in releases.triton
@@ -136,9 +134,7 @@ def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tu
 
 
 def _is_mended(waiver: Waiver, evidence: Evidence) -> bool:
-    """Whether a cell that the waiver let pass compiles now: one that failed so before, or one of
-    its kernel.
-    """
+    """Whether a cell compiles now that failed so before, or one of the waiver's kernel."""
     if waiver.signature is None:
         return any(_compiles(record) for record in evidence.records if waiver.names(record.kernel))
     return any(

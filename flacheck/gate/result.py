@@ -1,6 +1,4 @@
-"""What a gate finds: pins, the Triton releases they admit, contradictions, waivers, and what to
-change.
-"""
+"""What a gate finds out of pins, records and waivers, and its JSON."""
 
 from __future__ import annotations
 

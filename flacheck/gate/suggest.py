@@ -27,9 +27,7 @@ class PinChange:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What passes, by the `states` of the Triton releases that have records; `strict` wants all
-    that is admitted to be good.
-    """
+    """What passes, by the `states` of the Triton releases that have records."""
 
     releases: Releases
     states: Mapping[str, ReleaseState]
@@ -50,26 +48,21 @@ class Acceptance:
         return state in (ReleaseState.GOOD, ReleaseState.ADVISED)
 
     def is_harmless(self, admission: Admission) -> bool:
-        """Whether nothing that an installation admits is known to be wrong; what is untested wants
-        a scan instead.
-        """
+        """Whether nothing admitted is known to be wrong; what is untested wants a scan instead."""
         return not admission.conflict and all(map(self.tolerates, admission.triton))
 
     def passes(self, admission: Admission) -> bool:
-        """Whether an installation is fine: all it admits is tolerated, and something of it is
-        proven.
-        """
+        """Whether all that is admitted is tolerated, and something of it proven."""
         return self.is_harmless(admission) and any(map(self.is_proven, admission.triton))
 
 
 def suggest(
     installations: Sequence[Installation], wanted: Acceptance
 ) -> tuple[tuple[PinChange, ...], tuple[str, ...]]:
-    """The changes after which every installation passes, and the names of those that no change can
-    help.
+    """The changes after which every installation passes, and the names of those beyond help.
 
-    What is admitted is narrowed where something of it passes; else pins are moved to the nearest
-    pair that does.
+    What is admitted is narrowed where some of it passes; else pins move to the nearest pair that
+    does.
     """
     changes: dict[Pin, str] = {}
     helpless = []
@@ -97,9 +90,7 @@ def with_changes(installation: Installation, changes: Changes) -> Installation:
 
 
 def _narrow(admission: Admission, wanted: Acceptance) -> Changes:
-    """One pin that admits less: of Triton where it is pinned, else of torch; nothing when nothing
-    admitted passes.
-    """
+    """One pin that admits less, of Triton or else of torch; nothing if nothing admitted passes."""
     if not any(map(wanted.is_proven, admission.triton)):
         return {}
     pins = admission.installation.of("triton")
@@ -131,9 +122,7 @@ def _narrow(admission: Admission, wanted: Acceptance) -> Changes:
 
 
 def _move(admission: Admission, wanted: Acceptance) -> Changes:
-    """The pins that exclude the nearest passing pair, each moved to its release; nothing when no
-    pair passes.
-    """
+    """The pins that exclude the nearest passing pair, each moved to its release."""
     installation, releases = admission.installation, wanted.releases
     proven = [triton for triton in releases.triton if wanted.is_proven(triton)]
     pairs: list[Pair] = [(None, triton) for triton in proven]
@@ -158,9 +147,7 @@ def _moves_to(installation: Installation, torch: str | None, triton: str) -> Cha
 
 
 def _steps(changes: Changes, releases: Releases) -> tuple[int, int]:
-    """How many releases the changes leap over in all, and (to prefer the newer) how far back they
-    go.
-    """
+    """How many releases the changes leap in all and, to prefer the newer, how far back they go."""
     known = {"triton": list(releases.triton), "torch": list(releases.torch)}
     leaps = [_leap(pin, to.removeprefix("=="), known[pin.name]) for pin, to in changes.items()]
     return sum(map(abs, leaps)), -sum(leaps)

@@ -88,7 +88,7 @@ def _holds(entry: Mapping[str, Any], where: str) -> bool:
 
 
 def pep440(text: str, where: str) -> str:
-    """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; UsageError, beginning with `where`, for others."""
+    """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; UsageError at `where` for others."""
     alternatives = []
     try:
         for part in re.split(r"\|\|?", text):

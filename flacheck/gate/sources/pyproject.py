@@ -1,6 +1,4 @@
-"""Pins in a pyproject.toml: PEP 621 dependencies and extras, dependency groups (PEP 735), Poetry's
-tables.
-"""
+"""Pins in a pyproject.toml: dependencies, extras (PEP 621), groups (PEP 735), Poetry's tables."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""One requirement as text (PEP 508) → a pin, if it is one of torch or Triton that holds for this
-Python on Linux.
-"""
+"""A requirement (PEP 508) as a pin, if it is one of torch or Triton for this Python on Linux."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
@@ -54,8 +53,8 @@ def pin(
     start: int | None = 0,
     keys: tuple[str | int, ...] | None = None,
 ) -> Pin | None:
-    """The pin that a requirement is. `start` is the offset of its text in the file, None where it
-    cannot be edited; of a string in a TOML file `keys` lead to it instead.
+    """The pin that a requirement is, if any. `start` is the offset of its text in the file, None
+    where it cannot be edited; `keys` lead to the string in TOML that holds it.
     """
     name, where = canonicalize_name(requirement.name), file.where(line)
     if name not in (*NAMES, *_BETWEEN_RELEASES) or not holds(requirement.marker, where):
@@ -79,9 +78,7 @@ def pin(
 
 
 def specifier_span(text: str) -> tuple[int, int]:
-    """Where the specifier stands in a requirement that `parsed` accepts; an empty span where one
-    would be put.
-    """
+    """Where the specifier stands in a valid requirement; an empty span where one would be put."""
     head = _NAME_AND_EXTRAS.match(text)
     end = head.end() if head else 0
     specifier = _SPECIFIER.match(text, end)
@@ -92,9 +89,7 @@ def specifier_span(text: str) -> tuple[int, int]:
 
 
 def of_url(url: str, name: str, file: PinFile, line: int | None) -> Pin:
-    """The address of a wheel or an sdist names its version; any other could be any, and the user is
-    told so.
-    """
+    """The pin by an address: a wheel or an sdist names its version, any other may be any."""
     obstacle = "it is an address"
     archive = _ARCHIVE.search(url)
     if archive:
@@ -109,14 +104,16 @@ def of_url(url: str, name: str, file: PinFile, line: int | None) -> Pin:
     return Pin(file.shown, line, name, "", obstacle=obstacle)
 
 
-def holds(marker: Any, where: str) -> bool:
-    """Whether a marker (parsed, a text, or none) is true without an extra; a UsageError that begins
-    with `where` for what is no marker, or compares what cannot be compared.
+def holds(marker: Any, where: str, extras: Iterable[str] = ("",)) -> bool:
+    """Whether a marker (parsed, a text, or none) is true for any of the extras, "" being none.
+
+    Raises UsageError, beginning with `where`, for what is no marker or cannot be evaluated.
     """
     if not marker:
         return True
     try:
-        return _is_true(str(marker), "")
+        parsed_marker = Marker(str(marker))
+        return any(parsed_marker.evaluate({**_LINUX, "extra": extra}) for extra in extras)
     except InvalidMarker:
         raise UsageError(f"{where}: {marker!r} is no environment marker") from None
     except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
@@ -127,27 +124,18 @@ def holds(marker: Any, where: str) -> bool:
 
 def may_hold(marker: Any, where: str) -> bool:
     """The same for a lock, which writes extras and groups that may be chosen into its markers."""
-    if not marker:
-        return True
     if not isinstance(marker, str):
-        raise UsageError(f"{where}: {marker!r} is no environment marker")
+        return holds(marker, where)
     try:
-        return any(_is_true(marker, extra) for extra in ("", *_EXTRA.findall(marker)))
+        Marker(marker)
     except InvalidMarker:
-        # uv may write what is newer than packaging's grammar.
+        # uv writes what is newer than the grammar of an older packaging.
         return True
-    except (UndefinedComparison, UndefinedEnvironmentName, ValueError):
-        raise UsageError(f"{where}: {marker!r} is no environment marker") from None
-
-
-def _is_true(marker: str, extra: str) -> bool:
-    return Marker(marker).evaluate({**_LINUX, "extra": extra})
+    return holds(marker, where, ["", *_EXTRA.findall(marker)])
 
 
 def _version(archive: str, name: str) -> str | None:
-    """The version in the name of a distribution's file; none in that of a branch's or tag's
-    archive.
-    """
+    """The version in a distribution's file name; None for the archive of a branch or a tag."""
     try:
         if archive.endswith(".whl"):
             distribution, version = parse_wheel_filename(archive)[:2]

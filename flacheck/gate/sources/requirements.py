@@ -1,6 +1,4 @@
-"""Pins in requirements and constraints files, as pip reads them: includes, continuation lines,
-hashes, markers.
-"""
+"""Pins in requirements and constraints files, as pip reads them."""
 
 from __future__ import annotations
 

@@ -15,9 +15,7 @@ Locked = tuple[Mapping[str, Any], Pin]
 
 
 def read(file: PinFile) -> list[LabelledPin]:
-    """The locked torch with its Triton; in a lock that forks, each torch with its own, and each
-    Triton that has none, under labels.
-    """
+    """The locked torch with its Triton; in a lock that forks, each pair under its own label."""
     document = TomlDocument.read(file)
     packages = _tables(document.table.get("package", []), f"{file.shown}: package")
     every = [
