@@ -5,6 +5,7 @@ has compiled nothing before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from packaging.version import Version
@@ -64,6 +65,7 @@ def _provided(choice: Choice, target: str, progress: Progress) -> Toolchain:
     return toolchain
 
 
+@dataclass
 class Compilers:
     """Releases of a compiler, by identity, oldest first. A worker starts when it is first asked.
 
@@ -71,17 +73,11 @@ class Compilers:
     that one compile may take.
     """
 
-    def __init__(
-        self,
-        releases: Mapping[str, Toolchain],
-        packages: Mapping[str, Package],
-        memory_mb: int = 8192,
-    ) -> None:
-        self.releases = releases
-        self.timeouts = loop.Timeouts(LONGEST)
-        self.packages = packages
-        self._memory_mb = memory_mb
-        self._pools: dict[WorkerKind, LocalPool] = {}
+    releases: Mapping[str, Toolchain]
+    packages: Mapping[str, Package]
+    memory_mb: int = 8192
+    timeouts: loop.Timeouts = field(default_factory=lambda: loop.Timeouts(LONGEST))
+    _pools: dict[WorkerKind, LocalPool] = field(default_factory=dict)
 
     def __enter__(self) -> Compilers:
         return self
@@ -104,7 +100,7 @@ class Compilers:
         """What the cell's worker answers to a compile or, with `changes`, to another request."""
         package = self.packages.get(cell.kernel.package or "")
         toolchain = self.releases[cell.toolchain]
-        kind = worker_kind(toolchain, package, cell.kernel.is_imported, self._memory_mb)
+        kind = worker_kind(toolchain, package, cell.kernel.is_imported, self.memory_mb)
         # A pool for each release, for candidates go to one release and then to another: a pool with
         # one slot would end its worker each time.
         if kind not in self._pools:

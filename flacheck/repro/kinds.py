@@ -8,22 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from flacheck.model import Cell, Record, Verdict
+from flacheck.repro import passes
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.autotuner import SHIFTED, key_check
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.repro.original import cut_out, with_autotuner, with_refused_key
 from flacheck.repro.output.script import Symptom, words
-from flacheck.repro.passes import (
-    FIRST,
-    FRONT_END,
-    PASSES,
-    PIPELINE,
-    PIPELINED,
-    SLICES,
-    TUNING,
-    TUNING_FIRST,
-)
 from flacheck.repro.passes.search import Pass
 from flacheck.tables import targets
 
@@ -103,21 +94,23 @@ def _wrong_key(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
 
 
 # A compile that does not end well, in a pass, LLVM, or the assembler.
-FAILING = FailureKind(FIRST, PASSES, cut_out, same_signature, _says)
+FAILING = FailureKind(passes.FIRST, passes.PASSES, cut_out, same_signature, _says)
 
 # A kernel that the front end refuses: what it says of one call it says of that call alone.
-REFUSED_SOURCE = replace(FAILING, first=FRONT_END)
+REFUSED_SOURCE = replace(FAILING, first=passes.FRONT_END)
 
 # A compile that ends well and asks for more than the GPU has (FC501 and its like). Most of the
 # memory is a pipeline's, which only a loop has. Nothing smaller is as large, so extents stay.
-OVER_LIMIT = replace(FAILING, first=PIPELINE, passes=PIPELINED, symptom=_over_limit)
+OVER_LIMIT = replace(FAILING, first=passes.PIPELINE, passes=passes.PIPELINED, symptom=_over_limit)
 
 # A compile that ends well, after many times the seconds that it takes elsewhere (FC921). Every
 # question takes seconds, so slices run first, which take the fewest, and not again as last pass.
-SLOW = replace(FAILING, first=SLICES, passes=PASSES[:-1], same=still_slow, symptom=_slow)
+SLOW = replace(
+    FAILING, first=passes.SLICES, passes=passes.PASSES[:-1], same=still_slow, symptom=_slow
+)
 
 # A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602).
-TUNER_FAULT = FailureKind(TUNING_FIRST, TUNING, with_autotuner, same_code, _wrong_key)
+TUNER_FAULT = FailureKind(passes.TUNING_FIRST, passes.TUNING, with_autotuner, same_code, _wrong_key)
 
 # A key that is no parameter: the decorator raises as soon as the module is imported (FC603).
 REFUSED_KEY = replace(TUNER_FAULT, original=with_refused_key)

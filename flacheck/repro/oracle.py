@@ -106,41 +106,37 @@ def still_slow(_: Record) -> SameFailure:
     return SameFailure(Verdict.COMPILES, seconds=LEAST_SECONDS, faster=TIMES)
 
 
+@dataclass
 class Oracle:
     """Whether a specimen shows the failure on `release` and compiles on the contrast releases.
 
     The failing release is asked first and only up to the failing stage: that rejects most
-    candidates. Every answer is remembered.
+    candidates. Every answer is remembered. `slips` counts specimens by the signature of another
+    failure that they showed.
     """
 
-    def __init__(
-        self,
-        compilers: Compilers,
-        release: str,
-        failure: SameFailure,
-        contrasts: Sequence[str],
-        budget: Budget,
-    ) -> None:
-        self.failure, self.budget = failure, budget
-        self._compilers, self._release, self._contrasts = compilers, release, contrasts
-        self._records: dict[tuple[str, str], Record] = {}
-        # How many specimens failed with each other signature.
-        self.slips: Counter[str] = Counter()
-        self._fails_elsewhere: set[str] = set()
+    compilers: Compilers
+    release: str
+    failure: SameFailure
+    contrasts: Sequence[str]
+    budget: Budget
+    slips: Counter[str] = field(default_factory=Counter)
+    _records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    _fails_elsewhere: set[str] = field(default_factory=set)
 
     def __call__(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release and none on the contrast releases."""
         if not self.fails(specimen):
             return False
-        if all(self._passes(specimen, release) for release in self._contrasts):
+        if all(self._passes(specimen, release) for release in self.contrasts):
             return True
         self._fails_elsewhere.add(specimen.key)
         return False
 
     def fails(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release, whatever others make of it."""
-        known = (specimen.key, self._release) in self._records
-        record = self._record(specimen, self._release, self.failure.until)
+        known = (specimen.key, self.release) in self._records
+        record = self._record(specimen, self.release, self.failure.until)
         if self.failure.shows(record):
             return True
         # A probe that comes back as a candidate is no second slip.
@@ -152,13 +148,13 @@ class Oracle:
         """Whether anything in it could fail: false when the release compiles all of it as it
         should.
         """
-        record = self._record(specimen, self._release, self.failure.until)
+        record = self._record(specimen, self.release, self.failure.until)
         return self.failure.shows(record) or record.verdict is not Verdict.COMPILES
 
     @property
     def asked(self) -> int:
         """How many specimens the failing release was asked about."""
-        return sum(release == self._release for _, release in self._records)
+        return sum(release == self.release for _, release in self._records)
 
     @property
     def slipped(self) -> int:
@@ -166,7 +162,7 @@ class Oracle:
         return self.slips.total() + len(self._fails_elsewhere)
 
     def _passes(self, specimen: Specimen, release: str) -> bool:
-        here = self._record(specimen, self._release, self.failure.until)
+        here = self._record(specimen, self.release, self.failure.until)
         there = self._record(specimen, release, self.failure.elsewhere)
         quick = there.seconds * self.failure.faster <= here.seconds
         return there.verdict is Verdict.COMPILES and quick
@@ -175,5 +171,5 @@ class Oracle:
         question = (specimen.key, release)
         if question not in self._records:
             self.budget.spend()
-            self._records[question] = self._compilers.compile(specimen, release, until)
+            self._records[question] = self.compilers.compile(specimen, release, until)
         return self._records[question]

@@ -62,7 +62,7 @@ def _title(result: Reproduced) -> str:
 
 
 def _function(signature: str) -> str:
-    """The compiler's function in a signature, `-` in a signature without one."""
+    """The compiler's function that a signature names, in backticks; else the empty string."""
     function = signature.split(":")[2].strip("-")
     return function and f"`{function}`"
 

@@ -10,13 +10,11 @@ from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.output.script import SHOWS
 from flacheck.repro.versions import ReleaseVerdict, Table, differing
 
-SCHEMA = "flacheck.repro/1"
-
 
 @dataclass(frozen=True)
 class Effort:
-    """What a reduction took: candidates that the oracle was asked about, compiles, candidates that
-    were refused because they fail differently, seconds.
+    """What a reduction took: candidates, compiles, candidates that slipped into another failure,
+    seconds.
     """
 
     asked: int
@@ -27,9 +25,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Improvement:
-    """An event of a reduction: which pass found the newest best specimen, its size, and what the
-    reduction took so far.
-    """
+    """An event of a reduction: the pass that found the newest best specimen, and its size."""
 
     by: str
     lines: int
@@ -98,7 +94,7 @@ class Reproduced:
         was written.
         """
         return {
-            "schema": SCHEMA,
+            "schema": "flacheck.repro/1",
             "cell": self.cell.key,
             "kernel": self.cell.kernel.name,
             "package": self.cell.kernel.package,
