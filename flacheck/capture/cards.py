@@ -9,7 +9,8 @@ from flacheck.model import Json
 from flacheck.tables import targets
 
 # name → (what its driver calls it, multiprocessors, GiB of memory), where it differs from its
-# target's own card; from the vendors' data sheets.
+# target's own card; from the vendors' data sheets. The names are those that torch gives, for
+# packages choose kernels by them.
 CARDS = {
     "h200": ("NVIDIA H200", 132, 140),
     "h800": ("NVIDIA H800", 132, 80),

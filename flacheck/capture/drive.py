@@ -84,6 +84,7 @@ def drive(
     if not report.exists():
         folder.mkdir(parents=True, exist_ok=True)
         progress(f"capturing {package.identity} under {toolchain.identity} on {card['gpu']} …")
+        # A report stands for a finished drive: it comes to its name last.
         partial = folder / f"report.{os.getpid()}"
         launches.write_text("", encoding="utf-8")
         config: Json = {
@@ -137,6 +138,7 @@ def _run(config: Json, environment: Mapping[str, str], log: Path) -> None:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
+            # So that all that it started can be ended with it.
             start_new_session=True,
         )
         _wait(process)

@@ -1,32 +1,28 @@
-"""Makes up arguments: tensors of the right shape and dtype, and plain values by name and
-annotation.
+"""Makes up arguments: tensors of the right shape and dtype, and plain values by name, annotation,
+and what the code of a module compares them with.
 """
 
 from __future__ import annotations
 
+import ast
+import collections
+import functools
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
-from .choices import choices
+from ..workers.values import TORCH_NAMES
 from .operators import Operator
 from .plans import CallPlan, Recipe
 from .shapes import Shapes
 from .sizes import SIZES, Sizes, shape, size
 
-DTYPES = {
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "fp32": torch.float32,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i1": torch.bool,
-    "u8": torch.uint8,
-}
+DTYPES = {name: getattr(torch, torch_name) for name, torch_name in TORCH_NAMES.items()}
 NOTHING = inspect.Parameter.empty
 _LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGERS = re.compile(
@@ -49,6 +45,8 @@ _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
 _CUTS = (0.2, 0.6)
 SEQUENCES = len(_CUTS) + 1
 _MIDDLING = 64
+# Of the values that one parameter may have: each costs a call.
+_MOST_CHOICES = 4
 
 
 class Arguments:
@@ -171,3 +169,47 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
     if _SIZED.search(name):
         return size(name, sizes)
     return _MIDDLING
+
+
+@functools.cache
+def _compared(module: str) -> dict[str, list[str | int]]:
+    """Name → the constants that a variable or attribute of that name is compared with."""
+    constants: dict[str, list[str | int]] = collections.defaultdict(list)
+    try:
+        nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+    except (OSError, TypeError, SyntaxError, KeyError):
+        return constants
+    for node in nodes:
+        if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+            # A variable has an id, an attribute an attr.
+            name = getattr(node.left, "id", None) or getattr(node.left, "attr", None)
+            if name:
+                constants[name] += _constants(node.comparators[0])
+    return constants
+
+
+def _constants(node: ast.expr) -> list[str | int]:
+    parts = [node]
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        parts = node.elts
+    values = [part.value for part in parts if isinstance(part, ast.Constant)]
+    return [v for v in values if isinstance(v, (str, int)) and not isinstance(v, bool)]
+
+
+def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
+    """The values worth trying: of `Literal[…]`, of comparisons, and the other truth of a flag."""
+    default = parameter.default
+    if isinstance(default, bool):
+        return [not default]
+    kinds: tuple[type, ...] = (str, int)
+    if isinstance(default, str):
+        kinds = (str,)
+    elif isinstance(default, int):
+        kinds = (int,)
+    listed = re.search(r"Literal\[(.*?)\]", str(parameter.annotation))
+    values: list[str | int] = []
+    if listed:
+        values += re.findall(r"['\"](\w+)['\"]", listed[1])
+    values += _compared(operator.module).get(parameter.name, [])
+    telling = [v for v in values if isinstance(v, kinds) and v != default and v != ""]
+    return list(dict.fromkeys(telling))[:_MOST_CHOICES]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import linecache
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,15 +36,7 @@ class CaughtError:
 
 def attempt(piece: Callable[[], T], seconds: float) -> T | CaughtError:
     """What the piece returns, or the error that it raised, within so many seconds of CPU."""
-    with _limited(seconds):
-        try:
-            return piece()
-        except (Exception, SystemExit, TooLong) as error:
-            return _caught(error)
 
-
-@contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TooLong(f"took more than {seconds:g} s")
 
@@ -53,7 +44,9 @@ def _limited(seconds: float) -> Iterator[None]:
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        yield
+        return piece()
+    except (Exception, SystemExit, TooLong) as error:
+        return _caught(error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)

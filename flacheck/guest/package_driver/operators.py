@@ -72,9 +72,7 @@ def operators(modules: Iterable[ModuleType], packages: Iterable[str]) -> list[Op
 
 
 def kernel_name(thing: Any) -> str | None:
-    """`module:qualname` of a kernel, through the tuners and heuristics around it; None for anything
-    else.
-    """
+    """`module:qualname` of a kernel, also below tuners and heuristics; None for anything else."""
     if isinstance(thing, ModuleType):
         return None
     while hasattr(thing, "arg_names") and hasattr(thing, "run") and hasattr(thing, "fn"):

@@ -25,9 +25,7 @@ _LEAVING = 3.0
 
 
 class OperatorSearch:
-    """Calls operators until their kernels are recorded or the time is over; `report` says how each
-    went.
-    """
+    """Calls operators until their kernels are recorded or the time is over; fills a `report`."""
 
     def __init__(
         self,
@@ -49,9 +47,7 @@ class OperatorSearch:
         self.report: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
-        """Everything, in the order of its worth; each round may last until its share of the time is
-        over.
-        """
+        """Everything, in the order of its worth; a round ends with its share of the time."""
         outer = [each for each in self._operators if each.outer and each.kind != LAYER]
         layers = [each for each in self._operators if each.outer and each.kind == LAYER]
         inner = [each for each in self._operators if not each.outer]
@@ -87,9 +83,7 @@ class OperatorSearch:
         return time.process_time() > self._until
 
     def _worth(self, operator: Operator) -> tuple[bool, float, int]:
-        """Those first of whose kernels most are missing: little else is launched on the way to
-        them.
-        """
+        """Operators that miss most kernels come first: what they launch records others, too."""
         missing = len(self._unrecorded(operator))
         return operator.kind == LAYER, -missing / len(operator.kernels), -missing
 
@@ -138,9 +132,7 @@ class OperatorSearch:
                 step(operator)
 
     def _repaired(self, operator: Operator, plan: CallPlan, tries: int) -> CallPlan | None:
-        """The first plan that works of this one and those that its errors suggest; None when none
-        does.
-        """
+        """The first that works of this plan and those its errors suggest; None if none does."""
         waiting, seen = deque([plan]), set()
         while waiting and tries and operator.name not in self._slow and not self._over():
             current = waiting.popleft()

@@ -152,9 +152,7 @@ def _dimensions(text: str, defaults: dict[str, Any]) -> Symbols | None:
 
 
 def _split(text: str) -> Symbols | None:
-    """The dimensions in `B, T, H*K`; a text that lists anything else is no shape. `...` stands for
-    batch and time.
-    """
+    """The dimensions in `B, T, H*K`, where `...` is batch and time; None for any other list."""
     parts = [part.strip() for part in text.replace("...", "B, T").replace("*,", "B, T,").split(",")]
     # Two words are one name: `head dim`.
     parts = [re.sub(r"(?<=[a-z]) (?=[a-z])", "_", part) for part in parts if part]

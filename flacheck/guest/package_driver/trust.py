@@ -47,10 +47,9 @@ class Witness:
         self._during.clear()
 
     def sift(self, path: str) -> None:
-        """Leave the launches file with the most trusted launches of each kernel, or at least its
-        first line.
-        """
+        """Rewrite the launches file with the most trusted launches of each kernel."""
         if not self._ranks and not self._during:
+            # A launches file has a header, also where nothing was launched.
             self._journal.begin()
             return
         with open(path, encoding="utf-8") as file:

@@ -9,34 +9,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter
 from typing import Any
 
-from .arguments import NOTHING, SEQUENCES, is_length, is_tensor
+from .arguments import NOTHING, SEQUENCES, choices, is_length, is_tensor
 from .attempts import CaughtError
-from .choices import choices
 from .operators import LAYER, Operator
 from .plans import CallPlan
 from .shapes import Shapes, dimensions_in
 
 # One thing changed at a time, the most telling first: head sizes that need other tiles, sequences
 # shorter than a chunk, widths that need many warps or are no power of two.
-_SIZES = (
-    {"K": 128, "V": 128},
-    {"K": 512, "V": 512},
-    {"T": 32, "TQ": 32},
-    {"BT": 16},
-    {"BT": 32},
-    {"K": 32, "V": 32},
-    {"K": 256, "V": 256},
-    {"K": 16, "V": 16},
-    {"T": 1, "TQ": 1},
-    {"K": 64, "V": 128},
-    {"HV": 8},
-    {"D": 2048},
-    {"D": 40_960},
-    {"HQ": 64},
-    {"T": 16, "TQ": 16},
-    {"T": 2048, "TQ": 2048},
-    {"K": 100, "V": 100},
-)
+_SIZES = """
+K=128, V=128; K=512, V=512; T=32, TQ=32; BT=16; BT=32; K=32, V=32; K=256, V=256; K=16, V=16;
+T=1, TQ=1; K=64, V=128; HV=8; D=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=2048; K=100, V=100
+"""
 # Layers take another kernel for as few steps as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
 # The last lines of source that an error went through: those that say what it was about.
@@ -78,8 +62,9 @@ class Variations:
                     yield base.but(f"{label}, short", build=build, sizes=_SHORT)
         yield base.but("inference", training=False)
         yield base.but("inference, one step", training=False, sizes={"T": 1, "TQ": 1})
-        for sizes in _SIZES:
-            yield base.but(", ".join(f"{name}={n}" for name, n in sizes.items()), sizes=sizes)
+        for label in map(str.strip, _SIZES.split(";")):
+            pairs = [size.split("=") for size in label.split(", ")]
+            yield base.but(label, sizes={name: int(number) for name, number in pairs})
         everything = [p.name for p in self._operator.takes if self._is_optional_tensor(p)]
         yield base.giving(*everything).but("all optional")
 

@@ -10,6 +10,8 @@ import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..workers.values import TORCH_NAMES
+
 if TYPE_CHECKING:
     import torch
     from triton.runtime.autotuner import Config
@@ -17,20 +19,7 @@ if TYPE_CHECKING:
 
 Functions = dict["JITFunction", str]
 
-# torch's names of dtypes → Triton's.
-_DTYPES = {
-    "float64": "fp64",
-    "float32": "fp32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "float8_e4m3fn": "fp8e4nv",
-    "float8_e5m2": "fp8e5",
-    "float8_e4m3fnuz": "fp8e4b8",
-    "float8_e5m2fnuz": "fp8e5b16",
-    "bool": "i1",
-    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
-}
+_DTYPES = {torch_name: name for name, torch_name in TORCH_NAMES.items()}
 # Triton specialises pointers by whether 16 divides them, and asks nothing beyond.
 _ALIGNMENT = 16
 
@@ -90,9 +79,7 @@ def _descriptor(descriptor: Any) -> dict[str, Any]:
 
 
 def constant(value: Any, functions: Functions) -> Any:
-    """A constexpr: a literal, `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, or
-    `{"unknown"}`.
-    """
+    """A literal, or `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, `{"unknown"}`."""
     if value is None or isinstance(value, bool):
         return value
     # An enumeration's member is its number or text.
@@ -119,9 +106,7 @@ def constant(value: Any, functions: Functions) -> Any:
 
 
 def configuration(config: Config, functions: Functions) -> dict[str, Any]:
-    """An autotune configuration: `kwargs`, num_warps, num_stages, and what else is not as Triton
-    would have it.
-    """
+    """`kwargs`, num_warps, num_stages, and the options that are not at their defaults."""
     kwargs = {name: constant(value, functions) for name, value in config.kwargs.items()}
     entry: dict[str, Any] = {"kwargs": kwargs}
     parameters = inspect.signature(type(config).__init__).parameters

@@ -98,9 +98,7 @@ class Journal:
                 self._append(*lines)
 
     def _forked(self) -> None:
-        """What the parent counted and could not write yet is the parent's, and so is the thread
-        that holds the lock.
-        """
+        """What the parent counted is the parent's, and so is the thread that holds the lock."""
         self._lock = threading.RLock()
         self._guesses.clear()
 
@@ -109,12 +107,10 @@ class Journal:
         if self._begun:
             return
         self._begun = True
-        versions = {
-            name: getattr(sys.modules.get(name), "__version__", None)
-            for name in ("triton", "torch")
-        }
-        about = {"package": self._package, "device": self._device}
-        self._append({"schema": SCHEMA, **about, **versions})
+        header = {"schema": SCHEMA, "package": self._package, "device": self._device}
+        for name in ("triton", "torch"):
+            header[name] = getattr(sys.modules.get(name), "__version__", None)
+        self._append(header)
 
     def _append(self, *lines: Line) -> None:
         rest = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()

@@ -10,15 +10,8 @@ from types import FrameType
 from .identity import program
 
 # What a program reads through; a guess is the doing of who called these.
-_LIBRARIES = (
-    "torch",
-    "numpy",
-    "triton",
-    "contextlib",
-    "functools",
-    "threading",
-    __name__.partition(".")[0],
-)
+_GUEST = __name__.partition(".")[0]
+_LIBRARIES = (*"torch numpy triton contextlib functools threading".split(), _GUEST)
 
 
 class _Thread(threading.local):

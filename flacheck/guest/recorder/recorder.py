@@ -319,9 +319,7 @@ def _config(arrived: _Arrived) -> dict[str, Any]:
 
 
 def _sizes(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
-    """What it takes to launch the same again, beside the launch: the grid of each configuration,
-    and the tensors.
-    """
+    """What a repetition needs beside the launch: the grid of each configuration, the tensors."""
     first = group[0]
     laid_out = memory.laid_out({name: first.bound[name] for name in first.args})
     if call.tuner is None:

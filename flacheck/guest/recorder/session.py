@@ -47,9 +47,7 @@ def install() -> None:
 
 @contextlib.contextmanager
 def session(settings: Settings) -> Iterator[Recorder]:
-    """Record until the block ends; what was patched stays patched, and fake tensors are of use
-    inside only.
-    """
+    """Record until the block ends; fake tensors are of use inside only."""
     watch = _Watch(settings)
     watch.begin()
     try:
