@@ -69,13 +69,14 @@ def test_the_summary_says_what_may_rest_on_a_guess(tmp_path: Path) -> None:
     file.write_text(
         '{"schema": "flacheck.launches/1"}\n{"id": "a", "kernel": "m:k"}\n{"of": "a", "count": 2}\n'
     )
-    assert summary(file) == f"3 launches are in {file}"
+    assert summary(file) == f"Recorded launches: 3, in {file}"
     with file.open("a") as more:
         more.write('{"id": "b", "kernel": "m:k", "guessed": "m:9"}\n')
         more.write('{"guessed": "int64", "at": "m:4", "count": 1}\n')
         more.write('{"guessed": "int64", "at": "m:9", "count": 5}\n{"id": "c", "ker')
     assert summary(file) == (
-        f"4 launches are in {file}; 1 may rest on values made up for the program (6, most at m:9)"
+        f"Recorded launches: 4, in {file}. flacheck made up 6 of the values that the program read, "
+        "most of them at m:9; distinct launches that may depend on them: 1"
     )
 
 

@@ -28,27 +28,21 @@ def coverage(
     kernels: Mapping[str, tuple[str, ...]], recorded: Mapping[str, int], report: Mapping[str, Any]
 ) -> Coverage:
     """What of the launchable kernels was recorded; for the rest, what the driver's report knows."""
-    missed = [
-        (kernel, _reason(kernel, by, report))
-        for kernel, by in kernels.items()
-        if kernel not in recorded
-    ]
-    return Coverage(len(kernels), len(kernels) - len(missed), tuple(missed))
+    missed = tuple((k, _reason(k, by, report)) for k, by in kernels.items() if k not in recorded)
+    return Coverage(len(kernels), len(kernels) - len(missed), missed)
 
 
 def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) -> str:
     for module, said in report.get("modules", {}).items():
         if any(launcher.startswith(module + ":") for launcher in launchers):
             return f"{module} cannot be imported: {said}"
-    using = {
-        name: entry
-        for name, entry in report.get("operators", {}).items()
-        if kernel in entry["kernels"]
-    }
+    operators = report.get("operators", {})
+    using = {name: entry for name, entry in operators.items() if kernel in entry["kernels"]}
     if not using:
-        return f"launched only by {', '.join(launchers)}, which no operator that was found calls"
+        return f"no operator that flacheck found reaches the launch in {', '.join(launchers)}"
     for name, entry in using.items():
         if not entry["launches"] and entry["failures"]:
-            return f"{name} raised before it: {next(iter(entry['failures'].values()))[:200]}"
+            error = next(iter(entry["failures"].values()))
+            return f"{name} raised an error before it launched anything: {error[:200]}"
     names = ", ".join(list(using)[:3])
-    return f"{names} ran and took another way; launched by {', '.join(launchers)}"
+    return f"{names} ran without reaching the launch in {', '.join(launchers)}"

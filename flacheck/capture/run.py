@@ -137,11 +137,12 @@ def summary(output: Path) -> str:
     recorded = statistics(output)
     launches, guesses = recorded["coverage"]["launches"], recorded["guesses"]
     if not guesses["launches"]:
-        return f"{launches} launches are in {output}"
+        return f"Recorded launches: {launches}, in {output}"
     most = next(iter(guesses["at"]))
     return (
-        f"{launches} launches are in {output}; {guesses['launches']} may rest on values made up "
-        f"for the program ({guesses['total']}, most at {most})"
+        f"Recorded launches: {launches}, in {output}. flacheck made up {guesses['total']} of the "
+        f"values that the program read, most of them at {most}; "
+        f"distinct launches that may depend on them: {guesses['launches']}"
     )
 
 

@@ -14,7 +14,7 @@ _GUEST = __name__.partition(".")[0]
 _LIBRARIES = (*"torch numpy triton contextlib functools threading".split(), _GUEST)
 
 
-class _Thread(threading.local):
+class _ThreadsReads(threading.local):
     """What one thread's functions have read."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Readers:
 
     def __init__(self, note: Callable[[str, str], None]) -> None:
         self._note = note
-        self._thread = _Thread()
+        self._thread = _ThreadsReads()
 
     def guessed(self, kind: str) -> None:
         """The program reads something unknown right now, directly or through a library."""

@@ -76,7 +76,7 @@ class _HostCall:
     arrived: list[_Arrived] = field(default_factory=list)
 
 
-class _Thread(threading.local):
+class _ThreadsLaunch(threading.local):
     """The launch in progress on a thread, and whether launches go by unseen."""
 
     call: _HostCall | None = None
@@ -115,7 +115,7 @@ class Recorder:
 
     def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
         self.journal, self._real = journal, real
-        self._thread = _Thread()
+        self._thread = _ThreadsLaunch()
         self._originals: list[tuple[Any, Run]] = []
         self._cutter = Cutter()
         self._identities = Identities(packages)

@@ -30,7 +30,7 @@ _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutResult:
     """A module's text, or the reason why there is none."""
 
     text: str | None
@@ -77,9 +77,9 @@ class Cutter:
     """Cuts each kernel once for each set of functions that a launch hands it."""
 
     def __init__(self) -> None:
-        self._done: dict[tuple[Kernel, ...], Cut] = {}
+        self._done: dict[tuple[Kernel, ...], CutResult] = {}
 
-    def cut(self, function: Kernel, functions: dict[Kernel, str]) -> Cut:
+    def cut(self, function: Kernel, functions: dict[Kernel, str]) -> CutResult:
         """`functions` are those that `handed` found."""
         key = (function, *functions)
         if key not in self._done:
@@ -87,16 +87,16 @@ class Cutter:
         return self._done[key]
 
 
-def _cut(roots: dict[Kernel, str]) -> Cut:
+def _cut(roots: dict[Kernel, str]) -> CutResult:
     module = _CutModule(roots)
     try:
         for root in roots:
             module.function(root)
         text = module.text()
         ast.parse(text)
-        return Cut(text)
+        return CutResult(text)
     except (Unwritten, SyntaxError, OSError) as error:
-        return Cut(None, str(error))
+        return CutResult(None, str(error))
 
 
 class _CutModule:
