@@ -15,22 +15,20 @@ from typing import Any
 import pytest
 
 from flacheck import reports
-from flacheck.autotune import timeable
+from flacheck.autotune import gathering, timeable
 from flacheck.autotune.bench import Bench, _price, _rank, spearman
 from flacheck.autotune.examination import Examination
 from flacheck.autotune.examined import Timing, Tuned, TunerResult
-from flacheck.autotune.sources import Asked, gather
-from flacheck.autotune.sources.recorded import examined
 from flacheck.capture.run import capture
 from flacheck.errors import UsageError
 from flacheck.inputs import corpus
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
-from flacheck.inputs.planning import Resolver
-from flacheck.model import Cell, Json, Launch, Verdict, canonical
+from flacheck.model import Cell, Imported, Json, Launch, Verdict, canonical
 from flacheck.packages.package import Package
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
+from flacheck.toolchains import Resolver
 from tests.made_tuned import good, result
 from tests.test_autotune_command import document
 from tests.test_launches import HEAD, HEADER, launch, write
@@ -82,8 +80,12 @@ def captured(folder: Path, ends: str = "3, 120") -> Path:
     return output
 
 
-def gathered(file: Path, **asked: Any) -> Tuned:
-    (found,) = gather(Asked("*", Selection(targets=("sm90",)), file=file, **asked)).found
+H100 = Selection(targets=("sm90",))
+
+
+def gathered(file: Path) -> Tuned:
+    """The only launch of a file."""
+    (found,) = gathering.of_launches(file, H100).tuned
     return found
 
 
@@ -148,8 +150,8 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     matrix = tmp_path / "small.yaml"
     shape = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
     matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
-    asked = Asked("retention.chunk_fwd_o", Selection(targets=("sm90",)), matrix=str(matrix))
-    examination = Examination("made", gather(asked), jobs=1)
+    asked = replace(H100, kernels=("retention.chunk_fwd_o",))
+    examination = Examination("made", gathering.of_matrix(str(matrix), asked), jobs=1)
     assert all(
         record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print)
     )
@@ -172,9 +174,7 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
     same.
     """
     file = captured(tmp_path)
-    examination = Examination(
-        "made", gather(Asked("segments", Selection(targets=("sm90",)), file=file)), jobs=1
-    )
+    examination = Examination("made", gathering.of_launches(file, H100), jobs=1)
     assert all(
         record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print)
     )
@@ -347,8 +347,10 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
         tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
     )
     entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
-    (tuned,) = examined(Asked("*", Selection()), entries, provided, Resolver(), ("sm90",), False)
-    assert tuned.cell.kernel.origin.module == "tiny.kernels"
+    (tuned,) = gathering._of_entries(entries, H100, Resolver(), provided, (), driven=False)
+    origin = tuned.cell.kernel.origin
+    assert isinstance(origin, Imported)
+    assert origin.module == "tiny.kernels"
     with Bench("cpu") as bench:
         found = bench._times(tuned, configs, provided)
     assert not isinstance(found, str), found
@@ -424,8 +426,8 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     breaking(
         tmp_path, (0, 0), launch={"args": args, "omitted": ["FAR", "LONG"], "configs": configs}
     )
-    asked = Asked("breaks", Selection(targets=("sm90",)), file=tmp_path / "l.jsonl")
-    examination = Examination("made", gather(asked), jobs=1)
+    launched = gathering.of_launches(tmp_path / "l.jsonl", H100)
+    examination = Examination("made", launched, jobs=1)
     assert [record.verdict for record in examination.records(tmp_path, print)] == [Verdict.COMPILES]
     results = examination.results(tmp_path, 0, print)
     bench = Bench("cpu")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from flacheck.autotune.sources import Asked, gather
-from flacheck.errors import MatrixError
+from flacheck.autotune.gathering import of_launches
+from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose
 from flacheck.store import Store
@@ -103,13 +102,62 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
     text = lines[1]["text"] + "\nimport os\n"
     write(tmp_path, lines[0], {**lines[1], "text": text, "source": source_id(text)})
+    file, asked = tmp_path / "l.jsonl", Selection(kernels=("picky",), targets=("sm90",))
     for line in (None, 2):
-        asked = Asked("picky", Selection(targets=("sm90",)), file=tmp_path / "l.jsonl", line=line)
         with pytest.raises(MatrixError, match=r"import of os.*--trust"):
-            gather(asked)
-        assert [each.cell.kernel.name for each in gather(replace(asked, trust=True)).found] == [
-            "program:picky"
-        ]
+            of_launches(file, asked, line)
+        (trusted,) = of_launches(file, asked, line, trust=True).tuned
+        assert trusted.cell.kernel.name == "program:picky"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [("", 0, ""), (":2", 0, ""), (":3", 2, "no launch is on that line"), (":9", 2, "no launch")],
+)
+def test_a_capture_that_was_killed_is_examined_up_to_its_last_whole_line(
+    tmp_path: Path, line: str, code: int, words: str
+) -> None:
+    """By file, and by a line before the one that is cut in half; that one holds no launch."""
+    file = recorded(tmp_path, lengths=(16, 32))
+    text = file.read_text()
+    last = text.rstrip("\n").rindex("\n") + 1
+    file.write_text(text[: (last + len(text)) // 2])
+    command = ("autotune", f"l.jsonl{line}", "--format", "json", "--fallback-budget", "0")
+    found = flacheck(*command, cwd=tmp_path)
+    assert found.returncode == code, found.stderr
+    assert words in found.stderr
+    assert "Traceback" not in found.stderr
+    if code == 0:
+        (result,) = document(found.stdout)["results"]
+        assert result["launch"]["args"]["n"] == {"int": 16}
+
+
+def test_a_line_that_counts_a_launch_names_it(tmp_path: Path) -> None:
+    """As everywhere where a launch is named by its line."""
+    file = recorded(tmp_path, lengths=(16, 32))
+    count = {"of": f"{32:016x}", "count": 3}
+    file.write_text(file.read_text() + json.dumps(count) + "\n")
+    asked = Selection(targets=("sm90",))
+    number = len(file.read_text().splitlines())
+    (tuned,) = of_launches(file, asked, number).tuned
+    assert tuned.launch.args["n"] == {"int": 32}
+
+
+def test_a_line_without_an_autotuner_is_refused(tmp_path: Path) -> None:
+    """There is nothing to examine."""
+    file = write(
+        tmp_path,
+        HEADER,
+        launch(
+            HEAD + "\n@triton.jit\ndef k(x):\n    pass\n",
+            kernel="p:k",
+            qualname="k",
+            launch={"args": {"x": {"dtype": "i32", "align": 16}}},
+            heuristics={},
+        ),
+    )
+    with pytest.raises(UsageError, match="has no autotuner"):
+        of_launches(file, Selection(), 2)
 
 
 def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:
@@ -159,8 +207,8 @@ def test_python_and_fla_are_emitted(tmp_path: Path) -> None:
             "--package and --matrix were given: name one of them",
         ),
         (("missing.jsonl",), 2, "cannot be read"),
-        (("l.jsonl:1",), 2, "no launch of an autotuned kernel on this line"),
-        (("l.jsonl:99",), 2, "no launch of an autotuned kernel on this line"),
+        (("l.jsonl:1",), 2, "no launch is on that line"),
+        (("l.jsonl:99",), 2, "no launch is on that line"),
         ((OURS, "--format", "github"), 2, "allowed are table, json, markdown"),
         ((OURS, "--emit", "yaml"), 2, "expected fla or python"),
         ((OURS, "--dtype", "bf61"), 2, "unknown dtype"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flacheck.autotune.substitutes import Substitutes, _is_mendable
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.autotune.substitutes import _is_mendable, with_fallbacks
 from flacheck.autotune.trials import trials
-from flacheck.model import Record
+from flacheck.model import Cell, Record
 from tests.made_records import unknown
 from tests.made_tuned import CONFIGS, fatal, good, result, skipped, tuned
 
@@ -31,15 +33,40 @@ def test_other_settings_mend_what_ends_a_run(
     assert _is_mendable(result(tmp_path, *records)) == mendable
 
 
-def test_without_a_failure_nothing_is_searched(tmp_path: Path) -> None:
-    """Neither a compiler nor a store is asked for."""
-    examined = (trials(tuned(tmp_path, configs=CONFIGS)), result(tmp_path, good(), good()))
-    search = Substitutes(None, tmp_path / "none", 1, 1024)  # type: ignore[arg-type]
-    assert search.add([examined], print) == [examined[1]]
-    assert not (tmp_path / "none").exists()
-
-
 def test_a_key_at_fault_is_nothing_to_search_for(tmp_path: Path) -> None:
     """With every configuration compiling, only its list of keys ends the run."""
     ended = replace(result(tmp_path, good(), good()), ends="key K is looked up past the end")
     assert not _is_mendable(ended)
+
+
+def test_without_a_failure_nothing_is_searched(tmp_path: Path) -> None:
+    """No compiler is asked for."""
+
+    def search(cells: Sequence[Cell], tried: Mapping[str, Record]) -> Iterable[Fallback]:
+        raise AssertionError("it was asked")
+
+    asked = trials(tuned(tmp_path, configs=CONFIGS))
+    fine = result(tmp_path, good(), good())
+    assert with_fallbacks([(asked, fine)], search) == [fine]
+
+
+def test_a_search_is_told_of_the_kernels_trials_everywhere(tmp_path: Path) -> None:
+    """As compiles that were made already; each result gets the fallbacks of its own place."""
+    here = trials(tuned(tmp_path, configs=CONFIGS))
+    there = trials(tuned(tmp_path, configs=CONFIGS, toolchain="triton==3.2.0"))
+    fails = result(tmp_path, fatal(), good())
+    runs = result(tmp_path, good(), good(), toolchain="triton==3.2.0")
+    place = (fails.kernel, fails.package, fails.toolchain, fails.target)
+    use = Fallback(*place, {"num_warps": 4}, {"num_warps": 8}, 1.0)
+    seen: list[Cell] = []
+
+    def search(cells: Sequence[Cell], tried: Mapping[str, Record]) -> Iterable[Fallback]:
+        seen.extend(cells)
+        assert [tried[cell.key].key for cell in cells] == [cell.key for cell in cells]
+        return [use]
+
+    mended, other = with_fallbacks([(here, fails), (there, runs)], search)
+    assert [cell.toolchain for cell in seen] == ["triton==3.5.1"] * 2 + ["triton==3.2.0"] * 2
+    assert {cell.stage for cell in seen} == {"compile"}
+    assert mended.fallbacks == (use,)
+    assert other.fallbacks == ()

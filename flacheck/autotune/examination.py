@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.order import some
 from flacheck.autotune import judging
 from flacheck.autotune.bench import Bench
 from flacheck.autotune.examined import TunerResult
+from flacheck.autotune.gathering import Gathered
 from flacheck.autotune.pruning import pruned
-from flacheck.autotune.sources import Gathered
-from flacheck.autotune.substitutes import Substitutes
+from flacheck.autotune.substitutes import with_fallbacks
 from flacheck.autotune.trials import Trials, ruled_out, trials
 from flacheck.engine.plan import Plan
-from flacheck.engine.session import Session
+from flacheck.engine.session import Session, processors
+from flacheck.fallbacks.searching import search_with_workers
 from flacheck.model import Cell, Purpose, Record
 from flacheck.store import Store
 
 # A package has dozens of kernels without a launch; a line names a few.
 _NAMED = 4
+# What a scan gives its workers by default.
+_MEMORY_MB = 8192
 
 
 @dataclass
@@ -34,14 +37,12 @@ class Examination:
     name: str
     gathered: Gathered
     jobs: int = 0
-    memory_mb: int = 8192
-    timeout: float | None = None
     fresh: bool = False
     _records: dict[str, Record] = field(default_factory=dict)
 
     @cached_property
     def trials(self) -> list[Trials]:
-        return [trials(tuned) for tuned in self.gathered.found]
+        return [trials(tuned) for tuned in self.gathered.tuned]
 
     @cached_property
     def plan(self) -> Plan:
@@ -69,7 +70,7 @@ class Examination:
         """Each cell's record as it is settled."""
         with Store.open(store) as opened:
             session = Session(
-                self.plan, opened, self.timeout, self.jobs, self.memory_mb, self.fresh
+                self.plan, opened, jobs=self.jobs, memory_mb=_MEMORY_MB, again=self.fresh
             )
             for record in session.records(progress):
                 self._records[record.key] = record
@@ -97,14 +98,13 @@ class Examination:
         nothing to say are only named.
         """
         tuned = [asked.tuned for asked in self.trials]
-        left_out = pruned(self.plan, tuned, self.memory_mb, progress)
-        workers = len(os.sched_getaffinity(0))
+        left_out = pruned(self.plan, tuned, _MEMORY_MB, progress)
         judged = []
         silent = set()
         for asked in self.trials:
             estimates = asked.estimates(self.plan.packages)
             its_own = left_out.get(asked.tuned.cell.key, [])
-            result = judging.judge(asked, self._records, estimates, its_own, workers)
+            result = judging.judge(asked, self._records, estimates, its_own, processors())
             if result.is_silent:
                 silent.add(result.kernel)
             else:
@@ -115,8 +115,21 @@ class Examination:
         # `--fallback-budget 0`, and scripts that only want the verdicts.
         if not budget:
             return [result for _, result in judged]
-        search = Substitutes(self.plan, store, self.jobs, self.memory_mb, budget)
-        return search.add(judged, progress)
+
+        def search(cells: Sequence[Cell], tried: Mapping[str, Record]) -> list[Fallback]:
+            with Store.open(store) as opened:
+                return search_with_workers(
+                    replace(self.plan, cells=cells),
+                    tried.values(),
+                    opened,
+                    jobs=self.jobs,
+                    memory_mb=_MEMORY_MB,
+                    budget=budget,
+                    progress=progress,
+                    tried=tried,
+                )
+
+        return with_fallbacks(judged, search)
 
 
 def _place(cell: Cell) -> tuple[str, str | None, str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +18,8 @@ if TYPE_CHECKING:
     from flacheck.autotune.bench import Bench
     from flacheck.autotune.examination import Examination
     from flacheck.autotune.examined import TunerResult
-    from flacheck.autotune.sources import Asked
+    from flacheck.autotune.gathering import Gathered
     from flacheck.inputs.expand import Selection
-
-_LINE = re.compile(r"(?P<file>.+\.jsonl)(?::(?P<line>\d+))?")
 
 _Budget = Annotated[
     int,
@@ -101,7 +98,6 @@ def autotune(
     from flacheck import reports
     from flacheck.autotune.emit import python
     from flacheck.autotune.examination import Examination
-    from flacheck.autotune.sources import gather
     from flacheck.reports import autotune as autotune_report
 
     reports.check(format, autotune_report.FORMATS)
@@ -113,7 +109,7 @@ def autotune(
         if card.card.target and not target:
             target = [card.card.target]
     selection = common.selection([], target, dtype, [], [], [*toolchain, *triton])
-    gathered = gather(_asked(kernel, selection, package, launches, matrix, trust))
+    gathered = _gathered(kernel, selection, package, launches, matrix, trust)
     for note in gathered.notes:
         common.say(note)
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
@@ -142,32 +138,36 @@ def _bench() -> Bench:
     return bench
 
 
-def _asked(
+def _gathered(
     kernel: str,
     selection: Selection,
     package: str | None,
     launches: Path | None,
     matrix: str | None,
     trust: bool,
-) -> Asked:
-    """The one source that was named."""
-    from flacheck.autotune.sources import Asked
+) -> Gathered:
+    """The launches of the one source that was named."""
+    from flacheck.autotune import gathering
+    from flacheck.inputs.planning import line_of
     from flacheck.tables import targets
 
     names = tuple(targets.find(name).name for name in selection.targets)
-    selection = replace(selection, targets=names)
-    named = _LINE.fullmatch(kernel)
-    given = {"--package": package, "--launches": launches, "--matrix": matrix, kernel: named}
+    selection = replace(selection, targets=names, kernels=(kernel,))
+    named, line = line_of(kernel)
+    given = {"--package": package, "--launches": launches, "--matrix": matrix}
     sources = [name for name, value in given.items() if value is not None]
+    if named.suffix == ".jsonl":
+        sources.append(kernel)
+        launches, selection = named, replace(selection, kernels=())
+    elif matrix is not None and line_of(matrix)[0].suffix == ".jsonl":
+        launches, line = line_of(matrix)
     if len(sources) > 1:
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
-    if named is None:
-        return Asked(kernel, selection, package, launches, None, matrix, trust, common.say)
-    line = None
-    if named["line"]:
-        line = int(named["line"])
-    file = Path(named["file"])
-    return Asked("*", selection, file=file, line=line, trust=trust, progress=common.say)
+    if package is not None:
+        return gathering.of_package(package, selection, common.say)
+    if launches is not None:
+        return gathering.of_launches(launches, selection, line, trust, common.say)
+    return gathering.of_matrix(matrix, selection, common.say)
 
 
 def _results(examination: Examination, store: Path, budget: int) -> Sequence[TunerResult]:
