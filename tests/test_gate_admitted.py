@@ -77,7 +77,8 @@ def test_what_nobody_knows_is_named(pins: list[str], unknown: tuple[str, ...]) -
         (
             ["torch>=2.7,<2.8", "triton==3.2.0"],
             [1, 2],
-            "torch 2.7.0 requires triton==3.3.0, torch 2.7.1 requires triton==3.3.1, but r.txt:2 pins triton==3.2.0",
+            "torch 2.7.0 requires triton==3.3.0, torch 2.7.1 requires triton==3.3.1,"
+            " but r.txt:2 pins triton==3.2.0",
         ),
         (
             ["triton>=3.1", "triton>=3.4", "triton<3.3"],

@@ -123,8 +123,10 @@ def test_a_missing_store_is_an_answer_and_is_not_made(tmp_path: Path) -> None:
 def test_the_table(project: Path) -> None:
     """What a person sees: pins, releases, causes, waivers, suggestions."""
     (project / "pyproject.toml").write_text(
-        '[project]\nname = "x"\ndependencies = ["torch>=2.6,<2.10"]\n[dependency-groups]\ngpu = ["triton==3.7.0"]\n'
-        '[[tool.flacheck.waivers]]\nsignature = "FC401:ptx:-:0"\nreason = "issue 9"\nexpires = 2026-01-31\n'
+        '[project]\nname = "x"\ndependencies = ["torch>=2.6,<2.10"]\n'
+        '[dependency-groups]\ngpu = ["triton==3.7.0"]\n'
+        '[[tool.flacheck.waivers]]\nsignature = "FC401:ptx:-:0"\nreason = "issue 9"\n'
+        "expires = 2026-01-31\n"
     )
     found = flacheck("gate", "--suggest", cwd=project, COLUMNS="100")
     assert found.stdout == (GOLDEN / "gate-table.txt").read_text()

@@ -86,7 +86,7 @@ def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
 def test_the_gaps_are_the_admitted_releases_without_a_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A scan is asked for those alone, of the same matrix, kernels and targets, or of the package."""
+    """A scan is asked for those alone, of the same matrix, kernels, targets or package."""
     asked: list[Any] = []
     monkeypatch.setattr(
         evidence.planning,

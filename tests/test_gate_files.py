@@ -49,7 +49,7 @@ python = "^3.10"
 torch = [
   {version = "^2.6", markers = "sys_platform == 'linux'", source = "pytorch-gpu"},
   {version = "^2.6", markers = "sys_platform == 'darwin'"},
-  {url = "https://example.com/torch-2.6.0-cp310-none-macosx_11_0_arm64.whl", markers="sys_platform == 'darwin'"},
+  {url = "https://x/torch-2.6.0-cp310-none-macosx_11_0_arm64.whl", markers="os_name == 'nt'"},
 ]
 triton = {version = "3.2.0", extras = ["tests"], optional = true}
 [[tool.poetry.source]]
@@ -87,7 +87,8 @@ READ = {
     ),
     "extras and markers": (
         R,
-        'torch[opt-einsum]==2.7.1\ntriton ; platform_system == "Linux"\ntriton==3.4.0;platform_system=="Linux"\n',
+        'torch[opt-einsum]==2.7.1\ntriton ; platform_system == "Linux"\n'
+        'triton==3.4.0;platform_system=="Linux"\n',
         ["1 torch==2.7.1", "2 triton", "3 triton==3.4.0"],
     ),
     "other systems": (
@@ -98,7 +99,8 @@ READ = {
     "other names": (R, "triton-windows==3.2.0\ntriton.x==3\ntorch_==1\ntorchvision==0.2\n", []),
     "operators": (
         R,
-        "triton===3.4.0\ntriton~=3.4\ntorch==2.7.*\ntriton>=3.2,\ntorch (>=2.6,<2.8)\ntriton\t==\t3.4.0\t# c\n",
+        "triton===3.4.0\ntriton~=3.4\ntorch==2.7.*\ntriton>=3.2,\ntorch (>=2.6,<2.8)\n"
+        "triton\t==\t3.4.0\t# c\n",
         [
             "1 triton===3.4.0",
             "2 triton~=3.4",
@@ -110,9 +112,11 @@ READ = {
     ),
     "addresses": (
         R,
-        "torch @ https://x/whl/torch-2.7.1%2Bcu126-cp311-cp311-linux_x86_64.whl#sha256=a ; python_version > '3'\n"
+        "torch @ https://x/whl/torch-2.7.1%2Bcu126-cp311-cp311-linux_x86_64.whl#sha256=a"
+        " ; python_version > '3'\n"
         "https://x/torch-2.8.0%2Bcu128-cp311-cp311-linux_x86_64.whl\n./triton-3.3.1.tar.gz\n"
-        "triton-3.4.0-cp311-cp311-linux_x86_64.whl\n./triton-3.2.0-cp311-cp311-win_amd64.whl ; os_name == 'nt'\n",
+        "triton-3.4.0-cp311-cp311-linux_x86_64.whl\n"
+        "./triton-3.2.0-cp311-cp311-win_amd64.whl ; os_name == 'nt'\n",
         ["1 torch==2.7.1+cu126", "2 torch==2.8.0+cu128", "3 triton==3.3.1", "4 triton==3.4.0"],
     ),
     "source trees": (
@@ -139,7 +143,8 @@ READ = {
     "poetry": (P, POETRY, ["4 torch>=2.6,<3", "8 triton==3.2.0", "14 triton==3.3 || ==3.4"]),
     "poetry without versions": (
         P,
-        '[tool.uv.sources]\ntriton = { index = "x" }\n[tool.poetry.dependencies]\ntriton = {optional = false}\n'
+        '[tool.uv.sources]\ntriton = { index = "x" }\n'
+        "[tool.poetry.dependencies]\ntriton = {optional = false}\n"
         'torch = {extras = ["opt-einsum"]}\n',
         [" triton", "5 torch"],
     ),
@@ -324,7 +329,10 @@ def test_dependencies_of_another_kind_in_a_lock_are_an_error(
 ) -> None:
     """Where they decide which Triton goes with which torch."""
     monkeypatch.chdir(tmp_path)
-    text = '[[package]]\nname="triton"\nversion="3.4.0"\n[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
+    text = (
+        '[[package]]\nname="triton"\nversion="3.4.0"\n'
+        '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
+    )
     with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
         sources.of_files([lay(tmp_path, L, text)], lambda text: None)
 

@@ -42,7 +42,7 @@ def read(*files: Path) -> dict[str, list[str]]:
 
 
 def test_requirements_as_pip_reads_them() -> None:
-    """Comments, options, hashes, continuation lines, markers, extras, odd names and blanks, CRLF."""
+    """Comments, options, hashes, continuation lines, markers, extras, odd names, CRLF."""
     text = r"""# torch==1.0
 --index-url https://example.com/simple
 -e .
@@ -96,7 +96,8 @@ def test_a_wheel_is_an_exact_pin_and_another_address_any_release() -> None:
         "r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]
     }
     assert warnings == [
-        "r.txt:3: the address of triton names no version and flacheck does not fetch it: every release is assumed"
+        "r.txt:3: the address of triton names no version and flacheck does not fetch it:"
+        " every release is assumed"
     ]
 
 
@@ -142,7 +143,7 @@ dev = [{include-group = "test-gpu"}, {include-group = "lint"}]
 
 
 def test_extras_and_groups_are_installations_of_their_own() -> None:
-    """Beside the project's own pins; extras of the project itself and included groups are followed."""
+    """Beside the project's own pins; extras of the project and included groups are followed."""
     base, torch, group = (
         "pyproject.toml:9 triton>=3.2",
         "pyproject.toml:12 torch>=2.6",
@@ -299,7 +300,8 @@ def test_a_lock_that_forks_is_several_installations() -> None:
 
 def test_a_plain_lock_is_one_installation() -> None:
     """One torch, one Triton."""
-    text = '[[package]]\nname = "triton"\nversion = "3.4.0"\n\n[[package]]\nname = "torch"\nversion = "2.8.0"\n'
+    package = '[[package]]\nname = "{}"\nversion = "{}"\n\n'
+    text = package.format("triton", "3.4.0") + package.format("torch", "2.8.0")
     assert read(write("uv.lock", text)) == {
         "uv.lock": ["uv.lock:7 torch==2.8.0", "uv.lock:3 triton==3.4.0"]
     }
@@ -326,7 +328,7 @@ def test_files_named_together_are_one_installation_but_a_lock_is_its_own() -> No
 
 
 def test_found_files_are_judged_each_by_itself(here: Path) -> None:
-    """Alternatives lie side by side; files without a pin and files of other kinds are passed over."""
+    """Alternatives lie side by side; files without a pin and of other kinds are passed over."""
     write("requirements-a100.txt", "triton==3.2.0\n")
     write("requirements/h100.txt", "triton==3.4.0\n")
     write("requirements.txt", "numpy\n")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -32,15 +33,32 @@ class Pin:
     written: str = ""
     obstacle: str | None = None
     keys: tuple[str | int, ...] | None = None
-    ranges: tuple[SpecifierSet, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # What is no specifier is an error where the pin is read, not where it is first asked.
+        _ = self.ranges
+
+    @cached_property
+    def ranges(self) -> tuple[SpecifierSet, ...]:
+        """The alternatives; a UsageError with file and line when one is no specifier."""
         plain = self.specifier
         if self.name == "torch":
             # What a torch requires depends on its release alone. Builds of Triton are kept apart:
             # no range admits a local build.
             plain = _LOCAL.sub("", plain)
-        object.__setattr__(self, "ranges", _ranges(plain, self.where))
+        try:
+            alternatives = tuple(map(SpecifierSet, plain.split("||")))
+            for alternative in alternatives:
+                for clause in alternative:
+                    # packaging reads a version when it compares, and its number can be too long
+                    # for Python to read.
+                    clause.contains("0")
+        except ValueError:
+            # The start is enough: such a number has thousands of digits.
+            raise UsageError(
+                f"{self.where}: {plain[:60]} is no version specifier (PEP 440)"
+            ) from None
+        return alternatives
 
     def admits(self, version: str) -> bool:
         """Whether an installer may choose this version."""
@@ -111,17 +129,3 @@ def is_version(text: str) -> bool:
     except InvalidVersion:
         return False
     return True
-
-
-def _ranges(specifier: str, where: str) -> tuple[SpecifierSet, ...]:
-    try:
-        alternatives = tuple(map(SpecifierSet, specifier.split("||")))
-        for alternative in alternatives:
-            for clause in alternative:
-                # packaging reads a version when it compares, and its number can be too long for
-                # Python to read.
-                clause.contains("0")
-    except ValueError:
-        # The start is enough: such a number has thousands of digits.
-        raise UsageError(f"{where}: {specifier[:60]} is no version specifier (PEP 440)") from None
-    return alternatives

@@ -31,6 +31,7 @@ class Acceptance:
 
     releases: Releases
     states: Mapping[str, ReleaseState]
+    # Whether all that is admitted has to be good.
     strict: bool = False
 
     def tolerates(self, triton: str) -> bool:

@@ -20,19 +20,15 @@ from flacheck.gate.sources.pin_files import TomlDocument
 
 def pins(document: TomlDocument) -> Iterator[LabelledPin]:
     """The pins of torch and Triton: dependencies, optional ones ("extras"), and of groups."""
-    for entry, pin in _pins(document, "dependencies"):
-        is_optional = isinstance(entry, Mapping) and entry.get("optional") is True
-        yield "extras" if is_optional else None, pin
+    yield from _labelled(document, None, "dependencies")
     # How the group of that name was written before there were groups.
-    for _, pin in _pins(document, "dev-dependencies"):
-        yield "group dev", pin
+    yield from _labelled(document, "group dev", "dev-dependencies")
     for name in document.at("tool", "poetry", "group"):
-        for _, pin in _pins(document, "group", name, "dependencies"):
-            yield f"group {name}", pin
+        yield from _labelled(document, f"group {name}", "group", name, "dependencies")
 
 
-def _pins(document: TomlDocument, *table: str) -> Iterator[tuple[Any, Pin]]:
-    """The entries of a table that pin torch or Triton here, with their pins."""
+def _labelled(document: TomlDocument, label: str | None, *table: str) -> Iterator[LabelledPin]:
+    """The pins of torch or Triton in a table."""
     for key, value in document.at("tool", "poetry", *table).items():
         name, path = canonicalize_name(key), ("tool", "poetry", *table, key)
         if name not in NAMES:
@@ -43,8 +39,11 @@ def _pins(document: TomlDocument, *table: str) -> Iterator[tuple[Any, Pin]]:
             entries = [((*path, index), entry) for index, entry in enumerate(value)]
         for entry_path, entry in entries:
             pin = _pin(document, name, entry, entry_path)
-            if pin:
-                yield entry, pin
+            is_optional = isinstance(entry, Mapping) and entry.get("optional") is True
+            if pin and is_optional and label is None:
+                yield "extras", pin
+            elif pin:
+                yield label, pin
 
 
 def _pin(document: TomlDocument, name: str, entry: Any, path: toml.Path) -> Pin | None:
