@@ -74,7 +74,7 @@ def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> Non
     found = result(tmp_path, good(), fatal(), source=SOURCE.replace("'USE_G'],", "'NOTHING'],"))
     shown = text("table", found)
     for words in (
-        "2 configurations: 1 runs, 1 ends the run · 1 key fault",
+        "2 configurations: 1 runs, 1 ends run · 1 key fault",
         "the run ends: configuration 2 of 2 fails with FC302",
         "16/227K",
         "50% 8× regs",

@@ -98,5 +98,5 @@ def _find(word: str) -> Find:
     from flacheck.bisect import Find
 
     if word not in [find.value for find in Find]:
-        raise UsageError(f"--find {word}: fail, pass or change is wanted")
+        raise UsageError(f"--find {word}: expected fail, pass or change")
     return Find(word)

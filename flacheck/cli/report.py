@@ -39,8 +39,11 @@ def report(
             with Store.open(other, create=False) as theirs:
                 common.say(f"{opened.merge(theirs)} new records from {other}")
         if list_:
-            rows = [(run.id, run.started[:19], run.matrix or "-") for run in opened.runs()]
-            common.show("table", lists.lines(rows), output)
+            rows = [
+                {"run": run.id, "started": run.started[:19], "matrix": run.matrix or "-"}
+                for run in opened.runs()
+            ]
+            common.show("table", lists.report(rows, headed=False), output)
             return Exit.OK
         view = session.view(opened, runs or ["last"], settings.waivers(Path.cwd()))
         common.show(format, scan.report(view), output)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,18 +20,20 @@ def list_() -> int:
     from flacheck.reports import lists
     from flacheck.reports.document import Paragraph, Report
 
-    rows = [_row(shelf.manifest) for shelf in toolchains.installed_toolchains()]
-    if rows:
-        common.show("table", lists.lines(rows))
-    else:
-        nothing = Paragraph("No toolchain is installed yet; a scan installs those that it needs.")
-        common.show("table", Report([nothing]))
+    rows = [
+        {
+            "toolchain": shelf.manifest.get("identity", "?"),
+            "size": f"{shelf.manifest.get('size_mb', 0):8.0f} MB",
+            "installer": shelf.manifest.get("installer", ""),
+        }
+        for shelf in toolchains.installed_toolchains()
+    ]
+    shown = lists.report(rows, headed=False)
+    if not rows:
+        nothing = "No toolchain is installed yet; a scan installs those that it needs."
+        shown = Report([Paragraph(nothing)])
+    common.show("table", shown)
     return Exit.OK
-
-
-def _row(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
-    size = f"{manifest.get('size_mb', 0):8.0f} MB"
-    return manifest.get("identity", "?"), size, manifest.get("installer", "")
 
 
 @app.command("install")

@@ -22,18 +22,12 @@ _HEADINGS = (
     *("shared", "regs", "stack", "spills", "occupancy", "s"),
 )
 _TIMES = ("", "timed", "median ms", "spread", "error")
+# What is said of one configuration, of several, and how.
 _FATES = {
-    Fate.RUNS: Words("runs", Tone.GOOD),
-    Fate.SKIPPED: Words("skipped", Tone.DOUBT),
-    Fate.ENDS_RUN: Words("ends run", Tone.BAD),
-    None: Words("?", Tone.DOUBT),
-}
-# How one configuration and how several are counted in the headline.
-_COUNTED = {
-    Fate.RUNS: ("runs", "run"),
-    Fate.SKIPPED: ("skipped", "skipped"),
-    Fate.ENDS_RUN: ("ends the run", "end the run"),
-    None: ("unknown", "unknown"),
+    Fate.RUNS: ("runs", "run", Tone.GOOD),
+    Fate.SKIPPED: ("skipped", "skipped", Tone.DOUBT),
+    Fate.ENDS_RUN: ("ends run", "end run", Tone.BAD),
+    None: ("unknown", "unknown", Tone.DOUBT),
 }
 _OPTIONS = ("num_warps", "num_stages")
 # The column is narrow, and the two limits are the frequent ones.
@@ -61,8 +55,8 @@ def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
 def _headline(results: Sequence[TunerResult]) -> str:
     """One line with what came out."""
     fates = [config.fate for result in results for config in result.configs]
-    counts = [(fates.count(fate), words) for fate, words in _COUNTED.items()]
-    said = ", ".join(counted(count, *words) for count, words in counts if count)
+    counts = [(fates.count(fate), one, many) for fate, (one, many, _) in _FATES.items()]
+    said = ", ".join(counted(*count) for count in counts if count[0])
     kernels = counted(len({result.kernel for result in results}), "kernel")
     configs = counted(len(fates), "configuration")
     line = f"{kernels}, {configs}: {said or 'none compiled'}"
@@ -98,13 +92,14 @@ def _result(result: TunerResult) -> Iterator[Part]:
 def _row(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
     """A configuration in as many words as there are headings."""
     held, values = examined.record.resources, examined.config
+    fate, _, tone = _FATES[examined.fate]
     others = {name: value for name, value in values.items() if name not in ("kwargs", *_OPTIONS)}
     return row(
         str(number),
         settings({**values.get("kwargs", {}), **others}) or "–",
         *(_number(values.get(name)) for name in _OPTIONS),
         examined.record.code or examined.record.verdict.value,
-        _FATES[examined.fate],
+        Words(fate, tone),
         _shared(held),
         *(_number(held[name]) for name in _RESOURCES),
         _occupancy(examined),

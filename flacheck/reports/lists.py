@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flacheck.reports.document import Fit, Report, Table, row
 
 
-def report(rows: Sequence[Mapping[str, Any]]) -> Report:
+def report(rows: Sequence[Mapping[str, Any]], headed: bool = True) -> Report:
     """Rows that all have the names of the first one, which are the headings."""
-    headings = tuple(rows[0]) if rows else ()
-    return Report([_table(headings, (each.values() for each in rows))], rows)
-
-
-def lines(rows: Sequence[Sequence[str]]) -> Report:
-    """Rows without headings, all equally long."""
-    columns = max(map(len, rows), default=0)
-    return Report([_table(("",) * columns, rows)], rows)
-
-
-def _table(headings: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> Table:
+    headings: tuple[str, ...] = ()
+    for each in rows[:1]:
+        headings = tuple(each)
+    if not headed:
+        headings = ("",) * len(headings)
+    texts = tuple(row(*map(str, each.values())) for each in rows)
     # Such lists are read by grep and awk as much as by people: a line stays a line.
-    return Table(headings, tuple(row(*map(str, each)) for each in rows), Fit.STAY)
+    return Report([Table(headings, texts, Fit.STAY)], rows)

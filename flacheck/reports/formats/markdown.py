@@ -68,7 +68,8 @@ def _table(table: document.Table) -> Iterator[str]:
 
 def _row(texts: list[str]) -> str:
     # A bar ends a cell of a table even within code.
-    return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in texts)} |"
+    escaped = [text.replace("|", r"\|") for text in texts]
+    return f"| {' | '.join(escaped)} |"
 
 
 def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
