@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from flacheck import toolchains
 from flacheck.engine.executors import LocalPool, Task
-from flacheck.engine.sandbox import WorkerKind
+from flacheck.engine.sandbox import Worker, WorkerKind
 from flacheck.model import Attempt, Outcome
 from flacheck.tables import targets
 
@@ -47,7 +46,8 @@ def dots(x, y):
 
 
 @triton.autotune(
-    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)], key=["length", "FLAG"]
+    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)],
+    key=["length", "FLAG"],
 )
 @triton.jit
 def tuned(x, length, BN: tl.constexpr, FLAG: tl.constexpr):
@@ -56,7 +56,8 @@ def tuned(x, length, BN: tl.constexpr, FLAG: tl.constexpr):
 
 
 @triton.autotune(
-    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)], key=["length", "FLAG"]
+    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)],
+    key=["length", "FLAG"],
 )
 @triton.jit
 def shifted(x, length, BN: tl.constexpr, FLAG: tl.constexpr, OTHER: tl.constexpr):
@@ -105,10 +106,8 @@ def run(kind: WorkerKind, *requests: dict[str, Any]) -> list[Attempt]:
     pool = LocalPool(1, lambda task: 120)
     try:
         pool.submit(Task(index, kind, request) for index, request in enumerate(requests))
-        found = dict(
-            entry for ended in pool.completed() for entry in ((t.name, a) for t, a in ended)
-        )
-        return [found[index] for index in range(len(requests))]
+        attempts = {task.name: attempt for ended in pool.completed() for task, attempt in ended}
+        return [attempts[index] for index in range(len(requests))]
     finally:
         pool.close()
 
@@ -122,20 +121,20 @@ def test_inline_source_compiles_for_every_target_without_torch(kind: WorkerKind)
     worker.
     """
     names = ("sm70", "sm80", "sm90", "sm70")
-    found = run(
-        kind, *(asked("kernel", {**ARGS, "x": {"dtype": "fp32"}}, target=name) for name in names)
-    )
-    assert [attempt.outcome for attempt in found] == [Outcome.FINISHED] * 4, found[0].log
-    assert all(attempt.resources.registers and attempt.resources.stack == 0 for attempt in found)
-    assert found[0].resources.threads == 128
+    args = {**ARGS, "x": {"dtype": "fp32"}}
+    attempts = run(kind, *(asked("kernel", args, target=name) for name in names))
+    assert [attempt.outcome for attempt in attempts] == [Outcome.FINISHED] * 4, attempts[0].log
+    assert all(attempt.resources.registers for attempt in attempts)
+    assert [attempt.resources.stack for attempt in attempts] == [0] * 4
+    assert attempts[0].resources.threads == 128
 
 
 def test_resources_are_those_of_cuobjdump(kind: WorkerKind) -> None:
     """What the assembler said while assembling is what is in the binary."""
     (usual,) = run(kind, asked("dots", DOTS, options={"num_warps": 4}))
-    assert (
-        usual.outcome is Outcome.FINISHED and usual.resources.shared and usual.resources.registers
-    )
+    assert usual.outcome is Outcome.FINISHED
+    assert usual.resources.shared
+    assert usual.resources.registers
     if version(kind) >= (3, 2):
         assert usual.resources.spills == 0
 
@@ -153,29 +152,24 @@ def test_a_real_crash_leaves_the_next_compile_alone(kind: WorkerKind) -> None:
 
 def test_until_ast_stops_before_the_first_stage_of_the_backend(kind: WorkerKind) -> None:
     """The front end has run, and nothing after it."""
-    (found,) = run(kind, asked("kernel", ARGS, until="ast"))
-    assert (
-        found.outcome is Outcome.FINISHED
-        and found.stage == "ast"
-        and found.resources.shared is None
-    )
+    (attempt,) = run(kind, asked("kernel", ARGS, until="ast"))
+    assert (attempt.outcome, attempt.stage) == (Outcome.FINISHED, "ast")
+    assert attempt.resources.shared is None
 
 
 def test_until_stops_after_a_stage(kind: WorkerKind) -> None:
     """Nothing beyond it is run."""
-    (found,) = run(kind, asked("kernel", ARGS, until="ttgir"))
-    assert (found.outcome, found.stage, found.resources.registers) == (
-        Outcome.FINISHED,
-        "ttgir",
-        None,
-    )
+    (attempt,) = run(kind, asked("kernel", ARGS, until="ttgir"))
+    assert (attempt.outcome, attempt.stage) == (Outcome.FINISHED, "ttgir")
+    assert attempt.resources.registers is None
 
 
 def test_an_error_in_the_kernel_comes_back_with_its_traceback(kind: WorkerKind) -> None:
     """The release's own message, in the stage it came from."""
-    (found,) = run(kind, asked("kernel", {**ARGS, "N": {"constexpr": 48}}))
-    assert found.outcome is Outcome.RAISED and found.stage == "ast"
-    assert "power of 2" in found.log and "CompilationError" in found.exception
+    (attempt,) = run(kind, asked("kernel", {**ARGS, "N": {"constexpr": 48}}))
+    assert (attempt.outcome, attempt.stage) == (Outcome.RAISED, "ast")
+    assert "power of 2" in attempt.log
+    assert "CompilationError" in attempt.exception
 
 
 def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
@@ -188,7 +182,8 @@ def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
     )
     faults = [[entry["fault"] for entry in attempt.facts["keys"]] for attempt in (past, shift)]
     if version(kind) < (3, 2):
-        assert "IndexError" in past.exception and faults == [[None, "past-end"], [None, "shifted"]]
+        assert "IndexError" in past.exception
+        assert faults == [[None, "past-end"], [None, "shifted"]]
         assert shift.facts["keys"][1] == {
             "key": "FLAG",
             "want": "FLAG",
@@ -196,23 +191,21 @@ def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
             "fault": "shifted",
         }
     else:
-        assert past.outcome is shift.outcome is Outcome.FINISHED and faults == [
-            [None, None],
-            [None, None],
-        ]
+        assert past.outcome is Outcome.FINISHED
+        assert shift.outcome is Outcome.FINISHED
+        assert faults == [[None, None], [None, None]]
 
 
-def test_a_warm_fork_answers_quickly(kind: WorkerKind) -> None:
-    """Each fresh request gets a fork of its own, of a process that has the compiler already."""
-    pool = LocalPool(1, lambda task: 120)
-    pool.submit(Task(index, kind, asked("kernel", ARGS), fresh=True) for index in range(5))
-    seconds = list(_walls(pool))
-    pool.close()
-    assert len(seconds) == 5 and min(seconds) < 2
-
-
-def _walls(pool: LocalPool) -> Iterator[float]:
-    for ended in pool.completed():
-        for _, attempt in ended:
-            assert attempt.outcome is Outcome.FINISHED
-            yield attempt.seconds
+def test_fresh_requests_are_answered_by_forks_of_one_server(kind: WorkerKind) -> None:
+    """Each gets a fork of its own, and the compiler is started once."""
+    worker = Worker(kind)
+    for index in range(3):
+        worker.send({**asked("kernel", ARGS), "id": index, "timeout": 120}, fresh=True)
+    events = []
+    while len([event for event in events if event["event"] == "answer"]) < 3:
+        events.append(worker.receive())
+    worker.close()
+    answers = [event for event in events if event["event"] == "answer"]
+    assert [event["attempt"]["outcome"] for event in answers] == ["finished"] * 3
+    assert len({event["pid"] for event in answers}) == 3
+    assert len([event for event in events if event["event"] == "ready"]) == 1

@@ -11,15 +11,16 @@ import pytest
 PROGRAM = """
 import sys
 from flacheck.guest.engine.loader import Loader
-loader = Loader({"shop": {"path": sys.argv[1], "modules": ["shop"]}}, "", sys.argv[1], lambda card: None)
+packages = {"shop": {"path": sys.argv[1], "modules": ["shop"]}}
+loader = Loader(packages, "", sys.argv[1], lambda card: None)
 print(loader.load({"module": "shop.ops", "qualname": sys.argv[2]}, {"name": "any"}))
 print(sorted(name for name in sys.modules if name.startswith("shop.")))
 """
 FILES = {
     "shop/__init__.py": "raise RuntimeError('put off for good')\n",
     "shop/ops.py": "from shop.modules import rate\nPLAIN = rate\n",
-    "shop/modules/__init__.py": "import sys\nfrom shop.modules.new import rate\nsys.modules[f'{__name__}.old'] = "
-    "sys.modules[f'{__name__}.new']\n",
+    "shop/modules/__init__.py": "import sys\nfrom shop.modules.new import rate\n"
+    "sys.modules[f'{__name__}.old'] = sys.modules[f'{__name__}.new']\n",
     "shop/modules/new.py": "rate = 7\n",
 }
 
@@ -50,7 +51,8 @@ def test_a_name_is_found_without_running_the_init(shop: Path) -> None:
 def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
     """No file holds `shop.modules.old`: the `__init__` of its package names another module so."""
     (shop / "shop" / "ops.py").write_text(
-        "import shop.modules.old as old, shop.modules.new as new\nSAME = old is new, old.__spec__.name\n"
+        "import shop.modules.old as old, shop.modules.new as new\n"
+        "SAME = old is new, old.__spec__.name\n"
     )
     done = loaded(shop, "SAME")
     assert done.stdout.splitlines()[:1] == ["(True, 'shop.modules.new')"], done.stderr
@@ -59,7 +61,8 @@ def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
 def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
     """Also where the `__init__` that might have known it does not run."""
     (shop / "shop" / "ops.py").write_text(
-        "try:\n    import shop.nowhere\nexcept ModuleNotFoundError as error:\n    SAID = error.name\n"
+        "try:\n    import shop.nowhere\n"
+        "except ModuleNotFoundError as error:\n    SAID = error.name\n"
     )
     done = loaded(shop, "SAID")
     assert done.stdout.splitlines()[:1] == ["shop.nowhere"], done.stderr

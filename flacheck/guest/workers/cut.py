@@ -253,10 +253,9 @@ def _is_namespace(value: Any) -> bool:
     """Whether its attributes are looked up now; those of the language the release finds."""
     if isinstance(value, types.ModuleType):
         return not value.__name__.startswith("triton")
-    if isinstance(value, enum.Enum):
+    if isinstance(value, (enum.Enum, types.SimpleNamespace)):
         return True
-    is_class = isinstance(value, (type, types.SimpleNamespace))
-    return is_class and not value.__module__.startswith("triton")
+    return isinstance(value, type) and not value.__module__.startswith("triton")
 
 
 def _is_own_function(value: Any) -> bool:

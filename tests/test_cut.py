@@ -1,0 +1,161 @@
+"""Kernels cut out of their modules: the text, and why there is none."""
+
+from __future__ import annotations
+
+import enum
+import importlib.util
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("needs triton", allow_module_level=True)
+
+from flacheck.guest.workers.cut import Cutter, handed
+from flacheck.guest.workers.written import Unwritten, literal, path_of
+
+SOURCE = """\
+import types
+
+import triton
+import triton.language as tl
+
+SIZE: tl.constexpr = 16
+SCALE = tl.constexpr(0.5)
+UNKNOWN = object()
+names = types.SimpleNamespace(rate=3)
+
+
+class Config:
+    block = 32
+
+
+@triton.jit
+def helper(x, n=SIZE):
+    return x * n
+
+
+@triton.jit(do_not_specialize=["n"])
+def kernel(x, n: "i32", B: tl.constexpr = SIZE, other: Config = None):
+    size = helper(n) * SCALE + names.rate + Config.block
+    tl.store(x + tl.arange(0, B), size)
+
+
+@triton.jit
+def stranger(x):
+    tl.store(x, UNKNOWN)
+"""
+TEXT = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def helper(x, n=16):
+    return x * n
+
+
+SCALE = tl.constexpr(0.5)
+
+
+@triton.jit(do_not_specialize=['n'])
+def kernel(x, n: 'i32', B: tl.constexpr=16, other=None):
+    size = helper(n) * SCALE + 3 + 32
+    tl.store(x + tl.arange(0, B), size)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Iterator[ModuleType]:
+    """The module, imported from a file, for Triton reads sources from there."""
+    path = tmp_path / "cut_sample.py"
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("cut_sample", path)
+    assert spec and spec.loader
+    sample = sys.modules["cut_sample"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sample)
+    yield sample
+    del sys.modules["cut_sample"]
+
+
+def test_a_kernel_takes_all_that_it_uses_along(module: ModuleType) -> None:
+    """Helpers by source, constants by value, attributes of namespaces as what they are."""
+    assert Cutter().cut(module.kernel, {}).text == TEXT
+
+
+def test_a_text_is_named_by_what_it_says(module: ModuleType) -> None:
+    """The same kernel has the same digest, another one another; it is cut once."""
+    cutter = Cutter()
+    cut = cutter.cut(module.kernel, {})
+    assert cutter.cut(module.kernel, {}) is cut
+    assert cut.digest == Cutter().cut(module.kernel, {}).digest
+    assert cut.digest != cutter.cut(module.helper, {}).digest
+
+
+def test_an_object_of_the_program_cannot_be_cut_out(module: ModuleType) -> None:
+    """The reason names its class."""
+    cut = Cutter().cut(module.stranger, {})
+    assert cut.text is None
+    assert cut.digest is None
+    assert cut.reason is not None
+    assert "object of None is no part of triton" in cut.reason
+
+
+def test_functions_that_a_launch_hands_over_get_names_of_their_own(module: ModuleType) -> None:
+    """The kernel's own name stays; another of that name gets a number."""
+    import triton
+
+    @triton.jit
+    def kernel(x):  # type: ignore[no-untyped-def]
+        return x
+
+    bound = {"f": kernel, "g": (module.helper, module.kernel), "n": 3}
+    assert handed(module.kernel, bound) == {kernel: "kernel_2", module.helper: "helper"}
+
+
+class Mode(enum.IntEnum):
+    FAST = 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "None"),
+        (True, "True"),
+        (3, "3"),
+        (Mode.FAST, "2"),
+        ("it's", '"it\'s"'),
+        (0.1, "0.1"),
+        (-math.inf, 'float("-inf")'),
+        ((), "()"),
+        ((1,), "(1,)"),
+        ([1, (2, "a")], "[1, (2, 'a')]"),
+    ],
+)
+def test_a_value_is_written_as_a_literal(value: Any, text: str) -> None:
+    """Enumerations as their numbers, one-element tuples with their comma."""
+    assert literal(value) == text
+
+
+def test_what_belongs_to_triton_is_written_as_its_shortest_path() -> None:
+    """With the module to import where the language does not bring it."""
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    assert literal(tl.bfloat16) == "tl.bfloat16"
+    assert literal(tl.constexpr(4)) == "tl.constexpr(4)"
+    assert path_of(tl.exp) == ("tl.exp", None)
+    assert path_of(triton.cdiv) == ("triton.cdiv", None)
+    assert path_of(libdevice) == ("tl.extra.libdevice", "triton.language.extra.libdevice")
+
+
+def test_another_value_has_no_text() -> None:
+    """The reason names its class."""
+    with pytest.raises(Unwritten, match=r"a value of builtins\.set cannot be written down"):
+        literal({1})

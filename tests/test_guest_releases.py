@@ -1,0 +1,143 @@
+"""What differs between Triton's releases, beside the one that is installed and small stand-ins."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flacheck.guest.engine import releases
+from flacheck.guest.engine.assembler import Assembler
+from flacheck.guest.engine.driver import TargetDriver
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+CARD: Any = {
+    "name": "sm90",
+    "backend": "cuda",
+    "arch": 90,
+    "warp_size": 32,
+    "capability": [9, 0],
+    "shared_limit": 232_448,
+    "multiprocessors": 132,
+    "registers": 65_536,
+    "max_threads": 1024,
+}
+PTXAS = """\
+ptxas info    : Compiling entry function 'kernel' for 'sm_90a'
+ptxas info    : Function properties for kernel
+    16 bytes stack frame, 24 bytes spill stores, 32 bytes spill loads
+ptxas info    : Used 40 registers, used 0 barriers
+"""
+AMDGCN = """\
+    .private_segment_fixed_size: 8
+    .vgpr_count:     12
+    .vgpr_spill_count: 3
+"""
+
+
+def positional() -> SimpleNamespace:
+    """An autotuner as 3.0 and 3.1 have them."""
+    return SimpleNamespace(arg_names=["x", "n", "BLOCK", "FLAG"], key_idx=[1, 3])
+
+
+def by_name() -> SimpleNamespace:
+    """An autotuner as later releases have them."""
+    return SimpleNamespace(arg_names=["x", "n", "BLOCK", "FLAG"], keys=["n", "FLAG"])
+
+
+@pytest.mark.parametrize("tuner", [positional(), by_name()])
+def test_keys_have_names_under_every_release(tuner: SimpleNamespace) -> None:
+    """They are read and set alike, whatever the release keeps."""
+    assert releases.key_names(tuner) == ["n", "FLAG"]
+    releases.set_keys(tuner, ["BLOCK"])
+    assert releases.key_names(tuner) == ["BLOCK"]
+    releases.set_keys(tuner, [])
+    assert releases.key_names(tuner) == []
+
+
+def test_old_releases_keep_positions() -> None:
+    """These alone may read past the end of what was passed."""
+    assert releases.has_positional_keys(positional())
+    assert not releases.has_positional_keys(by_name())
+
+
+def test_a_borrowed_autotuner_is_as_before() -> None:
+    """Also what was added goes, and an error changes nothing about it."""
+    tuner = by_name()
+    with pytest.raises(ValueError), releases.borrowed(tuner):
+        tuner.keys, tuner.cache = [], {1: 2}
+        raise ValueError
+    assert vars(tuner) == vars(by_name())
+
+
+def test_compiled_kernels_are_forgotten_under_every_release() -> None:
+    """One cache up to 3.2; then one or two a device, before what else belongs to it."""
+    old = SimpleNamespace(cache={"key": "compiled"})
+    backend = {"not": "a cache"}
+    new = SimpleNamespace(device_caches={0: ({"key": "compiled"}, {"key": 1}, backend)})
+    releases.forget_compiled(old)
+    releases.forget_compiled(new)
+    assert old.cache == {}
+    assert new.device_caches[0] == ({}, {}, {"not": "a cache"})
+
+
+@needs_triton
+def test_decorators_are_seen_through() -> None:
+    """Heuristics give what the launch leaves out, and nothing else."""
+    import triton
+
+    @triton.jit
+    def kernel(x, n, HALF):  # type: ignore[no-untyped-def]
+        pass
+
+    tuned = releases.tuned(kernel, [])
+    decorated = triton.heuristics({"HALF": lambda args: args["n"] // 2})(tuned)
+    assert releases.unwrap(decorated) is kernel
+    assert releases.undecorated(decorated) is kernel
+    assert releases.autotuner(decorated) is tuned
+    assert releases.autotuner(kernel) is None
+    assert releases.with_heuristics(decorated, {"n": 8}) == {"n": 8, "HALF": 4}
+    assert releases.with_heuristics(decorated, {"n": 8, "HALF": 1}) == {"n": 8, "HALF": 1}
+
+
+@needs_triton
+def test_the_driver_is_the_card() -> None:
+    """Its properties are the card's, its index another one for each target."""
+    from triton.backends.compiler import GPUTarget
+
+    driver = TargetDriver()
+    driver.target_class = GPUTarget
+    driver.select(CARD)
+    assert driver.get_current_target() == GPUTarget("cuda", 90, 32)
+    assert driver.utils.get_device_properties()["max_shared_mem"] == 232_448
+    assert driver.get_device_capability() == (9, 0)
+    assert driver.get_current_device() == 0
+    driver.select({**CARD, "name": "sm80"})
+    assert driver.get_current_device() == 1
+    driver.select(CARD)
+    assert driver.get_current_device() == 0
+
+
+def test_the_assemblers_log_gives_registers_stack_and_spills(tmp_path: Any) -> None:
+    """Read from its run; of AMD's from the text that it assembles."""
+    assembler = Assembler(str(tmp_path))
+    log = tmp_path / "log"
+    log.write_text(PTXAS)
+    assembler._run = lambda *args, **kwargs: None  # type: ignore[assignment, return-value]
+    with log.open() as stderr:
+        assembler._listening(["ptxas"], stderr=stderr)
+    nvidia = SimpleNamespace(asm={"ptx": "", "cubin": b""})
+    amd = SimpleNamespace(asm={"amdgcn": AMDGCN})
+    assert assembler.usage(nvidia) == {"registers": 40, "stack": 16, "spills": 24}
+    assert assembler.usage(amd) == {"registers": 12, "stack": 8, "spills": 3}
+
+
+def test_a_release_that_hides_the_log_has_its_binary_read(tmp_path: Any) -> None:
+    """cuobjdump knows all but the spills."""
+    cuobjdump = tmp_path / "cuobjdump"
+    cuobjdump.write_text("#!/bin/sh\necho ' Function k:' ; echo '  REG:17 STACK:0 SHARED:0'\n")
+    cuobjdump.chmod(0o755)
+    compiled = SimpleNamespace(asm={"cubin": b"\x7fELF"})
+    assert Assembler(str(tmp_path)).usage(compiled) == {"registers": 17, "stack": 0}

@@ -1,0 +1,121 @@
+"""The server's own means: packets, the shared page, logs, and how an error is told."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flacheck.guest.engine import channel, server
+from flacheck.guest.engine.messages import Request
+from flacheck.guest.engine.server import SharedPage
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a channel."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        yield ours, theirs
+
+
+class Failing:
+    """A worker that raises what it is asked for."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def run(self, request: Request, mark: Any) -> Any:
+        mark("ttir")
+        raise self._error
+
+    def tolerates(self, error: BaseException) -> bool:
+        return isinstance(error, MemoryError)
+
+
+def test_a_message_arrives_whole(pair: tuple[socket.socket, socket.socket]) -> None:
+    """One packet, one value; afterwards there is nothing more."""
+    ours, theirs = pair
+    channel.send(ours, {"id": 1, "text": "µ"})
+    assert channel.receive(theirs) == {"id": 1, "text": "µ"}
+    ours.close()
+    assert channel.receive(theirs) is None
+
+
+def test_a_look_at_a_request_leaves_it_there(pair: tuple[socket.socket, socket.socket]) -> None:
+    """A worker that has done something leaves a fresh request to its heir."""
+    ours, theirs = pair
+    channel.send(ours, {"id": 1}, fresh=True)
+    channel.send(ours, {"id": 2})
+    assert channel.wants_fresh(theirs)
+    assert channel.receive(theirs) == {"id": 1}
+    assert not channel.wants_fresh(theirs)
+    assert channel.receive(theirs) == {"id": 2}
+
+
+def test_a_long_log_keeps_its_beginning_and_its_end() -> None:
+    """With how much was cut out between them."""
+    half = channel.LOG_LIMIT // 2
+    text = channel.trimmed(b"a" * half + b"b" * 7 + b"c" * half)
+    assert text == "a" * half + "\n[… 7 bytes cut]\n" + "c" * half
+    assert channel.trimmed(b"short \xff") == "short �"
+
+
+def test_the_page_survives_the_process_that_wrote_it() -> None:
+    """What a worker was doing when it died is read by its parent."""
+    page = SharedPage()
+    page.clear()
+    assert page.read() == (-1, 0, "")
+    pid = os.fork()
+    if pid == 0:
+        page.begin(4)
+        page.finish()
+        page.begin(5)
+        page.stage("llir")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert page.read() == (5, 1, "llir")
+
+
+def test_a_worker_is_fresh_until_it_finished_something() -> None:
+    """A request that is under way does not count."""
+    page = SharedPage()
+    page.begin(1)
+    assert page.fresh
+    page.finish()
+    assert not page.fresh
+
+
+def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    """Outermost first; what the error knows itself comes along."""
+    error = RuntimeError("outer")
+    error.__cause__ = KeyError("inner")
+    error.__dict__["facts"] = {"keys": []}
+    page = SharedPage()
+    page.begin(1)
+    answer = server._attempt(Failing(error), {"id": 1}, page)
+    assert answer["outcome"] == "raised"
+    assert answer["exception"] == ["RuntimeError", "KeyError"]
+    assert answer["stage"] == "ttir"
+    assert answer["facts"] == {"keys": []}
+    assert answer["resources"] == {}
+    assert answer["tolerated"] is False
+    assert "RuntimeError: outer" in capsys.readouterr().err
+
+
+def test_the_worker_says_what_its_release_would_skip() -> None:
+    """The server only passes it on."""
+    answer = server._attempt(Failing(MemoryError()), {"id": 1}, SharedPage())
+    assert answer["tolerated"] is True
+
+
+def test_a_context_that_is_suppressed_is_no_cause() -> None:
+    """`raise … from None` hides what went before; without it the context counts."""
+    hidden, shown = ValueError(), ValueError()
+    hidden.__context__ = shown.__context__ = KeyError()
+    hidden.__suppress_context__ = True
+    assert server._chain(hidden) == ["ValueError"]
+    assert server._chain(shown) == ["ValueError", "KeyError"]
