@@ -14,16 +14,6 @@ from flacheck.model import Json
 FormsOf = Mapping[tuple[str | None, str], tuple[str, str]]
 
 
-def no_torch(triton: str) -> Sequence[str]:
-    """Torch releases of a Triton release when nobody knows them."""
-    return ()
-
-
-def no_fallbacks(cells: Sequence[Observed], forms: FormsOf) -> Sequence[Fallback]:
-    """What to use instead of failing cells when nobody looks for it."""
-    return ()
-
-
 def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
     """A requirement from the first to the last good release, less the known ones between that are
     not good.
@@ -54,13 +44,13 @@ class Context:
     """
 
     forms: FormsOf = field(default_factory=dict)
-    torch_for: Callable[[str], Sequence[str]] = no_torch
+    torch_for: Callable[[str], Sequence[str]] = lambda triton: ()
     specifier: Callable[[str, Sequence[str], Sequence[str]], str | None] = between
     known_triton: Sequence[str] = ()
     known_torch: Sequence[str] = ()
     advisories: Callable[[str, str], Sequence[Any]] = lambda triton, target: ()
     waives: Callable[[Observed], bool] = lambda cell: False
-    fallbacks: Callable[[Sequence[Observed], FormsOf], Sequence[Fallback]] = no_fallbacks
+    fallbacks: Callable[[Sequence[Observed], FormsOf], Sequence[Fallback]] = lambda cells, forms: ()
     coverage: Sequence[Json] = ()
 
 

@@ -135,8 +135,11 @@ def space_of(
     }
     axes: dict[str, list[Any]] = {}
     if options:
-        for name in _option_names(cell):
-            values = _option_values(name, cell)
+        own = [name for config in cell.configs for name in config if name != "kwargs"]
+        for name in ("num_warps", "num_stages", *own):
+            usual = {"num_warps": WARPS, "num_stages": STAGES}.get(name, ())
+            listed = [config[name] for config in cell.configs if config.get(name) is not None]
+            values = dict.fromkeys([*usual, *listed])
             axes[name] = [value for value in values if value != failing.get(name)]
         axes["num_warps"] = [n for n in axes["num_warps"] if n * warp_size <= max_threads]
     for name, constant in known.by_name.items():
@@ -152,17 +155,6 @@ def marks_of(candidate: Candidate, known: Constexprs) -> dict[str, str]:
     marks = {name: constant.mark for name, constant in known.by_name.items()}
     marks.setdefault(DTYPE, DTYPE)
     return {name: marks.get(name, OPTION) for name in candidate.use}
-
-
-def _option_names(cell: Cell) -> list[str]:
-    own = [name for config in cell.configs for name in config if name != "kwargs"]
-    return list(dict.fromkeys(["num_warps", "num_stages", *own]))
-
-
-def _option_values(name: str, cell: Cell) -> list[Any]:
-    usual = {"num_warps": WARPS, "num_stages": STAGES}.get(name, ())
-    own = [config[name] for config in cell.configs if config.get(name) is not None]
-    return list(dict.fromkeys([*usual, *own]))
 
 
 def _sizes(name: str, cell: Cell, known: Constexprs) -> list[int]:

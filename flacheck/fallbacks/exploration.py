@@ -118,7 +118,12 @@ class Exploration:
         """What to compile next: of up to `width` candidates at once, none of them already known to
         be needless.
         """
-        self._advance(width)
+        # Drawn one wave after another, for what a wave meets decides whether there is a next.
+        if not self._open() and not self._won():
+            drawn = self._draw(min(width, self._left))
+            self._left -= len(drawn)
+            self._exhausted = not drawn
+            self._trials += drawn
         if self.done:
             return []
         return [cell for trial in self._open() for cell in trial.waiting]
@@ -136,16 +141,6 @@ class Exploration:
                 self._signatures.add(getattr(record, "signature", None))
                 if record and record.code == TIMED_OUT:
                     self._slow.append(trial.candidate)
-
-    def _advance(self, width: int) -> None:
-        """Candidates are drawn one wave after another, for what a wave meets decides whether there
-        is a next.
-        """
-        if not self._open() and not self._won():
-            drawn = self._draw(min(width, self._left))
-            self._left -= len(drawn)
-            self._exhausted = not drawn
-            self._trials += drawn
 
     def _draw(self, width: int) -> list[CandidateTrial]:
         """The next of this phase, or of the one after it; the last is for those that still hope."""

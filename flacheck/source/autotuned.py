@@ -56,10 +56,6 @@ class Declared:
     heuristics: tuple[str, ...] = ()
     unspecialized: tuple[str, ...] = ()
 
-    def key_line(self, name: str) -> int:
-        """Where a key stands; the list's line for one that the source does not spell out."""
-        return dict(self.keys).get(name, (self.key_list or self).line)
-
     def with_keys(self, names: Iterable[str]) -> str:
         """The lines of the key list with these names in it, ready to paste."""
         if self.key_list is None:
@@ -133,7 +129,11 @@ def _declared(source: KernelSource, name: str, shown: str | None) -> Declared | 
         file=shown,
         line=function.lineno,
         arguments=tuple(names),
-        constexprs=tuple(parameter.arg for parameter in parameters if _is_constexpr(parameter)),
+        constexprs=tuple(
+            parameter.arg
+            for parameter in parameters
+            if parameter.annotation and "constexpr" in ast.unparse(parameter.annotation)
+        ),
         keys=tuple((str(key.value), key.lineno) for key in constants_in(listed)),
         key_list=_span(lines, listed),
         signature=_signature(lines, function),
@@ -149,10 +149,6 @@ def _decorations(function: ast.FunctionDef, *names: str) -> Iterator[ast.Call]:
     for decorator in function.decorator_list:
         if isinstance(decorator, ast.Call) and called(decorator) in names:
             yield decorator
-
-
-def _is_constexpr(parameter: ast.arg) -> bool:
-    return parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
 
 
 def _key_list(source: KernelSource, tuner: ast.Call | None) -> ast.List | ast.Tuple | None:
