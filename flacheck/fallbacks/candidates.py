@@ -96,6 +96,7 @@ class Space:
             settings = {**small, **warps}
             use = {name: held for name, held in settings.items() if held != self.failing[name]}
             candidate = self.candidate(use)
+            # The failing settings may be the smallest themselves.
             if use and candidate:
                 corners[canonical(use)] = candidate
         return sorted(corners.values(), key=self.rank)
@@ -141,6 +142,7 @@ def space_of(
             listed = [config[name] for config in cell.configs if config.get(name) is not None]
             values = dict.fromkeys([*usual, *listed])
             axes[name] = [value for value in values if value != failing.get(name)]
+        # A block of more threads cannot be launched, whatever compiles.
         axes["num_warps"] = [n for n in axes["num_warps"] if n * warp_size <= max_threads]
     for name, constant in known.by_name.items():
         if constant.mark in (TUNABLE, HOST):

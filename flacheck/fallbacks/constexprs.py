@@ -141,6 +141,7 @@ def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch
         return "one block has to hold a whole size"
     if name not in code.tiled:
         return "the kernel has one block of it"
+    # `chunk_size` that a caller passes may as well be a head size: only the name can tell.
     if GIVEN in kinds and not BLOCK.fullmatch(name):
         return "it may be a size of the data"
     return None
@@ -166,6 +167,7 @@ def _follows_a_size(name: str, siblings: Sequence[Mapping[str, int]]) -> bool:
     rows = [row for row in siblings if name in row]
     if len({row[name] for row in rows}) < 2:
         return False
+    # With one value any size would seem to be followed.
     others = set.intersection(*(set(row) for row in rows)) - {name}
     return any(all(row[other] <= row[name] < 2 * row[other] for row in rows) for other in others)
 

@@ -43,6 +43,7 @@ class Others:
         with other settings.
         """
         answers: dict[str, Fallback] = {}
+        # What helps on every release asked is worth more than a nearer dtype that helps on one.
         for everywhere in (True, False):
             rest = [each for each in failures if each.key not in answers]
             alone = self._first(rest, partial(self._in_dtypes, everywhere))
@@ -67,6 +68,7 @@ class Others:
     def _dtypes_and_settings(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
         ways = []
         for each in failures:
+            # Only the best: a search through another dtype's settings costs many compiles.
             for dtype in other_dtypes(each.cell.dtype, each.cell.target)[:1]:
                 cell = Candidate({DTYPE: dtype}).of(each.cell)
                 budget = self._budget // DTYPE_SHARE
@@ -145,6 +147,7 @@ def other_dtypes(dtype: str | None, target: str) -> list[str]:
     """
     if dtype not in ("bf16", "fp16", "fp32"):
         return []
+    # bf16 has the range of fp32 at half its bytes; fp16 overflows.
     best = ["fp32", "fp16"]
     if targets.find(target).bf16:
         best.insert(0, "bf16")

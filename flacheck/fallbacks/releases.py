@@ -40,6 +40,7 @@ def nearest(toolchain: str, asked: Iterable[str], here: Iterable[str]) -> list[s
     if toolchain not in placed:
         return []
     own, first = placed[toolchain], set(asked)
+    # What was asked for is what the user has or plans to have.
     others = [name for name in dict.fromkeys(wanted) if name in placed and name != toolchain]
     return sorted(
         others, key=lambda name: (name not in first, abs(placed[name] - own), -placed[name])

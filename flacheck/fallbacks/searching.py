@@ -76,6 +76,7 @@ def search(
         )
         return {key: way for key, way in ways.items() if way.answer}
 
+    # Here first: a place where nothing helps must not spoil what helps at the others.
     here = settings(failures, lambda each: [each.place])
     helped = [each for each in failures if each.key in here]
     there = {each.key: _feasible(each, scanned, here) for each in helped}

@@ -32,6 +32,7 @@ def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
     """
     failing_of = Telling(cells)
     neighbours = _Neighbours(cells, forms)
+    # Cells that differ in nothing that is named (an alignment, say) have one fallback.
     out: dict[str, Fallback] = {}
     for cell in sorted(unserved(cells), key=order):
         failing = failing_of(cell)
@@ -63,6 +64,8 @@ class _Neighbours:
         if _launch(cell) in self._of_launch:
             near = self._of_launch[_launch(cell)].nearest(cell.settings)
         forms = self._alternatives.forms(cell)
+        # Kept even when settings alone would fill the list: they lose precision or speed, but help
+        # where no setting does.
         far = [*self._dtype(cell), *({"form": form} for form in forms[:1])]
         return [*near[: _KEPT - len(far)], *far]
 
@@ -114,6 +117,7 @@ class Alternatives:
 
     def _works(self, cell: Observed, kernel: str, dtype: str | None) -> bool:
         asked = (cell.package, kernel, cell.place, dtype)
+        # A kernel has hundreds of failing cells of one size: asked once.
         known = (*asked, cell.size)
         if known not in self._known:
             cells = self._cells.get(asked, ())

@@ -104,6 +104,7 @@ def of_text(text: str, name: str) -> Declared | None:
 def names_in(file: Path) -> list[str]:
     """The autotuned functions of a file; none of one that is not Python."""
     try:
+        # A package has hundreds of files, and few of them tune anything.
         if b"autotune" not in file.read_bytes():
             return []
         source = KernelSource.of(file)
@@ -200,6 +201,7 @@ def _written(function: ast.FunctionDef) -> Iterator[str]:
 
 def _heuristics(function: ast.FunctionDef) -> Iterator[str]:
     """Names supplied by heuristics that stand above the autotuner."""
+    # Those below it run after the autotuner has looked its keys up.
     for decorator in _decorations(function, "heuristics", *_TUNERS):
         if called(decorator) in _TUNERS:
             break

@@ -116,6 +116,7 @@ def _walk_class(node: ast.ClassDef, walk: _Walk) -> dict[str, str]:
     methods = {item.name: item for item in node.body if isinstance(item, FUNCTION)}
     walk.use(*(item for item in evaluated(node) if not isinstance(item, FUNCTION)), known={})
     ends = {}
+    # What the constructor leaves in `self` for good.
     fixed: _Known = {}
     constructor = methods.pop("__init__", None)
     if constructor and walk.state.plain:
@@ -196,6 +197,7 @@ class _Walk:
         truth = self._value(node.test, known, deciding=chooses_mode(node))
         self.use(node.test, known=known)
         if truth is UNKNOWN:
+            # Both ways are walked, each from what was known before.
             return _met(self.block(node.body, known), self.block(node.orelse, known))
         if truth:
             return self.block(node.body, known)
@@ -205,6 +207,7 @@ class _Walk:
         """Loops, `try`, `match`: any of their blocks may run or not, more than once, or in part."""
         children = ast.iter_child_nodes(node)
         self.use(*(child for child in children if isinstance(child, ast.expr)), known=known)
+        # A later turn of a loop sees what an earlier one assigned.
         changing = stored(node)
         known = _without(known, changing)
         for block in inner_blocks(node):

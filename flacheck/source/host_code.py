@@ -88,6 +88,7 @@ class HostLaunch:
         parts.
         """
         for name in names_below(node) - known:
+            # Before its parts are looked at: `x = f(x)` would never end.
             known.add(name)
             made = self.assigned.get(name, ())
             if not made and name in self.parameters:
@@ -103,6 +104,7 @@ class HostLaunch:
         return self._values(self.passed[parameter], known, _DEPTH)
 
     def _values(self, node: ast.expr, known: Mapping[str, Any], depth: int) -> list[int]:
+        # Branches may assign a name differently, and both arms may be taken.
         several: tuple[ast.expr, ...] = ()
         if isinstance(node, ast.Name) and node.id not in known and depth:
             several, depth = self.assigned.get(node.id, ()), depth - 1

@@ -42,6 +42,7 @@ class KernelCode:
 def kernel_code(source: bytes, qualname: str) -> KernelCode:
     """What a module's source says of one of its functions; nothing of one that it does not have."""
     name = qualname.rpartition(".")[2]
+    # Where a name is defined anew, Python keeps the last.
     function = None
     for node in ast.walk(tree(source)):
         if isinstance(node, ast.FunctionDef) and node.name == name:
@@ -91,6 +92,7 @@ class _Notes:
     def _call(self, call: ast.Call) -> None:
         match called(call):
             case "arange":
+                # `tl.arange(0, X)`: the end is the size, for a range begins at 0.
                 self.blocks.update(names_in(call.args[-1:]))
             case "make_block_ptr":
                 # Its arguments in order: base, shape, strides, offsets, block_shape, order.

@@ -11,6 +11,7 @@ from pathlib import Path
 from flacheck.errors import MatrixError
 from flacheck.source.syntax import DEFINITION, first_line, names_below, parse
 
+# What a kernel file says of its kernels for a scan, and no kernel computes with.
 DECLARATIONS = ("OPERATOR", "SHAPES", "KERNELS")
 
 
@@ -85,6 +86,7 @@ def bindings(statement: ast.stmt) -> set[str]:
         elif isinstance(node, ast.Name) and stores:
             names.add(node.id)
         elif isinstance(node, (ast.Attribute, ast.Subscript)) and stores:
+            # `table["x"] = f` changes what `table` means to a kernel.
             names |= names_below(node.value)
     return names
 

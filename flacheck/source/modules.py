@@ -111,6 +111,7 @@ def statements(body: Iterable[ast.stmt], outside: bool = True) -> Iterator[tuple
     """Every statement, with whether it stands outside functions and classes."""
     for statement in body:
         yield statement, outside
+        # A name that a function assigns is its own.
         deeper = outside and not isinstance(statement, DEFINITION)
         for block in inner_blocks(statement):
             yield from statements(block, deeper)
@@ -138,6 +139,7 @@ def _kernel(root: Path, module: str, name: str) -> str | None:
     """`module:name` of the kernel that a name of a module leads to, through imports."""
     for _ in range(DEEPEST):
         here = read(root, module)
+        # Without a name it is a module, and a module is nothing to launch.
         imported = next((each for each in here.imports.get(name, ()) if each.name), None)
         if imported is None:
             break
@@ -156,6 +158,7 @@ def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple
                 yield package_of(item.name), Import(package_of(item.name))
         return
     above: list[str] = []
+    # One dot is the package itself, each further dot its parent.
     if node.level:
         above = package.split(".")[: 1 - node.level or None]
     module = ".".join(filter(None, (*above, node.module)))

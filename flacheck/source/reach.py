@@ -178,6 +178,7 @@ def resolve(root: Path, module: str, name: str, depth: int = 0) -> frozenset[Nod
 def _layers(root: Path, package: str) -> Iterator[Node]:
     """The classes of a package whose bases end in `Module`, in order of their files."""
     for file in sorted((root / package).rglob("*.py")):
+        # Most files have no layer and need not be parsed for it.
         if b"Module" in content(file):
             module = module_name(root, file)
             for name, several in _definitions(root, module).items():
@@ -296,6 +297,8 @@ def _decider(known: Graph, layer: Node, asked: _Reaching) -> Node | None:
     ]
     if layer in partial:
         return layer
+    # A layer that only holds another points to the inner one's switch; sorted, so that the answer
+    # does not depend on the order of files.
     for node in sorted(partial):
         if any(layer in known.reaching(node, state) for state in asked):
             return node

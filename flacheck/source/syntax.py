@@ -13,6 +13,7 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITION = (*FUNCTION, ast.ClassDef)
 # An argument holds nothing but its annotation; the others hold nothing, and are most of a tree.
 _LEAVES = (ast.arg, ast.Constant, ast.expr_context, ast.operator, ast.cmpop)
+# As it is imported: `import triton`, or `from triton import jit`.
 _JIT = ("triton.jit", "jit")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from flacheck.source.syntax import called
 
+# None is a value that a source may give.
 UNKNOWN = object()
 # The value of a node that the caller knows, UNKNOWN for all others.
 Lookup = Callable[[ast.AST], Any]
@@ -57,6 +58,7 @@ _CALLS: dict[str, Callable[..., int]] = {
 
 def value(node: ast.AST, known: Lookup) -> Any:
     """What an expression is worth where the values of some nodes are known, or UNKNOWN."""
+    # First, so that a caller may also settle a whole comparison.
     told = known(node)
     if told is not UNKNOWN:
         return told
