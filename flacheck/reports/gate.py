@@ -187,10 +187,19 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
         text = f"Triton: {phrases.where(group)}\n{group.line}"
         if group.code in RULES:
             text += f"\n{RULES[group.code].cause} {RULES[group.code].remedy}"
-        releases = set(map(short, group.toolchains))
-        yield from _pinned(result, releases, "error", phrases.title_of(group.code), text)
-    yield from _advised(result)
-    yield from _untested(result, strict)
+        failing = [short(toolchain) for toolchain in group.toolchains]
+        yield from _pinned(result, failing, "error", phrases.title_of(group.code), text)
+    advised = ((said, each.triton) for each in result.versions for said in each.advisories)
+    for advisory, releases in grouped(advised).items():
+        said = f"Triton {', '.join(releases)}: {advisory}"
+        yield from _pinned(result, releases, "warning", "compiles, but", said)
+    level = "notice"
+    if strict:
+        level = "warning"
+    untested = ((each.why, each.triton) for each in result.of(ReleaseState.UNTESTED))
+    for why, releases in grouped(untested).items():
+        said = f"allows Triton {', '.join(releases)}, which nobody tested: {why}"
+        yield from _pinned(result, releases, level, "untested", said)
     for waived in result.waived:
         level = "notice"
         if waived.is_finding:
@@ -200,26 +209,6 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
         yield _at(change.pin, "notice", "suggestion", _change(change))
     said = f"{_headline(result)} (judged by {result.about})"
     yield document.Annotation("notice", "flacheck gate", said)
-
-
-def _advised(result: GateResult) -> Iterator[document.Annotation]:
-    advisories = grouped(
-        (advisory, release.triton) for release in result.versions for advisory in release.advisories
-    )
-    for advisory, releases in advisories.items():
-        said = f"Triton {', '.join(releases)}: {advisory}"
-        yield from _pinned(result, releases, "warning", "compiles, but", said)
-
-
-def _untested(result: GateResult, strict: bool) -> Iterator[document.Annotation]:
-    level = "notice"
-    if strict:
-        level = "warning"
-    untested = result.of(ReleaseState.UNTESTED)
-    reasons = grouped((release.why, release.triton) for release in untested)
-    for why, releases in reasons.items():
-        said = f"allows Triton {', '.join(releases)}, which nobody tested: {why}"
-        yield from _pinned(result, releases, level, "untested", said)
 
 
 def _pinned(

@@ -1,0 +1,104 @@
+"""What several reports say in the same words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.groups import SignatureGroup
+from flacheck.fallbacks.constexprs import HOST
+from flacheck.reports import phrases
+from flacheck.reports.autotune import _ranges
+from flacheck.reports.document import Heading, Item, Paragraph, Tone
+
+GROUP = SignatureGroup(
+    signature="FC302:llir:f:0",
+    code="FC302",
+    count=2,
+    toolchains=("triton==3.2.0",),
+    targets=("sm90",),
+    kernels=("m:a", "m:b"),
+    tolerated=0,
+    stage="llir",
+    line="boom",
+    example="0" * 64,
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (phrases.counted(1, "cell"), "1 cell"),
+        (phrases.counted(0, "cell"), "0 cells"),
+        (phrases.counted(2, "fails", "fail"), "2 fail"),
+        (phrases.beside("a", "b"), "a (b)"),
+        (phrases.beside("a", None), "a"),
+        (phrases.omitted(20, "row"), ""),
+        (phrases.omitted(21, "row"), "1 more row omitted (--format json has all)"),
+        (phrases.omitted(59, "row"), "39 more rows omitted (--format json has all)"),
+        (phrases.title_of("FC399"), "FC399"),
+        (phrases.where(GROUP), "2 × 3.2.0 · sm90 · a, b"),
+    ],
+)
+def test_singular_and_plural_agree_and_nothing_is_said_of_nothing(said: str, expected: str) -> None:
+    """Counts, asides, what a list leaves out, places."""
+    assert said == expected
+
+
+def test_of_many_kernels_the_first_are_named() -> None:
+    """Once each, whatever their module."""
+    kernels = tuple(f"m{number % 2}:k{number // 2}" for number in range(14))
+    assert phrases.where(replace(GROUP, kernels=kernels)).endswith("k0, k1, k2, k3, 3 more kernels")
+
+
+def test_a_failure_that_an_autotuner_skips_is_no_alarm() -> None:
+    """Its code is doubtful, not bad."""
+    bad = list(phrases.failures([GROUP]))
+    tolerated = list(phrases.failures([replace(GROUP, tolerated=2)]))
+    assert bad[0] == Heading("Failures")
+    assert bad[1] == Paragraph(phrases.title_of("FC302"), Tone.BAD, "· 2 cells")
+    assert bad[2] == Item("boom", notes=(phrases.where(GROUP),), code=True)
+    assert tolerated[1] == Paragraph(phrases.title_of("FC302"), Tone.DOUBT, "· 2 cells, tolerated")
+
+
+def test_without_a_failure_there_is_no_heading() -> None:
+    """Nor for an empty list."""
+    assert list(phrases.failures([])) == []
+    assert list(phrases.items("Known good", [])) == []
+
+
+def fallback(warps: int, target: str, **use: int) -> Fallback:
+    return Fallback("m:k", None, "triton==3.2.0", target, {"num_warps": warps}, use, 1.0)
+
+
+def test_fallbacks_that_help_alike_are_said_once() -> None:
+    """For all settings and targets; a use that only adds to a nearer one is left out."""
+    found = [
+        fallback(warps, target, **use)
+        for warps in (8, 16)
+        for target in ("sm100", "sm90")
+        for use in ({"num_stages": 2}, {"num_stages": 2, "BK": 32})
+    ]
+    assert phrases.advice(found) == [
+        phrases.Advice(
+            "m:k",
+            ("num_warps=8", "num_warps=16"),
+            ("num_stages=2",),
+            ("triton==3.2.0",),
+            ("sm90", "sm100"),
+        )
+    ]
+
+
+def test_a_change_of_the_host_code_is_marked() -> None:
+    """Only a kernel's author can make it."""
+    marked = replace(fallback(8, "sm90", BK=32), marks={"BK": HOST})
+    (advice,) = phrases.advice([marked])
+    assert advice.uses == (f"BK=32 ({HOST})",)
+
+
+def test_numbers_that_follow_each_other_are_a_range() -> None:
+    """The configurations of an autotuner that fail alike."""
+    assert _ranges([1, 4, 5, 6, 9]) == "1, 4–6, 9"
