@@ -312,15 +312,20 @@ def test_a_listed_new_release_is_seen(project: Path) -> None:
     }
 
 
-def test_two_hundred_pins_take_less_than_a_second_of_cpu(project: Path) -> None:
-    """All of it: start, reading, store, judging."""
-    lines = [f"package-{number}==1.{number}.0 ; python_version >= '3.8'\n" for number in range(198)]
-    (project / "r.txt").write_text("".join([*lines, "torch==2.8.0\n", "triton==3.4.0\n"]))
-    flacheck("gate", "r.txt", cwd=project)  # the first start writes Python's caches
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert flacheck("gate", "r.txt", cwd=project).returncode == 0
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+def test_two_hundred_pins_cost_little_more_than_two(project: Path) -> None:
+    """Of processor time, start, store and judging included; a ratio, whatever the machine."""
+
+    def cost(lines: list[str]) -> float:
+        (project / "r.txt").write_text("".join(lines))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert flacheck("gate", "r.txt", cwd=project).returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    two = ["torch==2.8.0\n", "triton==3.4.0\n"]
+    many = [f"package-{number}==1.{number}.0 ; python_version >= '3.8'\n" for number in range(198)]
+    cost(two)  # the first start writes Python's caches
+    assert cost([*many, *two]) < 2 * cost(two)
 
 
 @pytest.mark.network

@@ -11,7 +11,6 @@ import pytest
 from flacheck.errors import UsageError
 from flacheck.gate import sources
 
-GOLDEN = Path(__file__).parent / "golden" / "pins"
 R, P, L = "r.txt", "pyproject.toml", "uv.lock"
 
 PIP_COMPILE = """#
@@ -322,34 +321,3 @@ def test_what_is_broken_is_one_error_with_its_place(
     with pytest.raises(UsageError) as caught:
         sources.of_files([lay(tmp_path, file, content)], lambda text: None)
     assert str(caught.value).startswith(said)
-
-
-def test_dependencies_of_another_kind_in_a_lock_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where they decide which Triton goes with which torch."""
-    monkeypatch.chdir(tmp_path)
-    text = (
-        '[[package]]\nname="triton"\nversion="3.4.0"\n'
-        '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
-    )
-    with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
-        sources.of_files([lay(tmp_path, L, text)], lambda text: None)
-
-
-def test_a_real_lock_with_conflicting_extras() -> None:
-    """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own
-    Triton.
-    """
-    found = sources.of_files([GOLDEN / L], lambda text: None)
-    assert [[pin.said for pin in installation.pins] for installation in found] == [
-        ["torch==2.6.0", "triton==3.2.0"],
-        ["torch==2.8.0", "triton==3.4.0"],
-    ]
-    rows = (GOLDEN / L).read_text().splitlines()
-    lines = [
-        (pin.specifier[2:], rows[(pin.line or 0) - 1])
-        for installation in found
-        for pin in installation.pins
-    ]
-    assert all(row == f'version = "{version}"' for version, row in lines)

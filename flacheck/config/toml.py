@@ -6,7 +6,6 @@ import re
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from typing import Any
 
 from flacheck.errors import UsageError
@@ -49,8 +48,7 @@ def loads(text: str, file: str) -> dict[str, Any]:
 
 
 def lines(text: str) -> Mapping[Path, int]:
-    """The line, from 1, of the string values of a document that `loads` accepts, by their paths of
-    keys and indices.
+    """The line, from 1, of every string of a valid document by its path of keys and indices.
 
     The text is parsed once more with each string's line written in its place. An array in an array
     that stands on a line of its own looks like a table's header: its strings are left out.
@@ -74,7 +72,7 @@ def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
     """The document with other strings at these paths, all else as it was; UsageError where the
     text holds no such string any more, or the editor would change more.
     """
-    # Here, for it takes longer to import than all the rest of the gate and only a fix wants it.
+    # Here, so that only who writes a fix waits for it.
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -116,7 +114,7 @@ def _holder(document: Any, path: Path) -> Any:
 
 def _differs_only(text: str, made: str, values: Mapping[Path, str]) -> bool:
     """Whether `made` is the text with these values, line for line."""
-    wanted = deepcopy(tomllib.loads(text))
+    wanted = tomllib.loads(text)
     for path, value in values.items():
         _holder(wanted, path)[path[-1]] = value
     if tomllib.loads(made) != wanted:

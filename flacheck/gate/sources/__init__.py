@@ -35,7 +35,6 @@ _NOT_READ = (
     "setup.py",
     "setup.cfg",
 )
-_READ = "pyproject.toml, requirements and constraints files, and uv.lock"
 
 
 def of_files(paths: Sequence[Path], warn: Warn) -> list[Installation]:
@@ -76,7 +75,10 @@ def installed() -> list[Installation]:
 
 def _read(file: PinFile) -> list[LabelledPin]:
     if file.path.name in _NOT_READ:
-        raise UsageError(f"{file.shown}: cannot be read by gate, which knows {_READ}")
+        raise UsageError(
+            f"{file.shown}: cannot be read by gate, which knows pyproject.toml, requirements and"
+            " constraints files, and uv.lock"
+        )
     if _is_lock(file):
         return uv_lock.read(file)
     if file.path.suffix == ".toml":

@@ -1,0 +1,33 @@
+"""Pin files that tests write, and what the gate reads in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flacheck.gate import sources
+from flacheck.gate.pinned import Installation
+
+
+def write(name: str, text: str) -> Path:
+    """A file in the current folder."""
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def said(installations: list[Installation]) -> dict[str, list[str]]:
+    """What each installation is held to, `FILE:LINE REQUIREMENT`."""
+    return {
+        found.name: [f"{pin.where} {pin.said}" for pin in found.pins] for found in installations
+    }
+
+
+def no_warning(text: str) -> None:
+    """For files of which nothing has to be assumed."""
+    raise AssertionError(text)
+
+
+def read(*files: Path) -> dict[str, list[str]]:
+    """What files that are installed together are held to, without a warning."""
+    return said(sources.of_files(files, no_warning))

@@ -1,0 +1,114 @@
+"""Requirements files as pip reads them, each pin with its file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.gate import sources
+from flacheck.gate.sources import requirement
+from tests.made_pin_files import no_warning, read, said, write
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files are written in a folder of the test's own, and named from there."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_requirements_as_pip_reads_them() -> None:
+    """Comments, options, hashes, continuation lines, markers, extras, odd names, CRLF."""
+    text = r"""# torch==1.0
+--index-url https://example.com/simple
+-e .
+./local/triton-thing
+git+https://example.com/torch.git#egg=other
+numpy==1.26  # triton==2.0
+Torch[opt-einsum] >=2.6 , <2.9 ; python_version >= "3.8"  # why
+triton==3.1.0 ; sys_platform == "win32"
+triton==3.0.0 ; python_version < "3.0"
+triton \
+  >=3.2 \
+  --hash=sha256:aa \
+  --hash=sha256:bb
+triton!=3.3.0
+"""
+    crlf = text.replace("\n", "\r\n")
+    assert read(write("crlf.txt", "\ufeff" + crlf)) == {
+        "crlf.txt": [
+            "crlf.txt:7 torch>=2.6,<2.9",
+            "crlf.txt:10 triton>=3.2",
+            "crlf.txt:14 triton!=3.3.0",
+        ]
+    }
+
+
+def test_includes_are_relative_to_the_file_that_includes() -> None:
+    """Requirements and constraints, however the option is written; a circle is followed once."""
+    write("a/base.txt", "torch>=2.6\n-c ../b/limits.txt\n")
+    write("b/limits.txt", "triton<3.9\n--constraint=more.txt\n--requirement ../r.txt\n")
+    write("b/more.txt", "triton>=3.2\n")
+    assert read(write("r.txt", "-ra/base.txt\ntriton!=3.3.0\n")) == {
+        "r.txt": [
+            "a/base.txt:1 torch>=2.6",
+            "b/limits.txt:1 triton<3.9",
+            "b/more.txt:1 triton>=3.2",
+            "r.txt:2 triton!=3.3.0",
+        ]
+    }
+
+
+def test_a_wheel_is_an_exact_pin_and_another_address_any_release() -> None:
+    """By name or by path; the second is said."""
+    warnings: list[str] = []
+    text = (
+        "torch @ https://example.com/torch-2.7.1%2Bcu126-cp311-cp311-linux_x86_64.whl\n"
+        "./wheels/triton-3.3.1-cp311-cp311-linux_x86_64.whl\n"
+        "triton @ git+https://example.com/triton\n"
+    )
+    found = said(sources.of_files([write("r.txt", text)], warnings.append))
+    assert found == {
+        "r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]
+    }
+    assert warnings == [
+        "r.txt:3: the address of triton names no version and flacheck does not fetch it:"
+        " every release is assumed"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("numpy\ntriton==\n", "r.txt:2: 'triton==' is no requirement"),
+        ("numpy\n\ntri ton\n", "r.txt:3: 'tri ton' is no requirement"),
+        ("a\nb \\\n >>1\n", "r.txt:2: "),
+        ("# x\n-r missing.txt\n", "r.txt:2: missing.txt is included and is not there"),
+        ("numpy\n\xff", "r.txt:2: is not UTF-8"),
+    ],
+)
+def test_a_bad_line_is_an_error_with_file_and_line(text: str, where: str) -> None:
+    """Whatever it is that the line pins."""
+    path = Path("r.txt")
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError) as caught:
+        sources.of_files([path], no_warning)
+    assert str(caught.value).startswith(where)
+
+
+@pytest.mark.parametrize(
+    ("text", "specifier"),
+    [
+        ("triton", ""),
+        ("triton ", ""),
+        ("triton[x]; python_version > '3'", ""),
+        ("triton>=3 , <4 ; python_version > '3'", ">=3 , <4"),
+        ("triton (>=3,<4)", ">=3,<4"),
+        ("triton[a, b]==3.*", "==3.*"),
+    ],
+)
+def test_a_specifier_is_found_in_its_requirement(text: str, specifier: str) -> None:
+    """Nothing more and nothing less is replaced by --fix."""
+    assert text[slice(*requirement.specifier_span(text))] == specifier

@@ -1,0 +1,111 @@
+"""A uv.lock: exact versions, forks, and what is no such lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.gate import sources
+from tests.made_pin_files import read, write
+
+GOLDEN = Path(__file__).parent / "golden" / "pins"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files are written in a folder of the test's own, and named from there."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+LOCK = """version = 1
+
+[[package]]
+name = "torch"
+version = "2.6.0"
+source = { registry = "https://example.com" }
+resolution-markers = ["python_version < '3'"]
+
+[[package]]
+name = "torch"
+version = "2.7.1+cu126"
+dependencies = [
+    { name = "triton", version = "3.3.1", marker = "sys_platform == 'linux'" },
+]
+
+[[package]]
+name = "torch"
+version = "2.8.0"
+dependencies = [
+    { name = "triton", version = "3.4.0" },
+]
+
+[[package]]
+name = "triton"
+version = "3.3.1"
+
+[[package]]
+name = "triton"
+version = "3.4.0"
+
+[[package]]
+name = "triton"
+version = "3.5.0"
+"""
+
+
+def test_a_lock_that_forks_is_several_installations() -> None:
+    """Each torch with the Triton that it was locked with; forks for other machines are left out."""
+    assert read(write("uv.lock", LOCK)) == {
+        "uv.lock (torch==2.7.1+cu126)": [
+            "uv.lock:11 torch==2.7.1+cu126",
+            "uv.lock:25 triton==3.3.1",
+        ],
+        "uv.lock (torch==2.8.0)": ["uv.lock:18 torch==2.8.0", "uv.lock:29 triton==3.4.0"],
+        "uv.lock (triton==3.5.0)": ["uv.lock:33 triton==3.5.0"],
+    }
+
+
+def test_a_plain_lock_is_one_installation() -> None:
+    """One torch, one Triton."""
+    package = '[[package]]\nname = "{}"\nversion = "{}"\n\n'
+    text = package.format("triton", "3.4.0") + package.format("torch", "2.8.0")
+    assert read(write("uv.lock", text)) == {
+        "uv.lock": ["uv.lock:7 torch==2.8.0", "uv.lock:3 triton==3.4.0"]
+    }
+
+
+def test_a_broken_lock_is_an_error_with_its_line() -> None:
+    """As for every file."""
+    with pytest.raises(UsageError, match=r"^uv\.lock:2: not valid TOML"):
+        read(write("uv.lock", "version = 1\n[[package]\n"))
+
+
+def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
+    """Where they decide which Triton goes with which torch."""
+    text = (
+        '[[package]]\nname="triton"\nversion="3.4.0"\n'
+        '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
+    )
+    with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
+        sources.of_files([write("uv.lock", text)], lambda text: None)
+
+
+def test_a_real_lock_with_conflicting_extras() -> None:
+    """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own
+    Triton.
+    """
+    found = sources.of_files([GOLDEN / "uv.lock"], lambda text: None)
+    assert [[pin.said for pin in installation.pins] for installation in found] == [
+        ["torch==2.6.0", "triton==3.2.0"],
+        ["torch==2.8.0", "triton==3.4.0"],
+    ]
+    rows = (GOLDEN / "uv.lock").read_text().splitlines()
+    lines = [
+        (pin.specifier[2:], rows[(pin.line or 0) - 1])
+        for installation in found
+        for pin in installation.pins
+    ]
+    assert all(row == f'version = "{version}"' for version, row in lines)
