@@ -76,7 +76,7 @@ class Reproduction:
         self.oracle.budget.compiles = self.oracle.budget.seconds = None
         reduced = polished(self.best, reading, self.oracle)
         for signature, count in sorted(self.oracle.slips.items()):
-            self.log.append(f"rejected because they fail with {signature}: {count}")
+            self.log.append(f"candidates rejected because they fail with {signature}: {count}")
         table = versions.judged(reduced, self.compilers)
         script = self._simplest_script(reduced)
         releases, own = self.compilers.releases, self.cell.toolchain
