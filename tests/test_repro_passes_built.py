@@ -58,8 +58,8 @@ def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
     plans = list(distinct(start))
     nothing = oracle(FakeCompilers(lambda _: False))
     assert not list(reduce(start, (slices,), (), nothing))
-    assert nothing.asked == -(-len(plans) // TOGETHER)
-    assert nothing.asked < len(plans)
+    assert nothing.effort.asked == -(-len(plans) // TOGETHER)
+    assert nothing.effort.asked < len(plans)
 
 
 def test_a_failing_slice_is_found_by_halves() -> None:
@@ -70,7 +70,9 @@ def test_a_failing_slice_is_found_by_halves() -> None:
     [step] = reduce(start, (slices,), (), exp)
     assert calls(step.best, "tl.exp") == 1
     assert calls(step.best, "tl.dot") == 0
-    assert exp.asked < plans.index(next(p for p in plans if p.value.operation == "tl.exp")) + 2
+    assert (
+        exp.effort.asked < plans.index(next(p for p in plans if p.value.operation == "tl.exp")) + 2
+    )
 
 
 def test_single_slices_are_asked_one_by_one() -> None:
@@ -78,7 +80,7 @@ def test_single_slices_are_asked_one_by_one() -> None:
     start = evaluated(chain())
     asked = oracle(FakeCompilers(lambda _: False))
     assert not list(reduce(start, (single_slices,), (), asked))
-    assert asked.asked == len(list(distinct(start)))
+    assert asked.effort.asked == len(list(distinct(start)))
 
 
 PIPELINE = """\

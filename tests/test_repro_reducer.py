@@ -36,7 +36,7 @@ def test_a_kernel_is_reduced_to_what_fails() -> None:
         best = step.best
     assert best.lines <= 3
     assert dict(best.options) == {"num_warps": 8}
-    assert holds.asked < 60
+    assert holds.effort.asked < 60
 
 
 def test_other_releases_are_asked_of_the_last_of_several_improvements() -> None:

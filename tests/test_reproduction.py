@@ -95,7 +95,7 @@ def test_before_the_search_the_best_is_the_original(
     sought = begin(cell(), compilers(TABLE), Budget())
     assert sought.best == sought.original
     assert sought.draft()["repro.py"] == sought.draft()["original.py"]
-    assert sought.effort().ran == 0
+    assert sought.oracle.effort.ran == 0
 
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:

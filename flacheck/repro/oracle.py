@@ -56,6 +56,18 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Effort:
+    """What a reduction took: candidates, compiles, candidates that slipped into another failure,
+    seconds.
+    """
+
+    asked: int
+    ran: int
+    slipped: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class SameFailure:
     """What counts as the same failure: a record of the failing release with this verdict and, where
     they are given, this signature, this code, and at least these seconds.
@@ -152,14 +164,11 @@ class Oracle:
         return self.failure.shows(record) or record.verdict is not Verdict.COMPILES
 
     @property
-    def asked(self) -> int:
-        """How many specimens the failing release was asked about."""
-        return sum(release == self.release for _, release in self._records)
-
-    @property
-    def slipped(self) -> int:
-        """How many specimens were refused because they fail differently, or elsewhere too."""
-        return self.slips.total() + len(self._fails_elsewhere)
+    def effort(self) -> Effort:
+        """What was spent so far."""
+        asked = sum(release == self.release for _, release in self._records)
+        slipped = self.slips.total() + len(self._fails_elsewhere)
+        return Effort(asked, self.budget.ran, slipped, self.budget.elapsed)
 
     def _passes(self, specimen: Specimen, release: str) -> bool:
         here = self._record(specimen, self.release, self.failure.until)

@@ -15,7 +15,7 @@ from flacheck.repro.kinds import FailureKind, kind_of
 from flacheck.repro.oracle import Budget, Oracle
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.files import ORIGINAL, SCRIPT
-from flacheck.repro.output.result import Effort, Improvement, Reproduced, Runs
+from flacheck.repro.output.result import Improvement, Reproduced, Runs
 from flacheck.repro.output.script import SHOWS, is_typed, render
 from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.reducer import polished, reduce
@@ -50,15 +50,10 @@ class Reproduction:
         """Each improvement, until nothing smaller fails or the budget is spent."""
         for step in reduce(self.best, self.kind.first, self.kind.passes, self.oracle):
             self.best = step.best
-            event = Improvement(step.by, step.best.lines, step.best.nodes, self.effort())
+            event = Improvement(step.by, step.best.lines, step.best.nodes, self.oracle.effort)
             size = f"{event.lines} lines, {event.nodes} nodes"
             self.log.append(f"{event.by}: {size} after {event.effort.ran} compiles")
             yield event
-
-    def effort(self) -> Effort:
-        """What the search took so far."""
-        oracle, budget = self.oracle, self.oracle.budget
-        return Effort(oracle.asked, budget.ran, oracle.slipped, budget.elapsed)
 
     def draft(self) -> dict[str, str]:
         """The best so far as scripts that nobody has run yet, by file name."""
@@ -88,7 +83,7 @@ class Reproduction:
             reduced=reduced,
             script=script,
             original_script=self._original_script(),
-            effort=self.effort(),
+            effort=self.oracle.effort,
             runs=Runs(shown, runs),
             original_table=self.table,
             reduced_table=table,

@@ -136,7 +136,7 @@ class Comparison:
             ours = begin(found.cell, compilers, Budget(compiles=self.budget))
             for _ in ours.search():
                 pass
-            took, result = ours.effort().seconds, ours.finish(runs=1)
+            took, result = ours.oracle.effort.seconds, ours.finish(runs=1)
             ran = result.effort.ran
             ended = "budget spent" if ran >= self.budget else "ended by itself"
             yield self._row("flacheck repro", result.reduced, result, compilers, ran, took, ended)

@@ -7,20 +7,9 @@ from dataclasses import asdict, dataclass
 
 from flacheck.model import Cell, Json, Record
 from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.oracle import Effort
 from flacheck.repro.output.script import SHOWS
 from flacheck.repro.versions import ReleaseVerdict, Table, differing
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What a reduction took: candidates, compiles, candidates that slipped into another failure,
-    seconds.
-    """
-
-    asked: int
-    ran: int
-    slipped: int
-    seconds: float
 
 
 @dataclass(frozen=True)
