@@ -14,9 +14,12 @@ from typing import Any
 
 import pytest
 
+from flacheck.capture import drive
 from flacheck.capture.cards import card
 from flacheck.capture.drive import BOOT, GUEST
 from flacheck.inputs.launches import Launches, read
+from flacheck.packages.package import Package
+from flacheck.toolchains.base import Toolchain
 
 pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torch", "triton"))),
@@ -161,13 +164,15 @@ def test_every_dtype_is_called(tiny: Driven) -> None:
 def test_shapes_come_from_the_documentation(tiny: Driven) -> None:
     """The operator works at the first call, as its docstring says."""
     entry = tiny[1]["operators"]["tiny.ops:documented"]
-    assert "plain" in entry["worked"] and "plain" not in entry["failures"]
+    assert "plain" in entry["worked"]
+    assert "plain" not in entry["failures"]
 
 
 def test_shapes_come_from_errors(tiny: Driven) -> None:
     """An operator without documentation says itself what it wants."""
     entry = tiny[1]["operators"]["tiny.ops:told_by_its_error"]
-    assert "plain" in entry["worked"] and entry["launches"] > 0
+    assert "plain" in entry["worked"]
+    assert entry["launches"] > 0
 
 
 def test_layers_are_built_and_called(tiny: Driven) -> None:
@@ -182,8 +187,9 @@ def test_operators_without_kernels_are_left_alone(tiny: Driven) -> None:
 
 def test_a_module_that_cannot_be_imported_is_noted(tiny: Driven) -> None:
     """The others are driven all the same."""
-    (said,) = tiny[1]["modules"].items()
-    assert said[0] == "tiny.broken" and "ModuleNotFoundError: No module named 'nothing_'" in said[1]
+    assert list(tiny[1]["modules"]) == ["tiny.broken"]
+    said = tiny[1]["modules"]["tiny.broken"]
+    assert "ModuleNotFoundError: No module named 'nothing_'" in said
 
 
 def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
@@ -195,11 +201,9 @@ def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     )
     launches, report = driven(folder)
     assert launches.launches == ()
-    assert (
-        report["import_error"]["text"] == "key contains names"
-        and report["import_error"]["type"] == "ValueError"
-    )
-    assert "other.py" in report["import_error"]["traceback"]
+    error = report["import_error"]
+    assert (error["type"], error["text"]) == ("ValueError", "key contains names")
+    assert "other.py" in error["traceback"]
 
 
 UNGUESSABLE = """
@@ -231,10 +235,8 @@ def test_a_recipe_skips_operators_with_a_reason(tmp_path: Path) -> None:
     """A skipped operator is named in the report."""
     folder = package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE)
     launches, report = driven(folder, {"operators": {"tiny.*": {"skip": "needs a second device"}}})
-    assert (
-        launches.launches == ()
-        and report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
-    )
+    assert launches.launches == ()
+    assert report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
 
 
 HALF_WAY = """
@@ -315,7 +317,8 @@ def test_a_layer_knows_better_what_is_a_pointer(tmp_path: Path) -> None:
     launches, report = driven(folder, recipe)
     assert "plain" in report["operators"]["tiny.ops:loose"]["worked"]
     scaled = [one for one in launches.launches if one.kernel == "tiny.kernels:scale"]
-    assert scaled and all("dtype" in one.launch.args["g"] for one in scaled)
+    assert scaled
+    assert all("dtype" in one.launch.args["g"] for one in scaled)
 
 
 def test_calls_of_inner_functions_are_marked(tmp_path: Path) -> None:
@@ -325,3 +328,22 @@ def test_calls_of_inner_functions_are_marked(tmp_path: Path) -> None:
         "tiny.kernels:rare": False,
         "tiny.kernels:scale": True,
     }
+
+
+def test_a_kept_capture_is_that_of_this_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever changes in the guest may change what is launched, so its source is in the key."""
+    made = Package("tiny", "1.0", str(tmp_path), "digest", {})
+    toolchain = Toolchain("fake", "1", "fake==1", "test", (str(tmp_path),), "fake")
+
+    def key() -> str:
+        return drive._key(made, toolchain, card("h100"), {})
+
+    (tmp_path / "recorder").mkdir()
+    (tmp_path / "recorder" / "a.py").write_text("one = 1")
+    ours = key()
+    monkeypatch.setattr(drive, "GUEST", tmp_path)
+    first = key()
+    (tmp_path / "recorder" / "a.py").write_text("one = 2")
+    assert len({ours, first, key()}) == 3

@@ -85,7 +85,7 @@ class _Watch(importlib.abc.MetaPathFinder):
             self._device.leave()
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name not in self._actions:
             return None
