@@ -24,16 +24,9 @@ from flacheck.reports import scan
 from flacheck.reports.document import Display
 from flacheck.rules import RULES, explanation
 from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
+from tests.made_reports import RUN
 
 GOLDEN = Path(__file__).parent / "golden"
-RUN = {
-    "id": "20261120-191224-3f2a1b",
-    "started": "2026-11-20T19:12:24.000000+00:00",
-    "flacheck": "0.1.0",
-    "python": "3.11.9",
-    "platform": "Linux",
-    "matrix": "seeds",
-}
 RESHAPE = "LinearLayout.cpp:565: reshapeOuts: Assertion `getTotalOutDimSize() == 64' failed."
 TORCH = {"3.1.0": ["2.5.0", "2.5.1"], "3.2.0": ["2.6.0"], "3.4.0": ["2.8.0"]}
 FORMS = {
