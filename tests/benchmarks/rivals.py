@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flacheck.inputs.launches.forms import FormError, check_argument, check_options
-
+from flacheck.model.launch import FormError, LaunchForm, check_options
 from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax_trees import parameter_names
 from flacheck.repro.oracle import BudgetSpent, Oracle
 
 ASKER = str(Path(__file__).with_name("asker.py"))
@@ -98,8 +98,7 @@ def specimen_of(text: str, like: Specimen) -> Specimen | None:
         name = kernel.id
         function = next(s for s in module if isinstance(s, ast.FunctionDef) and s.name == name)
         args, chosen = ast.literal_eval(arguments), ast.literal_eval(options)
-        for parameter, spec in args.items():
-            check_argument(parameter, spec)
+        LaunchForm().check_arguments(args)
         check_options(chosen)
         source = ast.unparse(ast.Module(module, [])) + "\n"
     except (
@@ -116,10 +115,7 @@ def specimen_of(text: str, like: Specimen) -> Specimen | None:
 
 
 def _kept(args: dict[str, Any], function: ast.FunctionDef) -> dict[str, Any]:
-    names = [
-        a.arg for a in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    ]
-    return {name: args[name] for name in names if name in args}
+    return {name: args[name] for name in parameter_names(function) if name in args}
 
 
 def reduced_by(
