@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from flacheck.source.modules import Import, file_of, module_name, read
+import pytest
+
+from flacheck.source.modules import Import, file_of, launchable, module_name, read
 
 TEXT = """
     import triton
@@ -71,3 +73,67 @@ def test_what_cannot_be_read_is_an_empty_module(tmp_path: Path) -> None:
     broken = read(tmp_path, "pkg.broken")
     assert broken.file == "pkg/broken.py"
     assert not broken.defined
+
+
+LAUNCHED = """\
+import triton
+
+@triton.jit
+def {name}(x): ...
+
+def host(x):
+    {name}[(1,)](x)
+"""
+PACKAGE = {
+    "pkg/__init__.py": "raise ImportError('nothing here is imported')\n",
+    "pkg/ops/__init__.py": "from pkg.ops.one import first as renamed\n",
+    "pkg/ops/one.py": """\
+import triton
+
+@triton.jit
+def first(x): ...
+
+@triton.autotune(configs=[], key=[])
+@triton.jit(do_not_specialize=['T'])
+def second(x, T): ...
+
+@triton.jit
+def helper(x): ...
+
+def host(x):
+    first[(1,)](x)
+    second[lambda meta: (1,)](x, 2)
+    table[0](x)
+""",
+    "pkg/ops/two.py": """\
+from pkg.ops import renamed
+
+class Layer:
+    def forward(self, x):
+        renamed[(1,)](x)
+""",
+    "pkg/ops/ascend/three.py": LAUNCHED.format(name="other"),
+    "pkg/modules/four.py": LAUNCHED.format(name="norm"),
+    "pkg/ops/broken.py": "def (:\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The package in a folder."""
+    for name, text in PACKAGE.items():
+        written(tmp_path, name, text)
+    return tmp_path
+
+
+def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) -> None:
+    """Through imports and autotuners; no helpers, nothing for other vendors or of other parts."""
+    assert launchable(folder, "pkg.ops") == {
+        "pkg.ops.one:first": ("pkg.ops.one:host", "pkg.ops.two:Layer"),
+        "pkg.ops.one:second": ("pkg.ops.one:host",),
+    }
+    assert set(launchable(folder, "pkg")) == {
+        "pkg.ops.one:first",
+        "pkg.ops.one:second",
+        "pkg.modules.four:norm",
+    }

@@ -1,4 +1,4 @@
-"""Which layers reach a kernel and from which length, over small packages written for the occasion."""
+"""Which layers reach a kernel, and from which length on, over small packages made up here."""
 
 from __future__ import annotations
 
@@ -177,7 +177,11 @@ def test_a_switch_may_be_a_statement(tmp_path: Path) -> None:
 
 def test_a_mode_may_choose_within_an_expression(tmp_path: Path) -> None:
     """`op = a if mode == … else b` uses one of the two once the mode is known."""
-    body = "mode = 'step' if q_len <= 64 else 'chunk'\nop = chunk_op if mode == 'chunk' else step_op\nreturn op(x)\n"
+    body = """
+        mode = 'step' if q_len <= 64 else 'chunk'
+        op = chunk_op if mode == 'chunk' else step_op
+        return op(x)
+        """
     assert lengths(layer(tmp_path, body)) == (65, 65)
 
 
@@ -307,9 +311,11 @@ def test_a_test_of_a_known_value_closes_a_branch(tmp_path: Path) -> None:
         "from tiny.ops import chunk as module\nrun = module.chunk_op\n",
         "from tiny.ops import *\nrun = chunk_op\n",
         "from .ops.chunk import chunk_op as run\n",
-        "try:\n    from missing import run\nexcept ImportError:\n    from tiny.ops import chunk_op as run\n",
+        "try:\n    from missing import run\n"
+        "except ImportError:\n    from tiny.ops import chunk_op as run\n",
         "if True:\n    def run(x):\n        from tiny.ops import chunk_op\n        chunk_op(x)\n",
-        "import functools\nfrom tiny.ops import chunk_op\nrun: object = functools.partial(chunk_op)\n",
+        "import functools\nfrom tiny.ops import chunk_op\n"
+        "run: object = functools.partial(chunk_op)\n",
     ],
 )
 def test_names_are_followed_through_every_kind_of_import(tmp_path: Path, imports: str) -> None:
@@ -324,19 +330,26 @@ def test_names_are_followed_through_every_kind_of_import(tmp_path: Path, imports
 def test_naming_a_layer_as_a_type_does_not_reach_its_kernels(tmp_path: Path) -> None:
     """Annotations are not run."""
     layer(tmp_path, "return chunk_op(x)\n")
-    body = "class Holder(Module):\n    def __init__(self, inner: Layer) -> Layer:\n        self.inner: Layer = inner\n"
-    package(tmp_path, {"tiny/holder.py": f"from tiny.layer import Layer\n\n{body}"})
+    holder = """
+        from tiny.layer import Layer
+
+        class Holder(Module):
+            def __init__(self, inner: Layer) -> Layer:
+                self.inner: Layer = inner
+        """
+    package(tmp_path, {"tiny/holder.py": holder})
     assert [each.layer for each in reached(tmp_path, KERNEL)] == ["tiny.layer:Layer"]
 
 
 def test_only_modules_are_layers(tmp_path: Path) -> None:
-    """A class with another base is no layer, though what it uses counts for the layers that use it."""
-    package(
-        tmp_path,
-        {
-            "tiny/plain.py": "from tiny.ops import chunk_op\n\nclass Module(Base):\n    run = chunk_op\n"
-        },
-    )
+    """A class with another base is none, though what it uses counts for the layers that use it."""
+    plain = """
+        from tiny.ops import chunk_op
+
+        class Module(Base):
+            run = chunk_op
+        """
+    package(tmp_path, {"tiny/plain.py": plain})
     assert reached(tmp_path, KERNEL) == ()
 
 
