@@ -148,6 +148,19 @@ def block(t):
     return Pair.apply("upper", torch.relu(Pair.apply("lower", t.exp())[0]).sin())[1]
 for reentrant in (True, False):
     checkpoint(block, x, use_reentrant=reentrant).sum().backward()
+
+x = leaf(3)
+inner = x * 2
+inner.retain_grad()
+first = inner.register_hook(lambda g: print("first", form(g)))
+second = inner.register_hook(lambda g: print("second", form(g)))
+x.register_hook(lambda g: print("leaf", form(g)))
+inner.sum().backward(retain_graph=True)
+print(form(inner.grad), form(x.grad))
+first.remove()
+with second:
+    inner.sum().backward(retain_graph=True)
+inner.sum().backward()
 """
 
 

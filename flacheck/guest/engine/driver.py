@@ -9,18 +9,21 @@ from . import releases
 from .messages import CardRow
 
 
+def _nothing(*args: object, **kwargs: object) -> None:
+    """Stands for whatever a card would do."""
+
+
 class Launcher:
     """Stands where a release compiles its launcher: a launch gets this far, and nothing runs."""
 
-    def __init__(self, src: object, metadata: object) -> None: ...
-
-    def __call__(self, *args: object, **kwargs: object) -> None: ...
+    __init__ = __call__ = _nothing
 
 
 class TargetDriver:
     """Triton's driver protocol, as far as compiling and autotuning reach."""
 
     launcher_cls = Launcher
+    set_current_device = get_empty_cache_for_benchmark = clear_cache = unload_module = _nothing
     # The release's class for targets, set when Triton has been imported.
     target_class: Callable[..., object]
 
@@ -37,8 +40,6 @@ class TargetDriver:
     def get_current_device(self) -> int:
         """One index a target: releases that cache a backend by device then keep targets apart."""
         return self._indices.setdefault(self.card["name"], len(self._indices))
-
-    def set_current_device(self, device: int) -> None: ...
 
     def get_current_stream(self, device: int | None = None) -> int:
         return 0
@@ -61,10 +62,6 @@ class TargetDriver:
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
         return lambda kernel_call, quantiles=None, **_: [1.0, 1.0, 1.0]
-
-    def get_empty_cache_for_benchmark(self) -> None: ...
-
-    def clear_cache(self, cache: object) -> None: ...
 
     def map_python_to_cpp_type(self, name: str) -> str:
         return name
@@ -89,5 +86,3 @@ class TargetDriver:
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, ...]:
         """What loading says: module, function, registers, spills; since 3.4 the most threads."""
         return releases.loaded(self.card["max_threads"])
-
-    def unload_module(self, module: object) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -126,30 +127,14 @@ def _tensor_backward(
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-class HookHandle:
-    """Takes a hook away again: when told to, or at the end of a block."""
-
-    def __init__(self, hooks: dict[int, Any], key: int) -> None:
-        self._hooks, self._key = hooks, key
-
-    def remove(self) -> None:
-        self._hooks.pop(self._key, None)
-
-    def __enter__(self) -> HookHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
 def _register_hook(self: Any, hook: Callable[[Any], Any]) -> Any:
     """Kept where this engine finds it: C++ keeps hooks of inner tensors to itself."""
     if self.grad_fn is None:
         return _register_leaf_hook(self, hook)
-    hooks = self.grad_fn.metadata.setdefault(HOOKS, {})
-    key = max(hooks, default=-1) + 1
-    hooks[key] = (self.output_nr, hook)
-    return HookHandle(hooks, key)
+    hooks = self.grad_fn.metadata.setdefault(HOOKS, OrderedDict())
+    handle = torch.utils.hooks.RemovableHandle(hooks)
+    hooks[handle.id] = (self.output_nr, hook)
+    return handle
 
 
 _register_leaf_hook = torch.Tensor.register_hook

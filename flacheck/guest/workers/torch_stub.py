@@ -27,14 +27,8 @@ _DTYPES = """
 float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool float8_e4m3fn float8_e5m2
 complex64
 """.split()
-_ALIASES = {
-    "float": "float32",
-    "half": "float16",
-    "double": "float64",
-    "long": "int64",
-    "int": "int32",
-    "short": "int16",
-}
+_ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
+_ALIASES |= {"short": "int16", "int": "int32", "long": "int64"}
 _DECORATORS = """
 compile no_grad custom_fwd custom_bwd disable enable_grad inference_mode script ignore
 """.split()
