@@ -12,7 +12,8 @@ import pytest
 
 import flacheck
 from flacheck import reports, toolchains
-from flacheck.bisect import Bisecting, Bisection, Find, Kind, releases
+from flacheck.bisect.history import Bisection, Find, Kind
+from flacheck.bisect.sitting import Bisecting, releases
 from flacheck.errors import UsageError
 from flacheck.inputs.cell import Chosen
 from flacheck.model import Cell, Verdict

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+
+from msgspec import to_builtins
 
 from flacheck.analysis.order import split
 from flacheck.analysis.slow import SECONDS, TIMES
@@ -16,7 +17,7 @@ TorchFor = Callable[[str], Sequence[str]]
 
 
 class Find(str, Enum):
-    """What is looked for: the change that made the cell fail, the one that mended it, or every one."""
+    """Which changes are looked for: what made the cell fail, what mended it, or every one."""
 
     FAIL = "fail"
     PASS = "pass"
@@ -25,8 +26,7 @@ class Find(str, Enum):
 
 class Kind(str, Enum):
     """What a change is: it fails now, compiles now, fails otherwise, or compiles many times slower
-    or faster.
-    """
+    or faster."""
 
     FAIL = "fail"
     PASS = "pass"
@@ -37,18 +37,17 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One release's answer. `line` is the decisive line of a failure; `slow` how many times the
-    seconds of the fastest release it took, where a compile took long enough to be called slow.
-    """
+    """One release's answer. `slow` is how many times the seconds of the fastest release it took,
+    where a compile took long enough to be called slow; `line` the decisive line of a failure."""
 
     toolchain: str
     verdict: Verdict
     signature: str | None
     code: str | None
     reason: str | None
-    line: str
     seconds: float
     slow: float | None = None
+    line: str = ""
 
     @property
     def known(self) -> bool:
@@ -61,18 +60,20 @@ class Entry:
     @property
     def state(self) -> tuple[Verdict, str | None, bool] | None:
         """What must differ for a change; None for a release that gave no verdict."""
-        return (self.verdict, self.signature, self.slow is not None) if self.known else None
+        if not self.known:
+            return None
+        return self.verdict, self.signature, self.slow is not None
 
     def to_json(self) -> Json:
-        names = ("toolchain", "signature", "code", "reason", "seconds", "slow")
-        return {**{name: getattr(self, name) for name in names}, "verdict": self.verdict.value}
+        plain: Json = to_builtins(self)
+        del plain["line"]
+        return plain
 
 
 @dataclass(frozen=True)
 class Change:
     """Two releases with unlike outcomes and no verdict between them (`between` gave none), and the
-    torch releases that require each.
-    """
+    torch releases that require each."""
 
     before: Entry
     after: Entry
@@ -82,24 +83,14 @@ class Change:
     between: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
-        ends: Json = {
-            "before": self.before.toolchain,
-            "after": self.after.toolchain,
-            "kind": self.kind.value,
-        }
-        lists = {
-            "torch_before": self.torch_before,
-            "torch_after": self.torch_after,
-            "between": self.between,
-        }
-        return {**ends, **{name: list(values) for name, values in lists.items()}}
+        plain: Json = to_builtins(self)
+        return {**plain, "before": self.before.toolchain, "after": self.after.toolchain}
 
 
 @dataclass(frozen=True)
 class Bisection:
     """What came of it: the releases that were asked, oldest first, and the changes that were looked
-    for. `of` is how many releases there were to ask.
-    """
+    for. `of` is how many releases there were to ask."""
 
     cell: Cell
     find: Find
@@ -108,52 +99,58 @@ class Bisection:
     of: int
 
     def to_json(self) -> Json:
-        lists = {"history": self.history, "changes": self.changes}
+        cell = self.cell
+        described = {
+            "key": cell.key,
+            "kernel": cell.kernel.name,
+            "package": cell.kernel.package,
+            "toolchain": cell.toolchain,
+            "target": cell.target,
+            "dtype": cell.dtype,
+            "stage": cell.stage,
+            "widened": cell.widened,
+            "shape": dict(cell.shape),
+            "options": dict(cell.options),
+            "launch": cell.launch.to_json() if cell.launch else None,
+        }
         return {
             "schema": "flacheck.bisect/1",
-            "cell": _described(self.cell),
+            "cell": described,
             "find": self.find.value,
-            **{name: [entry.to_json() for entry in entries] for name, entries in lists.items()},  # type: ignore[attr-defined]
+            "history": [entry.to_json() for entry in self.history],
+            "changes": [change.to_json() for change in self.changes],
         }
-
-
-def _described(cell: Cell) -> Json:
-    named: Mapping[str, Any] = {"kernel": cell.kernel.name, "package": cell.kernel.package}
-    same = ("key", "toolchain", "target", "dtype", "stage", "widened")
-    launch = cell.launch.to_json() if cell.launch else None
-    mappings = {"shape": dict(cell.shape), "options": dict(cell.options), "launch": launch}
-    return {**named, **{name: getattr(cell, name) for name in same}, **mappings}
 
 
 def entries(records: Sequence[Record]) -> list[Entry]:
     """One entry a record, in their order."""
-    fastest = min(
-        (record.seconds for record in records if record.verdict is Verdict.COMPILES), default=0.0
-    )
-    return [_entry(record, fastest) for record in records]
-
-
-def _entry(record: Record, fastest: float) -> Entry:
-    compiles = record.verdict is Verdict.COMPILES
-    slow = compiles and record.seconds >= max(SECONDS, TIMES * fastest)
-    return Entry(
-        toolchain=record.toolchain,
-        verdict=record.verdict,
-        signature=record.signature,
-        code=record.code,
-        reason=record.reason,
-        line=record.message.partition("\n")[0],
-        seconds=record.seconds,
-        slow=round(record.seconds / fastest, 1) if slow else None,
-    )
+    compiled = [record.seconds for record in records if record.verdict is Verdict.COMPILES]
+    fastest = min(compiled, default=0.0)
+    history = []
+    for record in records:
+        slow = None
+        compiles = record.verdict is Verdict.COMPILES
+        if compiles and record.seconds >= max(SECONDS, TIMES * fastest):
+            slow = round(record.seconds / fastest, 1)
+        history.append(
+            Entry(
+                toolchain=record.toolchain,
+                verdict=record.verdict,
+                signature=record.signature,
+                code=record.code,
+                reason=record.reason,
+                seconds=record.seconds,
+                slow=slow,
+                line=record.message.partition("\n")[0],
+            )
+        )
+    return history
 
 
 def changes(history: Sequence[Entry], torch_for: TorchFor) -> list[Change]:
     """Every change in a whole history."""
-    return [
-        change(history, before, after, torch_for)
-        for before, after in search.changes([e.state for e in history])
-    ]
+    turns = search.changes([entry.state for entry in history])
+    return [change(history, before, after, torch_for) for before, after in turns]
 
 
 def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFor) -> Change:
@@ -170,8 +167,8 @@ def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFo
 
 
 def _kind(old: Entry, new: Entry) -> Kind:
-    if old.verdict is not new.verdict:
-        return Kind.FAIL if new.fails else Kind.PASS
     if new.fails:
-        return Kind.CAUSE
+        return Kind.CAUSE if old.fails else Kind.FAIL
+    if old.fails:
+        return Kind.PASS
     return Kind.SLOW if new.slow else Kind.FAST

@@ -1,23 +1,30 @@
-"""A bisection as one sitting: the cell under each release that is asked, through the scan's own
-engine and store.
+"""Where a cell's verdict or signature changes over the releases of its compiler: the cell under
+each release that is asked, through the scan's own engine and store.
+
+    sitting = Bisecting(chosen, releases(chosen.cell, specs).choices, find, store, …)
+    for record in sitting.records(progress): …      # only what the search needs is compiled
+    sitting.found()                                 # history and changes
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from flacheck import toolchains
+from flacheck.analysis.order import by_version, split
 from flacheck.bisect import history
 from flacheck.bisect.history import Bisection, Find
 from flacheck.bisect.search import Answer, boundary
 from flacheck.engine.loop import Loop
 from flacheck.engine.session import Session
-from flacheck.errors import UsageError
+from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs.cell import Chosen
-from flacheck.model import Purpose, Record, Verdict
+from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.store import Store
-from flacheck.toolchains import torch_pins as pins
-from flacheck.toolchains.base import Choice
+from flacheck.toolchains import torch_pins
+from flacheck.toolchains.base import Choice, Resolution
 
 _ANSWERS = {Verdict.FAILS: Answer.YES, Verdict.COMPILES: Answer.NO}
 _COMPILED = ("compile", "autotune")
@@ -51,8 +58,9 @@ class Bisecting:
             )
         if self.find is not Find.CHANGE and cell.toolchain not in names:
             raise UsageError(
-                f"--find {self.find.value} starts from the cell's own compiler, and {cell.toolchain} cannot be had by "
-                "that name: give its path with --triton, or --find change"
+                f"--find {self.find.value} starts from the cell's own compiler, and "
+                f"{cell.toolchain} cannot be had by that name: give its path with --triton, or "
+                "use --find change"
             )
         self._cells = {place: self.chosen.under(name) for place, name in enumerate(names)}
 
@@ -78,13 +86,15 @@ class Bisecting:
         """From the cell's own release towards where the change must be, asking as few as the search
         can.
         """
-        own = next(
-            place
-            for place, cell in self._cells.items()
-            if cell.toolchain == self.chosen.cell.toolchain
-        )
+        names = [cell.toolchain for cell in self._cells.values()]
+        own = names.index(self.chosen.cell.toolchain)
         yield self._ask(own, loop)
-        path = self._path(own)
+        # What broke a failing cell lies before it, what mended it after; for one that compiles it
+        # is the reverse.
+        fails = self._asked[own].verdict is Verdict.FAILS
+        path = list(range(own, len(self.choices)))
+        if fails == (self.find is Find.FAIL):
+            path = list(range(own, -1, -1))
         asking = boundary(len(path))
         place = next(asking)
         while True:
@@ -100,25 +110,43 @@ class Bisecting:
         (self._asked[place],) = loop.records([self._cells[place]])
         return self._asked[place]
 
-    def _path(self, own: int) -> list[int]:
-        """What broke a failing cell lies before it, what mended it after; for one that compiles it
-        is the reverse.
-        """
-        fails = self._asked[own].verdict is Verdict.FAILS
-        older = fails == (self.find is Find.FAIL)
-        return list(range(own, -1, -1)) if older else list(range(own, len(self.choices)))
-
     def found(self) -> Bisection:
         """History and changes of what was asked."""
         places = sorted(self._asked)
         told = history.entries([self._asked[place] for place in places])
+        changes = []
         if self.find is Find.CHANGE:
-            changes = history.changes(told, pins.torch_for)
-        else:
-            ends = [[places.index(place) for place in self._turn]] if self._turn else []
-            changes = [
-                history.change(told, before, after, pins.torch_for) for before, after in ends
-            ]
+            changes = history.changes(told, torch_pins.torch_for)
+        elif self._turn:
+            before, after = (places.index(place) for place in self._turn)
+            changes = [history.change(told, before, after, torch_pins.torch_for)]
         return Bisection(
             self.chosen.cell, self.find, tuple(told), tuple(changes), len(self.choices)
         )
+
+
+def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolution:
+    """The releases to look at, oldest first: those asked for, or all of the cell's compiler with a
+    wheel for this Python; with the cell's own.
+
+    `chose`: the specifications took part in choosing the cell, so a single release among them is
+    the cell's own and says nothing of where to look. Raises UsageError when there are not two to
+    compare.
+    """
+    resolution = None
+    if specs:
+        resolution = toolchains.resolve(specs)
+    if resolution is None or (chose and len(resolution.choices) == 1):
+        resolution = toolchains.FAMILIES[split(cell.toolchain)[0]].versions()
+    choices = list(resolution.choices)
+    if not any(choice.identity == cell.toolchain for choice in choices):
+        # A build that only its path leads to has no name to be resolved by.
+        with contextlib.suppress(FlacheckError):
+            choices += toolchains.resolve([cell.toolchain]).choices
+    if len(choices) < 2:
+        names = ", ".join(choice.identity for choice in choices) or "no release"
+        raise UsageError(
+            f"only {names} is to be looked at: --triton must leave two releases or more"
+        )
+    choices.sort(key=lambda choice: by_version(choice.identity))
+    return Resolution(tuple(choices), resolution.warnings)

@@ -31,7 +31,8 @@ from flacheck.errors import Exit, UsageError
 app = typer.Typer(
     name="flacheck",
     help="Know what a Triton upgrade will break, for every GPU, without a GPU.",
-    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 incomplete, 4 empty selection, 70 a fault of flacheck's own.",
+    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 incomplete, 4 empty selection, "
+    "70 a fault of flacheck's own.",
     no_args_is_help=True,
     add_completion=False,
     # Rich help takes longer to import than everything else here.
@@ -61,18 +62,24 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(
-        False, "--version", "-V", callback=_print_version, is_eager=True, help="Show it."
+        False,
+        "--version",
+        "-V",
+        callback=_print_version,
+        is_eager=True,
+        help="Show the version and exit.",
     ),
 ) -> None:
     pass
 
 
 def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An exception that nobody expected is flacheck's own fault: say so, with what a report needs."""
+    """An unexpected exception is flacheck's own fault: say so, with what a report needs."""
     sys.stdout.flush()
     traceback.print_exception(kind, error, trace)
     print(
-        f"flacheck: a fault in flacheck {__version__} itself; please report it with the lines above",
+        f"flacheck: a fault in flacheck {__version__} itself; please report it with the lines "
+        "above",
         file=sys.stderr,
     )
     sys.stderr.flush()

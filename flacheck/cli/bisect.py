@@ -12,7 +12,10 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.bisect import Bisecting, Find
+    from flacheck.bisect.history import Find
+
+
+_TRITON = "Releases to look at. With selection flags or a file, a single version selects the failing cell."
 
 
 @common.command
@@ -29,13 +32,7 @@ def bisect(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
-    triton: Annotated[
-        list[str],
-        typer.Option(
-            help="The releases to look at. A single one beside flags or a file is the cell's.",
-            metavar="X",
-        ),
-    ] = [],
+    triton: Annotated[list[str], common.option(metavar="X", help=_TRITON)] = [],
     jobs: common.Jobs = 0,
     timeout: common.Timeout = "auto",
     memory: common.Memory = 8192,
@@ -48,8 +45,9 @@ def bisect(
     output: common.Output = None,
 ) -> int:
     """Find the releases between which CELL's verdict or signature changes."""
-    from flacheck import bisect as bisection
     from flacheck import reports
+    from flacheck.bisect.sitting import Bisecting, releases
+    from flacheck.cli.progress import watch
     from flacheck.engine.session import Session
     from flacheck.inputs import cell as cells
     from flacheck.model import Purpose
@@ -71,14 +69,14 @@ def bisect(
             common.say,
             trust,
         )
-        there = bisection.releases(chosen.cell, triton, chose=not cells.is_key(cell))
+        there = releases(chosen.cell, triton, chose=not cells.is_key(cell))
         for warning in (*chosen.warnings, *there.warnings):
             common.say(warning)
-        sitting = bisection.Bisecting(
-            chosen, there.choices, wanted, opened, seconds, jobs, memory, fresh
-        )
+        sitting = Bisecting(chosen, there.choices, wanted, opened, seconds, jobs, memory, fresh)
         try:
-            _watch(sitting)
+            with watch(len(sitting.choices)) as seen:
+                for record in sitting.records(seen.say):
+                    seen(record)
         except KeyboardInterrupt:
             return common.interrupted()
     found = sitting.found()
@@ -86,16 +84,8 @@ def bisect(
     return Exit.OK if found.changes else Exit.INCOMPLETE
 
 
-def _watch(sitting: Bisecting) -> None:
-    from flacheck.cli.progress import watch
-
-    with watch(len(sitting.choices)) as seen:
-        for record in sitting.records(seen.say):
-            seen(record)
-
-
 def _find(word: str) -> Find:
-    from flacheck.bisect import Find
+    from flacheck.bisect.history import Find
 
     if word not in [find.value for find in Find]:
         raise UsageError(f"--find {word}: expected fail, pass or change")

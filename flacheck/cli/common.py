@@ -20,91 +20,51 @@ from flacheck.errors import Exit, FlacheckError, UsageError
 
 Run = TypeVar("Run", bound=Callable[..., Any])
 
-Cell = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[CELL]",
-        help="A key or its first 8 characters, FILE.jsonl:LINE, or a matrix; without one flags search the store.",
-    ),
-]
-Kernel = Annotated[
-    list[str],
-    typer.Option(
-        "--kernel",
-        "-k",
-        help="Only kernels whose name, or its last part, matches GLOB.",
-        metavar="GLOB",
-    ),
-]
-Target = Annotated[
-    list[str],
-    typer.Option(
-        "--target", "-t", metavar="GPU", help="sm90, h100, gfx942 …", envvar="FLACHECK_TARGET"
-    ),
-]
-Dtype = Annotated[list[str], typer.Option("--dtype", metavar="DTYPE", help="bf16, fp16, fp32 …")]
-NumWarps = Annotated[
-    list[str],
-    typer.Option("--num-warps", metavar="N", help="Try these instead of the kernel's own."),
-]
-NumStages = Annotated[
-    list[str],
-    typer.Option("--num-stages", metavar="N", help="Try these instead of the kernel's own."),
-]
-Toolchain = Annotated[
-    list[str],
-    typer.Option(
-        "--toolchain", help="installed, triton==X, a specifier, or a path.", metavar="SPEC"
-    ),
-]
-Triton = Annotated[
-    list[str],
-    typer.Option("--triton", help="Short for --toolchain triton==X, or a specifier.", metavar="X"),
-]
+
+def option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option; `env="JOBS"` reads FLACHECK_JOBS where the flag is not given."""
+    variable = more.pop("env", None)
+    envvar = f"FLACHECK_{variable}" if variable else None
+    return typer.Option(*names, help=help, metavar=metavar, envvar=envvar, **more)
+
+
+_CELL = "A key or its first 8 characters, FILE.jsonl:LINE, or a matrix. Default: search the store."
+Cell = Annotated[str | None, typer.Argument(metavar="[CELL]", help=_CELL)]
+_KERNEL = option(
+    "--kernel", "-k", metavar="GLOB", help="Select kernels whose whole name or last part matches."
+)
+Kernel = Annotated[list[str], _KERNEL]
+_TARGET = option("--target", "-t", metavar="GPU", env="TARGET", help="sm90, h100, gfx942 …")
+Target = Annotated[list[str], _TARGET]
+Dtype = Annotated[list[str], option("--dtype", metavar="DTYPE", help="bf16, fp16, fp32 …")]
+NumWarps = Annotated[list[str], option("--num-warps", metavar="N", help="Override num_warps.")]
+NumStages = Annotated[list[str], option("--num-stages", metavar="N", help="Override num_stages.")]
+_TOOLCHAIN = option(
+    "--toolchain", metavar="SPEC", help="installed, triton==X, a specifier, or a path."
+)
+Toolchain = Annotated[list[str], _TOOLCHAIN]
+_TRITON = option("--triton", metavar="X", help="Short for --toolchain triton==X, or a specifier.")
+Triton = Annotated[list[str], _TRITON]
+_JOBS = "Number of workers. Default: number of CPUs."
 Jobs = Annotated[
     int,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=0,
-        metavar="N",
-        show_default=False,
-        help="Workers at once; as many as processors without it.",
-        envvar="FLACHECK_JOBS",
-    ),
+    option("--jobs", "-j", min=0, metavar="N", show_default=False, env="JOBS", help=_JOBS),
 ]
-Timeout = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|S",
-        help="Seconds a cell may take; auto: 300, or 20 × the kernel's slowest.",
-        envvar="FLACHECK_TIMEOUT",
-    ),
-]
+_TIMEOUT = "Seconds a cell may take. auto: 300, or 20 × the kernel's slowest cell."
+Timeout = Annotated[str, option(metavar="auto|S", env="TIMEOUT", help=_TIMEOUT)]
 Memory = Annotated[
-    int, typer.Option(metavar="MB", min=256, help="A worker's memory.", envvar="FLACHECK_MEMORY")
+    int, option(metavar="MB", min=256, env="MEMORY", help="Memory that a worker may use.")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Compile again what is already in the store.")]
-Trust = Annotated[
-    bool, typer.Option("--trust", help="Install and import packages that a launches file names.")
-]
+Fresh = Annotated[bool, option("--fresh", help="Compile cells again that have a stored result.")]
+_TRUST = "Install and import the packages that a launches file names."
+Trust = Annotated[bool, option("--trust", help=_TRUST)]
 StoreDir = Annotated[
-    Path,
-    typer.Option("--store", metavar="DIR", help="Where records are kept.", envvar="FLACHECK_STORE"),
+    Path, option("--store", metavar="DIR", env="STORE", help="Folder of the stored results.")
 ]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        help="table, json, jsonl, markdown or github.",
-        envvar="FLACHECK_FORMAT",
-    ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout."),
-]
+_FORMAT = "table, json, jsonl, markdown or github."
+Format = Annotated[str, option("--format", metavar="FORMAT", env="FORMAT", help=_FORMAT)]
+_OUTPUT = "Write the report to FILE instead of stdout."
+Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_OUTPUT)]
 
 
 def say(message: str) -> None:
@@ -193,7 +153,7 @@ def seconds(timeout: str) -> float | None:
     except ValueError:
         number = 0
     if not number > 0:
-        raise UsageError(f"--timeout {timeout}: auto or a number of seconds is wanted")
+        raise UsageError(f"--timeout {timeout}: expected auto or a number of seconds")
     return number
 
 

@@ -9,99 +9,101 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from flacheck.model import Record, Verdict
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+# Seconds between two lines in a log.
 _EVERY = 15.0
 
 
-class Watcher(Protocol):
-    """Told of each record; `say` prints a line of talk without harm to the bar."""
-
-    def __call__(self, record: Record) -> None: ...
-
-    def say(self, message: str) -> None: ...
-
-
-@contextmanager
-def watch(total: int) -> Iterator[Watcher]:
-    if sys.stderr.isatty():
-        with _bar(total) as watcher:
-            yield watcher
-    else:
-        lines = _Lines(total)
-        yield lines
-        lines.report()
-
-
-class _Lines:
-    """A line at most every 15 s, for logs."""
+class Watcher:
+    """Told of each record; `say` prints a line of talk without harm to a bar."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._counts, self._cached = total, Counter[Verdict](), 0
-        self._started = self._last = time.monotonic()
+        self.total = total
+        self.counts = Counter[Verdict]()
+        self.cached = 0
+        self.started = time.monotonic()
 
     def __call__(self, record: Record) -> None:
-        self._counts[record.verdict] += 1
-        self._cached += record.cached
-        if time.monotonic() - self._last > _EVERY:
-            self.report()
+        self.counts[record.verdict] += 1
+        self.cached += record.cached
+        self.show()
+
+    @property
+    def rate(self) -> float:
+        """Cells compiled a second."""
+        compiled = self.counts.total() - self.cached
+        return compiled / max(time.monotonic() - self.started, 1e-3)
+
+    def show(self) -> None:
+        """Tell how far it is."""
 
     def say(self, message: str) -> None:
         print(f"flacheck: {message}", file=sys.stderr, flush=True)
 
+
+class _Lines(Watcher):
+    """A line now and then, for logs."""
+
+    _last = 0.0
+
+    def show(self) -> None:
+        self._last = self._last or self.started
+        if time.monotonic() - self._last > _EVERY:
+            self.report()
+
     def report(self) -> None:
         self._last = time.monotonic()
-        done = self._counts.total()
-        rate = (done - self._cached) / max(self._last - self._started, 1e-3)
-        self.say(
-            f"{done}/{self._total} cells ({_words(self._counts, self._cached)}), {rate:.1f} a second"
-        )
+        words = [f"{self.counts[verdict]} {verdict.value}" for verdict in Verdict]
+        words = [word for word in words if not word.startswith("0 ")]
+        if self.cached:
+            words.append(f"{self.cached} cached")
+        said = ", ".join(words) or "none yet"
+        self.say(f"{self.counts.total()}/{self.total} cells ({said}), {self.rate:.1f} a second")
 
 
-def _words(counts: Counter[Verdict], cached: int) -> str:
-    words = [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]]
-    return ", ".join(words + ([f"{cached} cached"] if cached else [])) or "none yet"
+class _Bar(Watcher):
+    """A bar of rich's."""
 
+    def __init__(self, total: int, progress: Progress) -> None:
+        super().__init__(total)
+        self._progress = progress
+        self._task = progress.add_task("compiling", total=total, rate="")
 
-@contextmanager
-def _bar(total: int) -> Iterator[Watcher]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-    )
-    with Progress(
-        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
-    ) as progress:
-        yield _Bar(progress, progress.add_task("compiling", total=total, rate=""))
-
-
-class _Bar:
-    def __init__(self, progress, task) -> None:  # type: ignore[no-untyped-def]
-        self._progress, self._task = progress, task
-        self._counts, self._cached, self._started = Counter[Verdict](), 0, time.monotonic()
-
-    def __call__(self, record: Record) -> None:
-        self._counts[record.verdict] += 1
-        self._cached += record.cached
-        compiled = self._counts.total() - self._cached
-        rate = compiled / max(time.monotonic() - self._started, 1e-3)
-        description = (
-            f"{self._counts[Verdict.FAILS]} failed" if self._counts[Verdict.FAILS] else "compiling"
-        )
-        self._progress.update(self._task, advance=1, description=description, rate=f"{rate:.1f}/s")
+    def show(self) -> None:
+        description = "compiling"
+        if self.counts[Verdict.FAILS]:
+            description = f"{self.counts[Verdict.FAILS]} failed"
+        rate = f"{self.rate:.1f}/s"
+        self._progress.update(self._task, advance=1, description=description, rate=rate)
 
     def say(self, message: str) -> None:
         self._progress.console.print(f"flacheck: {message}", highlight=False)
+
+
+@contextmanager
+def watch(total: int) -> Iterator[Watcher]:
+    """A bar on a terminal, lines elsewhere."""
+    if not sys.stderr.isatty():
+        lines = _Lines(total)
+        yield lines
+        lines.report()
+        return
+    # rich takes longer to import than most commands take.
+    from rich import progress as bars
+    from rich.console import Console
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TextColumn("{task.fields[rate]}"),
+        bars.TimeRemainingColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Bar(total, progress)
