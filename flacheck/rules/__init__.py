@@ -1,15 +1,11 @@
-"""Failure rules: one declaration a code, one file a family, and the reading of attempts and logs by
-them.
-"""
+"""Failure rules: one declaration a code, and the reading of attempts and logs by them."""
 
 from __future__ import annotations
 
-from flacheck.rules.base import UNCLASSIFIED, Rule
-from flacheck.rules.catalogue import RULES
+from flacheck.rules.base import RULES, UNCLASSIFIED, Rule
 from flacheck.rules.classify import classify, read
 from flacheck.rules.decisive import decisive
-from flacheck.rules.harness import slow
-from flacheck.rules.resources import over_limits
+from flacheck.rules.measured import over_limits, slow
 from flacheck.rules.signature import normalise, signature
 
 __all__ = [

@@ -8,11 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from flacheck.model import Attempt, Finding, Outcome
-from flacheck.rules.autotuner import key_findings
-from flacheck.rules.base import UNCLASSIFIED, Rule
-from flacheck.rules.catalogue import RULES
+from flacheck.rules.base import RULES, UNCLASSIFIED, Rule
 from flacheck.rules.decisive import Line, clean, decisive_lines, join
-from flacheck.rules.harness import MEMORY, TIME_OUT
+from flacheck.rules.measured import key_findings
 from flacheck.rules.signature import asserting_function
 
 _EXCERPT = 300
@@ -20,7 +18,8 @@ _TAIL_LINES = 5
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # Frames that every failure of a kind passes through: they name no cause.
 _PLUMBING = re.compile(
-    r"<|_*(?:run|compile|wrapper|make_\w+|ast_to_ttir|_init_handles|__init__|(?:generic_)?visit\w*|decorator|raise_|_run|check_call)$"
+    r"<|_*(?:run|compile|wrapper|make_\w+|ast_to_ttir|_init_handles|__init__|"
+    r"(?:generic_)?visit\w*|decorator|raise_|_run|check_call)$"
 )
 
 
@@ -33,51 +32,53 @@ def _fact(name: str, value: str) -> Any:
     return int(value, 16 if value.startswith("0x") else 10)
 
 
-def _facts(found: re.Match[str]) -> dict[str, Any]:
-    return {
-        name: _fact(name, value) for name, value in found.groupdict().items() if value is not None
-    }
+def _facts(match: re.Match[str]) -> dict[str, Any]:
+    groups = match.groupdict().items()
+    return {name: _fact(name, value) for name, value in groups if value is not None}
 
 
 def _function(line: Line) -> str:
     """The compiler's function that complained; Python's only where it is more than plumbing."""
-    return asserting_function(line.text) or (
-        "" if _PLUMBING.match(line.function) else line.function
-    )
-
-
-def _place(rule: Rule, log: str, lines: list[Line]) -> tuple[re.Match[str], Line] | None:
-    """Where the rule matches: a decisive line if it can, for a traceback shows source that says the
-    same.
-    """
-    for line in lines:
-        if found := rule.search(line.text):
-            return found, line
-    whole = rule.search(log)
-    return (whole, _line_of(whole, log, lines)) if whole else None
-
-
-def _line_of(found: re.Match[str], log: str, lines: list[Line]) -> Line:
-    """The line of a match in the log; of several lines the last, the exception under its source."""
-    last = found.start() + len(found[0].rstrip())
-    number = log.count("\n", 0, last) + 1
-    text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
-    return next((line for line in lines if line.number == number), Line(number, text, 0))
+    function = asserting_function(line.text)
+    if not function and not _PLUMBING.match(line.function):
+        function = line.function
+    return function
 
 
 def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
-    """The rule's finding in a log, the line that it stands on in front of the other decisive ones."""
-    place = _place(rule, log, lines)
-    if place is None:
+    """The rule's finding in a log, the line that it stands on in front of the other decisive ones.
+
+    A decisive line is looked at before the whole log: a traceback shows source that says the same.
+    """
+    match, cause = None, None
+    for line in lines:
+        match = rule.search(line.text)
+        if match:
+            cause = line
+            break
+    else:
+        match = rule.search(log)
+    if match is None:
         return None
-    found, cause = place
+    cause = cause or _line_of(match, log, lines)
+    function = ""
+    if rule.effect != "unknown":
+        function = _function(cause)
     return rule.finding(
         join([cause.text, *(line.text for line in lines if line is not cause)]),
-        function="" if rule.effect == "unknown" else _function(cause),
-        facts=_facts(found),
+        function=function,
+        facts=_facts(match),
         line=cause.number,
         excerpt=cause.text[:_EXCERPT],
     )
+
+
+def _line_of(match: re.Match[str], log: str, lines: list[Line]) -> Line:
+    """The line of a match in the log; of several lines the last, the exception under its source."""
+    last = match.start() + len(match[0].rstrip())
+    number = log.count("\n", 0, last) + 1
+    text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
+    return next((line for line in lines if line.number == number), Line(number, text, 0))
 
 
 def _unclassified(lines: list[Line]) -> Finding:
@@ -97,19 +98,21 @@ def read(text: str) -> list[Finding]:
     log = clean(text)
     lines = decisive_lines(log)
     by_weight = sorted(RULES.values(), key=lambda rule: -rule.specificity)
-    found = [finding for rule in by_weight if (finding := _matched(rule, log, lines)) is not None]
-    if found:
-        return found
-    return [_unclassified(lines)] if lines else []
+    findings = list(filter(None, (_matched(rule, log, lines) for rule in by_weight)))
+    if lines and not findings:
+        return [_unclassified(lines)]
+    return findings
 
 
 def _ended(attempt: Attempt) -> str:
     """How an attempt ended, for want of a better message."""
-    how = attempt.signal or (
-        attempt.outcome.value if attempt.exit_code is None else f"exit status {attempt.exit_code}"
-    )
+    how = attempt.signal or attempt.outcome.value
+    if attempt.signal is None and attempt.exit_code is not None:
+        how = f"exit status {attempt.exit_code}"
+    said = "nothing on stderr"
     tail = [line for line in attempt.log.splitlines() if line.strip()][-_TAIL_LINES:]
-    said = "\n".join(["the last lines were:", *tail]) if tail else "nothing on stderr"
+    if tail:
+        said = "\n".join(["the last lines were:", *tail])
     return f"{how} in stage {attempt.stage or 'unknown'}, {said}"
 
 
@@ -118,7 +121,7 @@ def _failed(attempt: Attempt) -> list[Finding]:
     if found and found[0].code != UNCLASSIFIED:
         return found
     if attempt.signal == "SIGKILL":
-        return [MEMORY.finding(_ended(attempt), confidence="medium"), *found]
+        return [RULES["FC902"].finding(_ended(attempt), confidence="medium"), *found]
     return found or [RULES[UNCLASSIFIED].finding(join([_ended(attempt)]), confidence="low")]
 
 
@@ -147,8 +150,8 @@ def classify(attempt: Attempt) -> list[Finding]:
         return keys
     if attempt.outcome is Outcome.TIMED_OUT:
         message = f"stopped after {attempt.seconds:.0f} s in stage {attempt.stage or 'unknown'}"
-        return [TIME_OUT.finding(message, facts={"seconds": round(attempt.seconds, 1)})]
+        return [RULES["FC901"].finding(message, facts={"seconds": round(attempt.seconds, 1)})]
     if attempt.outcome is Outcome.OUT_OF_MEMORY:
         message = f"out of memory in stage {attempt.stage or 'unknown'}"
-        return [MEMORY.finding(message, facts={"peak_mb": attempt.peak_mb})]
+        return [RULES["FC902"].finding(message, facts={"peak_mb": attempt.peak_mb})]
     return _with_keys(_failed(attempt), keys)
