@@ -92,8 +92,10 @@ def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Ce
     put(store, some)
     for name in (some[3].key, some[3].key[:8]):
         chosen = choose(name, Selection(), store, never)
-        assert chosen.cell == some[3] and chosen.cell.key == some[3].key
-        assert chosen.record is not None and chosen.warnings == ()
+        assert chosen.cell == some[3]
+        assert chosen.cell.key == some[3].key
+        assert chosen.record is not None
+        assert chosen.warnings == ()
     assert chosen.under("triton==3.4.0") == replace(some[3], toolchain="triton==3.4.0")
 
 
@@ -115,7 +117,9 @@ def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(
     put(store, some, lambda cell: "it holds" if cell is some[5] else None)
     first, *rest = refused(store, "0" * 8)
     assert first.endswith("begins with 00000000; name one by its key:")
-    assert some[5].key[:12] in rest[0] and "FC302" in rest[0] and "triton==3.2.0  sm90" in rest[0]
+    assert some[5].key[:12] in rest[0]
+    assert "FC302" in rest[0]
+    assert "triton==3.2.0  sm90" in rest[0]
     assert len(rest) == 17
     assert rest[-1] == f"  and {len(some) - 16} more"
     assert "too short" in refused(store, some[0].key[:7])[0]
@@ -184,12 +188,12 @@ def test_flags_that_leave_several_signatures_or_none_are_refused(
     """One example of each; or the cells that match and do not fail."""
     put(store, some, lambda cell: {2: "this holds", 8: "that holds"}.get(cell.options["num_warps"]))
     first, *rest = refused(store, None)
-    assert "fail in 2 ways" in first and len(rest) == 2
+    assert "fail in 2 ways" in first
+    assert len(rest) == 2
     assert {line.split()[-2] for line in rest} == {"num_warps=2", "num_warps=8"}
     first, *rest = refused(store, None, Selection(num_warps=(4,)))
-    assert "no cell of the store that fails" in first and all(
-        " compiles " in line for line in rest[:5]
-    )
+    assert "no cell of the store that fails" in first
+    assert all(" compiles " in line for line in rest[:5])
     assert "nothing to choose from" in refused(store, None, Selection(num_warps=(64,)))[0]
 
 
@@ -219,7 +223,8 @@ def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> No
     file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
     selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
     found = {line: choose(f"{file}:{line}", selection, store, never).cell for line in (2, 3, 4)}
-    assert found[2].toolchain == "triton==3.3.0" and found[2].target == "sm80"
+    assert found[2].toolchain == "triton==3.3.0"
+    assert found[2].target == "sm80"
     assert found[2].kernel.origin == Cut(CUT, "scale")
     assert (found[3].options, found[4]) == ({"num_warps": 2}, found[3])
     for line in (1, 5, 9):
@@ -231,7 +236,8 @@ def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: l
     old = replace(some[0], kernel=replace(some[0].kernel, digest="0" * 32))
     put(store, [old])
     chosen = choose(old.key, Selection(), store, never)
-    assert chosen.cell == some[0] and chosen.record is None
+    assert chosen.cell == some[0]
+    assert chosen.record is None
     assert "has changed since" in chosen.warnings[0]
 
 
@@ -284,7 +290,7 @@ def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["0123456789ab"], "no store at"),
         (["--kernel", "chunk_fwd_o"], "no store at"),
         (["quick", "--find", "blame"], "--find blame"),
-        (["quick", "--format", "markdown"], "bisect knows table and json"),
+        (["quick", "--format", "markdown"], "allowed are table, json"),
         (["quick", "--target", "sm42"], "sm42"),
         (["missing.jsonl:3", "--triton", "3.2.0"], "missing.jsonl: cannot be read"),
     ],
@@ -295,7 +301,8 @@ def test_bad_input_of_bisect_is_one_message_and_2(
     """No traceback, nothing on stdout."""
     found = bisect(*command, cwd=tmp_path)
     assert (found.returncode, found.stdout) == (2, "")
-    assert said in found.stderr and "Traceback" not in found.stderr
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 @pytest.mark.network
@@ -319,11 +326,13 @@ def test_the_gated_delta_rule_over_all_releases(tmp_path: Path) -> None:
     sides = [
         (change["before"][8:], change["after"][8:], change["kind"]) for change in found["changes"]
     ]
-    assert ("3.1.0", "3.2.0", "cause") in sides and ("3.3.1", "3.4.0", "pass") in sides
+    assert ("3.1.0", "3.2.0", "cause") in sides
+    assert ("3.3.1", "3.4.0", "pass") in sides
     (mended,) = (change for change in found["changes"] if change["after"] == "triton==3.4.0")
     assert (mended["torch_before"], mended["torch_after"]) == (["2.7.1"], ["2.8.0"])
     again = bisect(found["cell"]["key"][:8], cwd=tmp_path)
-    assert again.returncode == 0 and f"{len(found['history'])} cached" in again.stderr
+    assert again.returncode == 0
+    assert f"{len(found['history'])} cached" in again.stderr
     assert (
         "3.3.1 fails FC302 (chooseStMatrixLayoutLeadingOffset) → 3.4.0 compiles; torch 2.7.1 | 2.8.*"
         in again.stdout

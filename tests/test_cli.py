@@ -74,7 +74,8 @@ def test_bad_input_is_one_message_and_its_code(
     """What, where, what to do; never a traceback, nothing on stdout."""
     found = flacheck(*command, cwd=tmp_path)
     assert (found.returncode, found.stdout) == (code, "")
-    assert said in found.stderr and "Traceback" not in found.stderr
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -82,18 +83,19 @@ def test_a_malformed_matrix_names_file_and_line(tmp_path: Path) -> None:
     """As compilers do."""
     (tmp_path / "mine.yaml").write_text("version: 1\naxes:\n  tarket: sm90\n")
     found = flacheck("scan", "mine.yaml", cwd=tmp_path)
-    assert found.returncode == 2 and found.stderr.startswith(
-        "flacheck: mine.yaml:3: unknown key 'tarket'; allowed are"
-    )
+    assert found.returncode == 2
+    assert found.stderr.startswith("flacheck: mine.yaml:3: unknown key 'tarket'; allowed are")
 
 
 def test_explain_names_the_failure_in_a_log(tmp_path: Path) -> None:
     """From a file or from stdin, for people and for programs."""
     log = Path(__file__).parent / "logs" / "FC302" / "golden-reshape-outs-3.2.0.log"
     found = flacheck("explain", str(log), cwd=tmp_path)
-    assert found.returncode == 0 and found.stdout.startswith("FC302")
+    assert found.returncode == 0
+    assert found.stdout.startswith("FC302")
     as_json = json.loads(flacheck("explain", str(log), "--format", "json", cwd=tmp_path).stdout)
-    assert as_json["findings"][0]["code"] == "FC302" and as_json["findings"][0]["line"]
+    assert as_json["findings"][0]["code"] == "FC302"
+    assert as_json["findings"][0]["line"]
 
 
 def test_explain_of_a_text_without_a_known_failure_exits_1(tmp_path: Path) -> None:
@@ -106,7 +108,8 @@ def test_report_renders_the_last_run_in_every_format(stored: Path) -> None:
     """The format never changes the code."""
     for name in ("table", "json", "jsonl", "markdown", "github"):
         found = flacheck("report", "--format", name, cwd=stored)
-        assert found.returncode == 0 and "FC302" in found.stdout, name
+        assert found.returncode == 0, name
+        assert "FC302" in found.stdout, name
 
 
 def test_output_goes_to_a_file_whole_or_not_at_all(stored: Path) -> None:
@@ -114,7 +117,8 @@ def test_output_goes_to_a_file_whole_or_not_at_all(stored: Path) -> None:
     assert flacheck("report", "-o", "out.txt", cwd=stored).returncode == 0
     assert "FC302" in (stored / "out.txt").read_text()
     found = flacheck("report", "-o", "no/such/folder/out.txt", cwd=stored)
-    assert found.returncode == 2 and "cannot be written" in found.stderr
+    assert found.returncode == 2
+    assert "cannot be written" in found.stderr
 
 
 def test_a_closed_pipe_is_no_error(stored: Path) -> None:
@@ -123,7 +127,8 @@ def test_a_closed_pipe_is_no_error(stored: Path) -> None:
         f"{sys.executable} -m flacheck report --format json | head -1; echo ${{PIPESTATUS[0]}}"
     )
     said = subprocess.run(["bash", "-c", command], cwd=stored, capture_output=True, text=True)
-    assert said.stdout.splitlines()[-1] == "0" and said.stderr == ""
+    assert said.stdout.splitlines()[-1] == "0"
+    assert said.stderr == ""
 
 
 def test_settings_come_from_flag_then_variable_then_file(stored: Path) -> None:
@@ -138,11 +143,9 @@ def test_settings_come_from_flag_then_variable_then_file(stored: Path) -> None:
     ).stdout.startswith('{"schema"')
     (stored / "pyproject.toml").write_text("[tool.flacheck\n")
     found = flacheck("report", cwd=stored)
-    assert (
-        found.returncode == 2
-        and "not valid TOML" in found.stderr
-        and "Traceback" not in found.stderr
-    )
+    assert found.returncode == 2
+    assert "not valid TOML" in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 def test_merge_takes_over_another_stores_runs(
@@ -153,7 +156,8 @@ def test_merge_takes_over_another_stores_runs(
     with Store.open(other) as store:
         store.add_many(store.begin_run({}, "other", {}), [record(options={"num_warps": 2})])
     found = flacheck("report", "--merge", str(other), cwd=stored)
-    assert found.returncode == 0 and "1 new records" in found.stderr
+    assert found.returncode == 0
+    assert "1 new records" in found.stderr
     assert len(flacheck("report", "--list", cwd=stored).stdout.splitlines()) == 2
 
 
@@ -179,18 +183,17 @@ def test_a_fault_of_our_own_exits_70(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
-    assert (
-        found.returncode == 70
-        and "a fault in flacheck" in found.stderr
-        and "ZeroDivisionError" in found.stderr
-    )
+    assert found.returncode == 70
+    assert "a fault in flacheck" in found.stderr
+    assert "ZeroDivisionError" in found.stderr
 
 
 @pytest.mark.network
 def test_a_dry_run_lists_and_compiles_nothing(tmp_path: Path) -> None:
     """No store is made."""
     found = flacheck("scan", "--dry-run", "--triton", "3.5.1", "-k", "solve_tril", cwd=tmp_path)
-    assert found.returncode == 0 and all("solve_tril" in line for line in found.stdout.splitlines())
+    assert found.returncode == 0
+    assert all("solve_tril" in line for line in found.stdout.splitlines())
     assert not list(tmp_path.iterdir())
 
 
@@ -198,7 +201,9 @@ def test_a_dry_run_lists_and_compiles_nothing(tmp_path: Path) -> None:
 def test_an_exact_release_that_does_not_exist_or_has_no_wheel(tmp_path: Path) -> None:
     """The first is a usage error; the second leaves its cells unknown and exits 3."""
     found = flacheck("scan", "--triton", "3.2.7", cwd=tmp_path)
-    assert found.returncode == 2 and "3.2.7" in found.stderr and "Traceback" not in found.stderr
+    assert found.returncode == 2
+    assert "3.2.7" in found.stderr
+    assert "Traceback" not in found.stderr
 
 
 @pytest.mark.network
@@ -212,7 +217,8 @@ def test_shards_are_disjoint_and_complete(tmp_path: Path) -> None:
         )
         for shard in ([], ["--shard", "1/3"], ["--shard", "2/3"], ["--shard", "3/3"])
     )
-    assert whole == set.union(*parts) and len(whole) == sum(map(len, parts)) > 100
+    assert whole == set.union(*parts)
+    assert len(whole) == sum(map(len, parts)) > 100
 
 
 @pytest.mark.network
@@ -245,11 +251,9 @@ def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) ->
         time.sleep(0.1)
     scanning.send_signal(signal.SIGINT)
     _, said = scanning.communicate(timeout=60)
-    assert (
-        scanning.returncode == 130
-        and "To go on: flacheck scan -k chunk_fwd_h" in said
-        and "Traceback" not in said
-    )
+    assert scanning.returncode == 130
+    assert "To go on: flacheck scan -k chunk_fwd_h" in said
+    assert "Traceback" not in said
     assert _count(file) >= 3
 
 

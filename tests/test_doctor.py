@@ -46,7 +46,8 @@ def test_a_cache_that_cannot_be_written_is_found(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "file" / "cache"))
     check = found("cache")
-    assert not check.ok and "FLACHECK_CACHE_DIR" in check.remedy
+    assert not check.ok
+    assert "FLACHECK_CACHE_DIR" in check.remedy
 
 
 def test_no_network_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,8 @@ def test_a_finished_compile_says_what_it_needs() -> None:
         1024,
         "lower",
     )
-    assert attempt.peak_mb is not None and attempt.peak_mb > 1
+    assert attempt.peak_mb is not None
+    assert attempt.peak_mb > 1
 
 
 @pytest.mark.parametrize(
@@ -90,9 +91,8 @@ def test_a_flood_on_stderr_is_cut_in_the_middle() -> None:
     """A runaway log neither blocks nor grows without bound; its end is kept."""
     kind = fake.kind({"bad": "flood 200"})
     attempt = attempts([fake.task("bad", kind)])["bad"]
-    assert len(attempt.log) < 200_000 and attempt.log.rstrip().endswith(
-        "RuntimeError: after the flood"
-    )
+    assert len(attempt.log) < 200_000
+    assert attempt.log.rstrip().endswith("RuntimeError: after the flood")
 
 
 def test_an_endless_assembler_is_killed_with_its_worker() -> None:
@@ -103,7 +103,8 @@ def test_an_endless_assembler_is_killed_with_its_worker() -> None:
     pool.submit([fake.task("bad", kind), fake.task("good", kind)])
     found = {task.name: attempt for ended in pool.completed() for task, attempt in ended}
     pool.close()
-    assert found["bad"].outcome is Outcome.TIMED_OUT and found["bad"].stage == "lower"
+    assert found["bad"].outcome is Outcome.TIMED_OUT
+    assert found["bad"].stage == "lower"
     assert found["good"].outcome is Outcome.FINISHED
     assert gone(marker)
 
@@ -112,7 +113,8 @@ def test_a_memory_bomb_meets_its_limit() -> None:
     """An allocation over the limit fails inside the worker, not on the machine."""
     kind = fake.kind({"bad": "bomb"}, memory_mb=512)
     attempt = attempts([fake.task("bad", kind)])["bad"]
-    assert attempt.signal == "SIGABRT" and "bad_alloc" in attempt.log
+    assert attempt.signal == "SIGABRT"
+    assert "bad_alloc" in attempt.log
 
 
 def test_a_worker_is_recycled_when_it_has_grown() -> None:
@@ -142,7 +144,8 @@ def test_a_compiler_that_does_not_start_answers_for_all_its_cells() -> None:
     broken, whole = fake.kind({"start": "broken"}, "0.9"), fake.kind({})
     found = attempts([fake.task("a", broken), fake.task("b", broken), fake.task("c", whole)])
     assert found["a"].outcome is found["b"].outcome is Outcome.NOT_STARTED
-    assert "libfake.so" in found["b"].log and found["c"].outcome is Outcome.FINISHED
+    assert "libfake.so" in found["b"].log
+    assert found["c"].outcome is Outcome.FINISHED
 
 
 def test_tasks_survive_a_killed_server() -> None:
@@ -157,7 +160,8 @@ def test_tasks_survive_a_killed_server() -> None:
             status = Path(f"/proc/{attempt.facts['pid']}/status").read_text()
             os.kill(int(status.split("PPid:")[1].split()[0]), signal.SIGKILL)
     pool.close()
-    assert len(found) == 8 and set(found.values()) == {Outcome.FINISHED}
+    assert len(found) == 8
+    assert set(found.values()) == {Outcome.FINISHED}
 
 
 def test_two_jobs_use_two_workers() -> None:
@@ -172,7 +176,7 @@ def test_a_killed_parent_leaves_nothing_running(how: signal.Signals) -> None:
     """kill -9 of flacheck itself takes worker, server and assembler with it."""
     marker = f"flacheck-test-{os.getpid()}-{how.name}"
     script = (
-        "from tests import fake; from flacheck.executors import LocalPool\n"
+        "from tests import fake; from flacheck.engine.executors import LocalPool\n"
         f"kind = fake.kind({{'bad': 'hang {marker}'}})\n"
         "pool = LocalPool(1, lambda task: 100); pool.submit([fake.task('bad', kind)]); list(pool.completed())"
     )
@@ -198,4 +202,5 @@ def test_the_environment_of_a_worker_is_an_allow_list(monkeypatch: pytest.Monkey
         environment = Path(f"/proc/{worker._server.pid}/environ").read_bytes().decode()
     finally:
         worker.close()
-    assert "TRITON_PTXAS_PATH" not in environment and "LD_PRELOAD" not in environment
+    assert "TRITON_PTXAS_PATH" not in environment
+    assert "LD_PRELOAD" not in environment

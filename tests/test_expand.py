@@ -70,20 +70,16 @@ def test_one_configuration_is_the_first_or_the_usual_one() -> None:
             "m", "m.yaml", (Block({"target": ("sm90",), "dtype": ("bf16",), "configs": (which,)}),)
         )
         (cell,) = expand(matrix, [source], Selection(), lambda spec: [spec])
-        assert (
-            cell.launch
-            and (cell.launch.args["BK"]["constexpr"], cell.options["num_warps"]) == expected
-        )
+        assert cell.launch
+        assert (cell.launch.args["BK"]["constexpr"], cell.options["num_warps"]) == expected
 
 
 def test_names_substitute_with_their_type() -> None:
     """A shape's entry stays a number."""
     launch = cells()[0].launch
-    assert (
-        launch
-        and launch.args["T"] == {"int": 64}
-        and launch.args["q"] == {"dtype": "bf16", "align": 16}
-    )
+    assert launch
+    assert launch.args["T"] == {"int": 64}
+    assert launch.args["q"] == {"dtype": "bf16", "align": 16}
 
 
 def test_a_selection_widens_own_configurations_and_says_so() -> None:
@@ -128,7 +124,8 @@ def test_constants_replace_those_of_the_launch_and_widen() -> None:
 def test_toolchains_come_one_after_another() -> None:
     """So that workers stay warm."""
     names = [cell.toolchain for cell in cells(triton=("1|2",))]
-    assert names == sorted(names) and len(set(names)) == 2
+    assert names == sorted(names)
+    assert len(set(names)) == 2
 
 
 def test_an_unknown_name_in_a_launch_is_an_error() -> None:

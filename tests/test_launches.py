@@ -106,12 +106,14 @@ def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
     sizes = {"storages": [8], "tensors": {"x": {**PLACED, "values": [1, -2]}}, "grids": [[4], None]}
     more = {**launch(**sizes), "storages": [16]}
     (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
-    assert (
-        one.count == 2 and one.memory and one.memory.storages == (8,) and one.grids == ((4,), None)
-    )
+    assert one.count == 2
+    assert one.memory
+    assert one.memory.storages == (8,)
+    assert one.grids == ((4,), None)
     assert one.memory.to_json() == {"storages": [8], "tensors": sizes["tensors"]}
     (bare,) = read(write(tmp_path, HEADER, launch())).launches
-    assert bare.memory is None and sources([bare]) == sources([one])
+    assert bare.memory is None
+    assert sources([bare]) == sources([one])
 
 
 def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:
@@ -212,7 +214,8 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
     """It is read, and left out of what can be compiled."""
     bare = {**LAUNCH, "source": None, "uncut": "a value of some.Type cannot be written down"}
     found = read(write(tmp_path, HEADER, bare))
-    assert found.launches[0].uncut and sources(found.launches) == []
+    assert found.launches[0].uncut
+    assert sources(found.launches) == []
 
 
 @pytest.mark.parametrize(

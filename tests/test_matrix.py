@@ -65,7 +65,8 @@ def test_an_error_names_file_line_and_what_is_allowed(
     assert old in GOOD
     with pytest.raises(MatrixError) as caught:
         read(tmp_path, GOOD.replace(old, new, 1))
-    assert str(caught.value).startswith(f"{tmp_path}/m.yaml:{line}: ") and said in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path}/m.yaml:{line}: ")
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "version: 1\n", "just words\n"])

@@ -123,7 +123,8 @@ def test_arguments_that_do_not_fit_are_refused(measured: list[dict[str, Any]], f
 
 def _module(folder: Path, name: str) -> Any:
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

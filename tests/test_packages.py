@@ -70,7 +70,8 @@ def test_a_real_package_comes_without_torch_and_triton(
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
     package = provide_package("flash-linear-attention==0.2.2")
     names = {path.name.partition("-")[0] for path in Path(package.path).iterdir()}
-    assert "einops" in names and "fla" in names
+    assert "einops" in names
+    assert "fla" in names
     assert not {name for name in names if name.startswith(("torch", "triton", "nvidia"))}
     assert package.digest == "cb005f393de9aead22865733fecd3445"
     assert sys.modules.get("fla") is None
@@ -104,7 +105,8 @@ def test_a_checkout_is_built_as_it_stands(checkout: Path, monkeypatch: pytest.Mo
     """Its version says which state; an edit makes another package, what tools left does not."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(checkout.parent / "cache"))
     first = provide_package(str(checkout))
-    assert first.identity.startswith("tiny-kernels==1.2+h") and first.modules == ("tiny",)
+    assert first.identity.startswith("tiny-kernels==1.2+h")
+    assert first.modules == ("tiny",)
     assert list(first.contains) == ["tiny-kernels"]
     assert {path.name for path in checkout.iterdir()} == {"tiny", "pyproject.toml"}
     (checkout / "build").mkdir()
@@ -112,7 +114,8 @@ def test_a_checkout_is_built_as_it_stands(checkout: Path, monkeypatch: pytest.Mo
     assert provide_package(str(checkout)) == first
     (checkout / "tiny" / "__init__.py").write_text("WARPS = 8\n")
     second = provide_package(str(checkout))
-    assert second.identity != first.identity and second.digest != first.digest
+    assert second.identity != first.identity
+    assert second.digest != first.digest
 
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:

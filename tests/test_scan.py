@@ -68,10 +68,10 @@ def test_verdicts_come_with_code_stage_and_signature(store: Store) -> None:
         "fake.bomb": ("unknown", "FC902", "lower"),
         "fake.silent": ("fails", "FC000", "lower"),
     }
-    assert found["fake.bad"].signal == "SIGABRT" and "reshapeOuts" in (
-        found["fake.bad"].signature or ""
-    )
-    assert found["fake.shared"].tolerated and found["fake.shared"].resources["shared"] == 245760
+    assert found["fake.bad"].signal == "SIGABRT"
+    assert "reshapeOuts" in (found["fake.bad"].signature or "")
+    assert found["fake.shared"].tolerated
+    assert found["fake.shared"].resources["shared"] == 245760
 
 
 def test_a_time_out_is_unknown_and_asked_again_only_with_more_time(store: Store) -> None:
@@ -91,7 +91,8 @@ def test_a_second_scan_compiles_nothing(store: Store) -> None:
     ]
     first = run(store, cells)
     second = run(store, cells)
-    assert not any(record.cached for record in first) and all(record.cached for record in second)
+    assert not any(record.cached for record in first)
+    assert all(record.cached for record in second)
     assert {r.key: (r.verdict, r.signature) for r in first} == {
         r.key: (r.verdict, r.signature) for r in second
     }
@@ -131,8 +132,10 @@ def test_each_signature_is_confirmed_once(store: Store) -> None:
         found = run(store, cells)
     finally:
         judge.judge = original
-    assert len(found) == 20 and len({record.signature for record in found}) == 1
-    assert len(judged) == 21 and max(Counter(judged).values()) == 2
+    assert len(found) == 20
+    assert len({record.signature for record in found}) == 1
+    assert len(judged) == 21
+    assert max(Counter(judged).values()) == 2
 
 
 def test_a_target_the_release_does_not_know_is_skipped(store: Store) -> None:
@@ -210,4 +213,5 @@ def test_no_worker_is_left_when_the_caller_stops_early(store: Store) -> None:
     assert next(records).kernel == "fake.good"
     servers = [slot.worker._server.pid for slot in pool._slots if slot.worker]
     pool.close()
-    assert servers and not any(os.path.exists(f"/proc/{pid}") for pid in servers)
+    assert servers
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in servers)

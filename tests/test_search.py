@@ -46,7 +46,8 @@ def test_a_boundary_is_one_of_those_that_exist(row: list[Answer]) -> None:
     """Whatever the row looks like, and none is found only where there is none."""
     found, asked = run(row)
     assert (found in all_boundaries(row)) if all_boundaries(row) else (found is None)
-    assert len(asked) == len(set(asked)) and set(asked) <= set(range(len(row)))
+    assert len(asked) == len(set(asked))
+    assert set(asked) <= set(range(len(row)))
 
 
 @given(
@@ -82,7 +83,8 @@ def test_a_row_that_turns_once_is_asked_little(start: Answer, before: int, after
 def test_the_same_everywhere_takes_asking_all() -> None:
     """Only then is it known that nothing turns."""
     found, asked = run([Answer.YES] * 13)
-    assert found is None and sorted(asked) == list(range(13))
+    assert found is None
+    assert sorted(asked) == list(range(13))
 
 
 def test_an_unknown_start_decides_nothing() -> None:

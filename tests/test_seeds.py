@@ -105,16 +105,18 @@ def test_delta_rule_on_hopper(
             num_stages=2,
             constants={"BC": 64, "BV": 64},
         )
-        assert len(found) == 1 and shown(found) == {expected}
-        assert word in found[0]["message"] and word in (found[0]["signature"] or "")
+        assert len(found) == 1
+        assert shown(found) == {expected}
+        assert word in found[0]["message"]
+        assert word in (found[0]["signature"] or "")
 
 
 def test_more_stages_than_shared_memory(out: dict[str, Any]) -> None:
     """245,760 of 232,448 bytes: an autotuner would skip it."""
     (found,) = some(out, kernel=DELTA, toolchain="triton==3.2.0", num_warps=2, num_stages=3)
-    assert (
-        shown([found]) == {("fails", "FC501")} and found["tolerated"] and found["stage"] == "load"
-    )
+    assert shown([found]) == {("fails", "FC501")}
+    assert found["tolerated"]
+    assert found["stage"] == "load"
     assert (found["resources"]["shared"], found["resources"]["shared_limit"]) == (245_760, 232_448)
 
 
@@ -126,7 +128,8 @@ def test_fallbacks_of_the_delta_rule(out: dict[str, Any]) -> None:
         if f["kernel"] == DELTA and f["toolchain"] == "triton==3.2.0"
     ]
     assert {"num_warps": 4, "was": 8} in uses
-    assert {"BC": 32, "was": 8} in uses and {"num_warps": 8, "BC": 32, "was": 16} in uses
+    assert {"BC": 32, "was": 8} in uses
+    assert {"num_warps": 8, "BC": 32, "was": 16} in uses
 
 
 @pytest.mark.parametrize("triton", ["3.3.0", "3.3.1"])
@@ -147,7 +150,8 @@ def test_retention_on_v100(out: dict[str, Any], triton: str, dtype: str) -> None
         for f in out["summary"]["fallbacks"]
         if f["toolchain"] == f"triton=={triton}" and f["target"] == "sm70"
     ]
-    assert {"dtype": "fp32"} in uses and {"form": "fused_recurrent"} in uses
+    assert {"dtype": "fp32"} in uses
+    assert {"form": "fused_recurrent"} in uses
 
 
 def test_retention_under_the_neighbours(out: dict[str, Any]) -> None:
@@ -180,7 +184,8 @@ def test_autotuner_keys_of_3_1_0(out: dict[str, Any]) -> None:
         keys = record["findings"][0]["facts"]["keys"]
         assert any(key["want"] != key["got"] for key in keys)
     tuned = [r for r in out["records"] if r["options"] == {} and r["toolchain"] == "triton==3.2.0"]
-    assert len(tuned) == 16 and shown(tuned) == {("compiles", None)}
+    assert len(tuned) == 16
+    assert shown(tuned) == {("compiles", None)}
 
 
 def test_the_first_sequence_length_is_said(out: dict[str, Any]) -> None:
@@ -188,10 +193,8 @@ def test_the_first_sequence_length_is_said(out: dict[str, Any]) -> None:
     (kkt,) = some(out, last="chunk_scaled_dot_kkt_fwd_kernel", code="FC601")
     facts = kkt["findings"][0]["facts"]
     assert facts["first_length"] == 65
-    assert (
-        facts["reached_by"][0]["file"] == "fla/layers/delta_net.py"
-        and facts["reached_by"][0]["line"]
-    )
+    assert facts["reached_by"][0]["file"] == "fla/layers/delta_net.py"
+    assert facts["reached_by"][0]["line"]
 
 
 def test_the_same_command_again_compiles_nothing(out: dict[str, Any], folder: Path) -> None:
@@ -214,4 +217,5 @@ def test_the_output_is_what_the_schema_says(out: dict[str, Any]) -> None:
 def test_no_path_of_this_machine_is_in_the_records(out: dict[str, Any]) -> None:
     """Records travel between machines."""
     text = json.dumps(out["records"])
-    assert str(Path.home()) not in text and "/tmp/" not in text
+    assert str(Path.home()) not in text
+    assert "/tmp/" not in text

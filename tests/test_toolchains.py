@@ -160,7 +160,8 @@ def test_a_release_is_installed_once_and_found_again(fake: Path) -> None:
     assert (Path(first.path) / "triton" / "__init__.py").is_file()
     assert len(fake.read_text().split()) == 1
     assert said[0] == "installing triton 3.4.0 …"
-    assert said[1].endswith(" MB") and len(said) == 2
+    assert said[1].endswith(" MB")
+    assert len(said) == 2
     (shelf,) = toolchains.installed_toolchains()
     assert shelf.manifest["identity"] == "triton==3.4.0"
     assert shelf.manifest["contains"] == {"triton": "3.4.0"}
@@ -266,7 +267,8 @@ def test_two_processes_install_once_and_the_second_says_that_it_waits(
     second = _start()
     said = first.communicate()[0], second.communicate()[0]
     assert (first.returncode, second.returncode) == (0, 0)
-    assert "waiting for another flacheck" in said[1] and "installing" not in said[1]
+    assert "waiting for another flacheck" in said[1]
+    assert "installing" not in said[1]
     assert len(fake.read_text().split()) == 1
 
 
@@ -311,7 +313,8 @@ def test_a_folder_and_a_wheel_with_the_same_content_are_the_same_toolchain(
             archive.write(path, path.relative_to(build))
     (by_folder,) = identities(str(build.parent))
     assert identities(str(wheel)) == [by_folder]
-    assert by_folder.startswith("triton==3.6.0+local.") and len(by_folder.rpartition(".")[2]) == 8
+    assert by_folder.startswith("triton==3.6.0+local.")
+    assert len(by_folder.rpartition(".")[2]) == 8
     (build / "triton" / "_C" / "libtriton.so").write_text("another")
     assert identities(str(build.parent)) != [by_folder]
 
