@@ -1,5 +1,4 @@
-"""What a command has to say, as values: parts that people read, annotations for a workflow on
-GitHub, and one JSON value for programs.
+"""What a command has to say, as values.
 
 A builder (`reports/scan.py` and its neighbours) makes a `Report` of what a command found. A format
 (one file in `reports/formats/`) turns the report into text; only a format escapes anything.
@@ -30,20 +29,19 @@ class Tone(Enum):
 
 
 class Fit(Enum):
-    """What becomes of a table that is wider than the display: its cells go on below, or its last
-    columns go into another table, or it stays as wide as it is (what is read by grep and awk).
-    """
+    """What becomes of a table that is wider than the display."""
 
+    # Its cells go on below.
     FOLD = "fold"
+    # Its last columns go into another table.
     SPLIT = "split"
+    # Nothing: it is read by grep and awk.
     STAY = "stay"
 
 
 @dataclass(frozen=True)
 class Title:
-    """What a report begins with: what it is about, in one line what came of it, and where that is
-    from.
-    """
+    """What a report is about, what came of it in one line, and where that is from."""
 
     subject: str
     result: str
@@ -113,9 +111,7 @@ Part = Title | Heading | Paragraph | Item | Labelled | Listing | Table
 
 @dataclass(frozen=True)
 class Annotation:
-    """A message of a workflow; `level` is error, warning or notice. With a file (and a line, from
-    1) it is shown there.
-    """
+    """A message of a workflow: error, warning or notice; shown at its line (from 1) of its file."""
 
     level: str
     title: str
@@ -126,9 +122,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A JSON object with a list that may be too long for memory: the fields before the list, its
-    name and its items, the fields after it.
-    """
+    """A JSON object with a list too long for memory, and the fields before and after the list."""
 
     before: Json
     name: str
@@ -138,8 +132,8 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Report:
-    """What a command has to say. `value` is a `Streamed` or any value that JSON can hold; parts and
-    annotations may be generators, so a report is rendered once.
+    """Parts for people, a value for programs (`Streamed`, or whatever JSON can hold), annotations
+    for a workflow on GitHub. All may be generators, so a report is rendered once.
     """
 
     parts: Iterable[Part]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flacheck.analysis import Grid, RunView, Square, Summary, grid
 from flacheck.analysis.grid import KernelOf, Row
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import Place, grouped
 from flacheck.analysis.order import kernel_name, settings, short, some
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.model import Verdict
@@ -18,6 +17,8 @@ from flacheck.reports.phrases import SHOWN, counted
 from flacheck.rules import RULES
 from flacheck.tables.targets import TARGETS
 
+# The text and the code of an unknown or skipped cell.
+Reason = tuple[str, str | None]
 SCHEMA = "flacheck.run/1"
 LEGEND = (
     "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but the autotuner skips it · "
@@ -29,16 +30,6 @@ _ROWS = 12
 _USES = 3
 # GitHub shows ten annotations of a kind.
 _ANNOTATIONS = 10
-
-
-@dataclass(frozen=True)
-class CellsReason:
-    """Why cells are unknown or skipped."""
-
-    text: str
-    code: str | None
-    count: int
-    place: str
 
 
 def report(view: RunView) -> document.Report:
@@ -210,31 +201,28 @@ def _slow(view: RunView) -> Iterator[Part]:
 
 
 def _reasons(view: RunView, verdict: Verdict) -> Iterator[Part]:
-    reasons = _reasons_of(view, verdict)
+    reasons = _places_by_reason(view, verdict)
     if reasons:
         yield document.Heading(verdict.value.capitalize())
-    for reason in reasons[:SHOWN]:
-        yield document.Item(f"{reason.count} × {reason.text}", notes=(reason.place,))
+    for (text, code), pairs in reasons[:SHOWN]:
+        place = phrases.places(*phrases.sorted_places(pairs))
+        yield document.Item(f"{len(pairs)} × {text}", notes=(place,))
         # A reason with a second half says itself what to do, and needs no other advice.
-        if reason.code in RULES and ";" not in reason.text:
-            yield document.Labelled((("remedy", RULES[reason.code].remedy),))
+        if code in RULES and ";" not in text:
+            yield document.Labelled((("remedy", RULES[code].remedy),))
     yield from phrases.rest(len(reasons), "reason")
 
 
-def _reasons_of(view: RunView, verdict: Verdict) -> list[CellsReason]:
-    """Why cells have this verdict, the most frequent reason first."""
+def _places_by_reason(view: RunView, verdict: Verdict) -> list[tuple[Reason, list[Place]]]:
+    """Why cells have this verdict and where they are, the most frequent reason first."""
     if not getattr(view.summary.tally, verdict.value):
         return []
-    cells = grouped(
+    places = grouped(
         ((record.reason or "no reason recorded", record.code), (record.toolchain, record.target))
         for record in view.records()
         if record.verdict is verdict
     )
-    reasons = [
-        CellsReason(text, code, len(pairs), phrases.places(*phrases.sorted_places(pairs)))
-        for (text, code), pairs in cells.items()
-    ]
-    return sorted(reasons, key=lambda reason: (-reason.count, reason.text))
+    return sorted(places.items(), key=lambda each: (-len(each[1]), each[0][0]))
 
 
 # What to do
@@ -304,8 +292,9 @@ def _annotations(view: RunView) -> Iterator[document.Annotation]:
     hidden = phrases.omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
     if hidden:
         yield document.Annotation("notice", "more failures", hidden)
-    for reason in _reasons_of(view, Verdict.UNKNOWN)[:_ANNOTATIONS]:
-        said = f"{reason.count} × {reason.text} ({reason.place})"
+    for (text, _), pairs in _places_by_reason(view, Verdict.UNKNOWN)[:_ANNOTATIONS]:
+        place = phrases.places(*phrases.sorted_places(pairs))
+        said = f"{len(pairs)} × {text} ({place})"
         yield document.Annotation("warning", "unknown", said)
     if summary.slow:
         said = counted(len(summary.slow), "slow compile")
