@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from flacheck.analysis import Context, RunView, mark_slow, summarise
 from flacheck.analysis.fallbacks import Fallback
@@ -112,14 +113,20 @@ def of_autotune(folder: Path) -> Report:
     return autotune.report("made:*", [shown])
 
 
+def entry(toolchain: str, verdict: Verdict, **more: Any) -> Entry:
+    """A release's answer; what is not said is nothing."""
+    nothing = {"signature": None, "code": None, "reason": None, "line": "", "seconds": 0.0}
+    return Entry(toolchain=toolchain, verdict=verdict, **{**nothing, **more})
+
+
 def of_bisect(_: Path) -> Report:
     """A failure that is mended, with a release between that gave no verdict."""
     signature = "FC302:llir:reshapeOuts:0"
     history = (
-        Entry("triton==3.1.0", Verdict.COMPILES, None, None, None, "", 1.5),
-        Entry("triton==3.2.0", Verdict.FAILS, signature, "FC302", None, LINE, 0.5),
-        Entry("triton==3.3.0", Verdict.UNKNOWN, None, "FC901", "time-out after 300 s", "", 300.0),
-        Entry("triton==3.4.0", Verdict.COMPILES, None, None, None, "", 30.0, 20.0),
+        entry("triton==3.1.0", Verdict.COMPILES, seconds=1.5),
+        entry("triton==3.2.0", Verdict.FAILS, signature=signature, code="FC302", line=LINE),
+        entry("triton==3.3.0", Verdict.UNKNOWN, code="FC901", reason="time-out after 300 s"),
+        entry("triton==3.4.0", Verdict.COMPILES, seconds=30.0, slow=20.0),
     )
     first, fails, between, last = history
     changes = (
