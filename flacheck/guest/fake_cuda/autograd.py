@@ -141,8 +141,13 @@ _register_leaf_hook = torch.Tensor.register_hook
 
 
 def _retain_grad(self: Any) -> None:
+    """What is kept is contiguous, as torch keeps it. Later passes add to it: the form stays."""
+
+    def keep(gradient: Any) -> None:
+        self.grad = gradient.clone(memory_format=torch.contiguous_format)
+
     if self.grad_fn is not None:
-        self.register_hook(lambda gradient: setattr(self, "grad", gradient))
+        self.register_hook(keep)
 
 
 def _set_materialize_grads(self: Any, value: bool) -> None:
