@@ -45,8 +45,8 @@ print(loss.item())
 @needs_torch
 def test_a_training_step_runs_forward_and_backward(tmp_path: Path) -> None:
     """Modules move, autocast applies CUDA's lists, custom functions get their gradients."""
-    found = recorded(tmp_path, TRAINING)
-    assert {(one.launch.args["n"]["int"], one.count) for one in found.launches} == {(1, 2), (2, 2)}
+    file = recorded(tmp_path, TRAINING)
+    assert {(one.launch.args["n"]["int"], one.count) for one in file.launches} == {(1, 2), (2, 2)}
 
 
 OUTPUTS = """
@@ -166,8 +166,8 @@ assert not failed, failed
 @needs_torch
 def test_threads_work_on_the_device_at_once(tmp_path: Path) -> None:
     """As the one that pins a DataLoader's batches does beside the program's own."""
-    found = recorded(tmp_path, THREADS)
-    assert sorted(one.launch.args["n"]["int"] for one in found.launches) == [2, 3, 4, 5]
+    file = recorded(tmp_path, THREADS)
+    assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [2, 3, 4, 5]
 
 
 HARMLESS = """
@@ -203,8 +203,8 @@ assert active["multiprocessor_count"] == properties.multi_processor_count == 148
 @needs_torch
 def test_graphs_streams_events_threads_and_compile_do_no_harm(tmp_path: Path) -> None:
     """They run what they are given, and the device says the same everywhere."""
-    found = recorded(tmp_path, HARMLESS, device="b200")
-    assert sorted(one.launch.args["n"]["int"] for one in found.launches) == [1, 2, 3, 4]
+    file = recorded(tmp_path, HARMLESS, device="b200")
+    assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [1, 2, 3, 4]
 
 
 @needs_torch

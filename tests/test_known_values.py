@@ -76,8 +76,8 @@ launch(host.cuda()[indices.cuda()], 8)
 @needs_torch
 def test_an_index_out_of_range_is_the_programs_own_error(tmp_path: Path) -> None:
     """In the host's memory; the card would go on, and a kernel may have written the index there."""
-    found = recorded(tmp_path, OUT_OF_RANGE)
-    assert [one.launch.args["n"]["int"] for one in found.launches] == [3, 8]
+    file = recorded(tmp_path, OUT_OF_RANGE)
+    assert [one.launch.args["n"]["int"] for one in file.launches] == [3, 8]
 
 
 WRITTEN = """

@@ -83,9 +83,9 @@ SAVED = """
 import io, pickle
 model = torch.nn.BatchNorm1d(4).cuda()
 torch.save({"model": model.state_dict(), "step": 3}, "checkpoint.pt")
-found = torch.load("checkpoint.pt", map_location="cpu", weights_only=True)
-assert found["step"] == 3 and {t.device.type for t in found["model"].values()} == {"cpu"}
-model.load_state_dict(found["model"])
+loaded = torch.load("checkpoint.pt", map_location="cpu", weights_only=True)
+assert loaded["step"] == 3 and {t.device.type for t in loaded["model"].values()} == {"cpu"}
+model.load_state_dict(loaded["model"])
 buffer = io.BytesIO()
 torch.save(model, buffer)
 buffer.seek(0)

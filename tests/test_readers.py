@@ -31,19 +31,19 @@ x.cpu().numpy(); x[x > 0]
 @needs_torch
 def test_a_launch_that_may_rest_on_a_made_up_value_says_so(tmp_path: Path) -> None:
     """The package that read it marks its launches as long as it runs on, another package none."""
-    found = recorded(tmp_path, GUESSES)
+    file = recorded(tmp_path, GUESSES)
     lines = (PRELUDE + textwrap.dedent(GUESSES)).splitlines()
     at = f"program:{1 + next(i for i, line in enumerate(lines) if 'int(x.to' in line)}"
-    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [
+    assert [(one.launch.args["n"]["int"], one.guessed) for one in file.launches] == [
         (1, None),
         (2, None),
         (10, at),
     ]
     last = f"program:{len(lines)}"
-    assert found.end is not None
-    assert found.end["guesses"]["launches"] == 1
-    assert found.end["guesses"]["at"] == {"helper:1": 1, at: 1, last: 2}
-    assert found.end["guesses"]["total"] == 4
+    assert file.end is not None
+    assert file.end["guesses"]["launches"] == 1
+    assert file.end["guesses"]["at"] == {"helper:1": 1, at: 1, last: 2}
+    assert file.end["guesses"]["total"] == 4
 
 
 @needs_torch
@@ -56,8 +56,8 @@ def test_guesses_of_a_function_that_returned_mark_nothing(tmp_path: Path) -> Non
     helper["run"](x, 5)
     launch(x, 6)
     """
-    found = recorded(tmp_path, program)
-    assert [(one.launch.args["n"]["int"], one.guessed) for one in found.launches] == [
+    file = recorded(tmp_path, program)
+    assert [(one.launch.args["n"]["int"], one.guessed) for one in file.launches] == [
         (5, "helper:2"),
         (6, None),
     ]

@@ -72,17 +72,17 @@ tuned[lambda meta: (1 + meta["HALF"], 1)](y, 66, None, KIND=tl.float16)
 tuned[lambda meta: (triton.cdiv(640, meta["BLOCK"]), 17)](y, 66, None, KIND=tl.float16)
 """
     )
-    found = recorded(tmp_path, program).launches
-    assert [one.grids for one in found] == [
+    launches = recorded(tmp_path, program).launches
+    assert [one.grids for one in launches] == [
         ((2,), (1,)),
         ((20, 16), None),
         ((20, 17), (10, 33)),
         ((3, 4), (3, 4)),
         ((17, 1), (33, 1)),
     ]
-    assert [one.count for one in found] == [1, 1, 2, 1, 1]
-    assert found[2].memory is not None
-    assert found[2].memory.storages == (256,)
+    assert [one.count for one in launches] == [1, 1, 2, 1, 1]
+    assert launches[2].memory is not None
+    assert launches[2].memory.storages == (256,)
 
 
 MEASURED = """
@@ -132,8 +132,8 @@ def test_a_configurations_hook_may_change_the_arguments(tmp_path: Path) -> None:
     hooked = triton.autotune(configs, [])(double)
     hooked[(1,)](Held(), 64)
     """
-    found = recorded(tmp_path, program).launches
-    assert sorted(one.launch.args["x"]["align"] for one in found) == [8, 16]
+    launches = recorded(tmp_path, program).launches
+    assert sorted(one.launch.args["x"]["align"] for one in launches) == [8, 16]
 
 
 HOOKED = """
@@ -160,13 +160,13 @@ watched(add)[(1,)](x, y, n=8)
 @needs_torch
 def test_an_autotuner_that_resets_and_restores_is_recorded(tmp_path: Path) -> None:
     """Its own hooks belong to timing, which nothing is here; those of a configuration run."""
-    found = recorded(tmp_path, HOOKED).launches
-    assert [(one.launch.args["n"]["int"], one.count) for one in found] == [
+    launches = recorded(tmp_path, HOOKED).launches
+    assert [(one.launch.args["n"]["int"], one.count) for one in launches] == [
         (64, 2),
         (128, 1),
         (8, 1),
     ]
-    assert [len(one.launch.configs) for one in found] == [2, 2, 2]
+    assert [len(one.launch.configs) for one in launches] == [2, 2, 2]
 
 
 HANDED = """
@@ -238,15 +238,15 @@ def test_a_tensor_descriptor_is_recorded_with_each_configurations_block(tmp_path
     is `unknown`.
     """
     pytest.importorskip("triton.tools.tensor_descriptor")
-    *found, odd = recorded(tmp_path, DESCRIBED).launches
+    *launches, odd = recorded(tmp_path, DESCRIBED).launches
     plain = {"dtype": "fp16", "align": 16, "shape": [128, 64], "strides": [64, 1]}
-    assert [one.launch.args["x"]["descriptor"] for one in found] == [
+    assert [one.launch.args["x"]["descriptor"] for one in launches] == [
         {**plain, "block": [rows, 64], **extra}
         for extra in ({}, {"padding": "nan"})
         for rows in (16, 32)
     ]
     assert odd.launch.args["x"] == {"unknown": "tensor of complex64"}
-    assert [one.memory.tensors["x"] for one in found if one.memory] == [
+    assert [one.memory.tensors["x"] for one in launches if one.memory] == [
         Placed(0, (128, 64), (64, 1), 0)
     ] * 4
 
@@ -282,8 +282,8 @@ def test_a_kernel_is_cut_out_with_all_that_it_uses(tmp_path: Path) -> None:
     """Helpers, constants, closures, aliases: one module that imports only triton, and that is
     admitted.
     """
-    found = recorded(tmp_path, CUT)
-    (source,) = sources(found.launches)
+    file = recorded(tmp_path, CUT)
+    (source,) = sources(file.launches)
     text = source.kernel.origin.source
     assert source.kernel.name == "program:make.inner"
     assert source.kernel.origin.qualname == "inner"
@@ -292,7 +292,7 @@ def test_a_kernel_is_cut_out_with_all_that_it_uses(tmp_path: Path) -> None:
     assert "k = tl.constexpr(3)" in text
     assert "tl.exp(x)" in text
     assert 'float("inf")' in text
-    assert found.launches[0].launch.args["KIND"] == {"constexpr": 1}
+    assert file.launches[0].launch.args["KIND"] == {"constexpr": 1}
 
 
 STAND_IN = """

@@ -6,14 +6,15 @@ The words are those of docs/concepts.md. Nothing checks them here: flacheck wrot
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict, Union
 
 # A JITFunction, or the Autotuner and Heuristics around one. Triton's releases differ in all that
 # these have, and none declares types for it.
 Kernel = Any
 # One argument of a launch: null, a plain value, or an object with one key that says what it is
 # ("int", "float", "bool", "constexpr", "tuple", "descriptor", or "dtype" with "align").
-ArgumentSpec = dict[str, Any] | bool | int | float | str | None
+# Captured programs may run under Python 3.9, which knows no `|` between types.
+ArgumentSpec = Union[dict[str, Any], bool, int, float, str, None]  # noqa: UP007
 # Tells flacheck how far a request got, should the process die: takes the name of a stage.
 Mark = Callable[[str], None]
 
