@@ -17,8 +17,8 @@ from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Conflict
 from flacheck.gate.pinned import Installation, Pin
 from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse
-from flacheck.gate.states import JudgedRelease, ReleaseState
-from flacheck.gate.suggest import PinChange
+from flacheck.gate.result import JudgedRelease, ReleaseState
+from flacheck.gate.pinned import PinChange
 from flacheck.model import Verdict
 from flacheck.reports import autotune, bisect, explanation, gate, lists, repro, scan
 from flacheck.reports.document import Report

@@ -16,8 +16,7 @@ from flacheck.gate import sources
 from flacheck.gate.evidence import Evidence, cell_identity
 from flacheck.gate.fix import edited, fix
 from flacheck.gate.judging import Gate
-from flacheck.gate.pinned import Pin
-from flacheck.gate.suggest import PinChange
+from flacheck.gate.pinned import Pin, PinChange
 from flacheck.model import Record
 from tests.made_gate import (
     RECORDS,
@@ -112,7 +111,7 @@ import sys
 from pathlib import Path
 from flacheck.gate.fix import fix
 from flacheck.gate.pinned import Pin
-from flacheck.gate.suggest import PinChange
+from flacheck.gate.pinned import PinChange
 
 versions = ["==3.3.0", "==3.4.0"]
 while True:

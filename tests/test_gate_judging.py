@@ -9,8 +9,7 @@ import pytest
 
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
-from flacheck.gate.result import WaiverUse
-from flacheck.gate.states import ReleaseState
+from flacheck.gate.result import ReleaseState, WaiverUse
 from flacheck.model import Record
 from tests.made_gate import (
     BROKEN,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flacheck.gate.admitted import Releases, admit
 from flacheck.gate.pinned import Installation
-from flacheck.gate.states import ReleaseState
+from flacheck.gate.result import ReleaseState
 from flacheck.gate.suggest import Acceptance, suggest, with_changes
 from flacheck.model import Record
 from tests.made_gate import (

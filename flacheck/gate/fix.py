@@ -11,8 +11,8 @@ from pathlib import Path
 from flacheck.analysis.known_good import grouped
 from flacheck.config import toml
 from flacheck.errors import UsageError
+from flacheck.gate.pinned import PinChange
 from flacheck.gate.sources.pin_files import encoding_of
-from flacheck.gate.suggest import PinChange
 
 
 def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.groups import by_signature
+from flacheck.analysis.known_good import grouped, is_good, unserved
 from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.order import by_version, split
+from flacheck.analysis.order import by_target, by_version, split
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
 from flacheck.gate.evidence import Evidence, cell_identity
 from flacheck.gate.pinned import Installation
-from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse
-from flacheck.gate.states import Advise, JudgedRelease, ReleaseState, judge_release
+from flacheck.gate.result import (
+    GateResult,
+    JudgedRelease,
+    JudgedWaiver,
+    ReleaseState,
+    WaiverUse,
+)
 from flacheck.gate.suggest import Acceptance, suggest
 from flacheck.model import Record, Verdict
 from flacheck.toolchains import torch_pins
+
+# (kernels, triton, target) → what is known against some of these kernels there.
+Advise = Callable[[Iterable[str], str, str], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -55,17 +64,65 @@ class Gate:
 
     def _recorded(self, evidence: Evidence) -> dict[str, JudgedRelease]:
         """Each Triton release that has a record, by its version."""
-        valid = waivers.in_force(self.waivers, self.today)
-
-        def waives(cell: Observed) -> bool:
-            return waivers.waived(valid, cell.kernel, cell.signature)
-
         cells = ((split(cell.toolchain), cell) for cell in observe(evidence.records))
         return {
-            triton: judge_release(triton, mine, self.targets, waives, self.advise)
+            triton: self._judged_release(triton, mine)
             for (compiler, triton), mine in grouped(cells).items()
             if compiler == "triton"
         }
+
+    def _judged_release(self, triton: str, cells: Sequence[Observed]) -> JudgedRelease:
+        on_target = grouped(
+            (cell.target, cell) for cell in cells if not self.targets or cell.target in self.targets
+        )
+        valid = waivers.in_force(self.waivers, self.today)
+        failing = [cell for mine in on_target.values() for cell in unserved(mine)]
+        waived = {
+            cell.key for cell in failing if waivers.waived(valid, cell.kernel, cell.signature)
+        }
+        blocking = [cell for cell in failing if cell.key not in waived]
+        tried = {target: _tried(mine) for target, mine in on_target.items() if _tried(mine)}
+        missing = list(self._missing(tried, waived))
+        advisories: tuple[str, ...] = ()
+        why = ""
+        if blocking:
+            state = ReleaseState.BAD
+        elif missing:
+            state = ReleaseState.UNTESTED
+            why = "; ".join(missing)
+        else:
+            told = [
+                text
+                for target in tried
+                for text in self.advise({cell.kernel for cell in on_target[target]}, triton, target)
+            ]
+            advisories = tuple(dict.fromkeys(told))
+            state = ReleaseState.ADVISED if advisories else ReleaseState.GOOD
+        return JudgedRelease(
+            triton=triton,
+            state=state,
+            failures=tuple(by_signature(blocking)),
+            advisories=advisories,
+            targets=tuple(sorted(tried, key=by_target)),
+            cells=sum(map(len, tried.values())),
+            waived=len(waived),
+            why=why,
+        )
+
+    def _missing(self, tried: Mapping[str, Sequence[Observed]], waived: set[str]) -> Iterator[str]:
+        """Why no target, or not every one that must be, is known to compile."""
+        for target in self.targets or sorted(tried, key=by_target):
+            if target not in tried:
+                yield f"no record on {target}"
+                continue
+            # Where every cell is waived, there is nothing left to ask of the target.
+            rest = [cell for cell in tried[target] if cell.key not in waived]
+            if rest and not is_good(rest):
+                undecided = sum(cell.verdict is Verdict.UNKNOWN for cell in rest)
+                cells = "cell" if undecided == 1 else "cells"
+                yield f"{target}: {undecided} {cells} without a verdict"
+        if not self.targets and not tried:
+            yield "only skipped cells"
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
         cells = sum(
@@ -80,6 +137,11 @@ class Gate:
         if _is_mended(waiver, evidence):
             return JudgedWaiver(waiver, WaiverUse.MENDED)
         return JudgedWaiver(waiver, WaiverUse.UNUSED)
+
+
+def _tried(cells: Sequence[Observed]) -> list[Observed]:
+    """A skipped cell was not asked, so it says nothing."""
+    return [cell for cell in cells if cell.verdict is not Verdict.SKIPPED]
 
 
 def _admitted_releases(

@@ -91,6 +91,14 @@ class Pin:
         return self.name + self.specifier
 
 
+@dataclass(frozen=True)
+class PinChange:
+    """`pin` should read `to` (a PEP 440 specifier) instead."""
+
+    pin: Pin
+    to: str
+
+
 # A pin with the extra or group that it is part of; None for one that always holds.
 LabelledPin = tuple[str | None, Pin]
 

@@ -8,17 +8,55 @@ from enum import Enum
 
 import msgspec
 
+from flacheck.analysis.groups import SignatureGroup
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.gate.admitted import Admission, Conflict
-from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.states import JudgedRelease, ReleaseState
-from flacheck.gate.suggest import PinChange
+from flacheck.gate.pinned import Installation, Pin, PinChange
 from flacheck.model import Json
 
 # What flacheck.gate/1 shows of a pin and of a release; the rest is told to people.
 _PIN = ("file", "line", "name", "specifier")
 _RELEASE = ("triton", "torch", "state", "codes", "kernels")
+
+
+class ReleaseState(str, Enum):
+    """What the records come to, over all targets that count."""
+
+    GOOD = "good"
+    # Good, but something is known against it that no compile shows.
+    ADVISED = "advised"
+    # A kernel fails, and nothing makes up for it.
+    BAD = "bad"
+    # No verdict either way.
+    UNTESTED = "untested"
+
+
+@dataclass(frozen=True)
+class JudgedRelease:
+    """A Triton release, or `>3.9.0` and the like for those nobody knows, by its records.
+
+    `failures` are those that count, `waived` says how many cells fail with leave, `why` what is
+    missing of an untested release; `torch` are the releases that it may come with.
+    """
+
+    triton: str
+    state: ReleaseState
+    failures: tuple[SignatureGroup, ...] = ()
+    advisories: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    cells: int = 0
+    waived: int = 0
+    why: str = ""
+    torch: tuple[str, ...] = ()
+
+    @property
+    def codes(self) -> list[str]:
+        return list(dict.fromkeys(group.code for group in self.failures))
+
+    @property
+    def kernels(self) -> list[str]:
+        return sorted({kernel for group in self.failures for kernel in group.kernels})
 
 
 class WaiverUse(str, Enum):

@@ -11,18 +11,10 @@ from packaging.version import Version
 from flacheck.analysis.known_good import grouped
 from flacheck.gate.admitted import Admission, Pair, Releases, admit, satisfies
 from flacheck.gate.narrow import alternatives
-from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.states import ReleaseState
+from flacheck.gate.pinned import Installation, Pin, PinChange
+from flacheck.gate.result import ReleaseState
 
 Changes = Mapping[Pin, str]
-
-
-@dataclass(frozen=True)
-class PinChange:
-    """`pin` should read `to` (a PEP 440 specifier) instead."""
-
-    pin: Pin
-    to: str
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, kernel_name, short, some
 from flacheck.gate.admitted import Conflict
-from flacheck.gate.pinned import Pin
-from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse
-from flacheck.gate.states import JudgedRelease, ReleaseState
-from flacheck.gate.suggest import PinChange
+from flacheck.gate.pinned import Pin, PinChange
+from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import counted, items
