@@ -68,35 +68,31 @@ def all_names(node: ast.AST) -> set[str]:
 
 def limit(node: ast.AST) -> int | None:
     """The constant that a comparison holds against a sequence length, None for any other node."""
-    if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
-        return None
-    left, right = node.left, node.comparators[0]
-    if is_length(left):
-        constant = right
-    elif is_length(right):
-        constant = left
-    else:
-        return None
-    if isinstance(constant, ast.Constant) and type(constant.value) is int:
-        return constant.value
+    match node:
+        case ast.Compare(side, [_], [ast.Constant(bound)]) if is_length(side):
+            pass
+        case ast.Compare(ast.Constant(bound), [_], [side]) if is_length(side):
+            pass
+        case _:
+            return None
+    # A truth value is an int to Python.
+    if type(bound) is int:
+        return bound
     return None
 
 
-def is_length(node: ast.expr) -> bool:
+def is_length(node: ast.AST) -> bool:
     """`q_len`, `T`, `x.shape[1]`, `x.shape[-2]`, `x.size(1)`: the second axis of (batch, sequence,
     features).
     """
-    if isinstance(node, ast.Name):
-        return bool(_LENGTH_NAME.fullmatch(node.id))
-    if isinstance(node, ast.Subscript):
-        owner, axis, attribute = node.value, node.slice, "shape"
-    elif isinstance(node, ast.Call) and len(node.args) == 1:
-        owner, axis, attribute = node.func, node.args[0], "size"
-    else:
-        return False
-    if not isinstance(owner, ast.Attribute) or owner.attr != attribute:
-        return False
-    return ast.unparse(axis) in ("1", "-2")
+    match node:
+        case ast.Name(name):
+            return bool(_LENGTH_NAME.fullmatch(name))
+        case ast.Subscript(ast.Attribute(attr="shape"), axis):
+            return ast.unparse(axis) in ("1", "-2")
+        case ast.Call(ast.Attribute(attr="size"), [axis]):
+            return ast.unparse(axis) in ("1", "-2")
+    return False
 
 
 def sets_mode(node: ast.stmt) -> bool:
@@ -233,17 +229,15 @@ class _Walk:
         return value(node, partial(self._told, known, deciding))
 
     def _told(self, known: _Known, deciding: bool, node: ast.AST) -> Any:
-        if deciding and isinstance(node, ast.Compare) and limit(node) is not None:
+        if deciding and limit(node) is not None:
             return value(node, self._measured)
         name = dotted(node)
         if name == TRAINING:
             return self.state.training
-        if name is None:
-            return UNKNOWN
-        return known.get(name, UNKNOWN)
+        return known.get(name or "", UNKNOWN)
 
     def _measured(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.expr) and is_length(node):
+        if is_length(node):
             return self.state.length
         return UNKNOWN
 
