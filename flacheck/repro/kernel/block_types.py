@@ -1,7 +1,8 @@
 """What an expression of a kernel is: a block or scalar of some dtype, a block pointer, or a known
 constant.
 
-`None` stands for what is not known; nothing is ever guessed.
+`None` stands for what is not known, and what needs to know it raises Unknown; nothing is ever
+guessed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ NAMES = {
 }
 LANGUAGE = {long: short for short, long in NAMES.items()}
 _RANK = {name: rank for rank, name in enumerate(NAMES)}
+INTEGERS = [name for name in NAMES if name.startswith(("i", "u"))]
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,10 @@ class Several:
 
 
 Type = Tensor | BlockPointer | DTypeValue | Constant | Several | None
+
+
+class Unknown(Exception):
+    """It cannot be said without a compiler."""
 
 
 class IllTyped(Exception):
@@ -135,32 +141,65 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("fp", "bf"))
 
 
-def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor | None:
+def known_block(value: Type) -> Tensor:
+    """A value that is a block or scalar; raises Unknown for every other, and so do those below."""
+    if not isinstance(value, Tensor):
+        raise Unknown
+    return value
+
+
+def known_number(value: Type) -> int:
+    if not isinstance(value, Constant) or not isinstance(value.value, int):
+        raise Unknown
+    return value.value
+
+
+def known_shape(value: Type) -> tuple[int, ...]:
+    """The shape that a tuple of numbers, or one number, says."""
+    if not isinstance(value, Several):
+        return (known_number(value),)
+    if not value.items:
+        raise Unknown
+    return tuple(map(known_number, value.items))
+
+
+def known_dtype(value: Type) -> str:
+    if not isinstance(value, DTypeValue):
+        raise Unknown
+    return value.name
+
+
+def reached(address: Type) -> Tensor:
+    """The block that an address leads to."""
+    if isinstance(address, BlockPointer):
+        return Tensor(address.dtype, address.shape)
+    if not known_block(address).pointer:
+        raise Unknown
+    return Tensor(known_block(address).dtype[1:], known_block(address).shape)
+
+
+def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor:
     """The type of `left + right`: pointers stay pointers, literals take the other's dtype."""
     if isinstance(left, Constant):
         left, right = right, left
-    if not isinstance(left, Tensor):
-        return None
+    block = known_block(left)
     if isinstance(right, Constant):
-        dtype, shape = _beside_literal(left.dtype, right.value), left.shape
-    elif isinstance(right, Tensor):
-        dtype, shape = _promoted(left, right), broadcast(left.shape, right.shape)
+        dtype, shape = _beside_literal(block.dtype, right.value), block.shape
     else:
-        return None
-    if dtype is None:
-        return None
+        other = known_block(right)
+        dtype, shape = _promoted(block, other), broadcast(block.shape, other.shape)
     if division and not is_float(dtype):
         dtype = "fp32"
     return Tensor(dtype, shape)
 
 
-def _beside_literal(dtype: str, value: object) -> str | None:
+def _beside_literal(dtype: str, value: object) -> str:
     """The dtype of arithmetic with a literal: it does not widen a dtype of its own kind."""
     if isinstance(value, int) or (isinstance(value, float) and is_float(dtype)):
         return dtype
     if isinstance(value, float):
         return "fp32"
-    return None
+    raise Unknown
 
 
 def _promoted(left: Tensor, right: Tensor) -> str:

@@ -21,7 +21,9 @@ from flacheck.repro.kernel.block_types import (
     Several,
     Tensor,
     Type,
+    Unknown,
     arithmetic,
+    known_block,
 )
 from flacheck.repro.kernel.language_calls import result_type
 from flacheck.repro.kernel.specimen import Specimen
@@ -136,12 +138,13 @@ class TypeInference:
         """The type of an expression; of its parts on the way."""
         visit = getattr(self, "_of_" + type(node).__name__, self._of_children)
         try:
-            result: Type = visit(node)
+            self.types[node] = visit(node)
+        except Unknown:
+            self.types[node] = None
         except IllTyped as fault:
             self.faults.append(str(fault))
-            result = None
-        self.types[node] = result
-        return result
+            self.types[node] = None
+        return self.types[node]
 
     def _of_children(self, node: ast.AST) -> None:
         for child in child_expressions(node):
@@ -187,16 +190,11 @@ class TypeInference:
     def _of_Compare(self, node: ast.Compare) -> Type:
         left = self.of(node.left)
         rights = [self.of(right) for right in node.comparators]
-        both = arithmetic(left, rights[0])
-        if both is None:
-            return None
-        return Tensor("i1", both.shape)
+        return Tensor("i1", arithmetic(left, rights[0]).shape)
 
     def _of_BoolOp(self, node: ast.BoolOp) -> Type:
         first, *_ = [self.of(value) for value in node.values]
-        if not isinstance(first, Tensor):
-            return None
-        return first
+        return known_block(first)
 
     def _of_IfExp(self, node: ast.IfExp) -> Type:
         self.of(node.test)
@@ -208,12 +206,10 @@ class TypeInference:
     def _of_Subscript(self, node: ast.Subscript) -> Type:
         value, index = self.of(node.value), node.slice
         if isinstance(value, Several):
-            return _item(value, index)
-        if not isinstance(value, Tensor):
-            return None
+            return _item(value.items, index)
         if isinstance(index, ast.Tuple):
-            return _indexed(value, index.elts)
-        return _indexed(value, [index])
+            return _indexed(known_block(value), index.elts)
+        return _indexed(known_block(value), [index])
 
     def _of_Call(self, node: ast.Call) -> Type:
         name = called(node)
@@ -225,28 +221,20 @@ class TypeInference:
         return result_type(name, positional, keywords)
 
 
-def _item(values: Several, index: ast.expr) -> Type:
-    if not isinstance(index, ast.Constant) or not isinstance(index.value, int):
-        return None
-    if index.value >= len(values.items):
-        return None
-    return values.items[index.value]
+def _item(values: tuple[Type, ...], index: ast.expr) -> Type:
+    at = getattr(index, "value", None)
+    if not isinstance(at, int) or at >= len(values):
+        raise Unknown
+    return values[at]
 
 
 def _indexed(block: Tensor, items: list[ast.expr]) -> Type:
     """`block[:, None]`: None puts an axis of extent 1 in, every other item stands for one axis."""
-    left = list(block.shape)
-    shape = []
-    for item in items:
-        if isinstance(item, ast.Constant) and item.value is None:
-            shape.append(1)
-        elif left:
-            shape.append(left.pop(0))
-        else:
-            return None
-    if left:
-        return None
-    return Tensor(block.dtype, tuple(shape))
+    added = [isinstance(item, ast.Constant) and item.value is None for item in items]
+    if added.count(False) != len(block.shape):
+        raise Unknown
+    left = iter(block.shape)
+    return Tensor(block.dtype, tuple(1 if new else next(left) for new in added))
 
 
 def _joined(left: Environment, right: Environment) -> Environment:

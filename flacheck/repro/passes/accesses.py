@@ -8,8 +8,8 @@ import ast
 import copy
 from collections.abc import Generator, Iterator, Sequence
 
-from flacheck.repro.kernel import plain_addresses
-from flacheck.repro.kernel.block_types import BlockPointer, Tensor, Type
+from flacheck.repro.kernel.block_types import BlockPointer, Tensor, Type, reached
+from flacheck.repro.kernel.plain_addresses import address, is_plain
 from flacheck.repro.kernel.rewriting import pointer_to, replaced, trimmed
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import called, names_in
@@ -26,27 +26,18 @@ def pointers(best: Specimen) -> Generator[Specimen, bool, None]:
 def _odd(specimen: Specimen) -> list[ast.Call]:
     """Loads and stores that are not plain, of which the block is known."""
     types = inferred(specimen)
-    accesses = [node for node in _accesses(specimen) if not _is_plain(node)]
-    return [node for node in accesses if _reached(types.get(node.args[0]))]
+    return [node for node in _accesses(specimen) if _leads_somewhere(types.get(node.args[0]))]
 
 
 def _accesses(specimen: Specimen) -> Iterator[ast.Call]:
     for node in ast.walk(specimen.function):
         if isinstance(node, ast.Call) and called(node) in ("tl.load", "tl.store") and node.args:
-            yield node
+            if node.keywords or len(node.args) > 2 or not is_plain(node.args[0]):
+                yield node
 
 
-def _reached(kind: Type) -> Tensor | None:
-    """The block that an address leads to."""
-    if isinstance(kind, BlockPointer):
-        return Tensor(kind.dtype, kind.shape)
-    if isinstance(kind, Tensor) and kind.pointer:
-        return Tensor(kind.dtype[1:], kind.shape)
-    return None
-
-
-def _is_plain(node: ast.Call) -> bool:
-    return not node.keywords and len(node.args) <= 2 and plain_addresses.is_plain(node.args[0])
+def _leads_somewhere(kind: Type) -> bool:
+    return isinstance(kind, BlockPointer) or (isinstance(kind, Tensor) and kind.pointer)
 
 
 def plainly(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
@@ -55,15 +46,12 @@ def plainly(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
     args = dict(specimen.args)
     plain: dict[ast.AST, ast.AST] = {}
     for node in nodes:
-        block = _reached(types.get(node.args[0]))
-        if block is None:
-            continue
+        block = reached(types[node.args[0]])
         pointer = _own_pointer(node, specimen) or pointer_to(block.dtype, args, specimen)
         values = []
         if called(node) == "tl.store":
             values = copy.deepcopy(node.args[1:2])
-        address = plain_addresses.address(pointer, block.shape)
-        plain[node] = ast.Call(node.func, [address, *values], [])
+        plain[node] = ast.Call(node.func, [address(pointer, block.shape), *values], [])
     return trimmed(replaced(specimen, plain, args))
 
 
