@@ -12,6 +12,7 @@ from flacheck.repro.kernel.block_types import (
     IllTyped,
     Tensor,
     Type,
+    Unknown,
     arithmetic,
     broadcast,
 )
@@ -154,12 +155,19 @@ def test_arithmetic_promotes(left: str, right: str, dtype: str) -> None:
 
 
 def test_a_literal_does_not_widen_a_dtype_of_its_kind() -> None:
-    """A float makes an integer fp32; what is no number has no arithmetic."""
+    """A float makes an integer fp32."""
     assert arithmetic(Tensor("i8"), Constant(3)) == Tensor("i8")
     assert arithmetic(Constant(0.5), Tensor("bf16")) == Tensor("bf16")
     assert arithmetic(Tensor("i8"), Constant(0.5)) == Tensor("fp32")
-    assert arithmetic(Tensor("i8"), Constant("text")) is None
-    assert arithmetic(Constant(1), Constant(2)) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [(Tensor("i8"), Constant("text")), (Constant(1), Constant(2)), (None, None)]
+)
+def test_what_is_no_number_has_no_arithmetic(left: Type, right: Type) -> None:
+    """Nor have two literals, which are folded."""
+    with pytest.raises(Unknown):
+        arithmetic(left, right)
 
 
 def test_shapes_are_stretched_from_the_front() -> None:

@@ -13,16 +13,14 @@ from flacheck.repro.kernel.order import cost
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.passes import FIRST, PASSES, SLICES
-from flacheck.repro.passes.accesses import pointers
 from flacheck.repro.passes.aliases import aliases, single_assignment
-from flacheck.repro.passes.control_flow import control_flow
-from flacheck.repro.passes.dimensions import dimensions
+from flacheck.repro.passes.blocks import dimensions, pointers
 from flacheck.repro.passes.expressions import expressions, sinks
 from flacheck.repro.passes.launch import dtypes, launch, options, parameters
 from flacheck.repro.passes.partial_evaluation import evaluated, literal_of
 from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.passes.search import Pass, at_each, first_taken, name_of, while_taken
-from flacheck.repro.passes.statements import closure, statements
+from flacheck.repro.passes.statements import closure, control_flow, statements
 from flacheck.repro.reducer import polished, reduce
 from tests.made_specimens import POINTER, Says, calls, chain, reduced, specimen
 

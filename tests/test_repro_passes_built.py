@@ -9,9 +9,16 @@ import pytest
 from flacheck.repro.kernel.syntax_trees import called
 from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.kernel.value_graph import operations
+from flacheck.repro.passes.new_kernels import (
+    TOGETHER,
+    built,
+    distinct,
+    in_loop,
+    pipelines,
+    single_slices,
+    slices,
+)
 from flacheck.repro.passes.partial_evaluation import evaluated
-from flacheck.repro.passes.pipelines import in_loop, pipelines
-from flacheck.repro.passes.slices import TOGETHER, built, distinct, single_slices, slices
 from flacheck.repro.reducer import reduce
 from tests.made_specimens import (
     POINTER,

@@ -70,9 +70,7 @@ def _read(call: ast.Call) -> dict[str, Any]:
 
 
 def key_check(specimen: Specimen) -> str:
-    """Compares the key that the autotuner built with the arguments that it names; names of dtypes
-    come after those.
-    """
+    """A script's comparison of the key that the autotuner built with the arguments it names."""
     _, keys = configs_and_keys(specimen)
     passed = [key for key in keys if key in specimen.args]
     values = tuple(_value(specimen.args[key]) for key in passed)

@@ -13,25 +13,12 @@ from itertools import zip_longest
 from math import prod
 
 # What the language calls each dtype; in the order of promotion, the weakest first.
-NAMES = {
-    "i1": "int1",
-    "i8": "int8",
-    "u8": "uint8",
-    "i16": "int16",
-    "u16": "uint16",
-    "i32": "int32",
-    "u32": "uint32",
-    "i64": "int64",
-    "u64": "uint64",
-    "fp8e5": "float8e5",
-    "fp8e4nv": "float8e4nv",
-    "fp8e4b8": "float8e4b8",
-    "fp8e5b16": "float8e5b16",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "fp32": "float32",
-    "fp64": "float64",
-}
+_NAMES = """
+i1:int1 i8:int8 u8:uint8 i16:int16 u16:uint16 i32:int32 u32:uint32 i64:int64 u64:uint64
+fp8e5:float8e5 fp8e4nv:float8e4nv fp8e4b8:float8e4b8 fp8e5b16:float8e5b16
+bf16:bfloat16 fp16:float16 fp32:float32 fp64:float64
+"""
+NAMES: dict[str, str] = dict(pair.split(":") for pair in _NAMES.split())
 LANGUAGE = {long: short for short, long in NAMES.items()}
 _RANK = {name: rank for rank, name in enumerate(NAMES)}
 INTEGERS = [name for name in NAMES if name.startswith(("i", "u"))]
@@ -113,9 +100,7 @@ class Extent(int):
 
 
 def united(left: int, right: int) -> int:
-    """One extent for two that must be equal; 1 stretches to the other. Raises IllTyped when neither
-    is 1.
-    """
+    """One extent for two that must be equal, or of which one is 1 and stretches; else IllTyped."""
     if left == right:
         if not isinstance(left, Extent):
             return right
@@ -130,9 +115,7 @@ def united(left: int, right: int) -> int:
 
 
 def broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
-    """The common shape of two blocks; a shorter one is extended in front. Raises IllTyped when
-    there is none.
-    """
+    """The common shape of two blocks; a shorter one is extended in front. May raise IllTyped."""
     pairs = zip_longest(reversed(left), reversed(right), fillvalue=1)
     return tuple(united(one, other) for one, other in pairs)[::-1]
 

@@ -104,13 +104,11 @@ class _Folding(ast.NodeTransformer):
             return node.body
         return node.orelse
 
-    def visit_For(self, node: ast.For) -> ast.stmt:
+    def _visit_loop(self, node: ast.For | ast.While) -> ast.stmt:
         self.generic_visit(node)
         return _filled(node)
 
-    def visit_While(self, node: ast.While) -> ast.stmt:
-        self.generic_visit(node)
-        return _filled(node)
+    visit_For = visit_While = _visit_loop
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -153,9 +151,7 @@ def _is_true(node: ast.expr) -> bool:
 def _evaluated(
     node: ast.expr, function: Callable[..., Any] | None, *operands: ast.expr
 ) -> ast.expr:
-    """The result as a literal; the node itself where an operand is none, or where there is no
-    result that Python could write.
-    """
+    """The result as a literal; the node itself where an operand or the result is none."""
     if function is None or not all(map(is_literal, operands)):
         return node
     try:

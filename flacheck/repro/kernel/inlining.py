@@ -6,48 +6,34 @@ import ast
 import copy
 from collections.abc import Mapping
 
-from flacheck.repro.kernel.syntax_trees import (
-    COMPOUND,
-    Block,
-    Renaming,
-    all_statements,
-    assign,
-    expanded,
-    free_name,
-    is_literal,
-    names_in,
-    parameter_names,
-    substituted_all,
-    writes,
-)
+from flacheck.repro.kernel import syntax_trees as trees
+from flacheck.source import syntax
 
 
-def inlined(body: Block, functions: Mapping[str, ast.FunctionDef]) -> Block:
-    """The body with calls of helpers replaced by what they do; a helper with branches that return
-    stays.
-    """
-    taken = {name.id for statement in body for name in names_in(statement)}
+def inlined(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> trees.Block:
+    """The body with what helpers do in place of their calls; one that returns early stays."""
+    taken = {name.id for statement in body for name in trees.names_in(statement)}
     plain = {name: function for name, function in functions.items() if _is_plain(function)}
-    return expanded(body, lambda statement: _written_out(statement, plain, taken))
+    return trees.expanded(body, lambda statement: _written_out(statement, plain, taken))
 
 
 def _is_plain(function: ast.FunctionDef) -> bool:
     """Whether it returns at its end and nowhere else, and takes no more than its parameters."""
     if function.args.vararg or function.args.kwarg:
         return False
-    returns = [s for s in all_statements(function.body) if isinstance(s, ast.Return)]
+    returns = [s for s in trees.all_statements(function.body) if isinstance(s, ast.Return)]
     return all(r is function.body[-1] and r.value for r in returns)
 
 
 def _written_out(
     statement: ast.stmt, functions: Mapping[str, ast.FunctionDef], taken: set[str]
-) -> Block:
+) -> trees.Block:
     visitor = _Calls(functions, taken)
     if isinstance(statement, ast.For):
         statement.iter = visitor.visit(statement.iter)
     elif isinstance(statement, ast.If):
         statement.test = visitor.visit(statement.test)
-    elif not isinstance(statement, COMPOUND):
+    elif not isinstance(statement, trees.COMPOUND):
         statement = visitor.visit(statement)
     return [*visitor.before, statement]
 
@@ -57,7 +43,7 @@ class _Calls(ast.NodeTransformer):
 
     def __init__(self, functions: Mapping[str, ast.FunctionDef], taken: set[str]) -> None:
         self._functions, self._taken = functions, taken
-        self.before: Block = []
+        self.before: trees.Block = []
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """A branch may never be evaluated: calls in it stay."""
@@ -77,20 +63,20 @@ class _Calls(ast.NodeTransformer):
         return self._result(function, given)
 
     def _result(self, function: ast.FunctionDef, given: Mapping[str, ast.expr]) -> ast.expr:
-        stored = set().union(*map(writes, function.body))
+        stored = set().union(*map(trees.writes, function.body))
         names = {}
         for name in sorted(stored):
             names[name] = self._new_name(name)
         direct = {}
         for name, value in given.items():
-            if name not in stored and (is_literal(value) or isinstance(value, ast.Name)):
+            if name not in stored and (trees.is_literal(value) or isinstance(value, ast.Name)):
                 direct[name] = value
                 continue
             if name not in names:
                 names[name] = self._new_name(name)
-            self.before.append(assign(names[name], value))
-        body = [Renaming(names).visit(statement) for statement in function.body]
-        body = substituted_all(body, direct)
+            self.before.append(trees.assign(names[name], value))
+        body = [trees.Renaming(names).visit(statement) for statement in function.body]
+        body = trees.substituted(body, direct)
         last = body[-1]
         if isinstance(last, ast.Return) and last.value:
             self.before += body[:-1]
@@ -99,24 +85,17 @@ class _Calls(ast.NodeTransformer):
         return ast.Constant(None)
 
     def _new_name(self, stem: str) -> str:
-        name = free_name(self._taken, stem)
+        name = trees.free_name(self._taken, stem)
         self._taken.add(name)
         return name
 
 
 def _given(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
     """Each parameter's argument; None for a call that is not understood."""
-    names = parameter_names(function)
+    names = [parameter.arg for parameter in syntax.parameters(function)]
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(names):
         return None
-    arguments = function.args
-    positional = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
-    # Defaults belong to the last of the positional parameters.
-    given = dict(zip(reversed(positional), reversed(arguments.defaults)))
-    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults):
-        if default:
-            given[parameter.arg] = default
-    given |= zip(names, call.args)
+    given = syntax.defaults(function.args) | dict(zip(names, call.args))
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     if set(given) != set(names):
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 from math import inf, log2
+from typing import Any
 
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import COMPOUND, all_statements, called
@@ -56,21 +57,21 @@ def _magnitude(value: object) -> float:
     return 1.0
 
 
-def _argument(spec: object) -> float:
-    if not isinstance(spec, dict):
-        return PARAMETER
-    if "constexpr" in spec:
-        return PARAMETER + CONSTANT + _magnitude(spec["constexpr"])
-    if "dtype" not in spec:
-        return PARAMETER + _magnitude(float(spec.get("int", 0)))
-    rank = len(DTYPES)
-    if spec["dtype"] in DTYPES:
-        rank = DTYPES.index(spec["dtype"])
-    weight = PARAMETER + DTYPE * rank
-    # Unaligned is simpler: the compiler is told nothing of the pointer.
-    if spec.get("align", 16) % 16 == 0:
-        weight += ALIGNMENT
-    return weight
+def _argument(spec: Any) -> float:
+    match spec:
+        case {"constexpr": value}:
+            return PARAMETER + CONSTANT + _magnitude(value)
+        case {"dtype": dtype}:
+            rank = len(DTYPES)
+            if dtype in DTYPES:
+                rank = DTYPES.index(dtype)
+            # Unaligned is simpler: the compiler is told nothing of the pointer.
+            if spec.get("align", 16) % 16:
+                return PARAMETER + DTYPE * rank
+            return PARAMETER + DTYPE * rank + ALIGNMENT
+        case {"int": number}:
+            return PARAMETER + _magnitude(number)
+    return PARAMETER
 
 
 def _option(name: str, value: object) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import Block, names_in, without_dead
+from flacheck.source import syntax
 from flacheck.source.kernel_source import free_names
 
 # Names of new pointers, after those of Triton's own tests: x and y are most read.
@@ -77,8 +78,7 @@ def _signature(
     function: ast.FunctionDef, args: Mapping[str, Any], omitted: Iterable[str]
 ) -> ast.arguments:
     """The parameters that are left, in their order, then new ones."""
-    before = function.args
-    old = {a.arg: a for a in [*before.posonlyargs, *before.args, *before.kwonlyargs]}
+    old = {parameter.arg: parameter for parameter in syntax.parameters(function)}
     left = [argument for name, argument in old.items() if name in args or name in omitted]
     new = [ast.arg(name) for name in args if name not in old]
     return ast.arguments(

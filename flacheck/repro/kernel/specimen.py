@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from flacheck.model import Cell, Cut, Json, Kernel, Launch, digest
+from flacheck.model import Cell, Cut, Kernel, Launch, digest
+from flacheck.source import syntax
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,7 @@ class Specimen:
     @cached_property
     def key(self) -> str:
         """Content hash: two specimens of one key are the same question to a compiler."""
-        return digest(self.to_json())
-
-    def to_json(self) -> Json:
-        return {
+        question = {
             "source": self.source,
             "name": self.name,
             # A list, for the order of the parameters is part of the question.
@@ -47,6 +45,7 @@ class Specimen:
             "stage": self.stage,
             "omitted": list(self.omitted),
         }
+        return digest(question)
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -72,14 +71,10 @@ class Specimen:
         """The module's constants by name."""
         constants = {}
         for statement in self.tree.body:
-            if isinstance(statement, ast.Assign):
-                target: ast.expr = statement.targets[0]
-            elif isinstance(statement, ast.AnnAssign):
-                target = statement.target
-            else:
-                continue
-            if statement.value is not None and isinstance(target, ast.Name):
-                constants[target.id] = statement.value
+            value = getattr(statement, "value", None)
+            for target in syntax.targets(statement)[:1]:
+                if isinstance(target, ast.Name) and value is not None:
+                    constants[target.id] = value
         return constants
 
     @property

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-Tree = TypeVar("Tree", bound=ast.AST)
 Block = list[ast.stmt]
 # The statements with blocks of their own that Triton's front end takes in a kernel.
 COMPOUND = (ast.For, ast.While, ast.If)
@@ -26,20 +25,22 @@ def assign(name: str, value: ast.expr) -> ast.Assign:
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
-def is_literal(node: ast.AST | None) -> bool:
+def is_literal(node: ast.AST) -> bool:
     """Whether it is a literal, a negative number among them."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    return isinstance(node, ast.Constant)
+    match node:
+        case ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return True
+    return False
 
 
 def called(node: ast.AST) -> str:
     """The name of what a call calls (`tl.dot`, `x.to` as `.to`), empty for what is no call."""
-    if not isinstance(node, ast.Call):
-        return ""
-    if isinstance(node.func, ast.Attribute) and not _is_path(node.func.value):
-        return "." + node.func.attr
-    return ast.unparse(node.func)
+    match node:
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if not _is_path(owner):
+            return "." + name
+        case ast.Call(func=function):
+            return ast.unparse(function)
+    return ""
 
 
 def _is_path(node: ast.expr) -> bool:
@@ -47,11 +48,6 @@ def _is_path(node: ast.expr) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in ("tl", "triton")
-
-
-def parameter_names(function: ast.FunctionDef) -> list[str]:
-    arguments = function.args
-    return [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
 
 
 def names_in(node: ast.AST) -> list[ast.Name]:
@@ -80,10 +76,9 @@ class Assignment(NamedTuple):
 
 def assignment(statement: ast.stmt) -> Assignment | None:
     """What a statement assigns to one name; None for every other statement."""
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-        if isinstance(target, ast.Name):
-            return Assignment(target.id, statement.value)
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return Assignment(name, value)
     return None
 
 
@@ -146,14 +141,13 @@ def _without_unread(body: Block) -> Block:
 
 
 def _is_dead(statement: ast.stmt, live: set[str]) -> bool:
-    if isinstance(statement, (ast.Pass, ast.Assert)):
-        return True
-    if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, (ast.Constant, ast.Name))
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        return statement.target.id not in live
-    if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-        return not writes(statement) & live and not _has_effect(statement)
+    match statement:
+        case ast.Pass() | ast.Assert() | ast.Expr(value=ast.Constant() | ast.Name()):
+            return True
+        case ast.AugAssign(target=ast.Name(id=name)):
+            return name not in live
+        case ast.Assign() | ast.AnnAssign():
+            return not writes(statement) & live and not _has_effect(statement)
     return False
 
 
@@ -188,15 +182,9 @@ class Renaming(ast.NodeTransformer):
         return node
 
 
-def substituted(tree: Tree, by: Mapping[str, ast.expr]) -> Tree:
-    """The tree, changed in place, with expressions for reads of names; each read gets a copy."""
-    result: Tree = _Substitution(by).visit(tree)
-    return result
-
-
-def substituted_all(body: Block, by: Mapping[str, ast.expr]) -> Block:
-    """The same for each statement of a body."""
-    return [substituted(statement, by) for statement in body]
+def substituted(body: Block, by: Mapping[str, ast.expr]) -> Block:
+    """The body, changed in place, with expressions for reads of names; each read gets a copy."""
+    return [_Substitution(by).visit(statement) for statement in body]
 
 
 def free_name(taken: set[str], stem: str) -> str:

@@ -54,30 +54,25 @@ def walked(specimen: Specimen) -> TypeInference:
 
 def argument_type(spec: Any) -> Type:
     """The type of an argument of a launch."""
-    if spec is None or isinstance(spec, (bool, str)):
-        return Constant(spec)
-    if not isinstance(spec, Mapping):
-        return None
-    if "constexpr" in spec:
-        return _constexpr_type(spec["constexpr"])
-    if "dtype" in spec:
-        return Tensor("*" + spec["dtype"])
-    if "int" in spec:
+    match spec:
+        case None | bool() | str():
+            return Constant(spec)
+        case {"constexpr": {"dtype": dtype}}:
+            return DTypeValue(dtype)
+        case {"constexpr": value}:
+            return Constant(value)
+        case {"dtype": dtype}:
+            return Tensor("*" + dtype)
         # Triton folds 1 into a constant; it is typed all the same.
-        if -(1 << 31) <= spec["int"] < 1 << 31:
+        case {"int": number} if -(1 << 31) <= number < 1 << 31:
             return Tensor("i32")
-        return Tensor("i64")
-    if "float" in spec:
-        return Tensor("fp32")
-    if "bool" in spec:
-        return Tensor("i1")
+        case {"int": _}:
+            return Tensor("i64")
+        case {"float": _}:
+            return Tensor("fp32")
+        case {"bool": _}:
+            return Tensor("i1")
     return None
-
-
-def _constexpr_type(value: Any) -> Type:
-    if isinstance(value, Mapping) and "dtype" in value:
-        return DTypeValue(value["dtype"])
-    return Constant(value)
 
 
 class TypeInference:
@@ -96,17 +91,18 @@ class TypeInference:
             self._statement(statement)
 
     def _statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.For):
-            self._for(node)
-        elif isinstance(node, (ast.If, ast.While)):
-            self.of(node.test)
-            self._branches(node.body, node.orelse)
-        elif isinstance(node, ast.Assign):
-            value = self.of(node.value)
-            for target in node.targets:
-                self._bind(target, value)
-        else:
-            self._of_children(node)
+        match node:
+            case ast.For():
+                self._for(node)
+            case ast.If() | ast.While():
+                self.of(node.test)
+                self._branches(node.body, node.orelse)
+            case ast.Assign():
+                value = self.of(node.value)
+                for target in node.targets:
+                    self._bind(target, value)
+            case _:
+                self._of_children(node)
 
     def _bind(self, target: ast.expr, value: Type) -> None:
         if isinstance(target, ast.Name):
@@ -168,21 +164,21 @@ class TypeInference:
         if path.startswith("tl.") and path[3:] in LANGUAGE:
             return DTypeValue(LANGUAGE[path[3:]])
         owner = self.of(node.value)
-        if node.attr == "dtype" and isinstance(owner, (Tensor, BlockPointer)):
-            return DTypeValue(owner.dtype)
-        if node.attr == "element_ty" and isinstance(owner, DTypeValue):
-            return DTypeValue(owner.name.removeprefix("*"))
-        if node.attr == "T" and isinstance(owner, Tensor) and len(owner.shape) == 2:
-            return Tensor(owner.dtype, owner.shape[::-1])
+        match node.attr, owner:
+            case "dtype", Tensor(dtype=name) | BlockPointer(dtype=name):
+                return DTypeValue(name)
+            case "element_ty", DTypeValue(name=name):
+                return DTypeValue(name.removeprefix("*"))
+            case "T", Tensor(dtype=name, shape=(rows, columns)):
+                return Tensor(name, (columns, rows))
         return None
 
     def _of_UnaryOp(self, node: ast.UnaryOp) -> Type:
         operand = self.of(node.operand)
-        if not isinstance(node.op, ast.USub) or not isinstance(operand, Constant):
-            return operand
-        if not isinstance(operand.value, (int, float)):
-            return operand
-        return Constant(-operand.value)
+        match node.op, operand:
+            case ast.USub(), Constant(value=int() | float() as value):
+                return Constant(-value)
+        return operand
 
     def _of_BinOp(self, node: ast.BinOp) -> Type:
         return arithmetic(self.of(node.left), self.of(node.right), isinstance(node.op, ast.Div))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import Block, names_in, parameter_names, reads, writes
+from flacheck.repro.kernel.syntax_trees import Block, names_in, reads, writes
 from flacheck.repro.kernel.type_inference import walked
+from flacheck.source import syntax
 
 # What a kernel may name without binding it: Triton's modules, and Python's functions that its front
 # end knows.
@@ -14,14 +15,12 @@ BUILTINS = set("tl triton range min max float int bool len print abs isinstance 
 
 
 def is_valid(specimen: Specimen) -> bool:
-    """Whether every name is bound before it is read, every parameter has its value, and no shapes
-    are at odds.
-    """
+    """Whether names are bound before they are read, parameters have values, and shapes fit."""
     body = specimen.function.body
     # Every release compiles an empty kernel.
     if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
         return False
-    parameters = set(parameter_names(specimen.function))
+    parameters = {parameter.arg for parameter in syntax.parameters(specimen.function)}
     given = {*specimen.args, *specimen.omitted}
     if not parameters <= given or not set(specimen.args) <= parameters:
         return False
@@ -39,9 +38,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _defined(body: Block, known: set[str]) -> bool:
-    """Whether names are bound where they are read, in the order of execution; adds what is bound to
-    `known`.
-    """
+    """Walks in the order of execution, and adds what is bound to `known`."""
     return all(_is_defined(statement, known) for statement in body)
 
 

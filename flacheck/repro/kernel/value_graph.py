@@ -7,15 +7,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from flacheck.repro.kernel import syntax_trees as trees
 from flacheck.repro.kernel.block_types import Constant, DTypeValue, Tensor
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import (
-    COMPOUND,
-    Block,
-    called,
-    child_expressions,
-    writes,
-)
 from flacheck.repro.kernel.type_inference import Types, inferred
 
 
@@ -34,7 +28,7 @@ class Value:
     @property
     def operation(self) -> str:
         """`tl.dot`, `.to`, `Add`…"""
-        return called(self.node) or type(getattr(self.node, "op", self.node)).__name__
+        return trees.called(self.node) or type(getattr(self.node, "op", self.node)).__name__
 
 
 Bindings = dict[str, Value]
@@ -52,13 +46,13 @@ class _Graph:
         self._types = types
         self.operations: list[Value] = []
 
-    def block(self, body: Block, bindings: Bindings) -> None:
+    def block(self, body: trees.Block, bindings: Bindings) -> None:
         """Follow the statements. What a loop carries round is forgotten: it may come from either
         side.
         """
         for statement in body:
-            if isinstance(statement, COMPOUND):
-                for name in writes(statement):
+            if isinstance(statement, trees.COMPOUND):
+                for name in trees.writes(statement):
                     bindings.pop(name, None)
                 self.block(statement.body, dict(bindings))
                 self.block(statement.orelse, dict(bindings))
@@ -67,7 +61,7 @@ class _Graph:
 
     def _statement(self, statement: ast.stmt, bindings: Bindings) -> None:
         last = None
-        for node in child_expressions(statement):
+        for node in trees.child_expressions(statement):
             last = self.of(node, bindings)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
         if isinstance(target, ast.Name):
@@ -87,7 +81,7 @@ class _Graph:
         kind = self._types.get(node)
         if not isinstance(kind, Tensor):
             return None
-        if isinstance(node, ast.Name) or called(node) in ("tl.load", "tl.program_id"):
+        if isinstance(node, ast.Name) or trees.called(node) in ("tl.load", "tl.program_id"):
             return Value(node, kind)
         if isinstance(node, ast.Call) and not operands and all(map(self._is_known, parts(node))):
             return Value(node, kind, made=True)
@@ -116,8 +110,8 @@ def parts(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Subscript):
         return [node.value]
     if not isinstance(node, ast.Call):
-        return child_expressions(node)
+        return trees.child_expressions(node)
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if called(node).startswith(".") and isinstance(node.func, ast.Attribute):
+    if trees.called(node).startswith(".") and isinstance(node.func, ast.Attribute):
         return [node.func.value, *arguments]
     return arguments

@@ -5,18 +5,15 @@ function's.
 
 from __future__ import annotations
 
-from flacheck.repro.passes.accesses import pointers
 from flacheck.repro.passes.aliases import aliases
 from flacheck.repro.passes.autotuner import arguments, body, configurations, distinct_values, keys
-from flacheck.repro.passes.control_flow import control_flow
-from flacheck.repro.passes.dimensions import dimensions
+from flacheck.repro.passes.blocks import dimensions, pointers
 from flacheck.repro.passes.expressions import expressions, sinks
 from flacheck.repro.passes.launch import dtypes, launch, options, parameters
+from flacheck.repro.passes.new_kernels import pipelines, single_slices, slices
 from flacheck.repro.passes.partial_evaluation import partial_evaluation
-from flacheck.repro.passes.pipelines import pipelines
 from flacheck.repro.passes.search import Pass
-from flacheck.repro.passes.slices import single_slices, slices
-from flacheck.repro.passes.statements import statements
+from flacheck.repro.passes.statements import control_flow, statements
 
 # Those that run first and once, by the kind of failure.
 FIRST: tuple[Pass, ...] = (partial_evaluation, slices)

@@ -7,23 +7,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator, Iterator, Sequence
 
+from flacheck.repro.kernel import syntax_trees as trees
 from flacheck.repro.kernel.constant_folding import folded
 from flacheck.repro.kernel.rewriting import rewritten
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import (
-    COMPOUND,
-    Assignment,
-    Block,
-    Renaming,
-    all_statements,
-    assign,
-    assignment,
-    child_expressions,
-    kept,
-    names_in,
-    substituted,
-    substituted_all,
-)
 from flacheck.repro.passes.search import while_taken
 
 
@@ -39,37 +26,37 @@ def aliases(best: Specimen) -> Generator[Specimen, bool, None]:
 
 def single_assignment(specimen: Specimen) -> Specimen:
     """A straight kernel with a new name for each assignment; one with control flow as it is."""
-    if any(isinstance(statement, COMPOUND) for statement in specimen.function.body):
+    if any(isinstance(statement, trees.COMPOUND) for statement in specimen.function.body):
         return specimen
     return rewritten(specimen, _forwarded(_renamed(specimen.copied_body())))
 
 
-def _renamed(body: Block) -> Block:
+def _renamed(body: trees.Block) -> trees.Block:
     current: dict[str, str] = {}
     count: dict[str, int] = {}
-    result: Block = []
+    result: trees.Block = []
     for statement in body:
-        plain = assignment(statement)
+        plain = trees.assignment(statement)
         if plain is None:
-            result.append(Renaming(current).visit(statement))
+            result.append(trees.Renaming(current).visit(statement))
             continue
         name = plain.name
-        value = Renaming(current).visit(plain.value)
+        value = trees.Renaming(current).visit(plain.value)
         count[name] = count.get(name, 0) + 1
         current[name] = name
         if count[name] > 1:
             current[name] = f"{name}_{count[name]}"
-        result.append(assign(current[name], value))
+        result.append(trees.assign(current[name], value))
     return result
 
 
-def _forwarded(body: Block) -> Block:
+def _forwarded(body: trees.Block) -> trees.Block:
     """Without `b = a`."""
     known: dict[str, ast.expr] = {}
-    result: Block = []
+    result: trees.Block = []
     for statement in body:
-        [changed] = folded([substituted(statement, known)])
-        plain = assignment(changed)
+        [changed] = folded(trees.substituted([statement], known))
+        plain = trees.assignment(changed)
         if plain and isinstance(plain.value, (ast.Name, ast.Constant)):
             known[plain.name] = plain.value
         else:
@@ -85,32 +72,30 @@ def all_inlined(specimen: Specimen) -> Specimen:
 
 
 def _inlined(specimen: Specimen) -> Iterator[Specimen]:
-    """Without one variable that is bound once, its value where it is read: a name anywhere, an
-    expression once.
-    """
-    body = list(all_statements(specimen.function.body))
+    """Without one variable that is bound once, its value where it is read."""
+    body = list(trees.all_statements(specimen.function.body))
     for at, statement in enumerate(body):
-        plain = assignment(statement)
+        plain = trees.assignment(statement)
         if plain and _is_single(body, plain):
             yield rewritten(specimen, _substituted_at(specimen.copied_body(), at, plain))
 
 
-def _substituted_at(body: Block, at: int, plain: Assignment) -> Block:
+def _substituted_at(body: trees.Block, at: int, plain: trees.Assignment) -> trees.Block:
     """Without the assignment at a position, its value where its name is read."""
-    ours = list(all_statements(body))[at]
-    left = kept(body, lambda statement: statement is not ours)
-    return folded(substituted_all(left, {plain.name: plain.value}))
+    ours = list(trees.all_statements(body))[at]
+    left = trees.kept(body, lambda statement: statement is not ours)
+    return folded(trees.substituted(left, {plain.name: plain.value}))
 
 
-def _is_single(body: Sequence[ast.stmt], plain: Assignment) -> bool:
+def _is_single(body: Sequence[ast.stmt], plain: trees.Assignment) -> bool:
     names: list[ast.Name] = []
     for statement in body:
         evaluated: Sequence[ast.AST] = [statement]
         # The statements below it are in `body` themselves.
-        if isinstance(statement, COMPOUND):
-            evaluated = child_expressions(statement)
+        if isinstance(statement, trees.COMPOUND):
+            evaluated = trees.child_expressions(statement)
         for node in evaluated:
-            names += [name for name in names_in(node) if name.id == plain.name]
+            names += [name for name in trees.names_in(node) if name.id == plain.name]
     if sum(isinstance(name.ctx, ast.Store) for name in names) != 1:
         return False
     return len(names) == 2 or isinstance(plain.value, (ast.Name, ast.Constant))

@@ -60,9 +60,7 @@ def keys(best: Specimen) -> Generator[Specimen, bool, None]:
 
 
 def arguments(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Parameters that nothing needs: passed ones, then tuned ones with what sets them, from the
-    last on.
-    """
+    """Parameters that nothing needs, from the last on: passed ones, then tuned ones."""
     for name in [*reversed(list(best.args)), *reversed(best.omitted)]:
         candidates = (_without(before, name) for before in (best, _without_key(best, name)))
         best = (yield from first_taken(candidates)) or best

@@ -9,54 +9,32 @@ import copy
 from collections.abc import Generator, Iterator
 
 from flacheck.repro.kernel import plain_addresses
+from flacheck.repro.kernel import syntax_trees as trees
 from flacheck.repro.kernel.block_types import Tensor
 from flacheck.repro.kernel.rewriting import pointer_to, replaced, rewritten, trimmed
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import (
-    COMPOUND,
-    all_statements,
-    assignment,
-    called,
-    child_expressions,
-    variable,
-)
 from flacheck.repro.kernel.type_inference import Types, inferred
 from flacheck.repro.passes.search import at_each, while_taken
 
 # Arguments that no release does without; of what is not named here, one.
 _LEAST = {
-    "tl.store": 2,
-    "tl.dot": 2,
-    "tl.where": 3,
+    **dict.fromkeys("tl.store tl.dot tl.arange tl.zeros tl.maximum tl.minimum tl.cdiv".split(), 2),
+    **dict.fromkeys("tl.advance tl.broadcast_to tl.expand_dims tl.reshape tl.join".split(), 2),
+    **dict.fromkeys(("tl.where", "tl.full"), 3),
     "tl.make_block_ptr": 6,
-    "tl.arange": 2,
-    "tl.zeros": 2,
-    "tl.full": 3,
-    "tl.maximum": 2,
-    "tl.minimum": 2,
-    "tl.cdiv": 2,
-    "tl.advance": 2,
-    "tl.broadcast_to": 2,
-    "tl.expand_dims": 2,
-    "tl.reshape": 2,
-    "tl.join": 2,
 }
 
 
 def expressions(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Every expression, outermost and last first: a variable or an operand of its type, a plain
-    load, a literal.
-    """
+    """Every expression: a variable or an operand of its type, a plain load, a literal."""
     yield from at_each(best, _evaluated, _simpler)
 
 
 def _evaluated(specimen: Specimen) -> list[ast.expr]:
-    """All expressions that are evaluated, those of the last statement first, outer before inner;
-    not addresses in their plain form.
-    """
+    """All expressions but plain addresses, the last statement first, outer before inner."""
     result: list[ast.expr] = []
-    for statement in reversed(list(all_statements(specimen.function.body))):
-        for head in child_expressions(statement):
+    for statement in reversed(list(trees.all_statements(specimen.function.body))):
+        for head in trees.child_expressions(statement):
             result += _below(head)
     return result
 
@@ -90,7 +68,7 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
 
 
 def _is_plain_load(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Call) or called(node) != "tl.load":
+    if not isinstance(node, ast.Call) or trees.called(node) != "tl.load":
         return False
     return not node.keywords and len(node.args) == 1 and plain_addresses.is_plain(node.args[0])
 
@@ -110,14 +88,14 @@ def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
 
 def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.Name]:
     """Other variables of a node's type, as far as they are bound before it."""
-    for statement in all_statements(specimen.function.body):
-        if not isinstance(statement, COMPOUND) and node in ast.walk(statement):
+    for statement in trees.all_statements(specimen.function.body):
+        if not isinstance(statement, trees.COMPOUND) and node in ast.walk(statement):
             return
-        plain = assignment(statement)
+        plain = trees.assignment(statement)
         if plain is None or types.get(plain.value) != types[node]:
             continue
         if not isinstance(node, ast.Name) or node.id != plain.name:
-            yield variable(plain.name)
+            yield trees.variable(plain.name)
 
 
 def _with(specimen: Specimen, node: ast.expr, other: ast.expr) -> Specimen:
@@ -132,7 +110,7 @@ def _loaded(specimen: Specimen, node: ast.expr, kind: Tensor) -> Specimen:
 
 def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]:
     """Without one keyword or the last positional argument, as long as enough are left."""
-    if len(node.args) + len(node.keywords) <= _LEAST.get(called(node), 1):
+    if len(node.args) + len(node.keywords) <= _LEAST.get(trees.called(node), 1):
         return
     for at in range(len(node.keywords)):
         fewer = ast.Call(node.func, node.args, node.keywords[:at] + node.keywords[at + 1 :])
@@ -149,15 +127,15 @@ def sinks(best: Specimen) -> Generator[Specimen, bool, None]:
 def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
     yield from _bare(specimen)
     body = specimen.function.body
-    stores = [s for s in body if isinstance(s, ast.Expr) and called(s.value) == "tl.store"]
+    stores = [s for s in body if isinstance(s, ast.Expr) and trees.called(s.value) == "tl.store"]
     types = inferred(specimen)
-    for plain in filter(None, map(assignment, body)):
+    for plain in filter(None, map(trees.assignment, body)):
         kind = types.get(plain.value)
         if isinstance(kind, Tensor) and not kind.pointer:
             for old in stores:
                 args = dict(specimen.args)
                 pointer = pointer_to(kind.dtype, args, specimen)
-                new = plain_addresses.store(pointer, kind.shape, variable(plain.name))
+                new = plain_addresses.store(pointer, kind.shape, trees.variable(plain.name))
                 yield trimmed(replaced(specimen, {old: new}, args))
 
 

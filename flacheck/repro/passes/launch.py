@@ -11,7 +11,7 @@ from flacheck.repro.kernel.block_types import NAMES
 from flacheck.repro.kernel.order import USUAL_OPTIONS
 from flacheck.repro.kernel.rewriting import replaced, rewritten, trimmed
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import expression, substituted_all, variable
+from flacheck.repro.kernel.syntax_trees import expression, substituted, variable
 from flacheck.repro.passes.partial_evaluation import literal_of
 from flacheck.repro.passes.search import first_taken, while_taken
 
@@ -37,9 +37,7 @@ def _smaller_option(specimen: Specimen, name: str) -> Iterator[Specimen]:
 
 
 def launch(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Constant arguments: equal numbers together, then each by itself, the smallest power of two
-    that fails.
-    """
+    """Constant arguments: the smallest power of two, for equal numbers together, then for each."""
     for together in (True, False):
         for names in _alike(best, together):
             best = (yield from first_taken(_smaller_values(best, names))) or best
@@ -119,17 +117,15 @@ def _fewer(specimen: Specimen) -> Iterator[Specimen]:
 def _written(specimen: Specimen, name: str, value: ast.expr) -> Specimen:
     """The specimen without a parameter, with an expression in its place."""
     args = {other: spec for other, spec in specimen.args.items() if other != name}
-    return rewritten(specimen, substituted_all(specimen.copied_body(), {name: value}), args)
+    return rewritten(specimen, substituted(specimen.copied_body(), {name: value}), args)
 
 
 def _literals(spec: Any) -> Iterator[ast.expr]:
     """What may stand for a number of the launch in the kernel: 1, or itself."""
-    known = literal_of(spec)
-    if known is not None:
-        yield known
-    elif isinstance(spec, Mapping) and "int" in spec:
-        yield ast.Constant(1)
-        yield ast.Constant(spec["int"])
-    elif isinstance(spec, Mapping) and "float" in spec:
-        yield ast.Constant(1.0)
-        yield ast.Constant(spec["float"])
+    match spec:
+        case {"int": number}:
+            yield from (ast.Constant(1), ast.Constant(number))
+        case {"float": number}:
+            yield from (ast.Constant(1.0), ast.Constant(number))
+        case _ if (known := literal_of(spec)) is not None:
+            yield known

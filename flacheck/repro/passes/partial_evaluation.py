@@ -9,24 +9,12 @@ import copy
 from collections.abc import Generator, Mapping
 from typing import Any
 
+from flacheck.repro.kernel import syntax_trees as trees
 from flacheck.repro.kernel.block_types import NAMES, DTypeValue
 from flacheck.repro.kernel.constant_folding import folded, literal
 from flacheck.repro.kernel.inlining import inlined
 from flacheck.repro.kernel.rewriting import replaced, rewritten
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import (
-    Block,
-    all_statements,
-    assign,
-    assignment,
-    expanded,
-    expression,
-    is_literal,
-    reads,
-    substituted_all,
-    variable,
-    writes,
-)
 from flacheck.repro.kernel.type_inference import inferred
 
 # Each round inlines one level of calls; helpers nest less deeply.
@@ -50,8 +38,8 @@ def evaluated(specimen: Specimen, inline: bool = True) -> Specimen:
             args[name] = spec
         else:
             values[name] = value
-    changed = writes(specimen.function)
-    bound: Block = [assign(name, value) for name, value in values.items() if name in changed]
+    changed = trees.writes(specimen.function)
+    bound = [trees.assign(name, value) for name, value in values.items() if name in changed]
     known = specimen.constants
     known |= {name: value for name, value in values.items() if name not in changed}
     helpers = specimen.helpers if inline else {}
@@ -66,7 +54,7 @@ def with_dtypes(specimen: Specimen) -> Specimen:
         if not isinstance(kind, DTypeValue) or kind.name not in NAMES:
             continue
         if not ast.unparse(node).startswith("tl."):
-            named[node] = expression("tl." + NAMES[kind.name])
+            named[node] = trees.expression("tl." + NAMES[kind.name])
     if not named:
         return specimen
     return replaced(specimen, named)
@@ -74,38 +62,38 @@ def with_dtypes(specimen: Specimen) -> Specimen:
 
 def literal_of(spec: Any) -> ast.expr | None:
     """The expression for a constant argument; None for one that differs from launch to launch."""
-    if isinstance(spec, Mapping):
-        return _constexpr(spec["constexpr"]) if "constexpr" in spec else None
-    if spec is None or isinstance(spec, (bool, str)):
-        return literal(spec)
+    match spec:
+        case {"constexpr": value}:
+            return _constexpr(value)
+        case None | bool() | str():
+            return literal(spec)
     return None
 
 
 def _constexpr(value: Any) -> ast.expr | None:
-    if not isinstance(value, Mapping):
-        return literal(value)
-    if "dtype" in value:
-        name = str(value["dtype"])
-        return expression("tl." + NAMES.get(name, name))
-    if "function" in value:
-        return variable(value["function"])
-    if "tuple" not in value:
-        return None
-    items = [_constexpr(item) for item in value["tuple"]]
-    known = [item for item in items if item is not None]
-    if len(known) < len(items):
-        return None
-    return ast.Tuple(known, ast.Load())
+    match value:
+        case {"dtype": name}:
+            return trees.expression("tl." + NAMES.get(name, name))
+        case {"function": name}:
+            return trees.variable(name)
+        case {"tuple": parts}:
+            items = [item for item in map(_constexpr, parts) if item is not None]
+            if len(items) == len(parts):
+                return ast.Tuple(items, ast.Load())
+            return None
+        case {}:
+            return None
+    return literal(value)
 
 
 def _settled(
-    body: Block, constants: Mapping[str, ast.expr], functions: Mapping[str, ast.FunctionDef]
-) -> Block:
+    body: trees.Block, constants: Mapping[str, ast.expr], functions: Mapping[str, ast.FunctionDef]
+) -> trees.Block:
     """Substitute, fold and inline until nothing changes."""
     known = dict(constants)
     for _ in range(_ROUNDS):
         before = [ast.dump(statement) for statement in body]
-        body = expanded(folded(substituted_all(body, known)), _plain)
+        body = trees.expanded(folded(trees.substituted(body, known)), _plain)
         body = folded(inlined(body, functions))
         known |= _constant_variables(body)
         if [ast.dump(statement) for statement in body] == before:
@@ -113,49 +101,47 @@ def _settled(
     return body
 
 
-def _constant_variables(body: Block) -> dict[str, ast.expr]:
+def _constant_variables(body: trees.Block) -> dict[str, ast.expr]:
     """Variables that are bound once, outside every branch and loop, to a literal."""
     bound: list[str] = []
-    for statement in all_statements(body):
+    for statement in trees.all_statements(body):
         if not isinstance(statement, (ast.If, ast.While)):
-            bound += writes(statement)
+            bound += trees.writes(statement)
         if isinstance(statement, ast.For):
             # Twice: a loop's variable has another value in every turn.
-            bound += writes(statement.target)
+            bound += trees.writes(statement.target)
     constants = {}
     for statement in body:
-        plain = assignment(statement)
-        if plain and is_literal(plain.value) and bound.count(plain.name) == 1:
+        plain = trees.assignment(statement)
+        if plain and trees.is_literal(plain.value) and bound.count(plain.name) == 1:
             constants[plain.name] = plain.value
     return constants
 
 
-def _plain(statement: ast.stmt) -> Block:
-    """One name an assignment: tuples are taken apart, augmented and annotated assignments spelt
-    out.
-    """
+def _plain(statement: ast.stmt) -> trees.Block:
+    """Assignments of one name each: no tuples, and operators are spelt out."""
     if isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
         target, value = statement.target, statement.value
         if not isinstance(target, ast.Name) or value is None:
             return [statement]
         if isinstance(statement, ast.AugAssign):
-            value = ast.BinOp(variable(target.id), statement.op, value)
-        return [assign(target.id, value)]
+            value = ast.BinOp(trees.variable(target.id), statement.op, value)
+        return [trees.assign(target.id, value)]
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         return _untupled(statement, statement.targets[0], statement.value)
     return [statement]
 
 
-def _untupled(statement: ast.Assign, target: ast.expr, value: ast.expr) -> Block:
+def _untupled(statement: ast.Assign, target: ast.expr, value: ast.expr) -> trees.Block:
     """`a, b = x, y` as two statements, unless `y` reads what `a` was before."""
     if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
         return [statement]
     if len(target.elts) != len(value.elts):
         return [statement]
-    parts: Block = []
+    parts: trees.Block = []
     for at, (left, right) in enumerate(zip(target.elts, value.elts)):
         later = ast.Tuple(value.elts[at + 1 :], ast.Load())
-        if not isinstance(left, ast.Name) or left.id in reads(later):
+        if not isinstance(left, ast.Name) or left.id in trees.reads(later):
             return [statement]
-        parts.append(assign(left.id, copy.copy(right)))
+        parts.append(trees.assign(left.id, copy.copy(right)))
     return parts

@@ -9,34 +9,13 @@ import copy
 from collections.abc import Generator
 from string import ascii_lowercase
 
+from flacheck.repro.kernel import syntax_trees as trees
 from flacheck.repro.kernel.rewriting import rewritten
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import (
-    COMPOUND,
-    Block,
-    Renaming,
-    assign,
-    called,
-    expanded,
-    free_name,
-    names_in,
-    variable,
-    writes,
-)
 
 _POINTERS = ("x_ptr", "y_ptr", "z_ptr", "w_ptr", "u_ptr", "v_ptr")
 # What a reader looks for: the operations that fail, and the loads that feed them.
-_STEPS = (
-    "tl.load",
-    "tl.dot",
-    "tl.sum",
-    "tl.max",
-    "tl.min",
-    "tl.exp",
-    "tl.trans",
-    "tl.cumsum",
-    "tl.associative_scan",
-)
+_STEPS = "tl.load tl.dot tl.sum tl.max tl.min tl.exp tl.trans tl.cumsum tl.associative_scan".split()
 
 
 def reading(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -47,13 +26,13 @@ def reading(best: Specimen) -> Generator[Specimen, bool, None]:
 
 def stepwise(specimen: Specimen) -> Specimen:
     """Loads, dots and reductions inside other expressions get statements of their own."""
-    taken = {*specimen.args, *(n.id for s in specimen.function.body for n in names_in(s))}
-    body = expanded(specimen.copied_body(), lambda statement: _apart(statement, taken))
+    taken = {*specimen.args, *(n.id for s in specimen.function.body for n in trees.names_in(s))}
+    body = trees.expanded(specimen.copied_body(), lambda statement: _apart(statement, taken))
     return rewritten(specimen, body)
 
 
-def _apart(statement: ast.stmt, taken: set[str]) -> Block:
-    if isinstance(statement, COMPOUND):
+def _apart(statement: ast.stmt, taken: set[str]) -> trees.Block:
+    if isinstance(statement, trees.COMPOUND):
         return [statement]
     steps = _Steps(statement, taken)
     last = steps.visit(statement)
@@ -64,7 +43,7 @@ class _Steps(ast.NodeTransformer):
     """Names what is nested, inner first; `before` holds the statements that do."""
 
     def __init__(self, statement: ast.stmt, taken: set[str]) -> None:
-        self.before: Block = []
+        self.before: trees.Block = []
         self._taken = taken
         self._whole = None
         if isinstance(statement, (ast.Assign, ast.Expr)):
@@ -77,18 +56,16 @@ class _Steps(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         whole = node is self._whole
         self.generic_visit(node)
-        if whole or called(node) not in _STEPS:
+        if whole or trees.called(node) not in _STEPS:
             return node
-        name = free_name(self._taken, "step")
+        name = trees.free_name(self._taken, "step")
         self._taken.add(name)
-        self.before.append(assign(name, node))
-        return variable(name)
+        self.before.append(trees.assign(name, node))
+        return trees.variable(name)
 
 
 def named(specimen: Specimen) -> Specimen:
-    """The kernel called `kernel`, pointers `x_ptr`…, variables `a`, `b`… in the order in which they
-    are bound.
-    """
+    """The kernel called `kernel`, pointers `x_ptr`…, variables `a`, `b`… as they are bound."""
     names = {**dict(zip(specimen.pointers, _POINTERS)), **_letters(specimen)}
     if len(set(names.values())) != len(names):
         return specimen
@@ -97,7 +74,7 @@ def named(specimen: Specimen) -> Specimen:
         own = specimen.name
     tree = copy.deepcopy(specimen.tree)
     function = tree.body[specimen.tree.body.index(specimen.function)]
-    Renaming(names).visit(function)
+    trees.Renaming(names).visit(function)
     assert isinstance(function, ast.FunctionDef)
     function.name = own
     args = {names.get(name, name): spec for name, spec in specimen.args.items()}
@@ -107,9 +84,11 @@ def named(specimen: Specimen) -> Specimen:
 
 def _letters(specimen: Specimen) -> dict[str, str]:
     """Letters for variables; none where they run out or a parameter has one."""
-    names = [name for statement in specimen.function.body for name in names_in(statement)]
+    names = [name for statement in specimen.function.body for name in trees.names_in(statement)]
     bound = dict.fromkeys(name.id for name in names if isinstance(name.ctx, ast.Store))
-    others = {name.id for name in names_in(specimen.function)} - writes(specimen.function)
+    others = {name.id for name in trees.names_in(specimen.function)} - trees.writes(
+        specimen.function
+    )
     letters = [letter for letter in ascii_lowercase if letter not in {*specimen.args, *others}]
     if len(bound) > len(letters):
         return {}

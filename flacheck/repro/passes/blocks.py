@@ -1,0 +1,124 @@
+"""Plainer and smaller blocks: loads and stores as `pointer + arange`, and their extents."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Generator, Iterable, Iterator, Sequence
+
+from flacheck.repro.kernel.block_types import BlockPointer, Tensor, Type, reached
+from flacheck.repro.kernel.language_calls import SMALLEST_DOT
+from flacheck.repro.kernel.plain_addresses import address, is_plain
+from flacheck.repro.kernel.rewriting import pointer_to, replaced, trimmed
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax_trees import called, names_in
+from flacheck.repro.kernel.type_inference import inferred, walked
+from flacheck.repro.passes.search import at_each, first_taken
+
+# An extent is a power of two: no release takes another number.
+EXTENTS = (SMALLEST_DOT, 32, 64, 128, 256, 512)
+
+
+def pointers(best: Specimen) -> Generator[Specimen, bool, None]:
+    """Every load and store in the plain form."""
+    if not (yield plainly(best, _odd(best))):
+        yield from at_each(best, _odd, lambda specimen, node: [plainly(specimen, [node])])
+
+
+def _odd(specimen: Specimen) -> list[ast.Call]:
+    """Loads and stores that are not plain, of which the block is known."""
+    types = inferred(specimen)
+    return [node for node in _accesses(specimen) if _leads_somewhere(types.get(node.args[0]))]
+
+
+def _accesses(specimen: Specimen) -> Iterator[ast.Call]:
+    for node in ast.walk(specimen.function):
+        if called(node) not in ("tl.load", "tl.store"):
+            continue
+        assert isinstance(node, ast.Call)
+        odd = node.keywords or len(node.args) > 2
+        if node.args and (odd or not is_plain(node.args[0])):
+            yield node
+
+
+def _leads_somewhere(kind: Type) -> bool:
+    return isinstance(kind, BlockPointer) or (isinstance(kind, Tensor) and kind.pointer)
+
+
+def plainly(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
+    """The specimen with these accesses in the plain form, each through a parameter of its dtype."""
+    types = inferred(specimen)
+    args = dict(specimen.args)
+    plain: dict[ast.AST, ast.AST] = {}
+    for node in nodes:
+        block = reached(types[node.args[0]])
+        pointer = _own_pointer(node, specimen) or pointer_to(block.dtype, args, specimen)
+        values = []
+        if called(node) == "tl.store":
+            values = copy.deepcopy(node.args[1:2])
+        plain[node] = ast.Call(node.func, [address(pointer, block.shape), *values], [])
+    return trimmed(replaced(specimen, plain, args))
+
+
+def _own_pointer(node: ast.Call, specimen: Specimen) -> str | None:
+    """The parameter in an address that is written out."""
+    pointers = specimen.pointers
+    return next((n.id for n in names_in(node.args[0]) if n.id in pointers), None)
+
+
+def dimensions(best: Specimen) -> Generator[Specimen, bool, None]:
+    """All extents at once, then all of one value, then each group by itself."""
+    if (yield smallest(best)):
+        return
+    for together in (True, False):
+        position = 0
+        while position < len(groups := _groups(best, together)):
+            best = (yield from first_taken(_smaller(best, groups[position]))) or best
+            position += 1
+
+
+def _groups(specimen: Specimen, together: bool) -> list[list[ast.AST]]:
+    """Literals of one value, or of one group of extents, that change together; large ones first."""
+    groups: dict[object, list[ast.AST]] = {}
+    for node, extent in walked(specimen).extents.items():
+        if extent > 1:
+            key = int(extent) if together else id(extent.group())
+            groups.setdefault(key, []).append(node)
+    return sorted(groups.values(), key=lambda nodes: -_value(nodes[0]))
+
+
+def _value(node: ast.AST) -> int:
+    assert isinstance(node, ast.Constant) and isinstance(node.value, int)
+    return node.value
+
+
+def _smaller(specimen: Specimen, nodes: list[ast.AST]) -> Iterator[Specimen]:
+    for extent in EXTENTS:
+        if extent < _value(nodes[0]):
+            yield _resized(specimen, nodes, extent)
+
+
+def smallest(specimen: Specimen) -> Specimen:
+    """Every extent the smallest that a dot allows, unless it is smaller already."""
+    nodes = [node for group in _groups(specimen, True) for node in group]
+    return _resized(specimen, [n for n in nodes if _value(n) > SMALLEST_DOT], SMALLEST_DOT)
+
+
+def _resized(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> Specimen:
+    return restrided(replaced(specimen, {node: ast.Constant(extent) for node in nodes}))
+
+
+def restrided(specimen: Specimen) -> Specimen:
+    """The specimen with the strides of plain addresses as its blocks' extents make them."""
+    addresses: dict[ast.AST, ast.AST] = {}
+    for node, kind in inferred(specimen).items():
+        if not isinstance(node, ast.BinOp) or not isinstance(kind, Tensor) or not kind.pointer:
+            continue
+        if is_plain(node):
+            pointer = next(name.id for name in names_in(node) if name.id in specimen.args)
+            plain = address(pointer, kind.shape)
+            if ast.dump(plain) != ast.dump(node):
+                addresses[node] = plain
+    if not addresses:
+        return specimen
+    return replaced(specimen, addresses)
