@@ -16,10 +16,10 @@ from flacheck.repro.kernel.rewriting import (
 )
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import (
+    Extraction,
     assignment,
     called,
     expression,
-    free_name,
     kept,
     reads,
     without_dead,
@@ -77,8 +77,8 @@ def test_emptied_branches_go() -> None:
 
 def test_a_free_name_is_numbered_where_it_is_taken() -> None:
     """From 2 on."""
-    assert free_name({"a"}, "b") == "b"
-    assert free_name({"a", "a_2"}, "a") == "a_3"
+    names = Extraction({"a", "a_2"})
+    assert [names.new_name(stem) for stem in "aab"] == ["a_3", "a_4", "b"]
 
 
 def inlined_into(call: str, helper: str) -> list[str]:

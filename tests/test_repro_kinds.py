@@ -8,7 +8,7 @@ import pytest
 
 from flacheck.model import Cell, Launch
 from flacheck.repro import kinds
-from flacheck.repro.kernel.autotuner import SHIFTED, tuned
+from flacheck.repro.passes.autotuner import SHIFTED, tuned
 from tests.made_records import record
 from tests.made_specimens import FAILS, POINTER, chain, specimen
 

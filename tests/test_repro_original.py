@@ -9,7 +9,6 @@ import pytest
 
 from flacheck.model import Attempt, Cell, Cut, Kernel, Launch, Outcome, Stubbed
 from flacheck.packages.package import Package
-from flacheck.repro.kernel.autotuner import configs_and_keys
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.original import (
     NotReproduced,
@@ -18,6 +17,7 @@ from flacheck.repro.original import (
     with_autotuner,
     with_refused_key,
 )
+from flacheck.repro.passes.autotuner import configs_and_keys
 from tests.made_specimens import HEAD
 
 SOURCE = HEAD + "@triton.jit\ndef kernel(x, n, K: tl.constexpr, EVEN: tl.constexpr):\n    pass\n"

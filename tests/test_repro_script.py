@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flacheck.repro.kernel.autotuner import tuned
 from flacheck.repro.output.script import Symptom, is_typed, render, words
+from flacheck.repro.passes.autotuner import tuned
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import passes
 from flacheck.repro.compilers import Compilers
-from flacheck.repro.kernel.autotuner import SHIFTED, key_check
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.repro.original import cut_out, with_autotuner, with_refused_key
 from flacheck.repro.output.script import Symptom, words
+from flacheck.repro.passes.autotuner import SHIFTED, key_check
 from flacheck.repro.passes.search import Pass
 from flacheck.tables import targets
 

@@ -12,9 +12,9 @@ from flacheck.errors import Exit, FlacheckError
 from flacheck.model import Cell, Cut, Outcome
 from flacheck.packages.package import Package
 from flacheck.repro.compilers import Compilers
-from flacheck.repro.kernel.autotuner import autotuned, tuned
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import expression, parameter_names
+from flacheck.repro.passes.autotuner import autotuned, tuned
 
 # Reasons that an error message names when no release could import the kernel.
 _REASONS = 3

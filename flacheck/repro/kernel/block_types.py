@@ -171,6 +171,7 @@ def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor:
     else:
         other = known_block(right)
         dtype, shape = _promoted(block, other), broadcast(block.shape, other.shape)
+    # Python's division: of integers, too, it gives a float.
     if division and not is_float(dtype):
         dtype = "fp32"
     return Tensor(dtype, shape)

@@ -33,6 +33,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
+# Functions of constants that the front end, or the host before it, evaluates too.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tl.cdiv": lambda a, b: -(-a // b),
     "triton.cdiv": lambda a, b: -(-a // b),
@@ -158,6 +159,7 @@ def _evaluated(
         result = function(*map(ast.literal_eval, operands))
     except (ArithmeticError, TypeError, ValueError):
         return node
+    # A root of a negative number: no release knows complex numbers.
     if isinstance(result, complex):
         return node
     if isinstance(result, (int, float)) and not -_LARGEST < result < _LARGEST:

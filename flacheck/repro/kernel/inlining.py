@@ -38,19 +38,12 @@ def _written_out(
     return [*visitor.before, statement]
 
 
-class _Calls(ast.NodeTransformer):
+class _Calls(trees.Extraction):
     """Puts a helper's statements into `before` and its result where the call was."""
 
     def __init__(self, functions: Mapping[str, ast.FunctionDef], taken: set[str]) -> None:
-        self._functions, self._taken = functions, taken
-        self.before: trees.Block = []
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        """A branch may never be evaluated: calls in it stay."""
-        return node
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        return node
+        super().__init__(taken)
+        self._functions = functions
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -65,15 +58,17 @@ class _Calls(ast.NodeTransformer):
     def _result(self, function: ast.FunctionDef, given: Mapping[str, ast.expr]) -> ast.expr:
         stored = set().union(*map(trees.writes, function.body))
         names = {}
+        # Sorted, so that the same input gives the same names.
         for name in sorted(stored):
-            names[name] = self._new_name(name)
+            names[name] = self.new_name(name)
         direct = {}
         for name, value in given.items():
+            # A name or literal may stand in many places; another argument is computed once.
             if name not in stored and (trees.is_literal(value) or isinstance(value, ast.Name)):
                 direct[name] = value
                 continue
             if name not in names:
-                names[name] = self._new_name(name)
+                names[name] = self.new_name(name)
             self.before.append(trees.assign(names[name], value))
         body = [trees.Renaming(names).visit(statement) for statement in function.body]
         body = trees.substituted(body, direct)
@@ -83,11 +78,6 @@ class _Calls(ast.NodeTransformer):
             return last.value
         self.before += body
         return ast.Constant(None)
-
-    def _new_name(self, stem: str) -> str:
-        name = trees.free_name(self._taken, stem)
-        self._taken.add(name)
-        return name
 
 
 def _given(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:

@@ -166,6 +166,7 @@ def _expand_dims(block: Type, axis: Type) -> Type:
 def _reduce(block: Type, axis: Type, *, keep_dims: Type) -> Tensor:
     dtype, shape = known_block(block).dtype, list(known_block(block).shape)
     dtype = _REDUCED_IN.get(dtype, dtype)
+    # Without an axis, over all of them.
     if axis in (None, Constant(None)):
         return Tensor(dtype)
     if not shape:

@@ -21,6 +21,7 @@ DTYPES = ("fp32", "fp16", "bf16")
 Cost = tuple[int, str]
 
 
+# Every candidate is compared with the best so far, which stays the same for long.
 @lru_cache(maxsize=256)
 def cost(specimen: Specimen) -> Cost:
     """Smaller is better; ties are decided by the text, so that no two specimens are equal."""

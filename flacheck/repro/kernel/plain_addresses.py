@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from flacheck.repro.kernel.syntax_trees import expression
 
+# As `ast.unparse` spells what `address` makes: every specimen has been through it.
 _ARANGE = r"tl\.arange\(0, \d+\)"
 _PLAIN = re.compile(rf"\w+(?: \+ {_ARANGE}(?:\[[:None, ]+\](?: \* \d+)?)?)*")
 

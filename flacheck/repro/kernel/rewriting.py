@@ -70,6 +70,7 @@ def pointer_to(dtype: str, args: dict[str, Any], specimen: Specimen) -> str:
             return name
     taken = {*args, *(n.id for s in specimen.function.body for n in names_in(s))}
     new = next((letter for letter in _POINTERS if letter not in taken), f"{dtype}_pointer")
+    # As aligned as what torch allocates; the last passes try without.
     args[new] = {"dtype": dtype, "align": 16}
     return new
 
@@ -106,6 +107,7 @@ def _without_lost_parameters(decorator: ast.expr, args: Mapping[str, Any]) -> as
 
 def _written(module: Block, kernel: ast.FunctionDef) -> str:
     """The text of a module: Triton's imports, other plain imports, what the kernel uses."""
+    # The head that is written below has them already.
     usual = ("triton", "triton.language")
     imports = [s for s in module if isinstance(s, ast.Import) and s.names[0].name not in usual]
     used = _used(module, kernel)

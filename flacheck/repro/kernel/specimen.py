@@ -30,6 +30,7 @@ class Specimen:
     omitted: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
+        # Arguments are dictionaries, which have no hash of their own.
         return hash(self.key)
 
     @cached_property

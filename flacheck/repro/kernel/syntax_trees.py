@@ -7,6 +7,8 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from flacheck.source import syntax
+
 Block = list[ast.stmt]
 # The statements with blocks of their own that Triton's front end takes in a kernel.
 COMPOUND = (ast.For, ast.While, ast.If)
@@ -45,9 +47,7 @@ def called(node: ast.AST) -> str:
 
 def _is_path(node: ast.expr) -> bool:
     """`tl`, `tl.math`, `triton`: where the language's functions are found."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in ("tl", "triton")
+    return str(syntax.dotted(node)).split(".")[0] in ("tl", "triton")
 
 
 def names_in(node: ast.AST) -> list[ast.Name]:
@@ -121,6 +121,7 @@ def kept(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
             statement.orelse = kept(statement.orelse, keep)
             if not statement.body and not statement.orelse:
                 continue
+            # Python wants a statement in the first block, even where only the other side is left.
             statement.body = statement.body or [ast.Pass()]
         result.append(statement)
     return result
@@ -129,6 +130,7 @@ def kept(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
 def without_dead(body: Block) -> Block:
     """The body without assignments of names that nothing reads, until none is left."""
     while True:
+        # What only a dead assignment read is dead in the next round.
         count = len(list(all_statements(body)))
         body = _without_unread(body)
         if len(list(all_statements(body))) == count:
@@ -147,13 +149,12 @@ def _is_dead(statement: ast.stmt, live: set[str]) -> bool:
         case ast.AugAssign(target=ast.Name(id=name)):
             return name not in live
         case ast.Assign() | ast.AnnAssign():
-            return not writes(statement) & live and not _has_effect(statement)
+            # They write memory, whatever becomes of their result.
+            effects = ("tl.atomic", "tl.store", "tl.debug")
+            if any(called(node).startswith(effects) for node in ast.walk(statement)):
+                return False
+            return not writes(statement) & live
     return False
-
-
-def _has_effect(statement: ast.stmt) -> bool:
-    effects = ("tl.atomic", "tl.store", "tl.debug")
-    return any(called(node).startswith(effects) for node in ast.walk(statement))
 
 
 class _Substitution(ast.NodeTransformer):
@@ -187,9 +188,24 @@ def substituted(body: Block, by: Mapping[str, ast.expr]) -> Block:
     return [_Substitution(by).visit(statement) for statement in body]
 
 
-def free_name(taken: set[str], stem: str) -> str:
-    """`stem`, or the first of `stem_2`, `stem_3`… that is not taken."""
-    name, number = stem, 2
-    while name in taken:
-        name, number = f"{stem}_{number}", number + 1
-    return name
+class Extraction(ast.NodeTransformer):
+    """Takes parts out of a statement: `before` holds the statements that compute them."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = taken
+        self.before: Block = []
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """A branch may never be evaluated: what is in it stays."""
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
+
+    def new_name(self, stem: str) -> str:
+        """`stem`, or the first of `stem_2`, `stem_3`… that is not taken, and is from now on."""
+        name, number = stem, 2
+        while name in self.taken:
+            name, number = f"{stem}_{number}", number + 1
+        self.taken.add(name)
+        return name

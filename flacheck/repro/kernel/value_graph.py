@@ -81,8 +81,10 @@ class _Graph:
         kind = self._types.get(node)
         if not isinstance(kind, Tensor):
             return None
+        # Their results come from outside: what they take is no part of a slice.
         if isinstance(node, ast.Name) or trees.called(node) in ("tl.load", "tl.program_id"):
             return Value(node, kind)
+        # `tl.zeros` and its like take constants alone, and are written wherever they are needed.
         if isinstance(node, ast.Call) and not operands and all(map(self._is_known, parts(node))):
             return Value(node, kind, made=True)
         value = Value(node, kind, operands)

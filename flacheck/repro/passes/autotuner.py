@@ -1,14 +1,90 @@
-"""The passes that make an autotuner's configurations, keys and parameters fewer."""
+"""Autotuned kernels: the decorator as text, and the passes that make its configurations, keys and
+parameters fewer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+import ast
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.repro.kernel.autotuner import autotuned, configs_and_keys
+from flacheck.repro.kernel.constant_folding import literal
 from flacheck.repro.kernel.rewriting import rewritten, without_parameters
 from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.kernel.syntax_trees import called, expression
 from flacheck.repro.passes.search import first_taken
+
+SHIFTED = "the autotuner's key holds other arguments"
+# The defaults of `triton.Config` in most releases.
+_USUAL = {"num_warps": 4, "num_stages": 2, "num_ctas": 1}
+Config = Mapping[str, Any]
+
+
+def tuned(cut: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
+    """The specimen under the autotuner that its launch describes."""
+    omitted: tuple[str, ...] = ()
+    if configs:
+        omitted = tuple(name for name in configs[0].get("kwargs", {}) if name not in cut.args)
+    return autotuned(cut.with_(stage="autotune", options={}, omitted=omitted), configs, keys)
+
+
+def autotuned(specimen: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
+    """The specimen with the decorator of an autotuner, in place of the one that it has."""
+    decorators = [d for d in specimen.function.decorator_list if called(d) != "triton.autotune"]
+    decorators.insert(0, _decorator(configs, keys))
+    return rewritten(specimen, specimen.copied_body(), decorators=decorators)
+
+
+def _decorator(configs: Sequence[Config], keys: Sequence[str]) -> ast.Call:
+    listed = ast.List([_config(config) for config in configs], ast.Load())
+    named = ast.List([ast.Constant(key) for key in keys], ast.Load())
+    keywords = [ast.keyword("configs", listed), ast.keyword("key", named)]
+    return ast.Call(expression("triton.autotune"), [], keywords)
+
+
+def _config(config: Config) -> ast.Call:
+    """`triton.Config({"BK": 64}, num_warps=8)`; options of the usual value are left unsaid."""
+    kwargs = config.get("kwargs", {})
+    names: list[ast.expr | None] = [ast.Constant(name) for name in kwargs]
+    given = ast.Dict(names, [literal(value) for value in kwargs.values()])
+    options = []
+    for name, value in config.items():
+        if name != "kwargs" and value is not None and value != _USUAL.get(name):
+            options.append(ast.keyword(name, literal(value)))
+    return ast.Call(expression("triton.Config"), [given], options)
+
+
+def configs_and_keys(specimen: Specimen) -> tuple[list[dict[str, Any]], list[str]]:
+    """What a specimen's autotuner is given, as its decorator says it."""
+    call = specimen.function.decorator_list[0]
+    assert isinstance(call, ast.Call)
+    configs, keys = (keyword.value for keyword in call.keywords)
+    assert isinstance(configs, ast.List)
+    return [_read(c) for c in configs.elts if isinstance(c, ast.Call)], list(ast.literal_eval(keys))
+
+
+def _read(call: ast.Call) -> dict[str, Any]:
+    options = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
+    return {"kwargs": ast.literal_eval(call.args[0]), **options}
+
+
+def key_check(specimen: Specimen) -> str:
+    """A script's comparison of the key that the autotuner built with the arguments it names."""
+    _, keys = configs_and_keys(specimen)
+    passed = [key for key in keys if key in specimen.args]
+    values = tuple(_value(specimen.args[key]) for key in passed)
+    return (
+        f"want = {values!r}  # {', '.join(passed) or 'no key was passed: all are tuned'}\n"
+        f"key = tuple(part for part in next(iter({specimen.name}.cache))"
+        " if not isinstance(part, str))\n"
+        f'if key != want:\n    print("{SHIFTED}:", key, "instead of", want)\n'
+    )
+
+
+def _value(spec: Any) -> Any:
+    if isinstance(spec, Mapping) and "dtype" not in spec:
+        return next(iter(spec.values()))
+    return spec
 
 
 def body(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -20,6 +96,7 @@ def distinct_values(best: Specimen) -> Generator[Specimen, bool, None]:
     """Numbers that differ from one another, so that a key tells which argument it holds."""
     args = dict(best.args)
     for at, (name, kind) in enumerate(_numbers(best.args), 1):
+        # None is 1, which Triton treats as a constant.
         args[name] = {kind: 32 * at}
     yield best.with_(args=args)
 
@@ -44,6 +121,7 @@ def _fewer_configs(configs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any
         name = next(iter(first))
         values = sorted({config["kwargs"][name] for config in configs})[:2]
         if len(values) == 1:
+            # A tuner with one configuration looks no key up.
             values.append(values[0] * 2)
         yield [{"kwargs": {**first, name: value}} for value in values]
     yield [{"kwargs": first, "num_warps": warps} for warps in (4, 8)]

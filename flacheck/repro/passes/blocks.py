@@ -54,6 +54,7 @@ def plainly(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
         block = reached(types[node.args[0]])
         pointer = _own_pointer(node, specimen) or pointer_to(block.dtype, args, specimen)
         values = []
+        # A store keeps its value; masks, boundary checks and cache hints go.
         if called(node) == "tl.store":
             values = copy.deepcopy(node.args[1:2])
         plain[node] = ast.Call(node.func, [address(pointer, block.shape), *values], [])

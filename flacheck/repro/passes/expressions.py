@@ -33,6 +33,7 @@ def expressions(best: Specimen) -> Generator[Specimen, bool, None]:
 def _evaluated(specimen: Specimen) -> list[ast.expr]:
     """All expressions but plain addresses, the last statement first, outer before inner."""
     result: list[ast.expr] = []
+    # What the last statement no longer needs goes with it.
     for statement in reversed(list(trees.all_statements(specimen.function.body))):
         for head in trees.child_expressions(statement):
             result += _below(head)

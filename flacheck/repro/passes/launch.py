@@ -38,6 +38,7 @@ def _smaller_option(specimen: Specimen, name: str) -> Iterator[Specimen]:
 
 def launch(best: Specimen) -> Generator[Specimen, bool, None]:
     """Constant arguments: the smallest power of two, for equal numbers together, then for each."""
+    # Sizes that must be equal can only shrink together; others need not.
     for together in (True, False):
         for names in _alike(best, together):
             best = (yield from first_taken(_smaller_values(best, names))) or best
@@ -89,19 +90,15 @@ def retyped(specimen: Specimen, old: str, new: str) -> Specimen:
 
 def parameters(best: Specimen) -> Generator[Specimen, bool, None]:
     """Pointers of one dtype made one, alignment left unsaid, numbers written down."""
-    candidate = unaligned(best)
-    if (yield candidate):
-        best = candidate
-    yield from while_taken(best, _fewer)
-
-
-def unaligned(specimen: Specimen) -> Specimen:
-    """Nothing is said of pointers' alignment: then the launch needs no attributes."""
-    args = dict(specimen.args)
+    args = dict(best.args)
     for name, spec in args.items():
         if isinstance(spec, Mapping) and "align" in spec:
+            # Where nothing is said of alignment, the launch needs no attributes.
             args[name] = {**spec, "align": 1}
-    return specimen.with_(args=args)
+    unaligned = best.with_(args=args)
+    if (yield unaligned):
+        best = unaligned
+    yield from while_taken(best, _fewer)
 
 
 def _fewer(specimen: Specimen) -> Iterator[Specimen]:

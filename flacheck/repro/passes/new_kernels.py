@@ -173,6 +173,7 @@ class _Slices(NewKernel):
     share = True
 
     def result(self, value: Value, depth: int) -> ast.expr:
+        # Below the depth everything is loaded, but for ranges, which a load is made of.
         if value.made and (depth > 0 or value.operation == "tl.arange"):
             return copy.deepcopy(value.node)
         if depth == 0 or not value.operands:

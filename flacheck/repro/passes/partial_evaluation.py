@@ -49,6 +49,7 @@ def evaluated(specimen: Specimen, inline: bool = True) -> Specimen:
 
 def with_dtypes(specimen: Specimen) -> Specimen:
     """The specimen with dtypes named: `tl.float16` for `x.dtype`."""
+    # Once its dtype is named, the variable that it was asked of may go.
     named: dict[ast.AST, ast.AST] = {}
     for node, kind in inferred(specimen).items():
         if not isinstance(kind, DTypeValue) or kind.name not in NAMES:

@@ -39,27 +39,21 @@ def _apart(statement: ast.stmt, taken: set[str]) -> trees.Block:
     return [*steps.before, last]
 
 
-class _Steps(ast.NodeTransformer):
-    """Names what is nested, inner first; `before` holds the statements that do."""
+class _Steps(trees.Extraction):
+    """Names what is nested, inner first."""
 
     def __init__(self, statement: ast.stmt, taken: set[str]) -> None:
-        self.before: trees.Block = []
-        self._taken = taken
+        super().__init__(taken)
         self._whole = None
         if isinstance(statement, (ast.Assign, ast.Expr)):
             self._whole = statement.value
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        """A branch may never be evaluated: calls in it stay."""
-        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         whole = node is self._whole
         self.generic_visit(node)
         if whole or trees.called(node) not in _STEPS:
             return node
-        name = trees.free_name(self._taken, "step")
-        self._taken.add(name)
+        name = self.new_name("step")
         self.before.append(trees.assign(name, node))
         return trees.variable(name)
 
@@ -67,6 +61,7 @@ class _Steps(ast.NodeTransformer):
 def named(specimen: Specimen) -> Specimen:
     """The kernel called `kernel`, pointers `x_ptr`…, variables `a`, `b`… as they are bound."""
     names = {**dict(zip(specimen.pointers, _POINTERS)), **_letters(specimen)}
+    # A pointer may be called what a variable would be.
     if len(set(names.values())) != len(names):
         return specimen
     own = "kernel"

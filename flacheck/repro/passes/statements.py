@@ -34,6 +34,7 @@ def _count(specimen: Specimen) -> int:
 def _shorter(specimen: Specimen, start: int, end: int) -> Iterator[Specimen]:
     """Without the statements from `start` to `end`: those alone, then with all that needs them."""
     chunk = set(range(start, end))
+    # A variable that is bound again elsewhere may be left, so the readers stay at first.
     yield _without(specimen, chunk)
     yield _without(specimen, closure(list(trees.all_statements(specimen.function.body)), chunk))
 
@@ -46,6 +47,7 @@ def _without(specimen: Specimen, doomed: set[int]) -> Specimen:
 
 def closure(body: Sequence[ast.stmt], chunk: set[int]) -> set[int]:
     """The chunk with every plain statement that reads what only it gave."""
+    # Only plain statements follow: of a loop or branch, parts may still be needed.
     plain = {at: s for at, s in enumerate(body) if not isinstance(s, trees.COMPOUND)}
     doomed = set(chunk)
     while True:

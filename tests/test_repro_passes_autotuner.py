@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.repro.kernel.autotuner import (
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.passes import TUNING, TUNING_FIRST
+from flacheck.repro.passes.autotuner import (
     SHIFTED,
     autotuned,
     configs_and_keys,
+    distinct_values,
     key_check,
     tuned,
 )
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.passes import TUNING, TUNING_FIRST
-from flacheck.repro.passes.autotuner import distinct_values
 from flacheck.repro.reducer import reduce
 from tests.made_specimens import CHAIN, POINTER, Says, specimen
 
