@@ -82,7 +82,7 @@ class _Calls(trees.Extraction):
 
 def _given(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
     """Each parameter's argument; None for a call that is not understood."""
-    names = [parameter.arg for parameter in syntax.parameters(function)]
+    names = trees.parameter_names(function)
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(names):
         return None
     given = syntax.defaults(function.args) | dict(zip(names, call.args))

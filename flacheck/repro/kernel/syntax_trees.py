@@ -50,6 +50,10 @@ def _is_path(node: ast.expr) -> bool:
     return str(syntax.dotted(node)).split(".")[0] in ("tl", "triton")
 
 
+def parameter_names(function: ast.FunctionDef) -> list[str]:
+    return [parameter.arg for parameter in syntax.parameters(function)]
+
+
 def names_in(node: ast.AST) -> list[ast.Name]:
     """Every name that is read or bound anywhere in it."""
     return [n for n in ast.walk(node) if isinstance(n, ast.Name)]

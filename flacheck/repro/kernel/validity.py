@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import Block, names_in, reads, writes
+from flacheck.repro.kernel.syntax_trees import Block, names_in, parameter_names, reads, writes
 from flacheck.repro.kernel.type_inference import walked
-from flacheck.source import syntax
 
 # What a kernel may name without binding it: Triton's modules, and Python's functions that its front
 # end knows.
@@ -20,7 +19,7 @@ def is_valid(specimen: Specimen) -> bool:
     # Every release compiles an empty kernel.
     if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
         return False
-    parameters = {parameter.arg for parameter in syntax.parameters(specimen.function)}
+    parameters = set(parameter_names(specimen.function))
     given = {*specimen.args, *specimen.omitted}
     if not parameters <= given or not set(specimen.args) <= parameters:
         return False
