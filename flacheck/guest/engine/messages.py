@@ -19,9 +19,9 @@ ArgumentSpec = Union[dict[str, Any], bool, int, float, str, None]  # noqa: UP007
 Mark = Callable[[str], None]
 
 
-# Where a kernel comes from: a family of our own kernels and a name in it; the source of a module
-# and a qualname; or a package's module and a qualname, with the module to import it from where that
-# is another one. A call, for `import` is a keyword.
+# Where a kernel comes from: a family of our own kernels (`corpus`) and a name in it, or a qualname
+# in a text (`source`), in a module beside a stand-in for torch (`module`) or beside torch
+# (`import`). Written as a call, for `import` is a keyword.
 KernelOrigin = TypedDict(
     "KernelOrigin",
     {"corpus": str, "name": str, "source": str, "qualname": str, "module": str, "import": str},
@@ -113,7 +113,7 @@ class WorkerConfig(TypedDict, total=False):
     server_pid: int
 
 
-class Answer(TypedDict, total=False):
+class Reply(TypedDict, total=False):
     """What a request came to. `outcome` is "finished" or "raised", `exception` the class names of
     an error and its causes, `tolerated` whether the release's Autotuner would skip it.
     """
@@ -133,7 +133,7 @@ class Answer(TypedDict, total=False):
 class CompilerWorker(Protocol):
     """What a module of `workers`, or a custom one, makes of a config under the name `Worker`."""
 
-    def run(self, request: Request, mark: Mark) -> Answer:
+    def run(self, request: Request, mark: Mark) -> Reply:
         """Answer a request, or raise whatever the compiler raises."""
 
     def tolerates(self, error: BaseException) -> bool:

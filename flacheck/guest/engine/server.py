@@ -34,7 +34,7 @@ import traceback
 from typing import Any
 
 from . import channel
-from .messages import Answer, CompilerWorker, Request, WorkerConfig
+from .messages import CompilerWorker, Reply, Request, WorkerConfig
 
 # The exit code of a worker that ended on purpose; 1 is that of one that did not get as far as work.
 RECYCLE = 75
@@ -254,11 +254,11 @@ def _work(
             return
 
 
-def _attempt(worker: CompilerWorker, request: Request, page: SharedPage) -> Answer:
+def _attempt(worker: CompilerWorker, request: Request, page: SharedPage) -> Reply:
     """One request, whatever happens; the only place that catches everything."""
     started, cpu = time.perf_counter(), _cpu()
     _reset_peak()
-    answer: Answer = {"outcome": "finished"}
+    answer: Reply = {"outcome": "finished"}
     try:
         answer.update(worker.run(request, page.stage))
     except BaseException as error:

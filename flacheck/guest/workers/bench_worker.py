@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine.loader import Loader
-from ..engine.messages import Answer, BenchRequest, CardRow, Mark, WorkerConfig
+from ..engine.messages import BenchRequest, CardRow, Mark, Reply, WorkerConfig
 from . import values
 from .recorded_launch import recorded_launch
 from .timed_launch import TimedLaunch, host_launch
@@ -49,11 +49,11 @@ class BenchWorker:
         """No autotuner runs here."""
         return False
 
-    def run(self, request: BenchRequest, mark: Mark) -> Answer:
+    def run(self, request: BenchRequest, mark: Mark) -> Reply:
         """Answer a request. A process whose card has faulted ends: its heir begins anew."""
         mark(request["op"])
         try:
-            answer: Answer = getattr(self, "op_" + request["op"])(request)
+            answer: Reply = getattr(self, "op_" + request["op"])(request)
         except RuntimeError as error:
             if self._device != "cpu" and _is_faulted():
                 first = str(error).splitlines()[0]
@@ -62,7 +62,7 @@ class BenchWorker:
             raise
         return answer
 
-    def op_device(self, request: BenchRequest) -> Answer:
+    def op_device(self, request: BenchRequest) -> Reply:
         """Which card there is; none is a fact too."""
         import torch
         import triton
@@ -76,12 +76,12 @@ class BenchWorker:
             facts["capability"] = list(torch.cuda.get_device_capability())
         return {"facts": facts}
 
-    def op_prepare(self, request: BenchRequest) -> Answer:
+    def op_prepare(self, request: BenchRequest) -> Reply:
         """Import the kernel and make its launch: what fails here fails for every configuration."""
         self._prepared(request)
         return {}
 
-    def op_bench(self, request: BenchRequest) -> Answer:
+    def op_bench(self, request: BenchRequest) -> Reply:
         """`median_ms`, `low_ms` and `high_ms` (a fifth of the runs lies below and above),
         `warm_up_s` of the first launch with its compile, and the largest relative `error` of
         anything written against the first configuration that this process ran.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import releases
-from ..engine.messages import Answer, Kernel, Request
+from ..engine.messages import Kernel, Reply, Request
 from . import values
 
 # Times in ms, as do_bench gives them: the configuration on trial is the fastest, so it is chosen.
@@ -57,7 +57,7 @@ class TunerTrial:
         return self._function.run(*args, **kwargs)
 
 
-def run(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, Any]]) -> Answer:
+def run(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, Any]]) -> Reply:
     """Try the first of the launch's configurations; a second stands for the others that its
     autotuner has. `loaded` is told of a finished compile, and says its resources.
 

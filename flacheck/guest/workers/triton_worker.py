@@ -14,7 +14,7 @@ from ..engine import releases
 from ..engine.assembler import Assembler
 from ..engine.driver import TargetDriver
 from ..engine.loader import Loader
-from ..engine.messages import Answer, CardRow, Kernel, Mark, Request, WorkerConfig
+from ..engine.messages import CardRow, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, trial, tune, values
 from .cut import Cutter, handed
 
@@ -71,14 +71,14 @@ class TritonWorker:
         tolerated: bool = getattr(error, "skipped", isinstance(error, releases.tolerated_errors()))
         return tolerated
 
-    def run(self, request: Request, mark: Mark) -> Answer:
+    def run(self, request: Request, mark: Mark) -> Reply:
         """Answer a request; its `seconds` are those of the operation, without the import."""
         self._mark, self._until, self._shown = mark, request.get("until"), None
         self._driver.select(request["card"])
         self._use_private_cache()
         kernel = self._loader.load(request["kernel"], request["card"])
         started = time.perf_counter()
-        answer: Answer = getattr(self, "op_" + request["op"])(kernel, request)
+        answer: Reply = getattr(self, "op_" + request["op"])(kernel, request)
         answer.setdefault("seconds", time.perf_counter() - started)
         return answer
 
@@ -92,7 +92,7 @@ class TritonWorker:
             tempfile.tempdir = folder
         self._count += 1
 
-    def op_compile(self, kernel: Kernel, request: Request) -> Answer:
+    def op_compile(self, kernel: Kernel, request: Request) -> Reply:
         """Compile one launch; `resources` of the result, `stage` the last one run."""
         function = releases.unwrap(kernel)
         given = self._arguments(request, function)
@@ -122,7 +122,7 @@ class TritonWorker:
             **self._assembler.usage(compiled),
         }
 
-    def op_show(self, kernel: Kernel, request: Request) -> Answer:
+    def op_show(self, kernel: Kernel, request: Request) -> Reply:
         """Compile, and give the text that the last stage asked for makes."""
         until = request["until"]
         assert until is not None
@@ -131,7 +131,7 @@ class TritonWorker:
         answer["facts"] = {until: self._text}
         return answer
 
-    def op_compile_ir(self, kernel: Kernel, request: Request) -> Answer:
+    def op_compile_ir(self, kernel: Kernel, request: Request) -> Reply:
         """Compile a module's text of Triton's own IR, as `triton.compile` takes it."""
         import triton
 
@@ -142,17 +142,17 @@ class TritonWorker:
         compiled = triton.compile(path, target=target, options=request["options"])
         return {"resources": self._resources(compiled, request["card"])}
 
-    def op_autotune(self, kernel: Kernel, request: Request) -> Answer:
+    def op_autotune(self, kernel: Kernel, request: Request) -> Reply:
         """Run the release's own autotuner over the launch, only its timing replaced."""
         self._mark("autotune")
         return tune.run(kernel, request)
 
-    def op_keys(self, kernel: Kernel, request: Request) -> Answer:
+    def op_keys(self, kernel: Kernel, request: Request) -> Reply:
         """What the release's own autotuner puts into its key for a launch."""
         self._mark("keys")
         return tune.keys(kernel, request)
 
-    def op_trial(self, kernel: Kernel, request: Request) -> Answer:
+    def op_trial(self, kernel: Kernel, request: Request) -> Reply:
         """Have the release's own autotuner try one configuration."""
 
         def loaded(compiled: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class TritonWorker:
         self._assembler.forget()
         return trial.run(kernel, request, loaded)
 
-    def op_cut(self, kernel: Kernel, request: Request) -> Answer:
+    def op_cut(self, kernel: Kernel, request: Request) -> Reply:
         """The kernel's source with all that it uses, and what its heuristics make of the launch."""
         function = releases.unwrap(kernel)
         given: dict[str, Any] = {}
@@ -179,11 +179,11 @@ class TritonWorker:
         }
         return {"stage": "import", "facts": facts}
 
-    def op_import(self, kernel: Kernel, request: Request) -> Answer:
+    def op_import(self, kernel: Kernel, request: Request) -> Reply:
         """The kernel's module was imported: that is all."""
         return {"stage": "import"}
 
-    def op_inspect(self, kernel: Kernel, request: Request) -> Answer:
+    def op_inspect(self, kernel: Kernel, request: Request) -> Reply:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""
         return {"stage": "import", "facts": tune.describe(kernel)}
 

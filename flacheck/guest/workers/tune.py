@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import releases
-from ..engine.messages import Answer, ArgumentSpec, Kernel, LaunchSpec, Request
+from ..engine.messages import ArgumentSpec, Kernel, LaunchSpec, Reply, Request
 from . import values
 
 
@@ -26,7 +26,7 @@ class _Caught:
     def run(self, *args: object, **kwargs: object) -> None: ...
 
 
-def run(kernel: Kernel, request: Request) -> Answer:
+def run(kernel: Kernel, request: Request) -> Reply:
     """Both passes. Raises TypeError for a kernel without an autotuner, and what Triton raises."""
     tuner = releases.autotuner(kernel)
     if tuner is None:
@@ -43,7 +43,7 @@ def run(kernel: Kernel, request: Request) -> Answer:
         return {"stage": "autotune", "facts": {"keys": entries, "configs": len(tuner.configs)}}
 
 
-def keys(kernel: Kernel, request: Request) -> Answer:
+def keys(kernel: Kernel, request: Request) -> Reply:
     """The first pass alone: what stands in the key that the release builds; nothing is compiled."""
     launch = request["launch"]
     tuner = releases.autotuner(kernel)

@@ -32,6 +32,14 @@ TORCH_NAMES = {
 LANGUAGE_NAMES = {name: TORCH_NAMES[name] for name in ("fp64", "fp32", "fp16", "bf16")}
 
 
+# Makes a tensor from its path, dtype and alignment in bytes. The path is the argument's name, with
+# its place where it stands in a tuple.
+TensorMaker = Callable[[str, str, int], Any]
+# What stands in a kernel's module, for constants that are functions.
+Names = Mapping[str, Any]
+_Ints = Iterable[int]
+
+
 class DType:
     """Prints as torch's dtype does; one object a name, for releases key caches by it."""
 
@@ -96,34 +104,23 @@ class Named(int):
         return self
 
 
-def arguments(
-    specs: Mapping[str, ArgumentSpec],
-    names: Mapping[str, Any] | None = None,
-    tensor: Callable[[str, str, int], Any] | None = None,
-) -> dict[str, Any]:
-    """The arguments of a launch. `names` is what stands in the kernel's module, for constants that
-    are functions.
-
-    `tensor(path, dtype, align)` makes a tensor, a `Pointer` without it; `path` is the argument's
-    name, with its place where it stands in a tuple.
-    """
-    if tensor is None:
-        tensor = _pointer
-    return {name: _value(name, spec, names or {}, tensor) for name, spec in specs.items()}
-
-
-def constants(values: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Constants as a configuration or a launch's options name them."""
-    return {name: _constant(value, names) for name, value in values.items()}
-
-
 def _pointer(path: str, dtype: str, align: int) -> Pointer:
     return Pointer(dtype, align)
 
 
-def _value(
-    path: str, spec: ArgumentSpec, names: Mapping[str, Any], tensor: Callable[[str, str, int], Any]
-) -> Any:
+def arguments(
+    specs: Mapping[str, ArgumentSpec], names: Names | None = None, tensor: TensorMaker = _pointer
+) -> dict[str, Any]:
+    """The arguments of a launch."""
+    return {name: _value(name, spec, names or {}, tensor) for name, spec in specs.items()}
+
+
+def constants(values: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    """Constants as a configuration or a launch's options name them."""
+    return {name: _constant(value, names) for name, value in values.items()}
+
+
+def _value(path: str, spec: ArgumentSpec, names: Names, tensor: TensorMaker) -> Any:
     if not isinstance(spec, dict):
         return spec
     if "constexpr" in spec:
@@ -143,9 +140,7 @@ def _value(
     raise ValueError(f"an argument that flacheck cannot rebuild: {spec!r}")
 
 
-def _descriptor(
-    base: Any, shape: Iterable[int], strides: Iterable[int], block: Iterable[int], **extra: Any
-) -> Any:
+def _descriptor(base: Any, shape: _Ints, strides: _Ints, block: _Ints, **extra: Any) -> Any:
     """A tensor descriptor made by the host; `extra` is what later releases can say of one.
 
     Raises ImportError under a release without them, or without that.
@@ -162,7 +157,7 @@ def _descriptor(
     return TensorDescriptor(base, list(shape), list(strides), list(block), **extra)
 
 
-def _constant(spec: Any, names: Mapping[str, Any]) -> Any:
+def _constant(spec: Any, names: Names) -> Any:
     """A constexpr: a plain value, or `{"dtype"}`, `{"function"}`, `{"tuple"}`."""
     if not isinstance(spec, dict):
         return spec
