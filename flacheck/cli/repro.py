@@ -37,14 +37,14 @@ def repro(
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
     triton: Annotated[
-        list[str], typer.Option(help="The release on which the cell fails.", metavar="X")
+        list[str], typer.Option(help="Select the release on which the cell fails.", metavar="X")
     ] = [],
     releases: Annotated[
         list[str],
-        typer.Option(metavar="SPEC", help="Verify the script on these. Default: all releases."),
+        typer.Option(metavar="SPEC", help="Verify the script on these releases. Default: all."),
     ] = [],
     budget: Annotated[
-        str, typer.Option(metavar="N|Ns", help="Reduce in at most N compiles, or N seconds.")
+        str, typer.Option(metavar="N|Ns", help="Spend at most N compiles, or N seconds.")
     ] = _DEFAULT_BUDGET,
     runs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Run the script N times on the failing release.")
@@ -52,10 +52,10 @@ def repro(
     memory: common.Memory = 8192,
     trust: common.Trust = False,
     store: common.StoreDir = Path(".flacheck"),
-    format: Annotated[str, typer.Option(metavar="FORMAT", help="table or json.")] = "table",
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="Print a table or json.")] = "table",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Write there. Default: repro-KEY8."),
+        typer.Option("--output", "-o", metavar="DIR", help="Write to DIR. Default: repro-KEY8."),
     ] = None,
 ) -> int:
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
