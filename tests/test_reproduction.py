@@ -13,6 +13,7 @@ import pytest
 from flacheck.model import Cell, Cut, Kernel, Launch
 from flacheck.repro import reproduction
 from flacheck.repro.compilers import Compilers
+from flacheck.repro.kinds import OVER_LIMIT, SLOW
 from flacheck.repro.oracle import Budget
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.result import Runs
@@ -153,3 +154,38 @@ def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> N
     assert sought.log[0].endswith("; must keep compiling: 1.0, 3.0")
     assert len(sought.log) == 1 + len(events)
     assert sought.log[1].startswith(f"{events[0].by}: {events[0].lines} lines, ")
+
+
+def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[[Any], Compilers]) -> None:
+    """It ends well everywhere, so the script times it."""
+    table = {"==2.0": {"says": "tl.dot", "then": "slow 20"}, "else": "slow 1"}
+    sought = begin(cell(), compilers(table), Budget(compiles=100))
+    list(sought.search())
+    result = sought.finish(runs=1)
+    assert sought.kind is SLOW
+    assert result.record.code == "FC921"
+    assert result.record.message == "the compile took 20 s, 20 times what other releases take"
+    assert "tl.dot" in result.reduced.source
+    assert result.reduced.nodes < result.original.nodes
+    assert "time.perf_counter() - started > 10.0" in result.script
+
+
+def test_a_compile_that_is_slow_everywhere_is_not_reproduced(
+    compilers: Callable[[Any], Compilers],
+) -> None:
+    """Only the other releases tell what is slow."""
+    with pytest.raises(NotReproduced, match=r"in 20\.0 s, which is not slow beside other releases"):
+        begin(cell(), compilers("slow 20"), Budget())
+
+
+def test_shared_memory_over_the_limit_is_compared_by_the_script(
+    compilers: Callable[[Any], Compilers],
+) -> None:
+    """The compile ends well and asks for more than an sm90 has."""
+    table = {"==2.0": {"says": "tl.dot", "then": "shared 300000"}, "else": "compile"}
+    sought = begin(cell(), compilers(table), Budget(compiles=60))
+    list(sought.search())
+    result = sought.finish(runs=1)
+    assert sought.kind is OVER_LIMIT
+    assert result.record.code == "FC501"
+    assert "if compiled.metadata.shared > 232448:" in result.script
