@@ -7,10 +7,8 @@ from pathlib import Path
 
 from flacheck.model import Corpus, Cut, Kernel, Unrecorded
 from flacheck.packages.package import Package
-from flacheck.source import host_code
-from flacheck.source import kernel_code as kernel_source
-from flacheck.source.host_code import HostLaunch
-from flacheck.source.kernel_code import KernelCode
+from flacheck.source.host_code import HostLaunch, launches_in_file, launches_in_package
+from flacheck.source.kernel_code import KernelCode, code_of
 from flacheck.source.modules import file_of
 from flacheck.source.syntax import content
 from flacheck.tables import shipped
@@ -20,16 +18,16 @@ def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
     """What the source of a kernel says; nothing of one whose source cannot be read."""
     origin = kernel.origin
     if isinstance(origin, Cut):
-        return kernel_source.kernel_code(origin.source.encode(), origin.qualname)
+        return code_of(origin.source.encode(), origin.qualname)
     if isinstance(origin, Corpus):
-        return kernel_source.kernel_code(content(_own_file(origin)), origin.name)
+        return code_of(content(_own_file(origin)), origin.name)
     package = packages.get(kernel.package or "")
     if package is None or isinstance(origin, Unrecorded) or origin.qualname is None:
         return KernelCode()
     file = file_of(Path(package.path), origin.module)
     if file is None:
         return KernelCode()
-    return kernel_source.kernel_code(content(file), origin.qualname)
+    return code_of(content(file), origin.qualname)
 
 
 def host_launches(
@@ -40,11 +38,11 @@ def host_launches(
     """
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        return host_code.launches_in_file(_own_file(origin), origin.name, parameters)
+        return launches_in_file(_own_file(origin), origin.name, parameters)
     package = packages.get(kernel.package or "")
     if package is None:
         return ()
-    return host_code.launches_in_package(Path(package.path), kernel.name, parameters)
+    return launches_in_package(Path(package.path), kernel.name, parameters)
 
 
 def _own_file(origin: Corpus) -> Path:

@@ -39,7 +39,7 @@ class KernelCode:
 
 
 @cache
-def kernel_code(source: bytes, qualname: str) -> KernelCode:
+def code_of(source: bytes, qualname: str) -> KernelCode:
     """What a module's source says of one of its functions; nothing of one that it does not have."""
     name = qualname.rpartition(".")[2]
     # Where a name is defined anew, Python keeps the last.
