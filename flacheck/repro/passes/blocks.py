@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from flacheck.repro.kernel.block_types import BlockPointer, Tensor, Type, reached
+from flacheck.repro.kernel.block_types import BlockPointer, Tensor, reached
 from flacheck.repro.kernel.language_calls import SMALLEST_DOT
 from flacheck.repro.kernel.plain_addresses import address, is_plain
 from flacheck.repro.kernel.rewriting import pointer_to, replaced, trimmed
@@ -28,21 +28,16 @@ def pointers(best: Specimen) -> Generator[Specimen, bool, None]:
 def _odd(specimen: Specimen) -> list[ast.Call]:
     """Loads and stores that are not plain, of which the block is known."""
     types = inferred(specimen)
-    return [node for node in _accesses(specimen) if _leads_somewhere(types.get(node.args[0]))]
-
-
-def _accesses(specimen: Specimen) -> Iterator[ast.Call]:
+    accesses = []
     for node in ast.walk(specimen.function):
-        if called(node) not in ("tl.load", "tl.store"):
+        if not isinstance(node, ast.Call) or called(node) not in ("tl.load", "tl.store"):
             continue
-        assert isinstance(node, ast.Call)
-        odd = node.keywords or len(node.args) > 2
-        if node.args and (odd or not is_plain(node.args[0])):
-            yield node
-
-
-def _leads_somewhere(kind: Type) -> bool:
-    return isinstance(kind, BlockPointer) or (isinstance(kind, Tensor) and kind.pointer)
+        if not node.args or (not node.keywords and len(node.args) <= 2 and is_plain(node.args[0])):
+            continue
+        match types.get(node.args[0]):
+            case BlockPointer() | Tensor(pointer=True):
+                accesses.append(node)
+    return accesses
 
 
 def plainly(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
@@ -69,7 +64,9 @@ def _own_pointer(node: ast.Call, specimen: Specimen) -> str | None:
 
 def dimensions(best: Specimen) -> Generator[Specimen, bool, None]:
     """All extents at once, then all of one value, then each group by itself."""
-    if (yield smallest(best)):
+    nodes = [node for group in _groups(best, True) for node in group]
+    large = [node for node in nodes if _value(node) > SMALLEST_DOT]
+    if (yield _resized(best, large, SMALLEST_DOT)):
         return
     for together in (True, False):
         position = 0
@@ -97,12 +94,6 @@ def _smaller(specimen: Specimen, nodes: list[ast.AST]) -> Iterator[Specimen]:
     for extent in EXTENTS:
         if extent < _value(nodes[0]):
             yield _resized(specimen, nodes, extent)
-
-
-def smallest(specimen: Specimen) -> Specimen:
-    """Every extent the smallest that a dot allows, unless it is smaller already."""
-    nodes = [node for group in _groups(specimen, True) for node in group]
-    return _resized(specimen, [n for n in nodes if _value(n) > SMALLEST_DOT], SMALLEST_DOT)
 
 
 def _resized(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> Specimen:

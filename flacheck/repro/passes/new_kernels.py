@@ -106,12 +106,11 @@ def single_slices(best: Specimen) -> Generator[Specimen | Probe, bool, None]:
     yield from _in_batches(best, 1)
 
 
-def _in_batches(best: Specimen, size: int) -> Search:
+def _in_batches(best: Specimen, size: int) -> Generator[Specimen | Probe, bool, None]:
     plans = distinct(best)
     while batch := list(itertools.islice(plans, size)):
         if (yield from _within(best, batch)):
-            return True
-    return False
+            return
 
 
 def _within(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -> Search:
