@@ -77,11 +77,14 @@ def _inlined(specimen: Specimen) -> Iterator[Specimen]:
     for at, statement in enumerate(body):
         plain = trees.assignment(statement)
         if plain and _is_single(body, plain):
-            copied = specimen.copied_body()
-            ours = list(trees.all_statements(copied))[at]
-            left = trees.kept(copied, lambda s, ours=ours: s is not ours)
-            left = trees.substituted(left, {plain.name: plain.value})
-            yield rewritten(specimen, folded(left))
+            yield rewritten(specimen, _substituted_at(specimen.copied_body(), at, plain))
+
+
+def _substituted_at(body: trees.Block, at: int, plain: trees.Assignment) -> trees.Block:
+    """Without the assignment at a position, its value where its name is read."""
+    ours = list(trees.all_statements(body))[at]
+    left = trees.kept(body, lambda statement: statement is not ours)
+    return folded(trees.substituted(left, {plain.name: plain.value}))
 
 
 def _is_single(body: Sequence[ast.stmt], plain: trees.Assignment) -> bool:
