@@ -267,3 +267,12 @@ def _count(file: Path) -> int:
             return int(db.execute("SELECT count(*) FROM records").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
+
+
+def test_a_dtype_of_launches_files_can_be_selected(tmp_path: Path) -> None:
+    """The selection knows the one list of dtypes: AMD's fp8 among them."""
+    found = flacheck(
+        "scan", "quick", "--dtype", "fp8e4b8", "--triton", "3.6.0", "--dry-run", cwd=tmp_path
+    )
+    assert found.returncode == 0, found.stderr
+    assert " fp8e4b8 " in found.stdout
