@@ -18,7 +18,7 @@ from flacheck.errors import UsageError
 from flacheck.inputs import cell, corpus, planning
 from flacheck.inputs.cell import Chosen, choose
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import Subject
+from flacheck.inputs.subject import Subject
 from flacheck.model import (
     Attempt,
     Cell,

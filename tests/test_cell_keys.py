@@ -10,7 +10,7 @@ import pytest
 
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import Subject
+from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Kernel, Launch, Stubbed
 
 GOLDEN = Path(__file__).parent / "golden" / "cell-keys.json"

@@ -11,7 +11,7 @@ import pytest
 from flacheck.errors import Exit
 from flacheck.gate import evidence
 from flacheck.gate.evidence import RecordFilter, of_store
-from flacheck.inputs.planning import Subject
+from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.store import Store
 from tests.made_gate import (

@@ -15,7 +15,8 @@ from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.launches import Guess, admitted, read, sources, stream
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.inputs.planning import Subject, plan
+from flacheck.inputs.planning import plan
+from flacheck.inputs.subject import Subject
 from flacheck.model import Cut
 
 HEAD = "import triton\nimport triton.language as tl\n"

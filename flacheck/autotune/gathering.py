@@ -17,12 +17,13 @@ from flacheck.analysis.known_good import grouped
 from flacheck.autotune.examined import Tuned
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.fallbacks.code import host_launches, kernel_code
-from flacheck.inputs import captured, launches, matrix, planning, replay
+from flacheck.inputs import captured, launches, matrix, replay
 from flacheck.inputs.captured import Capture
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.inputs.planning import Subject
+from flacheck.inputs.sources import kernels_of, launches_file, matrices
+from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Corpus, Cut, Kernel, Launch, Stubbed, digest
 from flacheck.packages.package import Package
 from flacheck.source import autotuned
@@ -54,7 +55,7 @@ def of_matrix(name: str | None, selection: Selection, progress: Progress = silen
     """A matrix's kernels (flacheck's own without one): of each the first launch in bf16, or in the
     first dtype that there is.
     """
-    kernels = planning.kernels_of(Subject(name), selection, progress)
+    kernels = kernels_of(Subject(name), selection, progress)
     check_kernels(selection.kernels, [source.kernel.name for source in kernels.sources])
     sources = [source for source in kernels.sources if selection.names(source.kernel.name)]
     resolver = Resolver()
@@ -78,7 +79,7 @@ def of_launches(
     their launches tell of the keys.
     """
     read = launches.read(file, trust=trust)
-    entries = planning.entries_of(read, file, line, trust)
+    entries = launches_file.entries_of(read, file, line, trust)
     check_kernels(selection.kernels, [entry.kernel for entry in entries])
     wanted = [entry for entry in entries if entry.launch.configs and selection.names(entry.kernel)]
     if not wanted and line is not None:
@@ -86,7 +87,7 @@ def of_launches(
     if not wanted:
         raise EmptySelection(f"{file}: no kernel that {_globs(selection)} names has an autotuner")
     provided = replay.provided(file, wanted, trust, progress)
-    targets = planning.recorded_targets(read)
+    targets = launches_file.recorded_targets(read)
     resolver = Resolver()
     tuned: list[Tuned] = []
     for of_kernel in grouped((entry.kernel, entry) for entry in wanted).values():
@@ -163,7 +164,7 @@ def _shipped_sources(package: Package) -> Iterator[tuple[Matrix, Source]]:
     """What shipped matrices launch the package's kernels with at this version."""
     for read in map(matrix.find, matrix.names()):
         if any(fnmatchcase(package.identity, listed) for listed in read.packages):
-            for source in planning.package_sources(read, package.identity, package):
+            for source in matrices.package_sources(read, package.identity, package):
                 yield read, source
 
 

@@ -148,7 +148,7 @@ def _gathered(
 ) -> Gathered:
     """The launches of the one source that was named."""
     from flacheck.autotune import gathering
-    from flacheck.inputs.planning import line_of
+    from flacheck.inputs.subject import line_of
     from flacheck.tables import targets
 
     names = tuple(targets.find(name).name for name in selection.targets)

@@ -88,6 +88,7 @@ def scan(
     from flacheck.cli.progress import watch
     from flacheck.engine.session import Session
     from flacheck.inputs import planning
+    from flacheck.inputs.subject import Subject
     from flacheck.reports import scan as scan_report
     from flacheck.scan.session import find_fallbacks, view
     from flacheck.store import Store
@@ -102,7 +103,7 @@ def scan(
     if package is not None and _is_on_command_line(context, "matrix"):
         raise UsageError("a matrix and --package were given: a scan is about one of them")
     seconds = common.seconds(timeout)
-    subject = planning.Subject(matrix, package, trust, configs)
+    subject = Subject(matrix, package, trust, configs)
     plan = planning.plan(subject, selection, until, shard, common.say)
     for warning in plan.warnings:
         common.say(warning)

@@ -10,7 +10,7 @@ from pathlib import Path
 from flacheck.engine.plan import Plan
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection, named
-from flacheck.inputs.planning import Subject
+from flacheck.inputs.subject import Subject
 from flacheck.model import Record, Verdict, digest
 from flacheck.store import FILE, Store
 from flacheck.toolchains.base import Progress

@@ -20,7 +20,7 @@ from flacheck.engine.provider import torch_folder
 from flacheck.errors import UsageError
 from flacheck.inputs import corpus, launches, matrix, planning
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import Subject
+from flacheck.inputs.subject import Subject, line_of
 from flacheck.model import (
     Cell,
     Corpus,
@@ -104,7 +104,7 @@ def choose(
         return _rebuilt(record, progress)
     if is_key(what):
         return _rebuilt(_of_key(what, selection, store), progress)
-    file, line = planning.line_of(what)
+    file, line = line_of(what)
     if line is None and not file.suffix and what not in matrix.names():
         raise UsageError(
             f"{what!r} names no cell: give a key or the first 8 characters of one, "

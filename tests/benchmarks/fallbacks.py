@@ -31,7 +31,7 @@ from flacheck.fallbacks.ranking import order
 from flacheck.fallbacks.searching import explored
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import Subject
+from flacheck.inputs.subject import Subject
 from flacheck.store import Store
 
 PACKAGE = "flash-linear-attention==0.2.2"

@@ -1,0 +1,27 @@
+"""Where kernels with launches come from: one file a source, found by the suffix of what is named.
+
+A module of this folder has `SUFFIXES`, the endings of the names that it reads, and
+`kernels(subject, selection, progress)`.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from pathlib import Path
+
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.sources import matrices
+from flacheck.inputs.subject import DEFAULT_MATRIX, Kernels, Subject, line_of
+from flacheck.toolchains.base import Progress, silent
+
+
+def kernels_of(subject: Subject, selection: Selection, progress: Progress = silent) -> Kernels:
+    """The kernels that a subject names, with their launches; packages are provided."""
+    file, _ = line_of(subject.matrix or DEFAULT_MATRIX)
+    read = matrices.kernels
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        source = import_module(f"{__name__}.{module.name}")
+        if file.suffix in source.SUFFIXES:
+            read = source.kernels
+    return read(subject, selection, progress)

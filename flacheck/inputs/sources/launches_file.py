@@ -1,0 +1,59 @@
+"""Launches files: what a program launched, or one line of it (`FILE.jsonl:LINE`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flacheck.capture.cards import target_of
+from flacheck.inputs import launches, replay
+from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
+from flacheck.inputs.launches import Launches, RecordedLaunch
+from flacheck.inputs.matrix import Block, Matrix
+from flacheck.inputs.subject import Kernels, Subject, line_of
+from flacheck.toolchains.base import Progress
+
+SUFFIXES = (".jsonl",)
+
+
+def entries_of(
+    read: Launches, file: Path, line: int | None, trust: bool
+) -> Sequence[RecordedLaunch]:
+    """A launches file's launches, or the one on a line."""
+    if line is None:
+        return read.launches
+    return (launches.at(file, line, trust),)
+
+
+def kernels(subject: Subject, selection: Selection, progress: Progress) -> Kernels:
+    """A launches file as a matrix: its kernels with their own configurations, on its own card."""
+    file, line = line_of(str(subject.matrix))
+    read = launches.read(file, trust=subject.trust)
+    configs = subject.configs or "own"
+    entries = entries_of(read, file, line, subject.trust)
+    if configs == "usual":
+        entries = launches.one_each(entries)
+    asked = [entry for entry in entries if selection.names(entry.kernel)]
+    provided = replay.provided(file, asked, subject.trust, progress)
+    axes = {"target": recorded_targets(read), "configs": (configs,)}
+    made = Matrix(file.stem, str(file), (Block(axes),))
+    return Kernels(made, replay.sources(entries, provided), provided, _guessed(asked))
+
+
+def recorded_targets(read: Launches) -> tuple[str, ...]:
+    """The target of the card that launches were recorded on; the usual ones where nobody knows the
+    card.
+    """
+    target = target_of(str(read.header.get("device")))
+    return (target,) if target else DEFAULT_TARGETS
+
+
+def _guessed(entries: Sequence[RecordedLaunch]) -> tuple[str, ...]:
+    """A word on launches that may not be what the program launches on its card."""
+    guessed = [entry for entry in entries if entry.guessed]
+    if not guessed:
+        return ()
+    return (
+        f"{len(guessed)} of {len(entries)} launches may rest on values that the fake GPU made up, "
+        f"first read at {guessed[0].guessed}: on a real GPU these launches may differ",
+    )
