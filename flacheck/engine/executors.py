@@ -15,17 +15,23 @@ from typing import Any, Protocol
 from flacheck.engine.sandbox import Worker, WorkerKind
 from flacheck.model import Attempt, Json, Outcome
 
+# Requests that a worker has waiting, so that it never waits for this process; many where each takes
+# less time than its way here and back.
 _AHEAD, _AHEAD_OF_QUICK = 2, 16
+# Seconds below which an attempt is quick.
 _QUICK = 0.02
+# Seconds between two looks at the time-outs.
 _TICK = 0.5
+# Starts that may fail in a row: one may be an accident, three are the compiler's own doing.
 _STILLBORN = 3
+# How much of a worker's pace the last attempt decides.
+_LATEST = 0.2
 
 
 @dataclass(frozen=True)
 class Task:
     """A request for a kind of worker. `name` is the caller's own; `fresh` asks for a worker that
-    has done nothing yet (a warm fork).
-    """
+    has done nothing yet (a warm fork)."""
 
     name: Any
     kind: WorkerKind
@@ -39,8 +45,7 @@ Ended = tuple[Task, Attempt]
 
 class Executor(Protocol):
     """Tasks in, attempts out in order of completion, those that ended together in one list; more
-    tasks may be submitted while they come.
-    """
+    tasks may be submitted while they come."""
 
     def submit(self, tasks: Iterable[Task]) -> None: ...
 
@@ -80,25 +85,24 @@ class LocalPool:
     def submit(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
             queue = self._waiting.setdefault(task.kind, deque())
-            queue.appendleft(task) if task.fresh else queue.append(task)
+            if task.fresh:
+                queue.appendleft(task)
+            else:
+                queue.append(task)
 
     def completed(self) -> Iterator[list[Ended]]:
         """Attempts as they end; stops when nothing waits and nothing runs."""
         while self._fill():
-            ended = [
-                entry
-                for key, _ in self._selector.select(_TICK)
-                for entry in self._drained(key.data)
-            ]
+            ended: list[Ended] = []
+            for key, _ in self._selector.select(_TICK):
+                slot = key.data
+                ended += self._event(slot)
+                # All that the worker has said so far.
+                while slot.worker and slot.worker.has_event():
+                    ended += self._event(slot)
             self._enforce_time()
             if ended:
                 yield ended
-
-    def _drained(self, slot: _Slot) -> Iterator[Ended]:
-        """All that a worker has said so far."""
-        yield from self._event(slot)
-        while slot.worker and slot.worker.has_event():
-            yield from self._event(slot)
 
     def close(self) -> None:
         for slot in self._slots:
@@ -109,26 +113,23 @@ class LocalPool:
         """Give every slot something to do; False when there is nothing left at all."""
         for slot in self._slots:
             if not slot.sent:
-                if slot.worker is None or not self._queue(slot):
+                if not self._queue(slot):
                     self._hire(slot)
-                self._send_next(slot)
+                if self._queue(slot):
+                    self._send(slot)
         for slot in self._slots:
             # One more ahead, so that no worker waits for us; not of the last ones, which others
             # could take.
-            while (
-                len(slot.sent) < slot.ahead
-                and len(self._queue(slot)) >= len(self._slots) * slot.ahead
-            ):
-                self._send_next(slot)
+            enough = len(self._slots) * slot.ahead
+            while len(slot.sent) < slot.ahead and len(self._queue(slot)) >= enough:
+                self._send(slot)
         return any(slot.sent for slot in self._slots)
 
     def _queue(self, slot: _Slot) -> deque[Task]:
         """What waits for the slot's kind of worker."""
-        return self._waiting.get(slot.worker.kind, _NOTHING) if slot.worker else _NOTHING
-
-    def _send_next(self, slot: _Slot) -> None:
-        if self._queue(slot):
-            self._send(slot, self._queue(slot).popleft())
+        if slot.worker is None:
+            return _NOTHING
+        return self._waiting.get(slot.worker.kind, _NOTHING)
 
     def _hire(self, slot: _Slot) -> None:
         """A worker of the kind with the most work and the fewest workers on it."""
@@ -148,9 +149,11 @@ class LocalPool:
             slot.worker.close()
             slot.worker = None
 
-    def _send(self, slot: _Slot, task: Task) -> None:
-        self._ids += 1
+    def _send(self, slot: _Slot) -> None:
+        """Send the next of what waits for the slot's worker."""
         assert slot.worker
+        task = self._queue(slot).popleft()
+        self._ids += 1
         if not slot.sent and slot.ready:
             slot.since = time.monotonic()
         slot.sent.append((self._ids, task))
@@ -174,7 +177,7 @@ class LocalPool:
 
     def _finish(self, slot: _Slot, attempt: Attempt) -> Ended:
         _, task = slot.sent.popleft()
-        slot.pace = 0.8 * slot.pace + 0.2 * attempt.seconds
+        slot.pace += _LATEST * (attempt.seconds - slot.pace)
         slot.since, slot.stillborn, slot.timed_out = time.monotonic(), 0, False
         return task, attempt
 
@@ -194,15 +197,10 @@ class LocalPool:
         self._retire(slot)
         slot.stillborn += 1
         if slot.stillborn >= _STILLBORN:
-            for task in again:
-                yield (
-                    task,
-                    Attempt(
-                        Outcome.NOT_STARTED, log="the worker's server was killed again and again"
-                    ),
-                )
-        else:
-            self._waiting[again[0].kind].extendleft(reversed(again)) if again else None
+            log = "the worker's server was killed again and again"
+            yield from ((task, Attempt(Outcome.NOT_STARTED, log=log)) for task in again)
+        elif again:
+            self._waiting[again[0].kind].extendleft(reversed(again))
 
     def _abandon(self, slot: _Slot, log: str) -> Iterator[Ended]:
         """The compiler does not even start: so do none of the tasks for it."""
@@ -214,35 +212,31 @@ class LocalPool:
             yield task, Attempt(Outcome.NOT_STARTED, stage="start", log=log)
 
     def _enforce_time(self) -> None:
-        now = time.monotonic()
         for slot in self._slots:
-            if (
-                slot.sent
-                and slot.worker
-                and slot.ready
-                and now - slot.since > self._timeout(slot.sent[0][1])
-            ):
-                slot.timed_out = True
-                slot.worker.kill()
+            if slot.sent and slot.worker and slot.ready:
+                limit = self._timeout(slot.sent[0][1])
+                if time.monotonic() - slot.since > limit:
+                    slot.timed_out = True
+                    slot.worker.kill()
 
 
 def _died(event: Json, slot: _Slot) -> Attempt:
+    assert slot.worker
+    outcome, signal = Outcome.DIED, event["signal"]
+    # A compiler denied its memory may also fault without a word: only how much it held tells.
+    limit = slot.worker.kind.config.get("memory_mb", 0)
+    silent = signal == "SIGSEGV" and not event["log"].strip()
+    if slot.timed_out:
+        # The signal is flacheck's own.
+        outcome, signal = Outcome.TIMED_OUT, None
+    elif silent and 0 < limit / 2 < event["peak_mb"]:
+        outcome = Outcome.OUT_OF_MEMORY
     return Attempt(
-        outcome=_manner(event, slot),
+        outcome=outcome,
         stage=event["stage"],
         exit_code=event["exit_code"],
-        signal=None if slot.timed_out else event["signal"],
+        signal=signal,
         log=event["log"],
         seconds=time.monotonic() - slot.since,
         peak_mb=event["peak_mb"],
     )
-
-
-def _manner(event: Json, slot: _Slot) -> Outcome:
-    """A compiler denied its memory may also fault without a word: only how much it held tells."""
-    if slot.timed_out:
-        return Outcome.TIMED_OUT
-    limit = slot.worker.kind.config.get("memory_mb", 0) if slot.worker else 0
-    full = 0 < limit / 2 < event["peak_mb"]
-    silent = event["signal"] == "SIGSEGV" and not event["log"].strip()
-    return Outcome.OUT_OF_MEMORY if full and silent else Outcome.DIED

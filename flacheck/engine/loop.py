@@ -48,8 +48,7 @@ class Provides(Protocol):
 @dataclass
 class Timeouts:
     """`--timeout`: a number of seconds, or the larger of 300 s and 20 × the kernel's slowest
-    finished cell.
-    """
+    finished cell."""
 
     fixed: float | None = None
     _slowest: dict[str, float] = field(default_factory=dict)
@@ -90,8 +89,7 @@ class Loop:
 
     def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
         """Each cell's record, cached ones first, then in order of completion; every one is in the
-        sink before it is yielded.
-        """
+        sink before it is yielded."""
         self._confirmed.clear()
         reused: set[str] = set()
         if not self.again:
@@ -150,8 +148,7 @@ class Loop:
 
 def _still_good(record: Record, timeout: float | None) -> bool:
     """An unknown is asked again when its cause may be gone: the compiler was absent, or more time
-    is given now.
-    """
+    is given now."""
     if record.verdict is not Verdict.UNKNOWN:
         return True
     if record.code == "FC901":

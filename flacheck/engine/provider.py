@@ -67,8 +67,7 @@ class Provider:
 
     def facts(self, cell: Cell) -> Json:
         """From which sequence length the package's layers reach the cell's kernel, read off its
-        sources.
-        """
+        sources."""
         package = self._plan.packages.get(cell.kernel.package or "")
         if package is None:
             return {}
@@ -94,8 +93,7 @@ def worker_kind(
     toolchain: Toolchain, package: Package | None, imported: bool, memory_mb: int
 ) -> WorkerKind:
     """A worker with a package's kernels or, without one, with flacheck's own; beside torch where
-    they are `imported`.
-    """
+    they are `imported`."""
     config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb}
     if package is not None:
         modules = {"path": package.path, "modules": list(package.modules)}

@@ -102,8 +102,7 @@ class Worker:
 
     def receive(self) -> Json:
         """Wait for the next event: `ready`, `broken`, `hello`, `answer`, `exit`, or `gone` when the
-        server is dead.
-        """
+        server is dead."""
         event = channel.receive(self._socket) or {"event": "gone"}
         if event["event"] == "hello":
             self._child = event["pid"]

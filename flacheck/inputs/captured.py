@@ -44,8 +44,7 @@ _REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
 @dataclass(frozen=True)
 class Capture:
     """A package under one compiler on one target, and what came of calling all that it offers:
-    None where there is no compiler to call it under.
-    """
+    None where there is no compiler to call it under."""
 
     package: Package
     choice: Choice
@@ -120,8 +119,7 @@ def plan(
 
 def form_of(kernel: Kernel) -> tuple[str, str] | None:
     """The operator and form of a package's kernel, where its module says them:
-    `fla.ops.gla.fused_recurrent`.
-    """
+    `fla.ops.gla.fused_recurrent`."""
     operator, _, last = kernel.name.partition(":")[0].rpartition(".")
     for form in FORMS:
         if last.startswith(form):
@@ -156,8 +154,7 @@ def _tried(capture: Capture, selection: Selection) -> dict[Cell, Attempt | None]
 
 def _import_cell(capture: Capture, module: str | None = None) -> Cell:
     """The import of a package, or of a module of it, which is all that can be asked when it
-    fails.
-    """
+    fails."""
     package = capture.package
     module = module or package.modules[0]
     name = module if ":" in module else f"{module}:__init__"

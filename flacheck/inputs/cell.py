@@ -27,7 +27,6 @@ from flacheck.model import (
     Cut,
     Imported,
     Kernel,
-    Origin,
     Purpose,
     Record,
     Stubbed,
@@ -52,8 +51,7 @@ Settle = Callable[[Plan], Iterable[Record]]
 @dataclass(frozen=True)
 class Chosen:
     """One cell. `record` is what the store knows of it; `packages` hold its kernel when that is
-    imported; `warnings` are for the user's eyes.
-    """
+    imported; `warnings` are for the user's eyes."""
 
     cell: Cell
     record: Record | None = None
@@ -103,7 +101,16 @@ def choose(
         record = _one_signature(_matching(store.latest(), selection), "the store", store)
         return _rebuilt(record, progress)
     if is_key(what):
-        return _rebuilt(_of_key(what, selection, store), progress)
+        records = store.find(what)
+        if not records:
+            said = f"no cell in {store.path} begins with {what}"
+            raise _undecided(said, list(store.latest()))
+        if len(records) > 1:
+            # A whole key needs no flags; a settings file may hold some.
+            records = _matching(records, selection) or records
+        if len(records) > 1:
+            raise _undecided(f"several cells begin with {what}", records)
+        return _rebuilt(records[0], progress)
     file, line = line_of(what)
     if line is None and not file.suffix and what not in matrix.names():
         raise UsageError(
@@ -113,19 +120,6 @@ def choose(
         )
     plan = planning.plan(Subject(what, trust=trust), selection, progress=progress)
     return _of_plan(what, plan, store, settle)
-
-
-def _of_key(prefix: str, selection: Selection, store: Store) -> Record:
-    records = store.find(prefix)
-    if len(records) > 1:
-        # A whole key needs no flags; a settings file may hold some.
-        records = _matching(records, selection) or records
-    if not records:
-        what = f"no cell in {store.path} begins with {prefix}"
-        raise _undecided(what, list(store.latest()))
-    if len(records) > 1:
-        raise _undecided(f"several cells begin with {prefix}", records)
-    return records[0]
 
 
 def _of_plan(what: str, plan: Plan, store: Store, settle: Settle) -> Chosen:
@@ -164,18 +158,12 @@ def _matches(record: Record, selection: Selection, asked: Sequence[str], names: 
     return all(not values or value in values for value, values in facts)
 
 
-def _order(record: Record) -> tuple[bool, str]:
-    """By key, but a compile before an autotuner's run that met the same failure in one of its
-    configurations.
-    """
-    return bool(record.launch and record.launch.configs), record.key
-
-
 def _one_signature(records: Sequence[Record], where: str, store: Store) -> Record:
     """The first by key of failing cells that share a signature; where none fails, the only slow
-    one.
-    """
-    failing = sorted((r for r in records if r.verdict is Verdict.FAILS), key=_order)
+    one."""
+    failing = sorted((r for r in records if r.verdict is Verdict.FAILS), key=lambda r: r.key)
+    # A compile before an autotuner's run that met the same failure in one of its configurations.
+    failing.sort(key=lambda r: bool(r.launch and r.launch.configs))
     if not failing:
         # Those that compile, and take far longer than on the other releases in the store.
         known_slow = slow_compiles(list(observe(store.latest())))
@@ -220,8 +208,7 @@ def _listed(record: Record) -> str:
 
 def settings(cell: Cell) -> str:
     """Shape, block sizes and options of a cell in one line: what tells the cells of one kernel
-    apart.
-    """
+    apart."""
     tuned = take_apart(cell.launch, cell.shape).tuned
     blocks = {name: value for name, value in tuned.items() if BLOCK.fullmatch(name)}
     values = {**cell.shape, **blocks, **cell.options}
@@ -232,49 +219,41 @@ def settings(cell: Cell) -> str:
 
 
 def _rebuilt(record: Record, progress: Progress) -> Chosen:
+    """The cell with its kernel as it is now; what was stored of another source is not known of this
+    one."""
     cell = record.cell
     if isinstance(cell.kernel.origin, Unrecorded):
         cell = _of_older(record, progress)
     origin = cell.kernel.origin
-    if isinstance(origin, Corpus):
-        return _renewed(cell, record, _corpus_kernel(cell.kernel.name), {})
     if isinstance(origin, Cut):
         # A store may have come from elsewhere, so its sources are believed no more than those of
         # a launches file.
         launches.admitted(origin.source)
         return Chosen(cell, record)
-    spec = str(cell.kernel.package)
-    package = packages.provide_package(spec, progress)
-    identity = _package_digest(cell.kernel, package)
-    kernel = replace(cell.kernel, digest=identity, origin=_loadable(origin))
-    return _renewed(cell, record, kernel, {spec: package})
-
-
-def _loadable(origin: Origin) -> Origin:
-    """Where there is no torch to import a kernel beside, it is loaded beside the stand-in."""
-    if isinstance(origin, Imported) and origin.qualname and not torch_folder():
-        return Stubbed(origin.module, origin.qualname, origin.made_up)
-    return origin
+    provided = {}
+    if isinstance(origin, Corpus):
+        kernel = _corpus_kernel(cell.kernel.name)
+    else:
+        spec = str(cell.kernel.package)
+        provided = {spec: packages.provide_package(spec, progress)}
+        if isinstance(origin, Imported) and origin.qualname and not torch_folder():
+            # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
+            origin = Stubbed(origin.module, origin.qualname, origin.made_up)
+        identity = _package_digest(cell.kernel, provided[spec])
+        kernel = replace(cell.kernel, digest=identity, origin=origin)
+    now = replace(cell, kernel=kernel)
+    if kernel.digest == cell.kernel.digest:
+        return Chosen(now, record, provided)
+    said = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
+    return Chosen(now, None, provided, (said,))
 
 
 def _package_digest(kernel: Kernel, package: Package) -> str:
     """A package's kernel stands for itself in that package, the import of a module for the whole
-    package.
-    """
+    package."""
     if isinstance(kernel.origin, Imported) and kernel.origin.qualname is None:
         return package.digest
     return digest([package.digest, kernel.name])
-
-
-def _renewed(cell: Cell, record: Record, kernel: Kernel, provided: Mapping[str, Package]) -> Chosen:
-    """The cell with its kernel as it is now; what was stored of another source is not known of
-    this one.
-    """
-    now = replace(cell, kernel=kernel)
-    if kernel.digest == cell.kernel.digest:
-        return Chosen(now, record, provided)
-    warning = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
-    return Chosen(now, None, provided, (warning,))
 
 
 def _corpus_kernel(name: str) -> Kernel:
@@ -286,8 +265,7 @@ def _corpus_kernel(name: str) -> Kernel:
 
 def _of_older(record: Record, progress: Progress) -> Cell:
     """The cell of a record that was stored without one, when what can be said of its kernel leads
-    to its key.
-    """
+    to its key."""
     kernel = _likely_kernel(record, progress)
     if kernel is not None:
         for stage, until in (("compile", None), ("autotune", None), ("compile", record.stage)):

@@ -19,8 +19,7 @@ from flacheck.tables import shipped
 
 def load(folder: Path | None = None) -> dict[str, Source]:
     """Every kernel of a folder (flacheck's own without one) by its name, `family.kernel`; a bad file
-    raises MatrixError.
-    """
+    raises MatrixError."""
     files = sorted((folder or shipped("kernels")).glob("*.py"))
     kernels = [source for file in files if not file.name.startswith("_") for source in read(file)]
     return {source.kernel.name: source for source in kernels}
@@ -31,19 +30,11 @@ def read(file: Path) -> Iterator[Source]:
     text = KernelSource.of(file)
     operator, shapes = Declaration.of(text, "OPERATOR"), Declaration.of(text, "SHAPES")
     kernels = Declaration.of(text, "KERNELS")
-    operator.require(
-        isinstance(operator.value, str),
-        (),
-        "OPERATOR is no string",
-        'such as OPERATOR = "retention"',
-    )
+    allowed = 'such as OPERATOR = "retention"'
+    operator.require(isinstance(operator.value, str), (), "OPERATOR is no string", allowed)
     check_shapes(shapes)
-    kernels.require(
-        isinstance(kernels.value, dict),
-        (),
-        "KERNELS is no dict",
-        "it maps a kernel's name to what it is",
-    )
+    allowed = "it maps a kernel's name to what it is"
+    kernels.require(isinstance(kernels.value, dict), (), "KERNELS is no dict", allowed)
     for name, declared in kernels.value.items():
         check_kernel(kernels, name, text.function(name), shapes.value)
         kernel = Kernel(

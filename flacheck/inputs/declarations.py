@@ -1,6 +1,5 @@
 """What a kernel file declares, checked part by part, so that an error names the line and what is
-allowed.
-"""
+allowed."""
 
 from __future__ import annotations
 
@@ -77,132 +76,83 @@ def _literal(node: ast.expr | None) -> Any:
 
 def check_shapes(shapes: Declaration) -> None:
     """SHAPES is a list of dicts of integers that all name the same sizes."""
-    allowed = (
-        'SHAPES is a list such as [{"B": 1, "T": 2048, "K": 64}], each entry with the same names'
-    )
+    allowed = 'SHAPES is a list like [{"B": 1, "T": 2048, "K": 64}], each entry with the same names'
     shapes.require(isinstance(shapes.value, list) and bool(shapes.value), (), "no shapes", allowed)
-    for i, shape in enumerate(shapes.value):
-        sizes = isinstance(shape, dict) and all(
-            isinstance(n, str) and is_int(size) for n, size in shape.items()
-        )
-        shapes.require(
-            sizes and set(shape) == set(shapes.value[0]),
-            (i,),
-            f"shape {shape!r} does not fit",
-            allowed,
-        )
+    for place, shape in enumerate(shapes.value):
+        fits = isinstance(shape, dict) and set(shape) == set(shapes.value[0])
+        fits = fits and all(map(is_int, shape.values()))
+        shapes.require(fits, (place,), f"shape {shape!r} does not fit", allowed)
 
 
 def check_kernel(
     kernels: Declaration, name: Any, function: ast.FunctionDef | None, shapes: list[dict[str, int]]
 ) -> None:
     """One entry of KERNELS against the function that it declares; raises MatrixError."""
-    declared = kernels.value[name]
-    kernels.require(
-        function is not None,
-        (name,),
-        f"no function {name!r}",
-        "KERNELS names functions of its own file",
-    )
+    entry = kernels.value[name]
+    allowed = "KERNELS names functions of its own file"
+    kernels.require(function is not None, (name,), f"no function {name!r}", allowed)
     assert function is not None
-    check_fields(
-        kernels, (name,), declared, {"form": str, "launch": dict, "configs": list, "keys": list}
-    )
-    check_fields(kernels, (name, "launch"), declared["launch"], {"args": dict, "omitted": list})
-    check_launch(kernels, name, function, shapes)
-    check_configs(kernels, name)
-    parameters = [a.arg for a in function.args.args]
-    allowed = "a key is an argument that is not omitted: " + ", ".join(declared["launch"]["args"])
-    for i, key in enumerate(declared["keys"]):
-        good = key in parameters and key not in declared["launch"]["omitted"]
-        kernels.require(
-            good, (name, "keys", i), f"{name}: key {key!r} is no argument of the launch", allowed
-        )
-
-
-def check_fields(
-    kernels: Declaration, path: tuple[Step, ...], value: Any, fields: Mapping[str, type]
-) -> None:
-    """The value is a dict with exactly these fields of these types."""
-    allowed = "needed are exactly " + ", ".join(
-        f"{field} ({kind.__name__})" for field, kind in fields.items()
-    )
-    named = isinstance(value, dict) and set(value) == set(fields)
-    kernels.require(named, path, f"{'.'.join(map(str, path))} has other fields", allowed)
-    for field, kind in fields.items():
-        kernels.require(
-            isinstance(value[field], kind),
-            (*path, field),
-            f"{field} is no {kind.__name__}",
-            allowed,
-        )
-
-
-def check_launch(
-    kernels: Declaration, name: str, function: ast.FunctionDef, shapes: list[dict[str, int]]
-) -> None:
-    """Every parameter is given or omitted, in a form that fits its annotation; the omitted ones
-    come last.
-    """
-    args, omitted = kernels.value[name]["launch"]["args"], kernels.value[name]["launch"]["omitted"]
-    path = (name, "launch")
-    parameters = {a.arg: a.annotation is not None for a in function.args.args}
+    fields = {"form": str, "launch": dict, "configs": list, "keys": list}
+    _check_fields(kernels, (name,), entry, fields)
+    launch = (name, "launch")
+    _check_fields(kernels, launch, entry["launch"], {"args": dict, "omitted": list})
+    args, omitted = entry["launch"]["args"], entry["launch"]["omitted"]
+    is_constexpr = {each.arg: each.annotation is not None for each in function.args.args}
+    parameters = list(is_constexpr)
     kernels.require(
-        list(parameters)[len(parameters) - len(omitted) :] == omitted,
-        (*path, "omitted"),
+        parameters[len(parameters) - len(omitted) :] == omitted,
+        (*launch, "omitted"),
         f"{name}: omitted are not the last parameters, in order",
         "Triton 3.1.0 finds keys by position, so what the autotuner supplies comes last",
     )
+    form = LaunchForm(("dtype", *shapes[0]))
     for argument, value in args.items():
-        at = (*path, "args", argument)
+        at = (*launch, "args", argument)
+        what = f"{name}: {argument!r}"
         known = argument in parameters and argument not in omitted
         allowed = "the function has " + ", ".join(parameters)
-        kernels.require(known, at, f"{name}: {argument!r} is no open parameter", allowed)
-        check_argument(kernels, at, value, shapes[0])
-        constant = isinstance(value, dict) and "constexpr" in value
-        kernels.require(
-            constant == parameters[argument],
-            at,
-            f"{name}: {argument!r} disagrees with its annotation",
-            "a parameter annotated tl.constexpr is given as constexpr, and no other",
-        )
-    missing = [p for p in parameters if p not in args and p not in omitted]
-    kernels.require(
-        not missing, (*path, "args"), f"{name}: no value for {', '.join(missing)}", ARGUMENT
-    )
+        kernels.require(known, at, f"{what} is no open parameter", allowed)
+        try:
+            form.check_argument(argument, value)
+        except FormError as error:
+            kernels.require(False, at, error.what, error.allowed)
+        agrees = is_constexpr[argument] == (isinstance(value, dict) and "constexpr" in value)
+        allowed = "a parameter annotated tl.constexpr is given as constexpr, and no other"
+        kernels.require(agrees, at, f"{what} disagrees with its annotation", allowed)
+    missing = [each for each in parameters if each not in args and each not in omitted]
+    what = f"{name}: no value for {', '.join(missing)}"
+    kernels.require(not missing, (*launch, "args"), what, ARGUMENT)
+    _check_configs(kernels, name, entry["configs"], omitted)
+    allowed = "a key is an argument that is not omitted: " + ", ".join(args)
+    for place, key in enumerate(entry["keys"]):
+        what = f"{name}: key {key!r} is no argument of the launch"
+        good = key in parameters and key not in omitted
+        kernels.require(good, (name, "keys", place), what, allowed)
 
 
-def check_argument(
-    kernels: Declaration, path: tuple[Step, ...], value: Any, shape: Mapping[str, int]
+def _check_fields(
+    kernels: Declaration, path: tuple[Step, ...], value: Any, fields: Mapping[str, type]
 ) -> None:
-    """One argument of a launch has one of the known forms, with sizes of the shape left open."""
-    try:
-        LaunchForm(("dtype", *shape)).check_argument(str(path[-1]), value, path)
-    except FormError as error:
-        kernels.require(False, path, error.what, error.allowed or ARGUMENT)
+    """The value is a dict with exactly these fields of these types."""
+    needed = [f"{field} ({kind.__name__})" for field, kind in fields.items()]
+    allowed = "needed are exactly " + ", ".join(needed)
+    named = isinstance(value, dict) and set(value) == set(fields)
+    kernels.require(named, path, f"{'.'.join(map(str, path))} has other fields", allowed)
+    for field, kind in fields.items():
+        what = f"{field} is no {kind.__name__}"
+        kernels.require(isinstance(value[field], kind), (*path, field), what, allowed)
 
 
-def check_configs(kernels: Declaration, name: str) -> None:
+def _check_configs(kernels: Declaration, name: str, configs: list[Any], omitted: Any) -> None:
     """Every configuration supplies exactly what the launch omits, and options of the compiler."""
-    omitted = kernels.value[name]["launch"]["omitted"]
-    configs = kernels.value[name]["configs"]
     options = ", ".join(OPTIONS)
-    allowed = (
-        f'{{"kwargs": a value for each of {omitted}}} and positive integers for any of {options}'
-    )
+    allowed = f'{{"kwargs": a value for each of {omitted}}} and positive integers for {options}'
     kernels.require(bool(configs), (name, "configs"), f"{name}: no configuration", allowed)
-    for i, config in enumerate(configs):
-        fits = (
-            isinstance(config, dict)
-            and set(config) - {"kwargs"} <= set(OPTIONS)
-            and isinstance(config.get("kwargs"), dict)
-            and set(config["kwargs"]) == set(omitted)
-            and all(
-                is_int(option) and option > 0
-                for field, option in config.items()
-                if field != "kwargs"
-            )
-        )
-        kernels.require(
-            fits, (name, "configs", i), f"{name}: configuration {config!r} does not fit", allowed
-        )
+    for place, config in enumerate(configs):
+        fits = isinstance(config, dict) and isinstance(config.get("kwargs"), dict)
+        if fits:
+            given = {field: option for field, option in config.items() if field != "kwargs"}
+            fits = set(config["kwargs"]) == set(omitted) and set(given) <= set(OPTIONS)
+            fits = fits and all(is_int(option) and option > 0 for option in given.values())
+        what = f"{name}: configuration {config!r} does not fit"
+        kernels.require(fits, (name, "configs", place), what, allowed)

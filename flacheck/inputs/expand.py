@@ -1,6 +1,5 @@
 """From a matrix and a selection to cells. Pure: kernels and toolchains are given, nothing is imported
-or installed.
-"""
+or installed."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ Config = Mapping[str, Any]
 @dataclass(frozen=True)
 class Source:
     """A kernel with what it declares: its launches, with their autotuner's configurations and keys,
-    and the shapes to launch it in.
-    """
+    and the shapes to launch it in."""
 
     kernel: Kernel
     launches: tuple[Launch, ...]
@@ -200,8 +198,7 @@ def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> I
 
 def _dtypes(launch: Launch, axes: Axes, selection: Selection) -> Sequence[str | None]:
     """Those of the axis for a declared launch; its own for a recorded one, if the selection asks
-    for it.
-    """
+    for it."""
     if launch.names_dtype:
         return axes.get("dtype", DEFAULT_DTYPES)
     if selection.dtypes and launch.dtype not in selection.dtypes:
@@ -259,8 +256,7 @@ def _chosen(configs: Sequence[Config], which: str) -> Sequence[Config]:
 
 def _oddity(config: Config) -> tuple[float, ...]:
     """How far a configuration is from what a kernel runs with anywhere: four warps, the smallest
-    tile, few stages.
-    """
+    tile, few stages."""
     warps = math.log2(config.get("num_warps", _USUAL_WARPS) / _USUAL_WARPS)
     sizes = [value for value in config.get("kwargs", {}).values() if isinstance(value, int)]
     tile = math.prod(size for size in sizes if size > 0)
@@ -289,8 +285,7 @@ def _own_configs(
 
 def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
     """Whether a configuration is none of the launch's own: other constants, or num_warps that its
-    autotuner never tries.
-    """
+    autotuner never tries."""
     for name, value in constants.items():
         if name in launch.args and launch.args[name] != {"constexpr": value}:
             return True

@@ -224,16 +224,13 @@ class _Reader:
         for place, item in enumerate(items):
             if not holds(item):
                 raise self._fail((*path, place), f"{axis}: {item!r} {problem}", allowed)
-        if axis == "target":
-            for place, item in enumerate(items):
-                self._check_target((*path, place), item)
+            if axis == "target":
+                try:
+                    targets.find(str(item))
+                except UsageError as error:
+                    what = f"target: {item!r} is no target"
+                    raise self._fail((*path, place), what, str(error)) from None
         return tuple(items)
-
-    def _check_target(self, path: Location, item: Any) -> None:
-        try:
-            targets.find(str(item))
-        except UsageError as error:
-            raise self._fail(path, f"target: {item!r} is no target", str(error)) from None
 
     def _launches(self, value: Any) -> dict[str, tuple[DeclaredLaunch, ...]]:
         if not isinstance(value, dict):
@@ -258,8 +255,7 @@ class _Reader:
 
     def _configs(self, path: Location, configs: Any) -> Any:
         """A launch's configurations as a list; a mapping of lists is their product, the last name
-        fastest.
-        """
+        fastest."""
         if not isinstance(configs, dict):
             return configs
         if not all(isinstance(values, list) and values for values in configs.values()):
@@ -280,35 +276,22 @@ class _Reader:
 
 def _config(flat: dict[str, Any]) -> dict[str, Any]:
     """An autotune configuration: what the compiler takes, and the kernel's own constants as
-    `kwargs`.
-    """
+    `kwargs`."""
     kwargs = {name: value for name, value in flat.items() if name not in OPTIONS}
     return {"kwargs": kwargs, **{name: flat[name] for name in OPTIONS if name in flat}}
-
-
-def _is_text(item: Any) -> bool:
-    return isinstance(item, str) and item != ""
-
-
-def _is_positive(item: Any) -> bool:
-    return is_int(item) and item > 0
 
 
 def _is_shape(item: Any) -> bool:
     return item == "own" or (isinstance(item, dict) and all(map(is_int, item.values())))
 
 
-def _is_mapping(item: Any) -> bool:
-    return isinstance(item, dict)
-
-
-def _is_any(item: Any) -> bool:
-    return True
-
-
-_TEXT = (_is_text, "is no string", "quote it")
-_COUNT = (_is_positive, "is no positive whole number", "for example 4")
-_OPTION_VALUES = (_is_mapping, "is no mapping of options", "for example {maxnreg: 128}")
+_TEXT = (lambda item: isinstance(item, str) and item != "", "is no string", "quote it")
+_COUNT = (lambda item: is_int(item) and item > 0, "is no positive whole number", "for example 4")
+_OPTION_VALUES = (
+    lambda item: isinstance(item, dict),
+    "is no mapping of options",
+    "for example {maxnreg: 128}",
+)
 _CONFIGS = ("own", "first", "usual")
 # Each axis: what one of its values must be, and what an error says of one that is not.
 _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
@@ -322,6 +305,6 @@ _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
     "num_warps": _COUNT,
     "num_stages": _COUNT,
     "options": _OPTION_VALUES,
-    "target": (_is_any, "", ""),
+    "target": (lambda item: True, "", ""),
     "triton": _TEXT,
 }

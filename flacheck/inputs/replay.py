@@ -49,8 +49,7 @@ def provided(
 
 def sources(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
     """Kernels to compile with their launches, heuristics resolved: imported where that can be, else
-    as cut out.
-    """
+    as cut out."""
     by_import = [entry for entry in recorded if _importable(entry, provided)]
     ids = {entry.id for entry in by_import}
     cut = [entry for entry in recorded if entry.id not in ids]
@@ -68,8 +67,7 @@ def decorated(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package
 
 def _importable(entry: RecordedLaunch, provided: Mapping[str, Package]) -> bool:
     """Beside torch; a kernel defined within a function has no name to import. Without a cut there
-    is no choice.
-    """
+    is no choice."""
     if entry.package not in provided:
         return False
     return entry.text is None or (torch_folder() is not None and "<locals>" not in entry.kernel)

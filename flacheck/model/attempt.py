@@ -26,8 +26,7 @@ class Outcome(str, Enum):
 @dataclass(frozen=True)
 class Resources:
     """What a finished compile asks of the GPU: bytes of shared memory, registers a thread, bytes of
-    stack a thread, bytes of spills (only where the assembler said them), tensor memory columns.
-    """
+    stack a thread, bytes of spills (only where the assembler said them), tensor memory columns."""
 
     shared: int | None = None
     registers: int | None = None
@@ -69,8 +68,7 @@ class Attempt:
 @dataclass(frozen=True)
 class Finding:
     """One named cause. `message` holds the decisive lines, `function` the bare name of the
-    compiler's function that complained; `line` (from 1) and `excerpt` place it in a log.
-    """
+    compiler's function that complained; `line` (from 1) and `excerpt` place it in a log."""
 
     code: str
     title: str

@@ -54,7 +54,6 @@ class Cell:
 
     def with_key(self, key: str) -> Cell:
         """The cell under the key that it is stored by: a record knows its key even where the
-        source that it was computed from is no longer known.
-        """
+        source that it was computed from is no longer known."""
         self.__dict__["key"] = key
         return self

@@ -134,8 +134,7 @@ class FormError(Exception):
 @dataclass(frozen=True)
 class LaunchForm:
     """Which values a launch may hold. `placeholders` are the names that a declared launch may leave
-    open ("dtype", "T"), None for any name; a recorded launch leaves none open.
-    """
+    open ("dtype", "T"), None for any name; a recorded launch leaves none open."""
 
     placeholders: tuple[str, ...] | None = ()
 

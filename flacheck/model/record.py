@@ -123,8 +123,7 @@ class Record:
         until: str | None = None,
     ) -> Record:
         """A record as `to_json` wrote it. `kernel`, `stage` and `until` are what JSON does not hold
-        of its cell; without them the cell cannot be compiled again.
-        """
+        of its cell; without them the cell cannot be compiled again."""
         if kernel is None:
             kernel = Kernel(value["kernel"], value["package"], "", Unrecorded(value["how"]))
         cell = Cell(

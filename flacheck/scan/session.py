@@ -22,8 +22,7 @@ from flacheck.toolchains import torch_pins, triton_releases
 
 def find_fallbacks(session: Session, budget: int, say: Say) -> list[Fallback]:
     """What to use in place of each failure of a scan, searched and compiled; kept with the scan's
-    run once all are found. At most `budget` candidates are compiled for a failure.
-    """
+    run once all are found. At most `budget` candidates are compiled for a failure."""
     return search_with_workers(
         session.plan,
         session.store.records(session.run),
@@ -39,8 +38,7 @@ def find_fallbacks(session: Session, budget: int, say: Say) -> list[Fallback]:
 
 def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> RunView:
     """Stored runs with their analysis, for a report; of several, the newest record of each cell
-    counts. Waivers whose day is over let nothing pass.
-    """
+    counts. Waivers whose day is over let nothing pass."""
     valid = waivers.in_force(waived, date.today())
     named = {run.id: run for run in map(store.run, names)}
     runs = sorted(named.values(), key=lambda run: run.started, reverse=True)

@@ -46,8 +46,7 @@ class RecordedLaunch:
     `by` what the recorder was told was running; `made_up` marks arguments that a driver guessed for
     one of a package's inner functions; `guessed` says where the program read a value made up for
     it, on which this launch may rest. `memory` says where its tensors lie and `grids` what each
-    configuration's grid is (None where it raised); files of earlier recorders have neither.
-    """
+    configuration's grid is (None where it raised); files of earlier recorders have neither."""
 
     id: str
     kernel: str
@@ -69,8 +68,7 @@ class RecordedLaunch:
 
     def undecorated(self) -> Launch:
         """The launch as the cut-out kernel takes it: without decorators, so with what heuristics
-        gave; its options are configurations.
-        """
+        gave; its options are configurations."""
         launch = self.launch
         configs = [{**self.options, **config} for config in launch.configs]
         omitted = [name for name in launch.omitted if name not in self.heuristics]
@@ -143,8 +141,7 @@ def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
 
 def at(path: Path, line: int, trust: bool = False) -> RecordedLaunch:
     """The launch on a line of the file (from 1), or the one that the line counts. UsageError when
-    there is none.
-    """
+    there is none."""
     found: dict[str, RecordedLaunch] = {}
     for number, entry in enumerate(stream(path, trust=trust), 1):
         if isinstance(entry, RecordedLaunch):
@@ -278,8 +275,7 @@ class _Reader:
 
 def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
     """One source a kernel as it was cut out, with its distinct launches; those without a text are
-    left out.
-    """
+    left out."""
     return grouped(
         (_kernel(entry, entry.text), entry.undecorated()) for entry in recorded if entry.text
     )

@@ -251,8 +251,7 @@ class _Body:
 
     def _callable(self, node: ast.expr) -> bool:
         """A name, a path, or an entry of a parameter by its number: a launch may hand over a tuple
-        of functions.
-        """
+        of functions."""
         if not isinstance(node, ast.Subscript):
             return isinstance(node, (ast.Name, ast.Attribute))
         numbered = isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
@@ -317,8 +316,7 @@ def _parameters(function: ast.FunctionDef) -> Iterator[ast.arg]:
 
 def _plain(node: ast.expr) -> bool:
     """Numbers and identifiers: Triton looks for `def` in the text from the decorator on, strings
-    included.
-    """
+    included."""
     if isinstance(node, (ast.List, ast.Tuple)):
         return all(map(_plain, node.elts))
     if not isinstance(node, ast.Constant):

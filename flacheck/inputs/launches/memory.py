@@ -14,8 +14,7 @@ from flacheck.model.launch import FormError
 class Placed:
     """A tensor in the storage at the place `storage`: shape, strides and offset in elements; the
     `values` of integers in the order of their indices, None where they are floats, too many, or
-    known to nobody.
-    """
+    known to nobody."""
 
     storage: int
     shape: tuple[int, ...]
@@ -35,8 +34,7 @@ class Placed:
 @dataclass(frozen=True)
 class Memory:
     """The bytes of each storage of a launch, and its tensors by argument; `name[0]` is an item of a
-    tuple, and a tensor descriptor's tensor has the argument's name.
-    """
+    tuple, and a tensor descriptor's tensor has the argument's name."""
 
     storages: tuple[int, ...]
     tensors: Mapping[str, Placed]
@@ -48,8 +46,7 @@ class Memory:
 
 def memory(line: Json) -> Memory | None:
     """What a launch's line says of memory; None for a line that says nothing. FormError for what it
-    cannot say.
-    """
+    cannot say."""
     if "tensors" not in line:
         return None
     storages, tensors = _numbers("storages", line.get("storages")), line["tensors"]
@@ -62,8 +59,7 @@ def memory(line: Json) -> Memory | None:
 
 def grids(line: Json) -> tuple[tuple[int, ...] | None, ...] | None:
     """The grid of each configuration, None for one that is not known; None for a line that names
-    none.
-    """
+    none."""
     found = line.get("grids")
     if found is None:
         return None

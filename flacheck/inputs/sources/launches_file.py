@@ -42,8 +42,7 @@ def kernels(subject: Subject, selection: Selection, progress: Progress) -> Kerne
 
 def recorded_targets(read: Launches) -> tuple[str, ...]:
     """The target of the card that launches were recorded on; the usual ones where nobody knows the
-    card.
-    """
+    card."""
     target = target_of(str(read.header.get("device")))
     return (target,) if target else DEFAULT_TARGETS
 

@@ -45,8 +45,7 @@ def sources_of(read: Matrix, provided: Mapping[str, Package]) -> list[Source]:
 
 def _own_sources(read: Matrix) -> list[Source]:
     """flacheck's own kernels with what they declare; a matrix's launches of one stand in for its
-    own.
-    """
+    own."""
     sources = []
     for name, source in corpus.load().items():
         if name in read.launches:
@@ -71,8 +70,7 @@ def _completed(each: DeclaredLaunch, declared: Launch) -> Launch:
 
 def _asks_for_corpus(read: Matrix) -> bool:
     """A matrix that brings launches of its own is about those, unless it names kernels of
-    flacheck's own.
-    """
+    flacheck's own."""
     globs = [glob for block in read.blocks for glob in block.axes.get("kernel", ())]
     return not read.launches or any("." in glob and ":" not in glob for glob in globs)
 
