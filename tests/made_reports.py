@@ -15,10 +15,8 @@ from flacheck.autotune.examined import Timing
 from flacheck.bisect.history import Bisection, Change, Entry, Find, Kind
 from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Conflict
-from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.result import GateResult, JudgedWaiver, WaiverUse
-from flacheck.gate.result import JudgedRelease, ReleaseState
-from flacheck.gate.pinned import PinChange
+from flacheck.gate.pinned import Installation, Pin, PinChange
+from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
 from flacheck.model import Verdict
 from flacheck.reports import autotune, bisect, explanation, gate, lists, repro, scan
 from flacheck.reports.document import Report

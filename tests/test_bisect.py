@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,6 @@ HISTORY = {
     "==9.0": "raise Block pointers have been removed",
 }
 TORCH = {"2.0": ["2.5.0", "2.5.1"], "3.0": ["2.6.0"], "5.0": ["2.7.1"], "6.0": ["2.8.0"]}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture(autouse=True)

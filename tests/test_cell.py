@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,12 +44,6 @@ ASSERTION = "LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) c
 
 def never(plan: Plan) -> Sequence[Record]:
     raise AssertionError("nothing is to be compiled")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,6 @@ ASSERTION = (
 )
 OTHER = "abort f.cpp:2: int LinearLayout::other(int) const: Assertion `size == other' failed."
 REMOVED = "raise Block pointers have been removed in favor of tensor descriptors"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path) as opened:
-        yield opened
 
 
 def _search(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +11,7 @@ from flacheck.gate import sources
 from flacheck.gate.sources import poetry
 from tests.made_pin_files import no_warning, read, write
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Files are written in a folder of the test's own, and named from there."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 PROJECT = """

@@ -11,12 +11,7 @@ from flacheck.gate import sources
 from flacheck.gate.sources import requirement
 from tests.made_pin_files import no_warning, read, said, write
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Files are written in a folder of the test's own, and named from there."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_requirements_as_pip_reads_them() -> None:

@@ -10,12 +10,7 @@ from flacheck.errors import UsageError
 from flacheck.gate import sources
 from tests.made_pin_files import no_warning, read, said, write
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Files are written in a folder of the test's own, and named from there."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_files_named_together_are_one_installation_but_a_lock_is_its_own() -> None:

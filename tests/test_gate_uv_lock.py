@@ -13,11 +13,7 @@ from tests.made_pin_files import read, write
 GOLDEN = Path(__file__).parent / "golden" / "pins"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Files are written in a folder of the test's own, and named from there."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 LOCK = """version = 1

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Untried
@@ -49,12 +47,6 @@ def run(
         return list(loop.records(cells))
     finally:
         pool.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with Store.open(tmp_path) as opened:
-        yield opened
 
 
 def test_verdicts_come_with_code_stage_and_signature(store: Store) -> None:

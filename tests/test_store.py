@@ -67,12 +67,6 @@ def _sound(directory: Path) -> bool:
         return db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "store") as opened:
-        yield opened
-
-
 def test_a_record_comes_back_as_it_went_in(store: Store) -> None:
     """Every field of a record survives the way to the disk and back."""
     run = store.begin_run(ENVIRONMENT, "quick", {"forms": []})
