@@ -1,0 +1,103 @@
+"""Who provides compilers: each toolchain once, when a cell wants it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.engine.plan import Plan
+from flacheck.engine.provider import Provider, Untried, worker_kind
+from flacheck.engine.sandbox import WorkerKind
+from flacheck.model import Attempt, Imported, Outcome, Purpose, Verdict
+from flacheck.packages.package import Package
+from flacheck.toolchains.base import Toolchain
+from tests import fake
+from tests.fake.family import FakeFamily
+
+
+@pytest.fixture
+def family(monkeypatch: pytest.MonkeyPatch) -> FakeFamily:
+    made = FakeFamily({}, wheelless=("4.0",), refused={"1.0": ("sm120",)})
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
+    return made
+
+
+def plan(family: FakeFamily, *versions: str, **more: object) -> Plan:
+    """A cell under each of these versions."""
+    choices = {f"fake=={version}": family._choice(version) for version in versions}
+    cells = [fake.cell("k", version) for version in versions]
+    return replace(Plan("fake", cells, choices), **more)  # type: ignore[arg-type]
+
+
+def test_a_toolchain_is_provided_once_and_when_it_is_wanted(family: FakeFamily) -> None:
+    """However many cells and kinds of worker there are."""
+    made = plan(family, "1.0", "2.0")
+    provider = Provider(made, memory_mb=512)
+    assert family.provided == []
+    first = provider.worker_kind(made.cells[0])
+    assert isinstance(first, WorkerKind)
+    assert first is provider.worker_kind(replace(made.cells[0], options={"num_warps": 8}))
+    assert family.provided == ["1.0"]
+
+
+def test_a_release_without_a_wheel_is_unknown_for_each_of_its_cells(family: FakeFamily) -> None:
+    """FC903 with the reason; nothing is installed."""
+    made = plan(family, "4.0")
+    untried = Provider(made, 512).worker_kind(made.cells[0])
+    assert untried == Untried(Verdict.UNKNOWN, "no wheel for this Python", "FC903")
+    assert family.provided == []
+
+
+def test_what_a_toolchain_refuses_is_known_without_it(family: FakeFamily) -> None:
+    """A target that the release does not know."""
+    made = plan(family, "1.0")
+    cell = made.cells[0]
+    provider = Provider(made, 512)
+    assert provider.refusal(cell) is None
+    assert provider.refusal(replace(cell, target="sm120")) == "fake 1.0 does not know sm120"
+
+
+def test_what_a_capture_tried_is_not_tried_again(family: FakeFamily) -> None:
+    """By the cell's key."""
+    made = plan(family, "1.0", "2.0")
+    attempt = Attempt(Outcome.RAISED, stage="import")
+    provider = Provider(replace(made, attempts={made.cells[0].key: attempt}), 512)
+    assert provider.attempt(made.cells[0]) is attempt
+    assert provider.attempt(made.cells[1]) is None
+
+
+def test_a_worker_holds_a_package_or_the_corpus(tmp_path: Path) -> None:
+    """Beside torch only where kernels are imported."""
+    toolchain = Toolchain("triton", "3.2.0", "triton==3.2.0", "cache", ("/there",), "w")
+    package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
+    own = worker_kind(toolchain, None, False, 512)
+    assert own.name == "triton==3.2.0 corpus"
+    assert Path(own.config["corpus"]).name == "kernels"
+    assert "torch" not in own.config
+    other = worker_kind(toolchain, package, True, 512)
+    assert other.name == "triton==3.2.0 fla==1.0 beside torch"
+    assert list(other.config["packages"]) == ["fla==1.0"]
+    assert "torch" in other.config
+
+
+def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
+    """Cells by toolchain and target, and what a report needs beside the records."""
+    made = plan(family, "1.0", "2.0", selection={"dtypes": ["bf16"]}, purpose=Purpose.BISECT)
+    question = made.question()
+    assert question.about == "fake"
+    assert [(each.toolchain, each.cells) for each in question.asked] == [
+        ("fake==1.0", 1),
+        ("fake==2.0", 1),
+    ]
+    assert made.context() == {"forms": [], "kernels": ["fake.k"], "coverage": []}
+
+
+def test_facts_need_a_package(family: FakeFamily) -> None:
+    """Of flacheck's own kernels no layers are known."""
+    made = plan(family, "1.0")
+    assert Provider(made, 512).facts(made.cells[0]) == {}
+    kernel = replace(made.cells[0].kernel, package="p==1", origin=Imported("m", "k"))
+    assert Provider(made, 512).facts(replace(made.cells[0], kernel=kernel)) == {}
