@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
-from flacheck.analysis import Context
+from flacheck.analysis.context import Context
+from flacheck.analysis.order import by_version
 from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Record, Verdict, digest
 
@@ -95,8 +97,28 @@ def skipped(reason: str = "Triton 3.2.0 does not know sm120", **more: Any) -> Re
     return record("skipped", **{"reason": reason, **more})
 
 
+def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
+    """A requirement from the first to the last good release, less the known ones between that are
+    not good."""
+    if not good:
+        return None
+    if len(good) == 1:
+        return f"{name}=={good[0]}"
+    # Known releases between the first and the last that nobody tried are ruled out as well.
+    order = sorted(good, key=by_version)
+    first, last = by_version(order[0]), by_version(order[-1])
+    bad = [
+        f"!={version}"
+        for version in known
+        if version not in good and first < by_version(version) < last
+    ]
+    return name + ",".join([f">={order[0]}", *bad, f"<={order[-1]}"])
+
+
 TORCH = {"3.1.0": ["2.5.1", "2.5.0"], "3.2.0": ["2.6.0"], "3.4.0": ["2.8.0"]}
-CONTEXT = Context(torch_for=lambda triton: TORCH.get(triton, []), fallbacks=fallbacks)
+CONTEXT = Context(
+    torch_for=lambda triton: TORCH.get(triton, []), specifier=between, fallbacks=fallbacks
+)
 # Small runs of one kernel in which anything may have happened.
 CELLS = st.builds(
     lambda verdict, tolerated, warps, block, dtype, toolchain: record(

@@ -8,9 +8,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis import Context, RunView, mark_slow, summarise
+from flacheck.analysis.context import Context
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
+from flacheck.analysis.slow import mark_slow
+from flacheck.analysis.summary import RunView, summarise
 from flacheck.autotune.examined import Timing
 from flacheck.bisect.history import Bisection, Change, Entry, Find, Kind
 from flacheck.config.waivers import Waiver
@@ -21,7 +23,7 @@ from flacheck.model import Verdict
 from flacheck.reports import autotune, bisect, explanation, gate, lists, repro, scan
 from flacheck.reports.document import Report
 from flacheck.rules.explanation import of_log
-from tests.made_records import failure, record, skipped, unknown
+from tests.made_records import between, failure, record, skipped, unknown
 from tests.made_specimens import FAILS, chain
 from tests.made_tuned import SOURCE, fatal, good, result
 from tests.test_repro_files import result as reproduced
@@ -47,7 +49,9 @@ def of_scan(_: Path) -> Report:
         skipped("Triton 3.1.0 does not know sm120", toolchain="triton==3.1.0", target="sm120"),
     ]
     torch = {"3.1.0": ["2.5.0", "2.5.1"]}
-    summary = summarise(cells, Context(torch_for=lambda triton: torch.get(triton, [])))
+    summary = summarise(
+        cells, Context(torch_for=lambda triton: torch.get(triton, []), specifier=between)
+    )
     return scan.report(RunView(RUN, lambda: mark_slow(cells, summary.slow), summary))
 
 

@@ -16,7 +16,7 @@ from flacheck.autotune.examined import KeyFault, Tuned
 from flacheck.autotune.key_faults import faults, mended
 from flacheck.autotune.keys import KeyEvidence
 from flacheck.autotune.missing_keys import unkeyed
-from flacheck.fallbacks.code import kernel_code
+from flacheck.fallbacks.constexprs import kernel_code
 from flacheck.source.host_code import HostLaunch
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
 from tests.test_autotuned import pasted, read

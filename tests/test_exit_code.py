@@ -6,11 +6,8 @@ import itertools
 
 import pytest
 
-from flacheck.analysis import (
-    exit_code,
-    summarise,
-)
-from flacheck.analysis.exit_code import Tally
+from flacheck.analysis.exit_code import Tally, exit_code
+from flacheck.analysis.summary import summarise
 from flacheck.errors import Exit
 from flacheck.model import Record
 from tests.made_records import (

@@ -15,16 +15,16 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.analysis import Context, summarise
+from flacheck.analysis.context import Context
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.summary import summarise
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.plan import Plan
-from flacheck.fallbacks import releases, seen
+from flacheck.fallbacks import others, seen
 from flacheck.fallbacks.candidates import Candidate
-from flacheck.fallbacks.oracle import LoopOracle
 from flacheck.fallbacks.others import other_dtypes
-from flacheck.fallbacks.searching import search
+from flacheck.fallbacks.searching import LoopOracle, search
 from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.store import Store
 from flacheck.toolchains.base import Choice
@@ -130,7 +130,7 @@ def test_a_removed_api_wants_another_release_and_no_other_setting(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the other releases are compiled, the nearest first."""
-    monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
+    monkeypatch.setattr(others.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
     table = {"old": {"==3.0": REMOVED, "else": "compile"}}
     (found,) = _search(store, table, [fake.cell("old", "3.0", num_warps=8)])
     assert (dict(found.use), found.steps, found.places) == (
@@ -145,7 +145,7 @@ def test_another_dtype_and_another_release_where_no_setting_helps(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dtype first; both are said."""
-    monkeypatch.setattr(releases.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
+    monkeypatch.setattr(others.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
     table = {
         "bad": {"==1.0": {"by": "dtype", "fp32": "compile", "else": ASSERTION}, "else": "compile"}
     }

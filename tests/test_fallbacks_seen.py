@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from flacheck.analysis import (
-    Context,
-    forms_from_json,
-    forms_to_json,
-    summarise,
-)
+from flacheck.analysis.context import Context, forms_from_json
+from flacheck.analysis.summary import summarise
+from flacheck.engine.plan import Plan
 from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Json, Record, Verdict
 from tests.made_records import (
@@ -177,7 +174,7 @@ def test_a_tolerated_failure_needs_no_fallback_while_its_launch_compiles() -> No
 
 def test_forms_survive_the_store() -> None:
     """A run's context keeps the forms as JSON and gives them back."""
-    assert forms_from_json(forms_to_json(FORMS)) == FORMS
+    assert forms_from_json(Plan("scan", (), {}, forms=FORMS).context()) == FORMS
     assert forms_from_json({}) == {}
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from flacheck.analysis import (
-    grid,
-)
+from flacheck.analysis.grid import grid
 from tests.made_records import (
     DELTA,
     PACKAGE,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flacheck.analysis import (
-    summarise,
-)
 from flacheck.analysis.groups import SignatureGroup
+from flacheck.analysis.summary import summarise
 from tests.made_records import (
     CONTEXT,
     DELTA,

@@ -16,14 +16,16 @@ import pytest
 
 import flacheck
 from flacheck import reports
-from flacheck.analysis import Context, RunView, mark_slow, summarise
+from flacheck.analysis.context import Context
+from flacheck.analysis.slow import mark_slow
+from flacheck.analysis.summary import RunView, summarise
 from flacheck.errors import UsageError
 from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Json, Record
 from flacheck.reports import scan
 from flacheck.reports.document import Display
 from flacheck.rules import RULES, explanation
-from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
+from tests.made_records import DELTA, PACKAGE, between, failure, record, skipped, unknown
 from tests.made_reports import RUN
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -63,6 +65,7 @@ def _view(cells: Sequence[Record]) -> RunView:
         Context(
             forms=FORMS,
             torch_for=lambda triton: TORCH.get(triton, []),
+            specifier=between,
             fallbacks=fallbacks,
         ),
     )

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from flacheck.analysis import (
-    mark_slow,
-    summarise,
-)
+from flacheck.analysis.slow import mark_slow
+from flacheck.analysis.summary import summarise
 from flacheck.model import Record
 from tests.made_records import (
     CONTEXT,

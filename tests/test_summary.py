@@ -7,9 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flacheck.analysis import (
-    summarise,
-)
+from flacheck.analysis.summary import summarise
 from flacheck.model import Record
 from tests.made_records import (
     CONTEXT,

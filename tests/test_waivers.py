@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.analysis import Context, exit_code, summarise
+from flacheck.analysis.context import Context
+from flacheck.analysis.exit_code import exit_code
+from flacheck.analysis.summary import summarise
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError

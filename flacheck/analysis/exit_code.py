@@ -21,8 +21,7 @@ PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE
 class Tally:
     """How many cells ended how. `blocking` are the failures that no other configuration makes up
     for and no waiver lets pass, `waived` those that one does, `missing` the cells whose exact
-    toolchain could not be had.
-    """
+    toolchain could not be had."""
 
     compiles: int = 0
     fails: int = 0
@@ -40,9 +39,7 @@ class Tally:
 def tally(
     cells: Sequence[Observed], waives: Callable[[Observed], bool] = lambda cell: False
 ) -> Tally:
-    """Count the cells; a tolerated failure blocks only where no configuration of its launch
-    compiles.
-    """
+    """Count the cells; a tolerated failure blocks if no configuration of its launch compiles."""
     failing = unserved(cells)
     waived = sum(map(waives, failing))
     verdicts = Counter(cell.verdict for cell in cells)
@@ -59,15 +56,12 @@ def tally(
 
 def exit_code(counts: Tally, *, strict: bool = False, others: Iterable[Exit] = ()) -> Exit:
     """The public exit code; `others` are codes that the command met on its way (a fault, say)."""
-    return min((_of_cells(counts, strict), *others), key=PRECEDENCE.index)
-
-
-def _of_cells(counts: Tally, strict: bool) -> Exit:
-    if not counts.total:
-        return Exit.EMPTY
-    if counts.blocking:
-        return Exit.FINDINGS
+    code = Exit.OK
     undecided = not (counts.compiles or counts.fails)
-    if undecided or counts.missing or (strict and counts.unknown):
-        return Exit.INCOMPLETE
-    return Exit.OK
+    if not counts.total:
+        code = Exit.EMPTY
+    elif counts.blocking:
+        code = Exit.FINDINGS
+    elif undecided or counts.missing or (strict and counts.unknown):
+        code = Exit.INCOMPLETE
+    return min((code, *others), key=PRECEDENCE.index)

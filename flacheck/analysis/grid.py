@@ -17,8 +17,7 @@ KernelOf = tuple[str | None, str]
 @dataclass
 class Square:
     """All cells of one kernel on one release and target; `codes` counts the failures, `tolerated`
-    those that an autotuner passes over.
-    """
+    those that an autotuner passes over."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
@@ -63,9 +62,7 @@ Row = Mapping[str, Square]
 
 @dataclass(frozen=True)
 class Grid:
-    """`targets` maps a target to its kernels' rows, a row a toolchain to its square; toolchains
-    oldest first.
-    """
+    """`targets` maps target → kernel → toolchain → square; toolchains oldest first."""
 
     toolchains: tuple[str, ...]
     targets: Mapping[str, Mapping[KernelOf, Row]]
@@ -73,9 +70,7 @@ class Grid:
     def asked_on(self, target: str) -> tuple[str, ...]:
         """The toolchains that have a record on this target."""
         rows = self.targets[target].values()
-        return tuple(
-            toolchain for toolchain in self.toolchains if any(toolchain in row for row in rows)
-        )
+        return tuple(name for name in self.toolchains if any(name in row for row in rows))
 
 
 def grid(records: Iterable[Record]) -> Grid:
@@ -86,11 +81,9 @@ def grid(records: Iterable[Record]) -> Grid:
     for record in records:
         toolchains.add(record.toolchain)
         squares[record.target][record.package, record.kernel][record.toolchain].count(record)
-    rows = {target: _ordered(squares[target]) for target in sorted(squares, key=by_target)}
+    rows = {}
+    for target in sorted(squares, key=by_target):
+        # Our own kernels, which have no package, come first.
+        kernels = sorted(squares[target], key=lambda kernel: (kernel[0] or "", kernel[1]))
+        rows[target] = {kernel: squares[target][kernel] for kernel in kernels}
     return Grid(tuple(sorted(toolchains, key=by_version)), rows)
-
-
-def _ordered(kernels: Mapping[KernelOf, Row]) -> Mapping[KernelOf, Row]:
-    # Our own kernels, which have no package, come first.
-    names = sorted(kernels, key=lambda kernel: (kernel[0] or "", kernel[1]))
-    return {kernel: kernels[kernel] for kernel in names}

@@ -18,8 +18,7 @@ UNCLASSIFIED = "FC000"
 class SignatureGroup:
     """One failure wherever it shows. `line` is its decisive line, `tolerated` how many of its cells
     an autotuner would pass over, `example` the key of one cell (an untolerated one if there is
-    any).
-    """
+    any)."""
 
     signature: str
     code: str

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from flacheck.analysis.context import Context
 from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_target, by_version, split
-from flacheck.model import Json, Verdict
+from flacheck.model import Verdict
 
 K = TypeVar("K", bound=Hashable)
 Place = tuple[str, str]
@@ -26,28 +26,14 @@ class KnownGood:
     cells: int
     advisories: tuple[Any, ...] = ()
 
-    def to_json(self) -> Json:
-        return {
-            "triton": self.triton,
-            "torch": list(self.torch),
-            "targets": list(self.targets),
-            "cells": self.cells,
-            "advisories": list(self.advisories),
-        }
-
 
 @dataclass(frozen=True)
 class Specifier:
-    """What to pin for a target: requirements such as `triton>=3.4.0,<3.9`; `torch` is None where
-    none fits.
-    """
+    """What to pin for a target (`triton>=3.4.0,<3.9`); `torch` is None if none fits."""
 
     target: str
     triton: str
     torch: str | None
-
-    def to_json(self) -> Json:
-        return {"target": self.target, "triton": self.triton, "torch": self.torch}
 
 
 def is_good(cells: Sequence[Observed]) -> bool:
@@ -82,9 +68,13 @@ def known_good(cells: Sequence[Observed], context: Context) -> list[KnownGood]:
         advisories = [
             said for target in targets[version] for said in context.advisories(version, target)
         ]
-        count = sum(_asked(places[version, target]) for target in on)
-        torch = _torch_for(version, context)
-        releases.append(KnownGood(version, torch, tuple(on), count, tuple(advisories)))
+        there = [cell for target in on for cell in places[version, target]]
+        count = sum(cell.verdict is not Verdict.SKIPPED for cell in there)
+        torch: Sequence[str] = ()
+        # No torch pins a local build, whatever its public version.
+        if "+" not in version:
+            torch = sorted(context.torch_for(version), key=by_version)
+        releases.append(KnownGood(version, tuple(torch), tuple(on), count, tuple(advisories)))
     return releases
 
 
@@ -95,12 +85,21 @@ def specifiers(
     asked = sorted({version for version, _ in _triton_places(cells)}, key=by_version)
     # A requirement cannot name a local build: no index has it.
     known = [version for version in (context.known_triton or asked) if "+" not in version]
+    known_torch = context.known_torch or sorted(
+        {torch for version in known for torch in context.torch_for(version)}, key=by_version
+    )
     specifiers = []
     for target in sorted({target for release in good for target in release.targets}, key=by_target):
         there = [release for release in good if target in release.targets]
-        specifier = _specifier(target, there, known, context)
-        if specifier:
-            specifiers.append(specifier)
+        triton = [release.triton for release in there if "+" not in release.triton]
+        torch = sorted({torch for release in there for torch in release.torch}, key=by_version)
+        pinned, pinned_torch = None, None
+        if triton:
+            pinned = context.specifier("triton", triton, known)
+        if torch:
+            pinned_torch = context.specifier("torch", torch, known_torch)
+        if pinned:
+            specifiers.append(Specifier(target, pinned, pinned_torch))
     return specifiers
 
 
@@ -117,32 +116,3 @@ def _triton_places(cells: Iterable[Observed]) -> Mapping[Place, list[Observed]]:
     return grouped(
         ((version, cell.target), cell) for (name, version), cell in named if name == "triton"
     )
-
-
-def _asked(cells: Iterable[Observed]) -> int:
-    return sum(cell.verdict is not Verdict.SKIPPED for cell in cells)
-
-
-def _torch_for(version: str, context: Context) -> tuple[str, ...]:
-    # No torch pins a local build, whatever its public version.
-    if "+" in version:
-        return ()
-    return tuple(sorted(context.torch_for(version), key=by_version))
-
-
-def _specifier(
-    target: str, good: Sequence[KnownGood], known: Sequence[str], context: Context
-) -> Specifier | None:
-    triton = [release.triton for release in good if "+" not in release.triton]
-    torch = sorted({torch for release in good for torch in release.torch}, key=by_version)
-    known_torch = context.known_torch or sorted(
-        {torch for version in known for torch in context.torch_for(version)}, key=by_version
-    )
-    pinned, pinned_torch = None, None
-    if triton:
-        pinned = context.specifier("triton", triton, known)
-    if torch:
-        pinned_torch = context.specifier("torch", torch, known_torch)
-    if pinned is None:
-        return None
-    return Specifier(target, pinned, pinned_torch)

@@ -1,6 +1,4 @@
-"""Records, cut down to what an analysis compares: a few hundred bytes a cell, whatever the messages
-weigh.
-"""
+"""Records, cut down to what an analysis compares: a few hundred bytes a cell."""
 
 from __future__ import annotations
 
@@ -94,28 +92,20 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
     """
     if launch is None:
         return LaunchParts("", "", {})
-    args, omitted = launch.args, launch.omitted
-    tuned = {
-        name: arg["constexpr"] for name, arg in args.items() if _is_tuned(name, arg, shape, omitted)
-    }
-    fixed = {name: arg for name, arg in args.items() if name not in tuned}
+    tuned, fixed, bare = {}, {}, {}
+    for name, arg in launch.args.items():
+        value = isinstance(arg, Mapping) and arg.get("constexpr")
+        free = shape or name in launch.omitted or BLOCK.fullmatch(name)
+        # A truth value is an int to Python, and a flag to a kernel.
+        if type(value) is int and name not in shape and free:
+            tuned[name] = value
+            continue
+        fixed[name] = bare[name] = arg
+        if isinstance(arg, Mapping):
+            bare[name] = {field: part for field, part in arg.items() if field != "dtype"}
     whole = launch.to_json()
     rest = {name: whole[name] for name in ("configs", "keys") if name in whole}
-    bare = {name: _without_dtype(arg) for name, arg in fixed.items()}
     return LaunchParts(canonical([fixed, rest]), canonical([bare, rest]), tuned)
-
-
-def _is_tuned(name: str, arg: Any, shape: Mapping[str, int], omitted: Iterable[str]) -> bool:
-    # A truth value is an int to Python, and a flag to a kernel.
-    if not isinstance(arg, Mapping) or type(arg.get("constexpr")) is not int or name in shape:
-        return False
-    return bool(shape) or name in omitted or BLOCK.fullmatch(name) is not None
-
-
-def _without_dtype(arg: Any) -> Any:
-    if not isinstance(arg, Mapping):
-        return arg
-    return {name: value for name, value in arg.items() if name != "dtype"}
 
 
 def _observed(record: Record, shared: dict[Any, Any]) -> Observed:

@@ -29,8 +29,7 @@ class SlowCompile:
 
 def slow_compiles(cells: Sequence[Observed]) -> dict[str, SlowCompile]:
     """Cells, by key, that took at least 10 s and 5 times the median of the other releases that
-    compile them. A cell that compiles on one release alone has nothing to be compared with.
-    """
+    compile them. A cell that compiles on one release alone has nothing to be compared with."""
     compiling = [cell for cell in cells if cell.compiles]
     alike = grouped(
         ((cell.package, cell.kernel, cell.target, cell.call), cell) for cell in compiling

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from flacheck.analysis.context import Context
@@ -19,8 +19,7 @@ from flacheck.model import Json, Record, canonical
 @dataclass(frozen=True)
 class Summary:
     """What a report says of a run besides its records; `tally` carries what the exit code needs,
-    `slow` the FC921 findings by key.
-    """
+    `slow` the FC921 findings by key."""
 
     tally: Tally
     known_good: tuple[KnownGood, ...] = ()
@@ -31,9 +30,7 @@ class Summary:
     coverage: tuple[Json, ...] = ()
 
     def with_searched(self, searched: Sequence[Fallback]) -> Summary:
-        """With what a search found; what the records alone show is left for the cells that it found
-        nothing for.
-        """
+        """With the searched fallbacks; cells without one keep what the records show."""
         if not searched:
             return self
         known = {_identity(each) for each in searched}
@@ -42,10 +39,12 @@ class Summary:
 
     def to_json(self) -> Json:
         verdicts = ("compiles", "fails", "unknown", "skipped")
-        lists = ("known_good", "specifiers", "by_signature", "fallbacks")
         return {
             **{name: getattr(self.tally, name) for name in verdicts},
-            **{name: [entry.to_json() for entry in getattr(self, name)] for name in lists},
+            "known_good": [asdict(release) for release in self.known_good],
+            "specifiers": [asdict(specifier) for specifier in self.specifiers],
+            "by_signature": [group.to_json() for group in self.by_signature],
+            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "coverage": list(self.coverage),
         }
 
@@ -53,8 +52,7 @@ class Summary:
 @dataclass(frozen=True)
 class RunView:
     """One run, or several as one, as a report shows it: `run` is the run's JSON object, `records`
-    gives all records anew each time it is called.
-    """
+    gives all records anew each time it is called."""
 
     run: Json
     records: Callable[[], Iterable[Record]]
@@ -66,9 +64,7 @@ def _identity(one: Fallback) -> tuple[Any, ...]:
 
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:
-    """One pass over the records; what is kept of each is small and shared, so 20,000 fit in tens of
-    megabytes.
-    """
+    """One pass over the records, small and shared: 20,000 fit in tens of megabytes."""
     cells = observe(records)
     good = known_good(cells, context)
     return Summary(

@@ -16,7 +16,7 @@ from typing import Any
 from flacheck.analysis.known_good import grouped
 from flacheck.autotune.examined import Tuned
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.fallbacks.code import host_launches, kernel_code
+from flacheck.fallbacks.constexprs import host_launches, kernel_code
 from flacheck.inputs import captured, launches, matrix, replay
 from flacheck.inputs.captured import Capture
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand

@@ -84,7 +84,7 @@ def scan(
     good.
     """
     from flacheck import reports
-    from flacheck.analysis import exit_code
+    from flacheck.analysis.exit_code import exit_code
     from flacheck.cli.progress import watch
     from flacheck.engine.session import Session
     from flacheck.inputs import planning

@@ -1,7 +1,6 @@
 """What may be tried instead of a failing cell, nearest first (`ranking`). Pure: nothing is compiled
 here. What host code passes differently as a consequence, such as `NC = cdiv(BT, BC)`, goes along
-and is no change of its own.
-"""
+and is no change of its own."""
 
 from __future__ import annotations
 
@@ -27,9 +26,7 @@ Use = dict[str, Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings to try: what changes (`use`), what `follows` from it in the host code, the estimated
-    loss.
-    """
+    """Settings to try: what changes (`use`), what `follows` in host code, the estimated loss."""
 
     use: Mapping[str, Any]
     follows: Mapping[str, Any] = field(default_factory=dict)
@@ -37,20 +34,24 @@ class Candidate:
 
     def of(self, cell: Cell) -> Cell:
         """The failing cell with these settings, wherever it is."""
-        launch = cell.launch
-        changed = {**self.use, **self.follows}
-        if launch is None:
+        if cell.launch is None:
             return cell
-        args = _in_dtype(launch.args, cell.dtype, changed.get(DTYPE))
-        args |= {name: _like(args[name], value) for name, value in changed.items() if name in args}
-        options = {
-            name: value for name, value in changed.items() if name not in args and name != DTYPE
-        }
-        dtype = changed.get(DTYPE, cell.dtype)
-        filled = replace(launch, args=args)
-        return replace(
-            cell, launch=filled, options={**cell.options, **options}, dtype=dtype, widened=True
-        )
+        changed = {**self.use, **self.follows}
+        dtype = changed.pop(DTYPE, cell.dtype)
+        args, options = dict(cell.launch.args), dict(cell.options)
+        for name, spec in args.items():
+            is_of_cell = isinstance(spec, Mapping) and spec.get("dtype") == cell.dtype
+            if is_of_cell and dtype != cell.dtype:
+                args[name] = {**spec, "dtype": dtype}
+        for name, value in changed.items():
+            if name not in args:
+                options[name] = value
+            elif isinstance(args[name], Mapping) and "int" in args[name]:
+                args[name] = {"int": value}
+            else:
+                args[name] = {"constexpr": value}
+        launch = replace(cell.launch, args=args)
+        return replace(cell, launch=launch, options=options, dtype=dtype, widened=True)
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,7 @@ class Space:
         )
 
     def is_no_lighter(self, candidate: Candidate, than: Candidate) -> bool:
-        """Whether a thread has as much to do at least: no tile is smaller, and there are no more
-        warps.
-        """
+        """Whether a thread has at least as much to do: no smaller tile, no more warps."""
         own, other = ({**self.failing, **each.use, **each.follows} for each in (candidate, than))
         tiles = all(own[name] >= other[name] for name in self.known.blocks)
         return tiles and bool(own["num_warps"] <= other["num_warps"])
@@ -126,9 +125,7 @@ class Space:
 def space_of(
     cell: Cell, known: Constexprs, warp_size: int, max_threads: int, options: bool = True
 ) -> Space:
-    """All that may change about a cell: options (unless they cannot matter), tunable and host
-    constants.
-    """
+    """All that may change: options (unless they cannot matter), tunable and host constants."""
     failing = {
         **DEFAULTS,
         **cell.options,
@@ -166,18 +163,3 @@ def _sizes(name: str, cell: Cell, known: Constexprs) -> list[int]:
     whole = [here, *(size for size in own if type(size) is int)]
     halves = [half for size in whole for half in known.halved(name, size)]
     return [size for size in dict.fromkeys([*whole, *halves]) if size != here]
-
-
-def _like(spec: Any, value: Any) -> dict[str, Any]:
-    if isinstance(spec, Mapping) and "int" in spec:
-        return {"int": value}
-    return {"constexpr": value}
-
-
-def _in_dtype(args: Mapping[str, Any], own: str | None, other: str | None) -> dict[str, Any]:
-    """The arguments with every tensor of the cell's dtype in another."""
-    changed = dict(args)
-    for name, spec in args.items():
-        if other is not None and isinstance(spec, Mapping) and spec.get("dtype") == own:
-            changed[name] = {**spec, "dtype": other}
-    return changed

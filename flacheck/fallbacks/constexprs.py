@@ -12,14 +12,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from flacheck.analysis.observed import BLOCK
-from flacheck.fallbacks.code import host_launches, kernel_code
-from flacheck.model import Cell
+from flacheck.model import Cell, Corpus, Cut, Kernel, Unrecorded
 from flacheck.packages.package import Package
-from flacheck.source.host_code import COVERS, GIVEN, SIZE, HostLaunch
-from flacheck.source.kernel_code import KernelCode
+from flacheck.source.host_code import (
+    COVERS,
+    GIVEN,
+    SIZE,
+    HostLaunch,
+    launches_in_file,
+    launches_in_package,
+)
+from flacheck.source.kernel_code import KernelCode, code_of
+from flacheck.source.modules import file_of
+from flacheck.source.syntax import content
+from flacheck.tables import shipped
 
 TUNABLE, HOST, UNSAFE = "tunable", "host constant", "unsafe"
 # No release takes a side of a dot that is smaller.
@@ -28,9 +38,7 @@ DOT = 16
 
 @dataclass(frozen=True)
 class Constexpr:
-    """An integer constexpr of a launch: its value, what may be done to it (`mark`) and `why`, one
-    of a few words.
-    """
+    """An integer constexpr of a launch: its value, what may be done to it (`mark`) and `why`."""
 
     name: str
     value: int
@@ -40,9 +48,7 @@ class Constexpr:
 
 @dataclass(frozen=True)
 class Constexprs:
-    """All integer constexprs of a launch, with what ties them to each other and to its other
-    arguments.
-    """
+    """The integer constexprs of a launch, and what ties them to each other and to others."""
 
     by_name: Mapping[str, Constexpr]
     code: KernelCode
@@ -54,9 +60,7 @@ class Constexprs:
         return tuple(name for name in self.by_name if name in self.code.blocks)
 
     def halved(self, name: str, size: int) -> list[int]:
-        """A tile size halved again and again, within the kernel's shape rules: powers of two, 16
-        and more for dots.
-        """
+        """A tile size halved again and again: powers of two, for dots 16 and more."""
         if name not in self.code.blocks or size & (size - 1):
             return []
         halves = [size >> step for step in range(1, size.bit_length())]
@@ -64,8 +68,7 @@ class Constexprs:
 
     def follow(self, args: Mapping[str, Any], use: Mapping[str, Any]) -> dict[str, Any] | None:
         """What host code passes differently when `use` changes: `NC = cdiv(BT, BC)`; None where
-        that cannot be read or the change breaks a division of the kernel's (`BT // BC`).
-        """
+        that cannot be read or the change breaks a division of the kernel's (`BT // BC`)."""
         before = _integers(args)
         changed = use.keys() & before.keys()
         after: dict[str, Any] = {}
@@ -85,9 +88,7 @@ class Constexprs:
 
     @cached_property
     def _made_of(self) -> dict[str, list[tuple[HostLaunch, set[str]]]]:
-        """For each argument the launching places, with the other arguments that its value is made
-        of there.
-        """
+        """For each argument the launches, with the other arguments its value is made of there."""
         made_of: dict[str, list[tuple[HostLaunch, set[str]]]] = {}
         for host in self.hosts:
             own = {name: getattr(passed, "id", None) for name, passed in host.passed.items()}
@@ -101,9 +102,7 @@ class Constexprs:
 def constexprs(
     cell: Cell, packages: Mapping[str, Package], siblings: Iterable[Mapping[str, Any]] = ()
 ) -> Constexprs:
-    """The integer constexprs of a cell's launch; `siblings` are the arguments of other launches of
-    its kernel.
-    """
+    """The integer constexprs of a cell; `siblings` are arguments of its kernel's other launches."""
     code = kernel_code(cell.kernel, packages)
     hosts = tuple(host_launches(cell.kernel, code.parameters, packages))
     tuned = {name for config in cell.configs for name in config.get("kwargs", {})}
@@ -150,26 +149,17 @@ def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch
 def _unhosted(
     name: str, code: KernelCode, siblings: Sequence[Mapping[str, int]]
 ) -> tuple[str, str]:
-    """Without the host code: what is named like a block, shapes no data and follows no size in any
-    recorded launch.
-    """
+    """Without host code: a block by its name that shapes no data, follows no size, may change."""
     if not BLOCK.fullmatch(name) or name in code.sizes:
         return UNSAFE, "it may be a size of the data"
-    if _follows_a_size(name, siblings):
-        return UNSAFE, "it follows a size in every recorded launch"
-    return HOST, "named like a block; the host code is not known"
-
-
-def _follows_a_size(name: str, siblings: Sequence[Mapping[str, int]]) -> bool:
-    """Whether another integer, or its next power of two, is always this one, where this one has
-    several values.
-    """
     rows = [row for row in siblings if name in row]
-    if len({row[name] for row in rows}) < 2:
-        return False
     # With one value any size would seem to be followed.
-    others = set.intersection(*(set(row) for row in rows)) - {name}
-    return any(all(row[other] <= row[name] < 2 * row[other] for row in rows) for other in others)
+    if len({row[name] for row in rows}) > 1:
+        for other in set.intersection(*(set(row) for row in rows)) - {name}:
+            # The other integer, or its next power of two, is always this one.
+            if all(row[other] <= row[name] < 2 * row[other] for row in rows):
+                return UNSAFE, "it follows a size in every recorded launch"
+    return HOST, "named like a block; the host code is not known"
 
 
 def _integers(
@@ -188,9 +178,7 @@ def _integers(
 def _recomputed(
     host: HostLaunch, name: str, before: Mapping[str, int], use: Mapping[str, Any]
 ) -> int | None:
-    """The value that host code passes after a change, from the expression that gave the recorded
-    one.
-    """
+    """What host code passes after a change, by the expression that gave the recorded value."""
     own = getattr(host.passed[name], "id", None)
     known, then = {}, {}
     for other, passed in host.passed.items():
@@ -202,3 +190,33 @@ def _recomputed(
         if old == before[name]:
             return new
     return None
+
+
+def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
+    """What the source of a kernel says; nothing of one whose source cannot be read."""
+    origin = kernel.origin
+    if isinstance(origin, Cut):
+        return code_of(origin.source.encode(), origin.qualname)
+    if isinstance(origin, Corpus):
+        return code_of(content(shipped("kernels") / f"{origin.family}.py"), origin.name)
+    package = packages.get(kernel.package or "")
+    if package is None or isinstance(origin, Unrecorded) or origin.qualname is None:
+        return KernelCode()
+    file = file_of(Path(package.path), origin.module)
+    if file is None:
+        return KernelCode()
+    return code_of(content(file), origin.qualname)
+
+
+def host_launches(
+    kernel: Kernel, parameters: tuple[str, ...], packages: Mapping[str, Package]
+) -> Sequence[HostLaunch]:
+    """Every launch of a kernel in its package or in our own file; none where that is not known."""
+    origin = kernel.origin
+    if isinstance(origin, Corpus):
+        file = shipped("kernels") / f"{origin.family}.py"
+        return launches_in_file(file, origin.name, parameters)
+    package = packages.get(kernel.package or "")
+    if package is None:
+        return ()
+    return launches_in_package(Path(package.path), kernel.name, parameters)

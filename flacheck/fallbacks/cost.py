@@ -43,9 +43,7 @@ FEWEST, MOST = 16, 32
 def estimate(
     tiles: Iterable[int], num_warps: int = 4, num_stages: int = 3, warp_size: int = 32
 ) -> float:
-    """The estimated time of a block for each unit of its work, in no unit: only ratios mean
-    something.
-    """
+    """The estimated time of a block for each unit of its work; only ratios mean something."""
     m, n = sorted([*tiles, 1, 1])[:-3:-1]
     accumulators = m * n / (num_warps * warp_size)
     registers = max(1.0, accumulators / MOST) * math.sqrt(max(1.0, FEWEST / accumulators))
@@ -62,9 +60,7 @@ def of_settings(settings: Mapping[str, Any], blocks: Iterable[str], warp_size: i
 def loss(
     before: Mapping[str, Any], use: Mapping[str, Any], blocks: Iterable[str], warp_size: int = 32
 ) -> float:
-    """The estimated loss of `before` changed by `use`: log2 of the ratio of times, below 0 for a
-    gain.
-    """
+    """The estimated loss of `before` changed by `use`: log2 of the ratio of times."""
     names = tuple(blocks)
     ratio = of_settings({**before, **use}, names, warp_size) / of_settings(before, names, warp_size)
     return round(math.log2(ratio), 2)

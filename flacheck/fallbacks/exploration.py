@@ -1,15 +1,12 @@
-"""One failing cell's way through its candidates. Pure: it says what to compile next and is told
-what came of it.
-"""
+"""One failing cell's way through its candidates. Pure: it asks for cells and is told of records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from flacheck.fallbacks.candidates import Candidate, Space
-from flacheck.fallbacks.oracle import Oracle
 from flacheck.model import Cell, Record, Verdict
 
 # Candidates of one failing cell; a scan can have hundreds of failing cells.
@@ -18,13 +15,14 @@ BUDGET = 48
 # none.
 LANES = 8
 TIMED_OUT = "FC901"
+# Says what came of each cell, by key; the same cell is never compiled twice.
+Oracle = Callable[[Sequence[Cell]], Mapping[str, Record]]
 
 
 @dataclass(frozen=True)
 class Patience:
     """So many of the nearest candidates, then so many of the smallest there are: where all of them
-    fail exactly as the cell itself does, its failure is none of the settings' doing.
-    """
+    fail exactly as the cell itself does, its failure is none of the settings' doing."""
 
     near: int = 8
     corners: int = 5
@@ -115,9 +113,7 @@ class Exploration:
         return self._won() or (self._exhausted and all(trial.settled for trial in self._trials))
 
     def wanted(self, width: int) -> list[Cell]:
-        """What to compile next: of up to `width` candidates at once, none of them already known to
-        be needless.
-        """
+        """What to compile next, of up to `width` candidates at once."""
         # Drawn one wave after another, for what a wave meets decides whether there is a next.
         if not self._open() and not self._won():
             drawn = self._draw(min(width, self._left))
@@ -168,9 +164,7 @@ class Exploration:
         return [trial for trial in self._trials if not trial.settled]
 
     def _won(self) -> bool:
-        """A candidate of the nearest-first order compiles and none before it is open; a corner does
-        not end it.
-        """
+        """A candidate that is no corner compiles, and none before it is open."""
         return not self._open() and any(
             not trial.failed and not trial.corner for trial in self._trials
         )

@@ -90,8 +90,7 @@ class Scanned:
 
     def failing(self) -> list[Failing]:
         """The untolerated failures, and those of launches that no configuration compiles; cells
-        that were stopped before their last stage have none.
-        """
+        that were stopped before their last stage have none."""
         launches = grouped(
             (cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch
         )

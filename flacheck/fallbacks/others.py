@@ -1,10 +1,8 @@
-"""What else compiles in place of cells that no settings help: another dtype, another form, another
-release.
-"""
+"""What else compiles where no settings help: another dtype, another form, another release."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -12,14 +10,13 @@ from itertools import product
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import split
-from flacheck.fallbacks import releases
 from flacheck.fallbacks.candidates import DTYPE, Candidate
-from flacheck.fallbacks.exploration import Exploration, compiled, explore
+from flacheck.fallbacks.exploration import Exploration, Oracle, compiled, explore
 from flacheck.fallbacks.failing import REMOVED, Failing, Place, Scanned
-from flacheck.fallbacks.oracle import Oracle
 from flacheck.fallbacks.seen import Alternatives
 from flacheck.model import Cell
 from flacheck.tables import targets
+from flacheck.toolchains import triton_releases
 
 # Of another dtype only the settings nearest to the failing ones are tried.
 DTYPE_SHARE = 4
@@ -39,9 +36,7 @@ class Others:
         self._toolchains = list(dict.fromkeys(cell.toolchain for cell in scanned.plan.cells))
 
     def dtypes(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
-        """Another dtype alone, wherever the call was asked or else just here; else the best one
-        with other settings.
-        """
+        """Another dtype alone, wherever the call was asked or here; else with other settings."""
         answers: dict[str, Fallback] = {}
         # What helps on every release asked is worth more than a nearer dtype that helps on one.
         for everywhere in (True, False):
@@ -56,9 +51,7 @@ class Others:
         return answers | self._dtypes_and_settings(rest)
 
     def _in_dtypes(self, everywhere: bool, failing: Failing) -> Iterator[_Way]:
-        """Each other dtype with what has to be compiled to know of it: nothing where the scan saw
-        it work.
-        """
+        """Each other dtype with the cells to compile for it: none where the scan saw it work."""
         for dtype in other_dtypes(failing.cell.dtype, failing.cell.target):
             calls = self._calls(failing, everywhere)
             unseen = [each for each in calls if dtype not in self._alternatives.dtypes(each)]
@@ -96,12 +89,14 @@ class Others:
     def releases(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
         """Another release that compiles the very cell."""
         first = self._first(failures, self._on_releases)
+        known = triton_releases.known()
         answers = {}
         for each in failures:
             if each.key in first:
                 own, other = each.cell.toolchain, first[each.key]
                 name, version = split(other)
-                places, steps = [(other, each.cell.target)], float(releases.distance(own, other))
+                between = known.index(version) - known.index(split(own)[1])
+                places, steps = [(other, each.cell.target)], float(abs(between))
                 answers[each.key] = self._scanned.fallback(
                     each, {name: version}, RELEASE, places, steps
                 )
@@ -109,13 +104,11 @@ class Others:
 
     def _on_releases(self, failing: Failing) -> Iterator[_Way]:
         own, here = failing.cell.toolchain, self._scanned.plan.choices
-        for other in releases.nearest(own, self._toolchains, here):
+        for other in nearest_releases(own, self._toolchains, here):
             yield other, [replace(failing.cell, toolchain=other)]
 
     def _calls(self, failing: Failing, everywhere: bool) -> list[Observed]:
-        """The failing cell, and the same call wherever it was asked and not refused whatever its
-        settings.
-        """
+        """The failing cell, and the same call elsewhere unless refused whatever its settings."""
         if not everywhere:
             return [failing.observed]
         tried = (each for each in self._scanned.elsewhere(failing) if each.compiles or each.fails)
@@ -127,9 +120,7 @@ class Others:
     def _first(
         self, failures: Sequence[Failing], ways: Callable[[Failing], Iterator[_Way]]
     ) -> Mapping[str, str]:
-        """For each failing cell the first way of which every cell compiles; all failing cells a
-        step at a time.
-        """
+        """For each failing cell the first way of which every cell compiles, asked step by step."""
         first: dict[str, str] = {}
         open_ = {each.key: ways(each) for each in failures}
         while step := {key: way for key, each in open_.items() if (way := next(each, None))}:
@@ -142,9 +133,7 @@ class Others:
 
 
 def other_dtypes(dtype: str | None, target: str) -> list[str]:
-    """The dtypes to go to, best first: fp32 where the GPU has no bf16, bf16 otherwise; none for
-    integers and fp8.
-    """
+    """The dtypes to go to, best first (bf16 where the GPU has it); none for integers and fp8."""
     if dtype not in ("bf16", "fp16", "fp32"):
         return []
     # bf16 has the range of fp32 at half its bytes; fp16 overflows.
@@ -152,3 +141,26 @@ def other_dtypes(dtype: str | None, target: str) -> list[str]:
     if targets.find(target).bf16:
         best.insert(0, "bf16")
     return [other for other in best if other != dtype]
+
+
+def nearest_releases(toolchain: str, asked: Iterable[str], here: Iterable[str]) -> list[str]:
+    """Toolchains by how many releases lie between, those asked for before the others; at one
+    distance the newer first.
+
+    Empty for a compiler that is no plain release: a local build has no neighbours.
+    """
+    known = triton_releases.known()
+    wanted = [*dict.fromkeys(asked), *here]
+    placed = {
+        name: known.index(split(name)[1])
+        for name in [toolchain, *wanted]
+        if split(name)[1] in known
+    }
+    if toolchain not in placed:
+        return []
+    own, first = placed[toolchain], set(asked)
+    # What was asked for is what the user has or plans to have.
+    others = [name for name in dict.fromkeys(wanted) if name in placed and name != toolchain]
+    return sorted(
+        others, key=lambda name: (name not in first, abs(placed[name] - own), -placed[name])
+    )

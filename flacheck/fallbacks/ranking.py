@@ -26,8 +26,7 @@ def rank(
     loss: float = 0.0,
 ) -> tuple[Any, ...]:
     """Sort key of a change of failing settings. Which settings are `tiles`, and what the change
-    loses, is known where the kernel's source was read; of a scan's records it is not.
-    """
+    loses, is known where the kernel's source was read; of a scan's records it is not."""
     values = [(position(name), size(value)) for name, value in use.items()]
     changed_tiles = sum(name in tiles for name in use)
     return len(use), steps(failing, use), changed_tiles, loss, values, canonical(use)

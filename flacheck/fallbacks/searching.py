@@ -10,22 +10,28 @@ operator, another release.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
+from flacheck.analysis.order import by_version, split
+from flacheck.engine.loop import Loop, Sink
 from flacheck.engine.plan import Plan
-from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Patience, explore
+from flacheck.engine.session import Say, Session
+from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, Patience, explore
 from flacheck.fallbacks.failing import Failing, Place, Scanned
-from flacheck.fallbacks.oracle import Oracle, searching
 from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
-from flacheck.fallbacks.releases import with_those_here
-from flacheck.model import Cell, Record
+from flacheck.model import Cell, Purpose, Record
 from flacheck.store import Store
+from flacheck.toolchains import Resolver, installed_toolchains, triton_releases
 from flacheck.toolchains.base import Progress, silent
 
 # So many kernels of one failure are searched with patience before the others.
 SCOUTS = 3
+# What takes longer to compile is hardly what anybody falls back to.
+CANDIDATE_SECONDS = 60.0
 
 
 def search_with_workers(
@@ -44,9 +50,16 @@ def search_with_workers(
     """The fallbacks of a run's failures, compiled in workers of their own: `jobs` of them (0: one
     a CPU), `seconds` a candidate. What they compile goes to a run of its own in the store; what is
     found is noted there for the `scan` that it was searched for. `tried` are records that are
-    known beside the store's.
-    """
-    plan = with_those_here(plan)
+    known beside the store's."""
+    resolver = Resolver()
+    # The releases in the user's cache are further choices; none is downloaded for a fallback.
+    shelves = [s for s in installed_toolchains() if s.path.name.endswith(triton_releases.suffix())]
+    held = {str(shelf.manifest.get("identity")) for shelf in shelves}
+    for name in sorted(held, key=by_version):
+        # A local build has no release number and no neighbours.
+        if split(name)[1] in triton_releases.known():
+            resolver(f"triton=={split(name)[1]}")
+    plan = replace(plan, choices={**resolver.choices, **plan.choices})
     with searching(plan, store, jobs, memory_mb, seconds, progress, tried) as (oracle, session):
         advice = list(search(plan, records, oracle, budget, progress))
         noted = [[each.package, each.to_json()] for each in advice]
@@ -61,9 +74,7 @@ def search(
     budget: int = BUDGET,
     progress: Progress = silent,
 ) -> Iterator[Fallback]:
-    """The fallbacks of a scan's failures, release by release, target by target; `budget` candidates
-    for each.
-    """
+    """The fallbacks of a scan's failures by release and target; `budget` candidates for each."""
     scanned = Scanned(plan, list(records))
     failures = sorted(scanned.failing(), key=lambda each: order(each.observed))
 
@@ -79,13 +90,19 @@ def search(
     # Here first: a place where nothing helps must not spoil what helps at the others.
     here = settings(failures, lambda each: [each.place])
     helped = [each for each in failures if each.key in here]
-    there = {each.key: _feasible(each, scanned, here) for each in helped}
+    there: dict[str, list[Place]] = {}
+    for each in helped:
+        # The failing place, and the others where the call compiles as it is or with some settings.
+        feasible = [o for o in scanned.elsewhere(each) if o.compiles or o.key in here]
+        there[each.key] = [each.place, *(other.place for other in feasible)]
     shared = [each for each in helped if len(there[each.key]) > 1]
     common = settings(shared, lambda each: there[each.key])
     rest = [each for each in failures if each.key not in here]
     if rest:
         progress(f"looking for another dtype, form or release for {len(rest)} failing cells …")
-    others = _others(rest, Others(scanned, oracle, budget))
+    adjustable = [each for each in rest if each.adjustable]
+    others = Others(scanned, oracle, budget)
+    ways = (others.dtypes(adjustable), others.forms(adjustable), others.releases(rest))
     for each in failures:
         everywhere, own = common.get(each.key), here.get(each.key)
         if everywhere and everywhere.answer:
@@ -93,7 +110,7 @@ def search(
         elif own and own.answer:
             yield scanned.other_settings(each, own.answer, [each.place])
         else:
-            yield from others[each.key]
+            yield from (way[each.key] for way in ways if each.key in way)
 
 
 def explored(
@@ -126,7 +143,13 @@ def explored(
         failing_here = f"{len(there)} failing cells on {toolchain}"
         progress(f"looking for settings that compile in place of {failing_here} …")
         alike = grouped(((each.place, each.signature), each) for each in there).values()
-        scouts = [_scouts(group) for group in alike]
+        # The first failing cells of a few kernels.
+        scouts: list[list[Failing]] = []
+        for group in alike:
+            firsts: dict[str, Failing] = {}
+            for each in group:
+                firsts.setdefault(each.observed.kernel, each)
+            scouts.append(list(firsts.values())[:SCOUTS])
         scouted = run((each for group in scouts for each in group), Patience())
         hopeful: list[Failing] = []
         lost: list[Failing] = []
@@ -138,22 +161,55 @@ def explored(
     return ways
 
 
-def _scouts(group: Sequence[Failing]) -> list[Failing]:
-    """The first failing cells of a few kernels."""
-    firsts: dict[str, Failing] = {}
-    for each in group:
-        firsts.setdefault(each.observed.kernel, each)
-    return list(firsts.values())[:SCOUTS]
+class LoopOracle:
+    """Cells compiled by the loop in one executor's warm workers, batch after batch."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._known: dict[str, Record] = {}
+
+    def __call__(self, cells: Sequence[Cell]) -> Mapping[str, Record]:
+        new = list({cell.key: cell for cell in cells if cell.key not in self._known}.values())
+        if new:
+            for record in self._loop.records(new):
+                self._known[record.key] = record
+        return {cell.key: self._known[cell.key] for cell in cells}
 
 
-def _feasible(failing: Failing, scanned: Scanned, here: Mapping[str, Exploration]) -> list[Place]:
-    """The failing place, and the others where the call compiles as it is or with some settings."""
-    others = scanned.elsewhere(failing)
-    return [failing.place, *(each.place for each in others if each.compiles or each.key in here)]
+@dataclass(frozen=True)
+class TriedBefore:
+    """A sink that also knows records which no scan made, by key."""
+
+    sink: Sink
+    records: Mapping[str, Record]
+
+    def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
+        asked = list(keys)
+        known = {key: self.records[key] for key in asked if key in self.records}
+        return {**self.sink.done(asked), **known}
+
+    def add_many(self, run: str, records: Iterable[Record]) -> None:
+        self.sink.add_many(run, records)
+
+    def add_cached(self, run: str, records: Iterable[Record]) -> int:
+        return self.sink.add_cached(run, records)
 
 
-def _others(failures: Sequence[Failing], others: Others) -> dict[str, list[Fallback]]:
-    """Another dtype, form and release for cells that no settings help, by key."""
-    adjustable = [each for each in failures if each.adjustable]
-    ways = (others.dtypes(adjustable), others.forms(adjustable), others.releases(failures))
-    return {each.key: [way[each.key] for way in ways if each.key in way] for each in failures}
+@contextmanager
+def searching(
+    plan: Plan,
+    store: Store,
+    jobs: int,
+    memory_mb: int,
+    timeout: float | None,
+    say: Say,
+    tried: Mapping[str, Record] | None = None,
+) -> Iterator[tuple[Oracle, Session]]:
+    """An oracle over warm workers, which end with the context, and the run that it compiles for.
+    `tried` are records that are known beside the store's."""
+    aside = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
+    session = Session(aside, store, timeout or CANDIDATE_SECONDS, jobs, memory_mb)
+    with session.workers(say) as loop:
+        if tried:
+            loop.sink = TriedBefore(loop.sink, tried)
+        yield LoopOracle(loop), session

@@ -1,6 +1,4 @@
-"""Fallbacks among a scan's own records: for each failing cell the nearest that compile on the same
-release and target.
-"""
+"""Fallbacks among a scan's own records, each on the failing cell's release and target."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ class _Neighbours:
 
     def __init__(self, cells: Sequence[Observed], forms: FormsOf) -> None:
         compiling = [cell for cell in cells if cell.compiles]
-        self._of_launch = _points((_launch(cell), cell) for cell in compiling)
+        self._of_launch = _points(((cell.place, cell.launch), cell) for cell in compiling)
         self._of_dtype = _points(
             ((_launch_of_any_dtype(cell), cell.dtype), cell) for cell in compiling
         )
@@ -57,12 +55,10 @@ class _Neighbours:
         self._alternatives = Alternatives(cells, forms)
 
     def uses(self, cell: Observed) -> list[Use]:
-        """What may be changed instead, nearest first: settings, then the best dtype, then another
-        form.
-        """
+        """What may be changed, nearest first: settings, then the best dtype, then another form."""
         near: list[Use] = []
-        if _launch(cell) in self._of_launch:
-            near = self._of_launch[_launch(cell)].nearest(cell.settings)
+        if (cell.place, cell.launch) in self._of_launch:
+            near = self._of_launch[cell.place, cell.launch].nearest(cell.settings)
         forms = self._alternatives.forms(cell)
         # Kept even when settings alone would fill the list: they lose precision or speed, but help
         # where no setting does.
@@ -104,9 +100,7 @@ class Alternatives:
         return [dtype for dtype in others if self._works(cell, cell.kernel, dtype)]
 
     def forms(self, cell: Observed) -> list[str]:
-        """The other forms of this cell's operator of which every kernel is good in this cell's
-        dtype.
-        """
+        """The other forms of this operator whose kernels are all good in this cell's dtype."""
         operator, own = self._form_of.get((cell.package, cell.kernel), (None, None))
         forms = []
         for (package, its_operator, form), kernels in sorted(self._kernels.items(), key=str):
@@ -121,14 +115,16 @@ class Alternatives:
         known = (*asked, cell.size)
         if known not in self._known:
             cells = self._cells.get(asked, ())
-            self._known[known] = is_good([each for each in cells if _agree(cell, each)])
+            sizes = cell.shape.items()
+            # In the cell's shape, as far as both name a size.
+            self._known[known] = is_good(
+                [c for c in cells if all(c.shape.get(name, size) == size for name, size in sizes)]
+            )
         return self._known[known]
 
 
 class Telling:
-    """What tells a cell from the others of its kernel: its settings and sizes that differ between
-    them.
-    """
+    """Tells a cell from the others of its kernel: by the settings and sizes that differ."""
 
     def __init__(self, cells: Iterable[Observed]) -> None:
         seen: defaultdict[tuple[str | None, str], dict[str, Any]] = defaultdict(dict)
@@ -149,23 +145,13 @@ class Telling:
         return {name: value for name, value in named_values(cell).items() if name in varied}
 
 
-def _points(
-    cells: Iterable[tuple[tuple[Any, ...], Observed]],
-) -> Mapping[tuple[Any, ...], Points]:
+def _points(cells: Iterable[tuple[tuple[Any, ...], Observed]]) -> Mapping[tuple[Any, ...], Points]:
     settings = grouped((key, cell.settings) for key, cell in cells)
     return {key: Points(several) for key, several in settings.items()}
 
 
-def _launch(cell: Observed) -> tuple[Any, ...]:
-    return cell.place, cell.launch
-
-
 def _launch_of_any_dtype(cell: Observed) -> tuple[Any, ...]:
     return cell.package, cell.kernel, cell.place, cell.size, cell.parts.skeleton
-
-
-def _agree(one: Observed, other: Observed) -> bool:
-    return all(other.shape.get(name, size) == size for name, size in one.shape.items())
 
 
 def _width(dtype: str | None) -> tuple[int, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.analysis import Grid, RunView, Square, Summary, grid
-from flacheck.analysis.grid import KernelOf, Row
+from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.known_good import Place, grouped
 from flacheck.analysis.order import kernel_name, settings, short, some
 from flacheck.analysis.slow import CODE as SLOW
+from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
 
-from flacheck import analysis
-from flacheck.analysis import Context, RunView
+from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.slow import mark_slow
+from flacheck.analysis.summary import RunView, summarise
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.engine.session import Say, Session
@@ -44,7 +45,7 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
     runs = sorted(named.values(), key=lambda run: run.started, reverse=True)
     forms: dict[tuple[str | None, str], tuple[str, str]] = {}
     for run in runs:
-        forms.update(analysis.forms_from_json(run.context))
+        forms.update(forms_from_json(run.context))
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
     context = Context(
         forms=forms,
@@ -61,11 +62,11 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
         Fallback.from_json(plain, package)
         for package, plain in store.fallbacks([run.id for run in runs])
     ]
-    summary = analysis.summarise(_records(store, runs), context).with_searched(searched)
+    summary = summarise(_records(store, runs), context).with_searched(searched)
     matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
     return RunView(
         run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None},
-        records=lambda: analysis.mark_slow(_records(store, runs), summary.slow),
+        records=lambda: mark_slow(_records(store, runs), summary.slow),
         summary=summary,
     )
 

@@ -18,9 +18,7 @@ _TUNERS = ("autotune", "fla_cache_autotune")
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a source file, lines from 1, with what stands before and after it on its first and
-    last line.
-    """
+    """A part of a source file, lines from 1, and what stands before and after it on these lines."""
 
     line: int
     end_line: int
@@ -67,9 +65,7 @@ class Declared:
         return self.key_list.rewritten(f"[{listed}]")
 
     def moved_last(self, names: Sequence[str]) -> str:
-        """The lines of the signature with these parameters behind all others but those with a
-        default.
-        """
+        """The signature's lines with these parameters last, before those that have a default."""
         ordered = sorted(
             self.parameters, key=lambda parameter: ("=" in parameter[1], parameter[0] in names)
         )
@@ -78,9 +74,7 @@ class Declared:
 
 
 def of_module(root: Path, kernel: str) -> Declared | None:
-    """The kernel `module:qualname` below a folder for imports; None for one that is not at a
-    module's top level.
-    """
+    """The kernel `module:qualname` below a folder; None unless at a module's top level."""
     module, _, qualname = kernel.partition(":")
     file = file_of(root, module)
     if file is None:

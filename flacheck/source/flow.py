@@ -37,8 +37,7 @@ _Known = dict[str, Any]
 @dataclass(frozen=True)
 class State:
     """The question asked of a layer: a sequence length, whether it trains, and whether it is
-    `plain`, built with its constructor's defaults, or configured in whatever way.
-    """
+    `plain`, built with its constructor's defaults, or configured in whatever way."""
 
     length: int
     training: bool
@@ -46,9 +45,7 @@ class State:
 
 
 def uses(node: ast.AST, state: State) -> set[str]:
-    """The names that a definition uses in a state; none of a class whose `forward` can only raise
-    there.
-    """
+    """The names used in a state; none for a class whose `forward` can only raise there."""
     walk = _Walk(state)
     if isinstance(node, ast.ClassDef):
         ends = _walk_class(node, walk)
@@ -82,9 +79,7 @@ def limit(node: ast.AST) -> int | None:
 
 
 def is_length(node: ast.AST) -> bool:
-    """`q_len`, `T`, `x.shape[1]`, `x.shape[-2]`, `x.size(1)`: the second axis of (batch, sequence,
-    features).
-    """
+    """`q_len`, `T`, `x.shape[1]`, `x.shape[-2]`, `x.size(1)`: the axis after the batch."""
     match node:
         case ast.Name(name):
             return bool(_LENGTH_NAME.fullmatch(name))
@@ -106,9 +101,7 @@ def chooses_mode(node: ast.If) -> bool:
 
 
 def _walk_class(node: ast.ClassDef, walk: _Walk) -> dict[str, str]:
-    """How each method ends. Those of a plain object know what its constructor stores and no other
-    method changes.
-    """
+    """How each method ends; a plain object's know what its constructor alone stores."""
     methods = {item.name: item for item in node.body if isinstance(item, FUNCTION)}
     walk.use(*(item for item in evaluated(node) if not isinstance(item, FUNCTION)), known={})
     ends = {}
@@ -224,8 +217,7 @@ class _Walk:
 
     def _value(self, node: ast.expr, known: _Known, deciding: bool = False) -> Any:
         """What an expression is worth here. Lengths are known only when `deciding` the mode:
-        elsewhere the second axis of a tensor need not be the sequence.
-        """
+        elsewhere the second axis of a tensor need not be the sequence."""
         return value(node, partial(self._told, known, deciding))
 
     def _told(self, known: _Known, deciding: bool, node: ast.AST) -> Any:

@@ -1,6 +1,5 @@
 """What host code passes for a kernel's parameters where it launches it (`kernel[grid](…)`): sizes
-of the data, or choices of its own. Read, never run.
-"""
+of the data, or choices of its own. Read, never run."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ _WORST = (SIZE, COVERS, GIVEN, COMPUTED)
 class HostLaunch:
     """One place that launches a kernel: the expression passed for each parameter, all that the
     enclosing function assigns to each of its names before that line, the names that it asserts to
-    be 1, and its own parameters.
-    """
+    be 1, and its own parameters."""
 
     passed: Mapping[str, ast.expr]
     assigned: Mapping[str, tuple[ast.expr, ...]] = field(default_factory=dict)
@@ -48,17 +46,14 @@ class HostLaunch:
 
     def kind(self, parameter: str) -> str:
         """`size`: of the data; `covers`: a power of two that holds all of a size; `given`: whoever
-        calls the host code says it; `computed`: the host code chooses it.
-        """
+        calls the host code says it; `computed`: the host code chooses it."""
         expression = self.passed[parameter]
         if isinstance(expression, ast.Name) and expression.id in self._alone():
             return COVERS
         return self._kind(expression, _DEPTH)
 
     def _alone(self) -> set[str]:
-        """The tiles of which the host asserts that one is enough: `assert NK == 1` after `NK =
-        cdiv(K, BK)`.
-        """
+        """Tiles of which one is enough: the host has `assert NK == 1` after `NK = cdiv(K, BK)`."""
         tiles = set()
         for name in self.ones:
             for count in self.assigned.get(name, ()):
@@ -77,16 +72,12 @@ class HostLaunch:
         return frozenset(names)
 
     def settled(self, parameter: str, by: Iterable[str]) -> bool:
-        """Whether what is passed for a parameter rests on nothing but what is passed for others,
-        and on constants.
-        """
+        """Whether a parameter's value rests only on constants and what is passed for others."""
         given = {getattr(self.passed[name], "id", name) for name in by if name in self.passed}
         return self._rests(self.passed[parameter], given)
 
     def _rests(self, node: ast.expr, known: set[str]) -> bool:
-        """`known` grows by the names that were looked at: what is made of itself rests on its other
-        parts.
-        """
+        """`known` grows by the names looked at: what is made of itself rests on its other parts."""
         for name in names_below(node) - known:
             # Before its parts are looked at: `x = f(x)` would never end.
             known.add(name)
@@ -167,9 +158,7 @@ def measures(node: ast.expr) -> bool:
 
 
 def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list[HostLaunch]:
-    """Every place in the package below a folder that launches `module:kernel`, whose parameters
-    have these names.
-    """
+    """Every launch of `module:kernel`, with these parameters, in the package below a folder."""
     launchers = launchable(root, kernel.partition(".")[0]).get(kernel, ())
     files = {root / read(root, launcher.partition(":")[0]).file for launcher in launchers}
     name = kernel.rpartition(":")[2]
@@ -221,9 +210,7 @@ def _asserted_one(test: ast.expr) -> str:
 
 
 def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Each assigned name with its expression; what is unpacked out of a shape is an entry of that
-    shape.
-    """
+    """Each assigned name with its expression; what is unpacked from a shape is an entry of it."""
     if isinstance(target, ast.Name):
         yield target.id, expression
     if not isinstance(target, ast.Tuple):

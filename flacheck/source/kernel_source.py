@@ -17,9 +17,7 @@ DECLARATIONS = ("OPERATOR", "SHAPES", "KERNELS")
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel file as text and syntax tree; `bound` maps a module-level name to the statements
-    that bind it.
-    """
+    """A kernel file; `bound` maps a module-level name to the statements that bind it."""
 
     file: Path
     text: str
@@ -92,9 +90,7 @@ def bindings(statement: ast.stmt) -> set[str]:
 
 
 def free_names(statement: ast.stmt) -> set[str]:
-    """The names that a statement reads, less those a function gives to its own parameters and
-    variables.
-    """
+    """The names that a statement reads, less a function's own parameters and variables."""
     if not isinstance(statement, ast.FunctionDef):
         names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
         return {name.id for name in names if isinstance(name.ctx, ast.Load)}

@@ -1,6 +1,4 @@
-"""The modules of a package, each read once: what their names stand for and which kernels they
-launch.
-"""
+"""A package's modules, each read once: what their names stand for, which kernels they launch."""
 
 from __future__ import annotations
 
@@ -119,9 +117,7 @@ def statements(body: Iterable[ast.stmt], outside: bool = True) -> Iterator[tuple
 
 @cache
 def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
-    """The kernels below a module prefix (`fla.ops`) that some function of the package launches
-    (`name[grid](…)`), each with the functions that do.
-    """
+    """The kernels below a module prefix (`fla.ops`), each with the functions that launch it."""
     root = Path(folder)
     launchers: dict[str, set[str]] = {}
     for file in sorted(root.joinpath(package_of(prefix)).rglob("*.py")):

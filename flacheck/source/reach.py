@@ -112,8 +112,7 @@ _Reaching = Mapping[State, set[Node]]
 
 def reached(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
     """The layers of the package in a folder that reach `module:kernel`, in order of their files;
-    none of an unknown kernel. A package is parsed once, for all its kernels.
-    """
+    none of an unknown kernel. A package is parsed once, for all its kernels."""
     module, _, name = kernel.partition(":")
     package = package_of(module)
     if not package.isidentifier():
@@ -127,8 +126,7 @@ def reached(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
 
 def first_length(reaches: Iterable[Reach]) -> int | None:
     """The shortest sequence with which training reaches the kernel through some layer: a plain one
-    if there is any; None when no layer does.
-    """
+    if there is any; None when no layer does."""
     trained = [(not reach.plain, reach.training) for reach in reaches if reach.training is not None]
     return min(trained, default=(False, None))[1]
 
@@ -285,9 +283,7 @@ def _reach(root: Path, known: Graph, layer: Node, reaching: _Reaching) -> Reach 
 
 
 def _decider(known: Graph, layer: Node, asked: _Reaching) -> Node | None:
-    """The definition whose switch keeps some states of a layer from the kernel: its own, else one
-    that it uses.
-    """
+    """The definition whose switch keeps states of a layer from the kernel: its own first."""
     if all(layer in nodes for nodes in asked.values()):
         return None
     partial = [

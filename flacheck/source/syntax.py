@@ -22,8 +22,7 @@ _JIT = ("triton.jit", "jit")
 @lru_cache(maxsize=64)
 def parse(source: bytes | str) -> ast.Module:
     """The syntax tree of a module, shared by all who read it: nobody changes it. Raises SyntaxError
-    and what else the parser raises for text that is not Python.
-    """
+    and what else the parser raises for text that is not Python."""
     with warnings.catch_warnings():
         # Invalid escapes in other people's strings are none of our user's concern.
         warnings.simplefilter("ignore")

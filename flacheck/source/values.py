@@ -1,6 +1,4 @@
-"""What an expression is worth, as far as the source says it: constants, comparisons, the arithmetic
-of sizes.
-"""
+"""What an expression is worth: constants, comparisons, the arithmetic of sizes."""
 
 from __future__ import annotations
 

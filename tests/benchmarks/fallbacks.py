@@ -24,11 +24,10 @@ from typing import Any
 from flacheck.engine.session import Session
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constexprs import HOST, TUNABLE
-from flacheck.fallbacks.exploration import BUDGET, Exploration, compiled
+from flacheck.fallbacks.exploration import BUDGET, Exploration, Oracle, compiled
 from flacheck.fallbacks.failing import Failing, Scanned
-from flacheck.fallbacks.oracle import Oracle, searching
 from flacheck.fallbacks.ranking import order
-from flacheck.fallbacks.searching import explored
+from flacheck.fallbacks.searching import explored, searching
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject

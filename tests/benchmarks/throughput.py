@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from flacheck import analysis
-from flacheck.analysis import Context
+from flacheck.analysis.context import Context
+from flacheck.analysis.summary import summarise
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.fallbacks import seen
@@ -30,7 +30,7 @@ def main() -> None:
         settled = sum(1 for _ in loop.records(cells))
         pool.close()
         rate = settled / (time.monotonic() - started)
-        summary = analysis.summarise(store.records(run), Context(fallbacks=seen.fallbacks))
+        summary = summarise(store.records(run), Context(fallbacks=seen.fallbacks))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{settled} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)"
