@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from flacheck.capture.drive import GUEST
-from flacheck.inputs.launches import read, sources
-from flacheck.inputs.launches.memory import Placed
+from flacheck.inputs.launches import Placed, read, sources
 from tests.captured import AUTOTUNED, needs_torch, recorded, written
 
 

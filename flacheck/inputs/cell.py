@@ -18,8 +18,9 @@ from flacheck.analysis.slow import slow_compiles
 from flacheck.engine.plan import Plan
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import UsageError
-from flacheck.inputs import corpus, launches, matrix, planning
+from flacheck.inputs import corpus, matrix, planning
 from flacheck.inputs.expand import Selection
+from flacheck.inputs.launches.admission import admitted
 from flacheck.inputs.subject import Subject, line_of
 from flacheck.model import (
     Cell,
@@ -228,7 +229,7 @@ def _rebuilt(record: Record, progress: Progress) -> Chosen:
     if isinstance(origin, Cut):
         # A store may have come from elsewhere, so its sources are believed no more than those of
         # a launches file.
-        launches.admitted(origin.source)
+        admitted(origin.source)
         return Chosen(cell, record)
     provided = {}
     if isinstance(origin, Corpus):

@@ -1,7 +1,8 @@
 """Reading launches files: recorded launches as data, checked line by line, and as what a scan
 expands.
 
-Nothing in a file is believed: its source is admitted by `admission`, its values by the forms below.
+Nothing in a file is believed: its source is admitted by `admission`, its values by the types below
+and by the forms of a launch.
 """
 
 from __future__ import annotations
@@ -9,37 +10,62 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert, structs, to_builtins
 
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Source
 from flacheck.inputs.launches.admission import admitted
-from flacheck.inputs.launches.memory import Memory, grids, memory
 from flacheck.model import Cut, Json, Kernel, Launch, canonical, digest
 from flacheck.model.launch import LAUNCHES_SCHEMA as SCHEMA
 from flacheck.model.launch import FormError, LaunchForm, check_options
 
-__all__ = [
-    "Launches",
-    "Memory",
-    "RecordedLaunch",
-    "admitted",
-    "at",
-    "one_each",
-    "read",
-    "sources",
-    "stream",
-]
-
 # A recorded launch leaves nothing open.
 _FORM = LaunchForm()
+# Hex digits of a source's digest: fewer could be made to collide.
+_SHORTEST_DIGEST = 16
+
+Natural = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(gt=0)]
+Grid = Annotated[tuple[int, ...], Meta(max_length=3)]
 
 
-@dataclass(frozen=True)
-class RecordedLaunch:
+class Placed(Struct, frozen=True, forbid_unknown_fields=True):
+    """A tensor in the storage at the place `storage`: shape, strides and offset in elements; the
+    `values` of integers in the order of their indices, None where they are floats, too many, or
+    known to nobody."""
+
+    storage: Natural
+    shape: tuple[Natural, ...]
+    strides: tuple[Natural, ...]
+    offset: Natural
+    values: tuple[int, ...] | None = None
+
+
+class Memory(Struct, frozen=True):
+    """The bytes of each storage of a launch, and its tensors by argument; `name[0]` is an item of a
+    tuple, and a tensor descriptor's tensor has the argument's name."""
+
+    storages: tuple[Natural, ...]
+    tensors: dict[str, Placed]
+
+    def __post_init__(self) -> None:
+        for name, placed in self.tensors.items():
+            if placed.storage >= len(self.storages):
+                raise ValueError(f"tensor {name}: there is no storage {placed.storage}")
+            if len(placed.shape) != len(placed.strides):
+                raise ValueError(f"tensor {name}: shape and strides differ in length")
+
+    def to_json(self) -> Json:
+        plain: Json = to_builtins(self)
+        return plain
+
+
+class RecordedLaunch(Struct, frozen=True, kw_only=True):
     """One distinct launch of a program. `kernel` is `module:qualname`, `source` the digest of its
     cut-out `text`, in which it is called `qualname`; `uncut` says why there is no text.
     `heuristics` are the values that @triton.heuristics gave; `count` how often it was launched;
@@ -50,21 +76,27 @@ class RecordedLaunch:
 
     id: str
     kernel: str
-    package: str | None
-    launch: Launch
-    options: Mapping[str, Any]
-    grid: tuple[int, ...] | None
-    source: str | None
-    text: str | None
     qualname: str
-    heuristics: Mapping[str, Any] = field(default_factory=dict)
+    launch: Launch
+    package: str | None = None
+    options: dict[str, Any] = {}
+    grid: Grid | None = None
+    source: str | None = None
+    text: str | None = None
+    heuristics: dict[str, Any] = {}
     uncut: str | None = None
     by: str | None = None
     made_up: bool = False
     guessed: str | None = None
-    count: int = 1
+    count: Count = 1
     memory: Memory | None = None
-    grids: tuple[tuple[int, ...] | None, ...] | None = None
+    grids: tuple[Grid | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.qualname.isidentifier():
+            raise ValueError(f"qualname {self.qualname!r} is no name")
+        if self.grids is not None and len(self.grids) != len(self.launch.configs):
+            raise ValueError("grids is a list with a grid for each configuration")
 
     def undecorated(self) -> Launch:
         """The launch as the cut-out kernel takes it: without decorators, so with what heuristics
@@ -89,21 +121,19 @@ class Launches:
     end: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """`count` more of the launch `of`."""
 
     of: str
-    count: int
+    count: Count
 
 
-@dataclass(frozen=True)
-class Guess:
+class Guess(Struct, frozen=True):
     """`count` values of a kind that were made up for the program at a place."""
 
     at: str
     kind: str
-    count: int
+    count: Count
 
 
 @dataclass(frozen=True)
@@ -122,21 +152,20 @@ def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
     In a file of `ours`, just captured, a source that is refused only leaves its kernel without one;
     in one that the user trusts it is kept.
     """
-    found: dict[str, RecordedLaunch] = {}
+    launches: dict[str, RecordedLaunch] = {}
     counts: dict[str, int] = {}
     notes: list[Mapping[str, Any]] = []
     for entry in stream(path, ours, trust):
         if isinstance(entry, RecordedLaunch):
-            found.setdefault(entry.id, entry)
+            launches.setdefault(entry.id, entry)
             counts[entry.id] = counts.get(entry.id, 0) + entry.count
         elif isinstance(entry, Counted):
             counts[entry.of] = counts.get(entry.of, 0) + entry.count
         elif isinstance(entry, Note):
             notes.append(entry.said)
-    end = notes[-1] if notes and "end" in notes[-1] else None
-    return Launches(
-        notes[0], tuple(replace(launch, count=counts[key]) for key, launch in found.items()), end
-    )
+    counted = [structs.replace(each, count=counts[key]) for key, each in launches.items()]
+    end = notes[-1] if "end" in notes[-1] else None
+    return Launches(notes[0], tuple(counted), end)
 
 
 def at(path: Path, line: int, trust: bool = False) -> RecordedLaunch:
@@ -191,86 +220,67 @@ class _Reader:
             raise MatrixError(self._file, number, f"not JSON: {error}") from None
         try:
             yield self._entry(value)
-        except FormError as error:
+        except (FormError, ValidationError) as error:
             raise MatrixError(self._file, number, str(error)) from None
 
     def finish(self) -> None:
         if not self._begun:
-            raise MatrixError(
-                self._file, None, "is empty", f"a launches file begins with a {SCHEMA} line"
-            )
+            allowed = f"a launches file begins with a {SCHEMA} line"
+            raise MatrixError(self._file, None, "is empty", allowed)
 
     def _entry(self, value: Any) -> Entry:
         if not isinstance(value, dict):
             raise FormError("a line is a mapping")
         if "schema" in value or not self._begun:
-            return self._header(value)
+            if value.get("schema") != SCHEMA:
+                raise FormError(f"schema is {value.get('schema')!r}; this flacheck reads {SCHEMA}")
+            self._begun = True
+            return Note(value)
         if "kernel" in value:
             return self._launch(value)
         if "of" in value:
-            return Counted(_text(value, "of"), _count(value))
+            return convert(value, Counted)
         if "guessed" in value:
-            return Guess(_text(value, "at"), _text(value, "guessed"), _count(value))
+            return convert({**value, "kind": value["guessed"]}, Guess)
         if value.get("end") is True:
             return Note(value)
         raise FormError("neither a launch, a count, a guess nor an end line")
 
-    def _header(self, value: Json) -> Note:
-        if value.get("schema") != SCHEMA:
-            raise FormError(f"schema is {value.get('schema')!r}; this flacheck reads {SCHEMA}")
-        self._begun = True
-        return Note(value)
-
     def _launch(self, value: Json) -> RecordedLaunch:
-        launch = _want(value, "launch", dict)
-        heuristics = value.get("heuristics", {})
-        _FORM.check(launch)
-        _FORM.check_arguments(heuristics, "heuristics")
-        options = value.get("options", {})
-        check_options(options)
-        source = _optional(value, "source")
-        return RecordedLaunch(
-            id=_text(value, "id"),
-            kernel=_text(value, "kernel"),
-            package=_optional(value, "package"),
-            launch=Launch.from_json(launch),
-            options=options,
-            grid=_grid(value.get("grid")),
-            source=source,
-            text=self._source(source, value.get("text")) if source else None,
-            qualname=_name(value, "qualname"),
-            heuristics=heuristics,
-            uncut=_optional(value, "uncut"),
-            by=_optional(value, "by"),
-            made_up=value.get("made_up") is True,
-            guessed=_optional(value, "guessed"),
-            count=_count(value) if "count" in value else 1,
-            memory=memory(value),
-            grids=grids(value),
-        )
+        _FORM.check(value.get("launch"))
+        _FORM.check_arguments(value.get("heuristics", {}), "heuristics")
+        check_options(value.get("options", {}))
+        if "tensors" in value:
+            memory = {"storages": value.get("storages"), "tensors": value["tensors"]}
+            value = {**value, "memory": memory}
+        entry = convert(value, RecordedLaunch)
+        if entry.source is None:
+            return structs.replace(entry, text=None)
+        return structs.replace(entry, text=self._text(entry.source, entry.text))
 
-    def _source(self, source: str, text: Any) -> str | None:
+    def _text(self, source: str, text: str | None) -> str | None:
+        """The text of a source, which stands in the first line that names it; None for one that is
+        refused."""
         if source not in self._texts:
-            if not isinstance(text, str):
+            if text is None:
                 raise FormError(f"source {source} is in no line before")
-            if (
-                hashlib.sha256(text.encode()).hexdigest()[: len(source)] != source
-                or len(source) < 16
-            ):
+            whole = hashlib.sha256(text.encode()).hexdigest()
+            if not whole.startswith(source) or len(source) < _SHORTEST_DIGEST:
                 raise FormError(f"source {source} is not the digest of its text")
-            self._texts[source] = text if self._trust else self._admitted(source, text)
+            self._texts[source] = text
+            if not self._trust:
+                try:
+                    admitted(text)
+                except UsageError as error:
+                    self._refuse(source, error)
         return self._texts[source]
 
-    def _admitted(self, source: str, text: str) -> str | None:
-        try:
-            admitted(text)
-        except UsageError as error:
-            if self._ours:
-                return None
+    def _refuse(self, source: str, error: UsageError) -> None:
+        if not self._ours:
             raise FormError(
                 f"source {source} is refused: {error}; --trust compiles it all the same"
             ) from None
-        return text
+        self._texts[source] = None
 
 
 def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
@@ -306,42 +316,3 @@ def _kernel(entry: RecordedLaunch, text: str) -> Kernel:
 
 def _constant(name: str) -> float:
     return {"Infinity": math.inf, "-Infinity": -math.inf}.get(name, math.nan)
-
-
-def _want(value: Json, name: str, kind: type) -> Any:
-    if not isinstance(value.get(name), kind):
-        raise FormError(f"{name} is missing or no {kind.__name__}")
-    return value[name]
-
-
-def _text(value: Json, name: str) -> str:
-    return str(_want(value, name, str))
-
-
-def _name(value: Json, name: str) -> str:
-    text = _text(value, name)
-    if not text.isidentifier():
-        raise FormError(f"{name} {text!r} is no name")
-    return text
-
-
-def _optional(value: Json, name: str) -> str | None:
-    return None if value.get(name) is None else _text(value, name)
-
-
-def _count(value: Json) -> int:
-    return _checked(value.get("count"), lambda count: count > 0, "count is a positive number")
-
-
-def _grid(value: Any) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) > 3:
-        raise FormError("grid is a list of up to three numbers")
-    return tuple(_checked(extent, lambda _: True, "grid is a list of numbers") for extent in value)
-
-
-def _checked(value: Any, good: Callable[[int], bool], what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not good(value):
-        raise FormError(what)
-    return value
