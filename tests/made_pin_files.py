@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flacheck.gate import sources
@@ -23,11 +26,24 @@ def said(installations: list[Installation]) -> dict[str, list[str]]:
     }
 
 
-def no_warning(text: str) -> None:
+class _Raises(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise AssertionError(record.getMessage())
+
+
+@contextmanager
+def no_warning() -> Iterator[None]:
     """For files of which nothing has to be assumed."""
-    raise AssertionError(text)
+    logger = logging.getLogger("flacheck.gate")
+    handler = _Raises()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def read(*files: Path) -> dict[str, list[str]]:
     """What files that are installed together are held to, without a warning."""
-    return said(sources.of_files(files, no_warning))
+    with no_warning():
+        return said(sources.of_files(files))

@@ -152,10 +152,8 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
     asked = replace(H100, kernels=("retention.chunk_fwd_o",))
     examination = Examination("made", gathering.of_matrix(str(matrix), asked), jobs=1)
-    assert all(
-        record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print)
-    )
-    (timed,) = examination.timed(examination.results(tmp_path, 0, print), Bench("cpu"), print)
+    assert all(record.verdict is Verdict.COMPILES for record in examination.records(tmp_path))
+    (timed,) = examination.timed(examination.results(tmp_path, 0), Bench("cpu"))
     assert timed.rank is not None
     assert -1 <= timed.rank <= 1
     assert timed.not_timed is None
@@ -175,10 +173,8 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
     """
     file = captured(tmp_path)
     examination = Examination("made", gathering.of_launches(file, H100), jobs=1)
-    assert all(
-        record.verdict is Verdict.COMPILES for record in examination.records(tmp_path, print)
-    )
-    (timed,) = examination.timed(examination.results(tmp_path, 0, print), Bench("cpu"), print)
+    assert all(record.verdict is Verdict.COMPILES for record in examination.records(tmp_path))
+    (timed,) = examination.timed(examination.results(tmp_path, 0), Bench("cpu"))
     assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
         (0, None)
     ] * 3
@@ -428,10 +424,10 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     )
     launched = gathering.of_launches(tmp_path / "l.jsonl", H100)
     examination = Examination("made", launched, jobs=1)
-    assert [record.verdict for record in examination.records(tmp_path, print)] == [Verdict.COMPILES]
-    results = examination.results(tmp_path, 0, print)
+    assert [record.verdict for record in examination.records(tmp_path)] == [Verdict.COMPILES]
+    results = examination.results(tmp_path, 0)
     bench = Bench("cpu")
-    (untimed,) = examination.timed(results, bench, print)
+    (untimed,) = examination.timed(results, bench)
     assert untimed.not_timed
     assert untimed.not_timed.startswith("x holds integers (i32)")
     (shown,) = document(text("json", untimed))["results"]
@@ -440,7 +436,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     for name in ("table", "markdown"):
         assert "not timed: x holds integers" in text(name, untimed)
     bench.card = replace(bench.card, target="sm80")
-    (elsewhere,) = examination.timed(results, bench, print)
+    (elsewhere,) = examination.timed(results, bench)
     assert elsewhere.not_timed
     assert "on sm80 is what is here" in elsewhere.not_timed
 

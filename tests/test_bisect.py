@@ -58,7 +58,7 @@ def bisect(
 ) -> Bisection:
     there = releases(cell, specs)
     sitting = Bisecting(Chosen(cell), there.choices, find, store, 20, 2, 512, **more)
-    list(sitting.records(lambda said: None))
+    list(sitting.records())
     return sitting.found()
 
 
@@ -122,7 +122,7 @@ def test_releases_without_a_verdict_are_skipped_and_never_judged(
     there = releases(fake.cell("k", "6.0"), ())
     for find in (Find.CHANGE, Find.FAIL):
         sitting = Bisecting(Chosen(fake.cell("k", "6.0")), there.choices, find, store, 0.5, 2, 512)
-        list(sitting.records(lambda said: None))
+        list(sitting.records())
         found = sitting.found()
         assert told(found) == [("1.0", "5.0", Kind.FAIL)]
         assert found.changes[0].between == ("fake==2.0", "fake==3.0", "fake==4.0")
@@ -192,7 +192,7 @@ def test_where_nothing_is_found_the_reason_is_said(
     family(monkeypatch, table)
     cell = fake.cell("k", "5.0")
     sitting = Bisecting(Chosen(cell), releases(cell, ()).choices, find, store, 0.3, 9, 512)
-    list(sitting.records(lambda said: None))
+    list(sitting.records())
     assert sitting.found().changes == ()
     assert shown(sitting.found())[-1].startswith(said)
 

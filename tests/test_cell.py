@@ -163,7 +163,7 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
 ) -> None:
     """The same cell with the same key, whether torch is here or its stand-in."""
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
-    monkeypatch.setattr(packages, "provide_package", lambda spec, progress: package)
+    monkeypatch.setattr(packages, "provide_package", lambda spec: package)
     monkeypatch.setattr(cell, "torch_folder", lambda: torch)
     name = "fla.ops:kernel"
     origin = Imported("fla.ops", "kernel")

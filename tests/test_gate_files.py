@@ -181,7 +181,7 @@ def test_pins_are_read_as_the_tools_read_them(
     """Each once, with its line, and nothing that is not a pin of torch or Triton on Linux."""
     monkeypatch.chdir(tmp_path)
     file, content, wanted = READ[name]
-    found = sources.of_files([lay(tmp_path, file, content)], lambda text: None)
+    found = sources.of_files([lay(tmp_path, file, content)])
     pins = dict.fromkeys(pin for installation in found for pin in installation.pins)
     assert [f"{pin.line or ''} {pin.said}" for pin in pins] == wanted
 
@@ -210,13 +210,17 @@ def test_pins_are_read_as_the_tools_read_them(
     ],
 )
 def test_what_is_assumed_or_left_out_is_said_once(
-    file: str, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str,
+    text: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """With file and line."""
     monkeypatch.chdir(tmp_path)
-    warnings: list[str] = []
-    sources.of_files([lay(tmp_path, file, text)], warnings.append)
-    assert [warning.startswith(said) for warning in warnings] == [True]
+    sources.of_files([lay(tmp_path, file, text)])
+    assert [warning.startswith(said) for warning in caplog.messages] == [True]
 
 
 POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
@@ -319,5 +323,5 @@ def test_what_is_broken_is_one_error_with_its_place(
     """Exit code 2, never a traceback out of a library."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
-        sources.of_files([lay(tmp_path, file, content)], lambda text: None)
+        sources.of_files([lay(tmp_path, file, content)])
     assert str(caught.value).startswith(said)

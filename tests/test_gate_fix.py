@@ -32,7 +32,7 @@ def fixed(name: str, text: str, *records: Record) -> str:
     Path(name).write_bytes(text.encode())
     judge = Gate(RELEASES, lambda *asked: (), today=TODAY)
     known = Evidence({cell_identity(r): r for r in records or RECORDS}, lambda signature: ())
-    fix(judge.judge(sources.of_files([Path(name)], lambda text: None), known).suggest)
+    fix(judge.judge(sources.of_files([Path(name)]), known).suggest)
     return Path(name).read_bytes().decode()
 
 
@@ -88,7 +88,7 @@ def test_a_file_of_powershell_is_fixed_as_it_is_written(
     """UTF-16 with its mark."""
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_bytes("numpy\r\ntriton==3.3.0\r\n".encode("utf-16"))
-    change = PinChange(sources.of_files([Path("r.txt")], print)[0].pins[0], "==3.4.0")
+    change = PinChange(sources.of_files([Path("r.txt")])[0].pins[0], "==3.4.0")
     fix([change])
     assert Path("r.txt").read_bytes() == "numpy\r\ntriton==3.4.0\r\n".encode("utf-16")
 
@@ -100,7 +100,7 @@ def test_a_file_given_under_two_names_is_fixed_once(
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_text("triton==3.3.0\n")
     Path("link.txt").symlink_to("r.txt")
-    pins = sources.of_files([Path("r.txt"), Path("link.txt")], print)[0].pins
+    pins = sources.of_files([Path("r.txt"), Path("link.txt")])[0].pins
     fix([PinChange(pin, "==3.4.0") for pin in pins])
     assert Path("r.txt").read_text() == "triton==3.4.0\n"
     assert Path("link.txt").is_symlink()
@@ -170,7 +170,7 @@ def test_what_cannot_be_written_is_left_and_said(
         assert fixed(name, text) == text
         judge = Gate(RELEASES, lambda *asked: ())
         outcome = judge.judge(
-            sources.of_files([Path(name)], lambda text: None),
+            sources.of_files([Path(name)]),
             Evidence({cell_identity(r): r for r in RECORDS}, lambda signature: ()),
         )
         written, left = fix(outcome.suggest)

@@ -26,13 +26,13 @@ def test_an_encoding_is_known_by_its_mark(tmp_path: Path, codec: str, mark: byte
     content = mark + text.encode(codec)
     (tmp_path / "r.txt").write_bytes(content)
     assert encoding_of(content) == (codec, mark)
-    assert PinFile(tmp_path / "r.txt", "r.txt", print).text() == text
+    assert PinFile(tmp_path / "r.txt", "r.txt").text() == text
 
 
 def test_a_file_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
     """By the name that the user gave."""
     with pytest.raises(UsageError, match=r"^r\.txt: cannot be read \(No such file"):
-        PinFile(tmp_path / "r.txt", "r.txt", print).text()
+        PinFile(tmp_path / "r.txt", "r.txt").text()
 
 
 TEXT = """[a]
@@ -62,14 +62,14 @@ def test_a_value_has_the_line_of_its_first_string_or_of_its_key(
 ) -> None:
     """None where the key stands on several lines: better none than a wrong one."""
     (tmp_path / "x.toml").write_text(TEXT)
-    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml", print))
+    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml"))
     assert document.line(path) == line
 
 
 def test_a_table_of_another_kind_is_an_error_with_its_line(tmp_path: Path) -> None:
     """And one that is absent is empty."""
     (tmp_path / "x.toml").write_text('a = ["b"]\n[c]\nd = 3\n')
-    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml", print))
+    document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml"))
     assert document.at("gone", "too") == {}
     assert document.at("a", kind=list) == ["b"]
     with pytest.raises(UsageError, match=r"^x\.toml:1: a must be a table"):

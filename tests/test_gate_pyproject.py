@@ -89,8 +89,8 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
 )
 def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -> None:
     """Syntax, kinds, requirements, circles."""
-    with pytest.raises(UsageError) as caught:
-        sources.of_files([write("pyproject.toml", text)], no_warning)
+    with no_warning(), pytest.raises(UsageError) as caught:
+        sources.of_files([write("pyproject.toml", text)])
     assert str(caught.value).startswith(where)
 
 

@@ -56,19 +56,20 @@ def test_includes_are_relative_to_the_file_that_includes() -> None:
     }
 
 
-def test_a_wheel_is_an_exact_pin_and_another_address_any_release() -> None:
+def test_a_wheel_is_an_exact_pin_and_another_address_any_release(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """By name or by path; the second is said."""
-    warnings: list[str] = []
     text = (
         "torch @ https://example.com/torch-2.7.1%2Bcu126-cp311-cp311-linux_x86_64.whl\n"
         "./wheels/triton-3.3.1-cp311-cp311-linux_x86_64.whl\n"
         "triton @ git+https://example.com/triton\n"
     )
-    found = said(sources.of_files([write("r.txt", text)], warnings.append))
+    found = said(sources.of_files([write("r.txt", text)]))
     assert found == {
         "r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]
     }
-    assert warnings == [
+    assert caplog.messages == [
         "r.txt:3: the address of triton names no version and flacheck does not fetch it:"
         " every release is assumed"
     ]
@@ -88,8 +89,8 @@ def test_a_bad_line_is_an_error_with_file_and_line(text: str, where: str) -> Non
     """Whatever it is that the line pins."""
     path = Path("r.txt")
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(UsageError) as caught:
-        sources.of_files([path], no_warning)
+    with no_warning(), pytest.raises(UsageError) as caught:
+        sources.of_files([path])
     assert str(caught.value).startswith(where)
 
 

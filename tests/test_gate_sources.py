@@ -33,7 +33,9 @@ def test_found_files_are_judged_each_by_itself(here: Path) -> None:
     write("requirements/h100.txt", "triton==3.4.0\n")
     write("requirements.txt", "numpy\n")
     write("notes.txt", "not a requirement at all\n")
-    assert said(sources.in_folder(here, no_warning)) == {
+    with no_warning():
+        installations = sources.in_folder(here)
+    assert said(installations) == {
         "requirements-a100.txt": ["requirements-a100.txt:1 triton==3.2.0"],
         "requirements/h100.txt": ["requirements/h100.txt:1 triton==3.4.0"],
     }
@@ -41,10 +43,9 @@ def test_found_files_are_judged_each_by_itself(here: Path) -> None:
 
 def test_a_kind_of_file_that_is_not_read_is_said() -> None:
     """Better than to find no pin in it."""
-    with pytest.raises(
-        UsageError, match=r"environment.yml: cannot be read by gate, which knows pyproject.toml"
-    ):
-        sources.of_files([write("environment.yml", "dependencies: [triton]")], no_warning)
+    message = r"environment.yml: cannot be read by gate, which knows pyproject.toml"
+    with no_warning(), pytest.raises(UsageError, match=message):
+        sources.of_files([write("environment.yml", "dependencies: [triton]")])
 
 
 def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:

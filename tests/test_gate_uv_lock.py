@@ -86,14 +86,14 @@ def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
         '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
     )
     with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
-        sources.of_files([write("uv.lock", text)], lambda text: None)
+        sources.of_files([write("uv.lock", text)])
 
 
 def test_a_real_lock_with_conflicting_extras() -> None:
     """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own
     Triton.
     """
-    found = sources.of_files([GOLDEN / "uv.lock"], lambda text: None)
+    found = sources.of_files([GOLDEN / "uv.lock"])
     assert [[pin.said for pin in installation.pins] for installation in found] == [
         ["torch==2.6.0", "triton==3.2.0"],
         ["torch==2.8.0", "triton==3.4.0"],

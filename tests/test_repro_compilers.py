@@ -28,23 +28,24 @@ def family(monkeypatch: pytest.MonkeyPatch) -> Family:
 
 
 def opened() -> Compilers:
-    return Compilers(provided(fake.cell("k", "3.0"), ["fake==3.0"], lambda said: None), {}, 512)
+    return Compilers(provided(fake.cell("k", "3.0"), ["fake==3.0"]), {}, 512)
 
 
 def test_the_cells_own_release_is_always_among_those_asked(family: Family) -> None:
     """Oldest first, whatever the order of the specifications."""
     family({})
-    ready = provided(fake.cell("k", "3.0"), ["fake==5.0", "fake==2.0"], lambda said: None)
+    ready = provided(fake.cell("k", "3.0"), ["fake==5.0", "fake==2.0"])
     assert list(ready) == ["fake==2.0", "fake==3.0", "fake==5.0"]
 
 
-def test_releases_that_cannot_be_had_are_left_out_and_named(family: Family) -> None:
+def test_releases_that_cannot_be_had_are_left_out_and_named(
+    family: Family, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without a wheel, or without a word for the target."""
     family({}, wheelless=("1.0",), refused={"2.0": ("sm90",)})
-    said: list[str] = []
-    ready = provided(fake.cell("k", "3.0"), ["fake==1.0", "fake==2.0"], said.append)
+    ready = provided(fake.cell("k", "3.0"), ["fake==1.0", "fake==2.0"])
     assert list(ready) == ["fake==3.0"]
-    assert said == [
+    assert caplog.messages == [
         "fake==1.0 is left out: no wheel for this Python",
         "fake==2.0 is left out: fake 2.0 does not know sm90",
     ]
@@ -54,7 +55,7 @@ def test_without_the_cells_own_release_nothing_can_be_reproduced(family: Family)
     """The target is named too, for another machine may have its assembler."""
     family({}, wheelless=("3.0",))
     with pytest.raises(ToolchainError, match=r"fake==3\.0, .* not available here for sm90"):
-        provided(fake.cell("k", "3.0"), ["fake==2.0"], lambda said: None)
+        provided(fake.cell("k", "3.0"), ["fake==2.0"])
 
 
 def test_every_question_goes_to_a_worker_that_has_compiled_nothing(family: Family) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -21,7 +22,12 @@ from flacheck.toolchains import cache, filling, identity, index, lld, triton_rel
 from tests import fake_installer
 
 ALL = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.9.0"]
-PROVIDE = "import sys; from flacheck import toolchains as t; t.provide(t.resolve(['3.4.0']).choices[0], print)"
+PROVIDE = """
+import logging, sys
+from flacheck import toolchains
+logging.basicConfig(level=logging.INFO, stream=sys.stdout)
+toolchains.provide(toolchains.resolve(['3.4.0']).choices[0])
+"""
 
 
 @pytest.fixture
@@ -148,20 +154,22 @@ def test_old_releases_refuse_new_targets() -> None:
     )
 
 
-def test_a_release_is_installed_once_and_found_again(fake: Path) -> None:
-    """The second call starts no installer; the manifest says what is there; progress tells time and
+def test_a_release_is_installed_once_and_found_again(
+    fake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second call starts no installer; the manifest says what is there; the log tells time and
     size.
     """
-    said: list[str] = []
+    caplog.set_level(logging.INFO, logger="flacheck")
     choice = toolchains.resolve(["3.4.0"]).choices[0]
-    first = toolchains.provide(choice, said.append)
-    second = toolchains.provide(choice, said.append)
+    first = toolchains.provide(choice)
+    second = toolchains.provide(choice)
     assert first == second
     assert (Path(first.path) / "triton" / "__init__.py").is_file()
     assert len(fake.read_text().split()) == 1
-    assert said[0] == "installing triton 3.4.0 …"
-    assert said[1].endswith(" MB")
-    assert len(said) == 2
+    assert caplog.messages[0] == "installing triton 3.4.0 …"
+    assert caplog.messages[1].endswith(" MB")
+    assert len(caplog.messages) == 2
     (shelf,) = toolchains.installed_toolchains()
     assert shelf.manifest["identity"] == "triton==3.4.0"
     assert shelf.manifest["contains"] == {"triton": "3.4.0"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,8 @@ from flacheck.engine.session import Session, processors
 from flacheck.fallbacks.searching import search_with_workers
 from flacheck.model import Cell, Purpose, Record
 from flacheck.store import Store
+
+_LOG = logging.getLogger(__name__)
 
 # A package has dozens of kernels without a launch; a line names a few.
 _NAMED = 4
@@ -66,39 +69,35 @@ class Examination:
                     lines.append(f"{cell.kernel.name} on {cell.target}: {why}")
         return list(dict.fromkeys(lines))
 
-    def records(self, store: Path, progress: Callable[[str], None]) -> Iterator[Record]:
+    def records(self, store: Path) -> Iterator[Record]:
         """Each cell's record as it is settled."""
         with Store.open(store) as opened:
             session = Session(
                 self.plan, opened, jobs=self.jobs, memory_mb=_MEMORY_MB, again=self.fresh
             )
-            for record in session.records(progress):
+            for record in session.records():
                 self._records[record.key] = record
                 yield record
 
-    def timed(
-        self, results: Sequence[TunerResult], bench: Bench, progress: Callable[[str], None]
-    ) -> list[TunerResult]:
+    def timed(self, results: Sequence[TunerResult], bench: Bench) -> list[TunerResult]:
         """The results with what the card that is here makes of their configurations."""
         launched = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
         timed = []
         with bench:
             for number, each in enumerate(results, 1):
                 step = f"timing {number} of {len(results)}"
-                progress(f"{step}: {each.kernel}, {len(each.configs)} configurations")
+                _LOG.info(f"{step}: {each.kernel}, {len(each.configs)} configurations")
                 tuned = launched[each.kernel, each.package, each.toolchain, each.target]
                 timed.append(bench.timed(each, tuned, self.plan.packages))
         return timed
 
-    def results(
-        self, store: Path, budget: int, progress: Callable[[str], None]
-    ) -> list[TunerResult]:
+    def results(self, store: Path, budget: int) -> list[TunerResult]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of
         at most `budget` candidates for each failure (none with 0). Kernels of which there is
         nothing to say are only named.
         """
         tuned = [asked.tuned for asked in self.trials]
-        left_out = pruned(self.plan, tuned, _MEMORY_MB, progress)
+        left_out = pruned(self.plan, tuned, _MEMORY_MB)
         judged = []
         silent = set()
         for asked in self.trials:
@@ -111,7 +110,7 @@ class Examination:
                 judged.append((asked, result))
         if silent:
             names = ", ".join(some(sorted(silent), _NAMED))
-            progress(f"never launched and therefore not examined: {names}")
+            _LOG.info(f"never launched and therefore not examined: {names}")
         # `--fallback-budget 0`, and scripts that only want the verdicts.
         if not budget:
             return [result for _, result in judged]
@@ -125,7 +124,6 @@ class Examination:
                     jobs=self.jobs,
                     memory_mb=_MEMORY_MB,
                     budget=budget,
-                    progress=progress,
                     tried=tried,
                 )
 

@@ -7,6 +7,7 @@ autotuner is judged by: the kernel's source, the host code that launches it, and
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -30,7 +31,9 @@ from flacheck.source import autotuned
 from flacheck.source.autotuned import Declared
 from flacheck.tables import shipped
 from flacheck.toolchains import Resolver
-from flacheck.toolchains.base import Choice, Progress, silent
+from flacheck.toolchains.base import Choice
+
+_LOG = logging.getLogger(__name__)
 
 # What most of these kernels are trained in.
 _DTYPE = "bf16"
@@ -51,11 +54,11 @@ class Gathered:
     notes: Sequence[str] = ()
 
 
-def of_matrix(name: str | None, selection: Selection, progress: Progress = silent) -> Gathered:
+def of_matrix(name: str | None, selection: Selection) -> Gathered:
     """A matrix's kernels (flacheck's own without one): of each the first launch in bf16, or in the
     first dtype that there is.
     """
-    kernels = kernels_of(Subject(name), selection, progress)
+    kernels = kernels_of(Subject(name), selection)
     check_kernels(selection.kernels, [source.kernel.name for source in kernels.sources])
     sources = [source for source in kernels.sources if selection.names(source.kernel.name)]
     resolver = Resolver()
@@ -73,7 +76,6 @@ def of_launches(
     selection: Selection,
     line: int | None = None,
     trust: bool = False,
-    progress: Progress = silent,
 ) -> Gathered:
     """The autotuned kernels of a launches file, or the one that is launched on a line of it; all
     their launches tell of the keys.
@@ -86,7 +88,7 @@ def of_launches(
         raise UsageError(f"{file}:{line}: the kernel that is launched here has no autotuner")
     if not wanted:
         raise EmptySelection(f"{file}: no kernel that {_globs(selection)} names has an autotuner")
-    provided = replay.provided(file, wanted, trust, progress)
+    provided = replay.provided(file, wanted, trust)
     targets = launches_file.recorded_targets(read)
     resolver = Resolver()
     tuned: list[Tuned] = []
@@ -97,19 +99,19 @@ def of_launches(
     return Gathered(tuned, resolver.choices, provided, resolver.warnings)
 
 
-def of_package(spec: str, selection: Selection, progress: Progress = silent) -> Gathered:
+def of_package(spec: str, selection: Selection) -> Gathered:
     """A package's autotuned kernels, captured under each toolchain and on each target. Where the
     package cannot be imported, or does not launch a kernel, the kernel is named with what its
     source says of its keys.
     """
     resolver = Resolver()
-    captures = captured.captures(spec, selection, resolver, progress)
+    captures = captured.captures(spec, selection, resolver)
     package = captures[0].package
     declared = [name for name in _autotuned_names(package) if selection.names(name)]
     known = list(_shipped_sources(package))
     tuned: list[Tuned] = []
     for capture in captures:
-        recorded = [entry for entry in _recorded(capture, progress) if entry.launch.configs]
+        recorded = [entry for entry in _recorded(capture) if entry.launch.configs]
         launched = grouped((entry.kernel, entry) for entry in recorded)
         for name, entries in launched.items():
             if selection.names(name):
@@ -124,14 +126,14 @@ def _globs(selection: Selection) -> str:
     return ", ".join(map(repr, selection.kernels or ("*",)))
 
 
-def _recorded(capture: Capture, progress: Progress) -> Sequence[RecordedLaunch]:
+def _recorded(capture: Capture) -> Sequence[RecordedLaunch]:
     """What the package launched; nothing without a compiler, or where it cannot be imported."""
     if capture.driven is None:
         return ()
     if capture.driven.import_error:
         last = capture.driven.import_error.strip().splitlines()[-1]
         release = f"{capture.package.identity} cannot be imported under {capture.choice.identity}"
-        progress(f"{release}: {last}")
+        _LOG.info(f"{release}: {last}")
         return ()
     return launches.read(capture.driven.launches, ours=True).launches
 

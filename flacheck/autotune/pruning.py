@@ -8,7 +8,7 @@ list, and one that a matrix launches was never pruned: of these nothing is said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +26,10 @@ _OPTIONS = ("num_warps", "num_stages")
 _Config = Mapping[str, Any]
 
 
-def pruned(
-    plan: Plan, tuned: Sequence[Tuned], memory_mb: int, progress: Callable[[str], None]
-) -> Mapping[str, list[_Config]]:
+def pruned(plan: Plan, tuned: Sequence[Tuned], memory_mb: int) -> Mapping[str, list[_Config]]:
     """The configurations left out of each launch of which that is known, by its cell's key."""
     left_out: dict[str, list[_Config]] = {}
-    provider = Provider(plan, memory_mb, progress)
+    provider = Provider(plan, memory_mb)
     tasks = []
     for cell in [each.cell for each in tuned if _has_list(each)]:
         kind = provider.worker_kind(cell)

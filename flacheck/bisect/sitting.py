@@ -2,14 +2,14 @@
 each release that is asked, through the scan's own engine and store.
 
     sitting = Bisecting(chosen, releases(chosen.cell, specs).choices, find, store, …)
-    for record in sitting.records(progress): …      # only what the search needs is compiled
+    for record in sitting.records(): …      # only what the search needs is compiled
     sitting.found()                                 # history and changes
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from flacheck import toolchains
@@ -64,12 +64,12 @@ class Bisecting:
             )
         self._cells = {place: self.chosen.under(name) for place, name in enumerate(names)}
 
-    def records(self, progress: Callable[[str], None]) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
         """The cell's record under each release that is asked, as it is settled."""
         name = f"bisect {self.chosen.cell.key[:8]}"
         plan = self.chosen.plan(self.choices, name, Purpose.BISECT)
         session = Session(plan, self.store, self.timeout, self.jobs, self.memory_mb, self.fresh)
-        with session.workers(progress) as loop:
+        with session.workers() as loop:
             if self.find is Find.CHANGE:
                 yield from self._all(loop)
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -25,7 +26,9 @@ from flacheck.errors import IncompleteError, UsageError
 from flacheck.model import Json, digest
 from flacheck.packages.package import Package
 from flacheck.toolchains import cache
-from flacheck.toolchains.base import Progress, Toolchain, silent
+from flacheck.toolchains.base import Toolchain
+
+_LOG = logging.getLogger(__name__)
 
 # Of CPU, which the driver keeps by itself; one that hangs where no signal reaches it is killed
 # after so many times as long by the clock.
@@ -65,9 +68,7 @@ class Driven:
             return Counter(line["kernel"] for line in lines if "kernel" in line)
 
 
-def drive(
-    package: Package, toolchain: Toolchain, card: Json, progress: Progress = silent
-) -> Driven:
+def drive(package: Package, toolchain: Toolchain, card: Json) -> Driven:
     """Call all of a package's operators, layers and modules once more, or find that this was done
     before.
 
@@ -83,7 +84,7 @@ def drive(
     launches, report = folder / "launches.jsonl", folder / "report.json"
     if not report.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        progress(f"capturing {package.identity} under {toolchain.identity} on {card['gpu']} …")
+        _LOG.info(f"capturing {package.identity} under {toolchain.identity} on {card['gpu']} …")
         # A report stands for a finished drive: it comes to its name last.
         partial = folder / f"report.{os.getpid()}"
         launches.write_text("", encoding="utf-8")

@@ -89,6 +89,7 @@ def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType
 
 def main() -> None:
     sys.excepthook = _fault
+    common.show_log()
     try:
         defaults = settings.defaults(Path.cwd())
     except UsageError as error:

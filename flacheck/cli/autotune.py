@@ -118,7 +118,7 @@ def autotune(
     except KeyboardInterrupt:
         return common.interrupted()
     if card is not None:
-        results = examination.timed(results, card, common.say)
+        results = examination.timed(results, card)
     if emit == "fla":
         _emit_fla(results, output or Path("fla-configs"))
     elif emit == "python":
@@ -164,10 +164,10 @@ def _gathered(
     if len(sources) > 1:
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
     if package is not None:
-        return gathering.of_package(package, selection, common.say)
+        return gathering.of_package(package, selection)
     if launches is not None:
-        return gathering.of_launches(launches, selection, line, trust, common.say)
-    return gathering.of_matrix(matrix, selection, common.say)
+        return gathering.of_launches(launches, selection, line, trust)
+    return gathering.of_matrix(matrix, selection)
 
 
 def _results(examination: Examination, store: Path, budget: int) -> Sequence[TunerResult]:
@@ -176,9 +176,9 @@ def _results(examination: Examination, store: Path, budget: int) -> Sequence[Tun
     for line in examination.ruled_out():
         common.say(f"before compiling: {line}")
     with watch(len(examination.plan.cells)) as seen:
-        for record in examination.records(store, seen.say):
+        for record in examination.records(store):
             seen(record)
-    return examination.results(store, budget, common.say)
+    return examination.results(store, budget)
 
 
 def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:

@@ -65,8 +65,7 @@ def bisect(
             opened,
             lambda plan: Session(
                 replace(plan, purpose=Purpose.BISECT), opened, seconds, jobs, memory
-            ).records(common.say),
-            common.say,
+            ).records(),
             trust,
         )
         there = releases(chosen.cell, triton, chose=not cells.is_key(cell))
@@ -75,7 +74,7 @@ def bisect(
         sitting = Bisecting(chosen, there.choices, wanted, opened, seconds, jobs, memory, fresh)
         try:
             with watch(len(sitting.choices)) as seen:
-                for record in sitting.records(seen.say):
+                for record in sitting.records():
                     seen(record)
         except KeyboardInterrupt:
             return common.interrupted()

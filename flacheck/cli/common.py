@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import shlex
 import sys
@@ -70,6 +71,31 @@ Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_O
 def say(message: str) -> None:
     """Talk goes to stderr, data to stdout."""
     print(f"flacheck: {message}", file=sys.stderr, flush=True)
+
+
+class _Talk(logging.Handler):
+    """Prints what the rooms below tell: progress as it comes, a warning only once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._warnings: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            # Files are read again after a scan or a fix, and say the same again.
+            if message in self._warnings:
+                return
+            self._warnings.add(message)
+        say(message)
+
+
+def show_log() -> None:
+    """Print on stderr what flacheck's own modules log; what other libraries log is not ours."""
+    logger = logging.getLogger("flacheck")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [_Talk()]
 
 
 def interrupted() -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
-from collections.abc import Callable
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from flacheck.gate.judging import Gate
     from flacheck.gate.pinned import Installation
     from flacheck.gate.result import GateResult
+
+_LOG = logging.getLogger(__name__)
 
 # What a scan gives a worker that is told nothing else.
 MEMORY_MB = 8192
@@ -89,11 +90,9 @@ def gate(
     names = tuple(targets.find(name).name for name in common.split(target))
     wanted = evidence.RecordFilter(matrix, package, common.split(kernel), names)
     judge = _gate(wanted, strict, refresh or scan)
-    # Once each, though the files are read again after a scan or a fix.
-    warn = cache(common.say)
 
     def judged() -> GateResult:
-        installations = _installations(files or [], installed, warn)
+        installations = _installations(files or [], installed)
         with evidence.opened(store, wanted) as known:
             return judge.judge(installations, known, wanted.about)
 
@@ -133,20 +132,18 @@ def _gate(wanted: RecordFilter, strict: bool, refresh: bool) -> Gate:
     )
 
 
-def _installations(
-    files: list[Path], installed: bool, warn: Callable[[str], None]
-) -> list[Installation]:
+def _installations(files: list[Path], installed: bool) -> list[Installation]:
     """What is held to pins of torch or Triton; EmptySelection when there is none."""
     from flacheck.gate import sources
 
     if files:
-        judged = sources.of_files(files, warn)
+        judged = sources.of_files(files)
     elif installed:
         judged = sources.installed()
     else:
-        judged = sources.in_folder(Path.cwd(), warn)
+        judged = sources.in_folder(Path.cwd())
         if not judged:
-            warn("no file here pins torch or triton: looking at the live environment")
+            _LOG.warning("no file here pins torch or triton: looking at the live environment")
             judged = sources.installed()
     if not judged:
         where = ", ".join(map(str, files)) or "the live environment"
@@ -162,13 +159,13 @@ def _scan(result: GateResult, wanted: RecordFilter, store: Path, jobs: int) -> N
     from flacheck.engine.session import Session
     from flacheck.store import Store
 
-    plan = wanted.plan(result.gaps, common.say)
+    plan = wanted.plan(result.gaps)
     for warning in plan.warnings:
         common.say(warning)
     with Store.open(store) as opened:
         running = Session(plan, opened, None, jobs, MEMORY_MB)
         with watch(len(plan.cells)) as seen:
-            for record in running.records(seen.say):
+            for record in running.records():
                 seen(record)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from flacheck.cli.common import say
 from flacheck.model import Record, Verdict
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _EVERY = 15.0
 
 
 class Watcher:
-    """Told of each record; `say` prints a line of talk without harm to a bar."""
+    """Told of each record."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -43,9 +44,6 @@ class Watcher:
     def show(self) -> None:
         """Tell how far it is."""
 
-    def say(self, message: str) -> None:
-        print(f"flacheck: {message}", file=sys.stderr, flush=True)
-
 
 class _Lines(Watcher):
     """A line now and then, for logs."""
@@ -64,7 +62,7 @@ class _Lines(Watcher):
         if self.cached:
             words.append(f"{self.cached} cached")
         said = ", ".join(words) or "none yet"
-        self.say(f"{self.counts.total()}/{self.total} cells ({said}), {self.rate:.1f} a second")
+        say(f"{self.counts.total()}/{self.total} cells ({said}), {self.rate:.1f} a second")
 
 
 class _Bar(Watcher):
@@ -81,9 +79,6 @@ class _Bar(Watcher):
             description = f"{self.counts[Verdict.FAILS]} failed"
         rate = f"{self.rate:.1f}/s"
         self._progress.update(self._task, advance=1, description=description, rate=rate)
-
-    def say(self, message: str) -> None:
-        self._progress.console.print(f"flacheck: {message}", highlight=False)
 
 
 @contextmanager
@@ -105,5 +100,6 @@ def watch(total: int) -> Iterator[Watcher]:
         bars.TextColumn("{task.fields[rate]}"),
         bars.TimeRemainingColumn(),
     )
+    # While the bar is drawn, rich puts what is printed on stderr above it.
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _Bar(total, progress)

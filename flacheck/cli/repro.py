@@ -77,14 +77,13 @@ def repro(
                 opened,
                 lambda plan: Session(
                     replace(plan, purpose=Purpose.REPRO), opened, memory_mb=memory
-                ).records(common.say),
-                common.say,
+                ).records(),
                 trust,
             )
         for warning in chosen.warnings:
             common.say(warning)
         folder = output or Path(f"repro-{chosen.cell.key[:8]}")
-        ready = provided(chosen.cell, releases, common.say)
+        ready = provided(chosen.cell, releases)
         with Compilers(ready, chosen.packages, memory) as compilers:
             return _reproduce(chosen.cell, compilers, allowance, runs, folder, format)
 

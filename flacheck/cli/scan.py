@@ -104,7 +104,7 @@ def scan(
         raise UsageError("a matrix and --package were given: a scan is about one of them")
     seconds = common.seconds(timeout)
     subject = Subject(matrix, package, trust, configs)
-    plan = planning.plan(subject, selection, until, shard, common.say)
+    plan = planning.plan(subject, selection, until, shard)
     for warning in plan.warnings:
         common.say(warning)
     if dry_run:
@@ -115,10 +115,10 @@ def scan(
         session = Session(plan, opened, seconds, jobs, memory, fresh, max_failures)
         try:
             with watch(len(plan.cells)) as seen:
-                for record in session.records(seen.say):
+                for record in session.records():
                     seen(record)
             if fallbacks:
-                find_fallbacks(session, fallback_budget, common.say)
+                find_fallbacks(session, fallback_budget)
         except KeyboardInterrupt:
             return common.interrupted()
         run_view = view(opened, [session.run], settings.waivers(Path.cwd()))

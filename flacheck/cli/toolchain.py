@@ -52,7 +52,7 @@ def install(
     for choice in found.choices:
         if choice.reason:
             raise IncompleteError(f"{choice.identity}: {choice.reason}")
-        toolchain = toolchains.provide(choice, common.say)
+        toolchain = toolchains.provide(choice)
         common.write([f"{toolchain.identity}  {toolchain.path}\n"], None)
     return Exit.OK
 
@@ -65,6 +65,6 @@ def remove(
     """Remove compilers from the cache."""
     from flacheck import toolchains
 
-    for shelf in toolchains.remove(names, common.say):
+    for shelf in toolchains.remove(names):
         common.write([f"removed {shelf.manifest.get('identity', shelf.path.name)}\n"], None)
     return Exit.OK

@@ -14,7 +14,7 @@ from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package
 from flacheck.source.reach import first_length, reached
 from flacheck.tables import shipped
-from flacheck.toolchains.base import Choice, Progress, Toolchain, silent
+from flacheck.toolchains.base import Choice, Toolchain
 
 # Names of layers that reach a kernel: enough to recognise one's own model by.
 _REACHES = 6
@@ -35,10 +35,9 @@ class Provider:
     `memory_mb` limits each worker.
     """
 
-    def __init__(self, plan: Plan, memory_mb: int, progress: Progress = silent) -> None:
+    def __init__(self, plan: Plan, memory_mb: int) -> None:
         self._plan = plan
         self._memory_mb = memory_mb
-        self._progress = progress
         self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
         self._toolchains: dict[str, Toolchain | Untried] = {}
 
@@ -84,7 +83,7 @@ class Provider:
         if choice.reason:
             return Untried(Verdict.UNKNOWN, choice.reason, "FC903")
         try:
-            return toolchains.provide(choice, self._progress)
+            return toolchains.provide(choice)
         except ToolchainError as error:
             return Untried(Verdict.UNKNOWN, str(error), "FC903")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from flacheck.model import Json, Record, Verdict
 from flacheck.store import Store
 from flacheck.toolchains import torch_pins
 
-Say = Callable[[str], None]
+_LOG = logging.getLogger(__name__)
 
 
 def environment() -> Json:
@@ -62,10 +63,10 @@ class Session:
         self.store.add_cells(self.plan.cells)
 
     @contextmanager
-    def workers(self, progress: Say) -> Iterator[Loop]:
+    def workers(self) -> Iterator[Loop]:
         """The loop over warm workers, which end with the context."""
         timeouts = Timeouts(self.timeout)
-        provider = Provider(self.plan, self.memory_mb, progress)
+        provider = Provider(self.plan, self.memory_mb)
         pool = LocalPool(self.jobs or processors(), timeouts)
         try:
             yield Loop(provider, self.run, self.store, pool, timeouts, self.again)
@@ -76,16 +77,16 @@ class Session:
         """Note that all was done, and what came of it beside the records."""
         self.store.finish_run(self.run, results)
 
-    def records(self, progress: Say) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
         """Each cell's record as it is settled. Closing the iterator ends the workers."""
         failures = compiled = 0
-        with self.workers(progress) as loop:
+        with self.workers() as loop:
             for record in loop.records(self.plan.cells):
                 yield record
                 compiled += not record.cached
                 failures += record.verdict is Verdict.FAILS and not record.tolerated
                 if self.max_failures and failures >= self.max_failures:
-                    progress(f"stopped after {failures} failures (--max-failures)")
+                    _LOG.info(f"stopped after {failures} failures (--max-failures)")
                     return
         self.finish()
         if compiled:

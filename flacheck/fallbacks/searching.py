@@ -9,6 +9,7 @@ operator, another release.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_version, split
 from flacheck.engine.loop import Loop, Sink
 from flacheck.engine.plan import Plan
-from flacheck.engine.session import Say, Session
+from flacheck.engine.session import Session
 from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, Patience, explore
 from flacheck.fallbacks.failing import Failing, Place, Scanned
 from flacheck.fallbacks.others import Others
@@ -26,7 +27,8 @@ from flacheck.fallbacks.ranking import order
 from flacheck.model import Cell, Purpose, Record
 from flacheck.store import Store
 from flacheck.toolchains import Resolver, installed_toolchains, triton_releases
-from flacheck.toolchains.base import Progress, silent
+
+_LOG = logging.getLogger(__name__)
 
 # So many kernels of one failure are searched with patience before the others.
 SCOUTS = 3
@@ -43,7 +45,6 @@ def search_with_workers(
     memory_mb: int,
     seconds: float | None = None,
     budget: int = BUDGET,
-    progress: Progress = silent,
     tried: Mapping[str, Record] | None = None,
     scan: str | None = None,
 ) -> list[Fallback]:
@@ -60,8 +61,8 @@ def search_with_workers(
         if split(name)[1] in triton_releases.known():
             resolver(f"triton=={split(name)[1]}")
     plan = replace(plan, choices={**resolver.choices, **plan.choices})
-    with searching(plan, store, jobs, memory_mb, seconds, progress, tried) as (oracle, session):
-        advice = list(search(plan, records, oracle, budget, progress))
+    with searching(plan, store, jobs, memory_mb, seconds, tried) as (oracle, session):
+        advice = list(search(plan, records, oracle, budget))
         noted = [[each.package, each.to_json()] for each in advice]
         session.finish({"of": scan, "fallbacks": noted} if scan else None)
     return advice
@@ -72,7 +73,6 @@ def search(
     records: Iterable[Record],
     oracle: Oracle,
     budget: int = BUDGET,
-    progress: Progress = silent,
 ) -> Iterator[Fallback]:
     """The fallbacks of a scan's failures by release and target; `budget` candidates for each."""
     scanned = Scanned(plan, list(records))
@@ -82,9 +82,7 @@ def search(
         several: Iterable[Failing], places: Callable[[Failing], Sequence[Place]]
     ) -> dict[str, Exploration]:
         """The explorations that have an answer at those places, by the key of the failing cell."""
-        ways = explored(
-            several, lambda each: scanned.at(each, places(each)), oracle, budget, progress
-        )
+        ways = explored(several, lambda each: scanned.at(each, places(each)), oracle, budget)
         return {key: way for key, way in ways.items() if way.answer}
 
     # Here first: a place where nothing helps must not spoil what helps at the others.
@@ -99,7 +97,7 @@ def search(
     common = settings(shared, lambda each: there[each.key])
     rest = [each for each in failures if each.key not in here]
     if rest:
-        progress(f"looking for another dtype, form or release for {len(rest)} failing cells …")
+        _LOG.info(f"looking for another dtype, form or release for {len(rest)} failing cells …")
     adjustable = [each for each in rest if each.adjustable]
     others = Others(scanned, oracle, budget)
     ways = (others.dtypes(adjustable), others.forms(adjustable), others.releases(rest))
@@ -118,7 +116,6 @@ def explored(
     cells_of: Callable[[Failing], Sequence[Cell]],
     oracle: Oracle,
     budget: int,
-    progress: Progress = silent,
 ) -> dict[str, Exploration]:
     """The exploration of each failing cell that any setting can matter to, by its key, each at its
     end; `cells_of` says where a candidate has to compile.
@@ -141,7 +138,7 @@ def explored(
     by_release = grouped((each.place[0], each) for each in failures if each.adjustable)
     for toolchain, there in by_release.items():
         failing_here = f"{len(there)} failing cells on {toolchain}"
-        progress(f"looking for settings that compile in place of {failing_here} …")
+        _LOG.info(f"looking for settings that compile in place of {failing_here} …")
         alike = grouped(((each.place, each.signature), each) for each in there).values()
         # The first failing cells of a few kernels.
         scouts: list[list[Failing]] = []
@@ -202,14 +199,13 @@ def searching(
     jobs: int,
     memory_mb: int,
     timeout: float | None,
-    say: Say,
     tried: Mapping[str, Record] | None = None,
 ) -> Iterator[tuple[Oracle, Session]]:
     """An oracle over warm workers, which end with the context, and the run that it compiles for.
     `tried` are records that are known beside the store's."""
     aside = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
     session = Session(aside, store, timeout or CANDIDATE_SECONDS, jobs, memory_mb)
-    with session.workers(say) as loop:
+    with session.workers() as loop:
         if tried:
             loop.sink = TriedBefore(loop.sink, tried)
         yield LoopOracle(loop), session

@@ -13,7 +13,6 @@ from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record, Verdict, digest
 from flacheck.store import FILE, Store
-from flacheck.toolchains.base import Progress
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,12 @@ class RecordFilter:
             return False
         return not self.kernels or any(named(glob, record.kernel) for glob in self.kernels)
 
-    def plan(self, releases: Sequence[str], progress: Progress) -> Plan:
+    def plan(self, releases: Sequence[str]) -> Plan:
         """What `flacheck scan` would compile for the same question under these releases alone."""
         toolchains = tuple(f"triton=={release}" for release in releases)
         selection = Selection(kernels=self.kernels, targets=self.targets, toolchains=toolchains)
         subject = Subject(self.matrix, self.package)
-        return planning.plan(subject, selection, progress=progress)
+        return planning.plan(subject, selection)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.source.modules import launchable
 from flacheck.toolchains import Resolver, provide
-from flacheck.toolchains.base import Choice, Progress
+from flacheck.toolchains.base import Choice
 
 # What most of these packages are written for.
 DEFAULT_TARGETS = ("sm90",)
@@ -52,36 +52,32 @@ class Capture:
     driven: Driven | None
 
 
-def captures(
-    spec: str, selection: Selection, resolver: Resolver, progress: Progress
-) -> list[Capture]:
+def captures(spec: str, selection: Selection, resolver: Resolver) -> list[Capture]:
     """The package captured under every toolchain and on every target asked."""
     specs = selection.toolchains or ("installed",)
     names = list(dict.fromkeys(name for text in specs for name in resolver(text)))
-    package = packages.provide_package(spec, progress)
+    package = packages.provide_package(spec)
     made = []
     for name in names:
         choice = resolver.choices[name]
         for target in selection.targets or DEFAULT_TARGETS:
             row = card(target)
-            driven = _driven(package, choice, row, progress)
+            driven = _driven(package, choice, row)
             made.append(Capture(package, choice, row["name"], driven))
     return made
 
 
-def _driven(package: Package, choice: Choice, row: Json, progress: Progress) -> Driven | None:
+def _driven(package: Package, choice: Choice, row: Json) -> Driven | None:
     if choice.reason or choice.knows(row["name"]):
         return None
     try:
-        toolchain = provide(choice, progress)
+        toolchain = provide(choice)
     except ToolchainError:
         return None
-    return drive(package, toolchain, row, progress)
+    return drive(package, toolchain, row)
 
 
-def plan(
-    spec: str, selection: Selection, configs: str, until: str | None, progress: Progress
-) -> Plan:
+def plan(spec: str, selection: Selection, configs: str, until: str | None) -> Plan:
     """Capture a package under every toolchain and target asked, and expand what it launched.
 
     `configs`: `usual` compiles one configuration of each kernel and dtype, `own` every
@@ -91,7 +87,7 @@ def plan(
     cells: list[Cell] = []
     attempts: dict[str, Attempt] = {}
     covered: list[Json] = []
-    made = captures(spec, selection, resolver, progress)
+    made = captures(spec, selection, resolver)
     for capture in made:
         tried = _tried(capture, selection)
         attempts.update({cell.key: attempt for cell, attempt in tried.items() if attempt})

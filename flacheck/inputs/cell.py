@@ -40,7 +40,7 @@ from flacheck.packages.package import Package
 from flacheck.store import Store
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
-from flacheck.toolchains.base import Choice, Progress, silent
+from flacheck.toolchains.base import Choice
 
 # Candidates that an error lists: what fits on a screen.
 _SCREENFUL = 16
@@ -89,7 +89,6 @@ def choose(
     selection: Selection,
     store: Store,
     settle: Settle,
-    progress: Progress = silent,
     trust: bool = False,
 ) -> Chosen:
     """The one cell that CELL and the selection name.
@@ -100,7 +99,7 @@ def choose(
     """
     if what is None:
         record = _one_signature(_matching(store.latest(), selection), "the store", store)
-        return _rebuilt(record, progress)
+        return _rebuilt(record)
     if is_key(what):
         records = store.find(what)
         if not records:
@@ -111,7 +110,7 @@ def choose(
             records = _matching(records, selection) or records
         if len(records) > 1:
             raise _undecided(f"several cells begin with {what}", records)
-        return _rebuilt(records[0], progress)
+        return _rebuilt(records[0])
     file, line = line_of(what)
     if line is None and not file.suffix and what not in matrix.names():
         raise UsageError(
@@ -119,7 +118,7 @@ def choose(
             f"FILE.jsonl:LINE, a matrix ({', '.join(matrix.names())} or a YAML file), or only "
             "flags such as --kernel and --triton"
         )
-    plan = planning.plan(Subject(what, trust=trust), selection, progress=progress)
+    plan = planning.plan(Subject(what, trust=trust), selection)
     return _of_plan(what, plan, store, settle)
 
 
@@ -219,12 +218,12 @@ def settings(cell: Cell) -> str:
 # From a record to what can be compiled
 
 
-def _rebuilt(record: Record, progress: Progress) -> Chosen:
+def _rebuilt(record: Record) -> Chosen:
     """The cell with its kernel as it is now; what was stored of another source is not known of this
     one."""
     cell = record.cell
     if isinstance(cell.kernel.origin, Unrecorded):
-        cell = _of_older(record, progress)
+        cell = _of_older(record)
     origin = cell.kernel.origin
     if isinstance(origin, Cut):
         # A store may have come from elsewhere, so its sources are believed no more than those of
@@ -236,7 +235,7 @@ def _rebuilt(record: Record, progress: Progress) -> Chosen:
         kernel = _corpus_kernel(cell.kernel.name)
     else:
         spec = str(cell.kernel.package)
-        provided = {spec: packages.provide_package(spec, progress)}
+        provided = {spec: packages.provide_package(spec)}
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
             # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
             origin = Stubbed(origin.module, origin.qualname, origin.made_up)
@@ -264,10 +263,10 @@ def _corpus_kernel(name: str) -> Kernel:
     return source.kernel
 
 
-def _of_older(record: Record, progress: Progress) -> Cell:
+def _of_older(record: Record) -> Cell:
     """The cell of a record that was stored without one, when what can be said of its kernel leads
     to its key."""
-    kernel = _likely_kernel(record, progress)
+    kernel = _likely_kernel(record)
     if kernel is not None:
         for stage, until in (("compile", None), ("autotune", None), ("compile", record.stage)):
             cell = replace(record.cell, kernel=kernel, stage=stage, until=until)
@@ -279,12 +278,12 @@ def _of_older(record: Record, progress: Progress) -> Cell:
     )
 
 
-def _likely_kernel(record: Record, progress: Progress) -> Kernel | None:
+def _likely_kernel(record: Record) -> Kernel | None:
     if record.how == Corpus.how:
         return _corpus_kernel(record.kernel)
     if record.how != Stubbed.how or not record.package:
         return None
-    package = packages.provide_package(record.package, progress)
+    package = packages.provide_package(record.package)
     module, _, qualname = record.kernel.partition(":")
     kernel = Kernel(record.kernel, record.package, "", Stubbed(module, qualname))
     return replace(kernel, digest=_package_digest(kernel, package))

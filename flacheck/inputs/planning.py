@@ -18,7 +18,6 @@ from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
-from flacheck.toolchains.base import Progress, silent
 
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
@@ -28,7 +27,6 @@ def plan(
     selection: Selection,
     until: str | None = None,
     shard: str | None = None,
-    progress: Progress = silent,
 ) -> Plan:
     """The cells that a command asks.
 
@@ -38,9 +36,9 @@ def plan(
         targets.find(target)
     if subject.package is not None:
         configs = subject.configs or "usual"
-        made = captured.plan(subject.package, selection, configs, until, progress)
+        made = captured.plan(subject.package, selection, configs, until)
     else:
-        made = _plan_of_kernels(subject, selection, until, progress)
+        made = _plan_of_kernels(subject, selection, until)
     cells = _shard(made.cells, shard)
     if not cells and subject.package is not None:
         raise EmptySelection(f"{subject.package}: nothing that it launches matches the selection")
@@ -52,10 +50,8 @@ def plan(
     return replace(made, cells=cells, selection=selection.to_json())
 
 
-def _plan_of_kernels(
-    subject: Subject, selection: Selection, until: str | None, progress: Progress
-) -> Plan:
-    kernels = sources.kernels_of(subject, selection, progress)
+def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) -> Plan:
+    kernels = sources.kernels_of(subject, selection)
     resolver = Resolver()
     cells = list(expand(kernels.matrix, kernels.sources, selection, resolver, until))
     return Plan(

@@ -18,15 +18,12 @@ from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Imported, Kernel, Launch, Stubbed, digest
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
-from flacheck.toolchains.base import Progress
 
 # Kernels that an error names, of however many.
 _NAMED = 4
 
 
-def provided(
-    file: Path, recorded: Sequence[RecordedLaunch], trust: bool, progress: Progress
-) -> dict[str, Package]:
+def provided(file: Path, recorded: Sequence[RecordedLaunch], trust: bool) -> dict[str, Package]:
     """The packages that a launches file names, which takes the user's word (`trust`).
 
     Raises UsageError without it when a kernel has no source of its own. Without torch only such
@@ -44,7 +41,7 @@ def provided(
         return {}
     needing = recorded if torch_folder() else uncut
     named = {entry.package for entry in needing if entry.package}
-    return {spec: packages.provide_package(spec, progress) for spec in sorted(named)}
+    return {spec: packages.provide_package(spec) for spec in sorted(named)}
 
 
 def sources(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:

@@ -20,7 +20,6 @@ from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
 from flacheck.packages import checkouts
 from flacheck.toolchains import cache, filling, identity, index, wheels
-from flacheck.toolchains.base import Progress, silent
 
 STAND_INS = ("torch", "triton")
 _STAND_IN_VERSION = "9999.0"
@@ -54,7 +53,7 @@ class Package:
         )
 
 
-def provide_package(spec: str, progress: Progress = silent) -> Package:
+def provide_package(spec: str) -> Package:
     """The package `NAME==VERSION`, or the one whose checkout lies in a folder, installed when it is
     not there.
 
@@ -62,27 +61,23 @@ def provide_package(spec: str, progress: Progress = silent) -> Package:
     exist, ToolchainError when it cannot be installed.
     """
     if checkouts.is_path(spec):
-        return _built(checkouts.folder(spec), progress)
+        return _built(checkouts.folder(spec))
     name, version = parse(spec)
     folder = _folder(f"{name}-{version}")
     try:
-        shelf = filling.fill(
-            folder, lambda into: _download(name, version, into, progress), progress
-        )
+        shelf = filling.fill(folder, lambda into: _download(name, version, into))
     except wheels.NotFound as error:
         raise UsageError(_unknown(name, version, error)) from error
     return _package(folder, shelf.manifest)
 
 
-def _built(checkout: Path, progress: Progress) -> Package:
+def _built(checkout: Path) -> Package:
     """Installed anew, with what it depends on, after every edit."""
     state = checkouts.digest(checkout)
     folder = _folder(f"checkout-{state}")
     return _package(
         folder,
-        filling.fill(
-            folder, lambda into: _build(checkout, state, into, progress), progress
-        ).manifest,
+        filling.fill(folder, lambda into: _build(checkout, state, into)).manifest,
     )
 
 
@@ -121,14 +116,14 @@ def _unknown(name: str, version: str, error: ToolchainError) -> str:
     return f"there is no {name} {version}; the nearest are {near}"
 
 
-def _download(name: str, version: str, into: Path, progress: Progress) -> dict[str, Any]:
-    done = _install(f"{name}=={version}", f"{name} {version}", into, progress)
+def _download(name: str, version: str, into: Path) -> dict[str, Any]:
+    done = _install(f"{name}=={version}", f"{name} {version}", into)
     return {**done, **_facts(into, name, version)}
 
 
-def _build(checkout: Path, state: str, into: Path, progress: Progress) -> dict[str, Any]:
+def _build(checkout: Path, state: str, into: Path) -> dict[str, Any]:
     with checkouts.copied(checkout) as copy:
-        done = _install(str(copy), checkout.name, into, progress)
+        done = _install(str(copy), checkout.name, into)
     built = checkouts.installed(into)
     version = Version(built.version)
     local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
@@ -140,14 +135,12 @@ def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
     return {"name": name, "version": version, "digest": own, "contains": wheels.contents(into)}
 
 
-def _install(requirement: str, what: str, into: Path, progress: Progress) -> dict[str, Any]:
+def _install(requirement: str, what: str, into: Path) -> dict[str, Any]:
     aside = into / ".stand-ins"
     aside.mkdir()
     constraints = aside / "constraints.txt"
     constraints.write_text("".join(f"{n} @ {_stand_in(aside, n).as_uri()}\n" for n in STAND_INS))
-    done = wheels.install(
-        [requirement], into, what=what, constraints=constraints, progress=progress
-    )
+    done = wheels.install([requirement], into, what=what, constraints=constraints)
     _drop_stand_ins(into, aside)
     return done
 

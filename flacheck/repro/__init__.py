@@ -1,6 +1,6 @@
 """From a failing cell to a minimal script of its own, verified on every release.
 
-    with Compilers(provided(cell, specs, progress), packages) as compilers:
+    with Compilers(provided(cell, specs), packages) as compilers:
         reproduction = begin(cell, compilers, Budget(600))
         for improvement in reproduction.search(): …
         files.write(files.contents(reproduction.finish()), folder)

@@ -4,6 +4,7 @@ has compiled nothing before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,32 +21,34 @@ from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Record
 from flacheck.packages.package import Package
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.toolchains.base import Choice, Progress, Toolchain
+from flacheck.toolchains.base import Choice, Toolchain
+
+_LOG = logging.getLogger(__name__)
 
 # Seconds for the first question, when nobody knows yet how long this kernel takes.
 LONGEST = 300.0
 
 
-def provided(cell: Cell, specs: Sequence[str], progress: Progress) -> dict[str, Toolchain]:
+def provided(cell: Cell, specs: Sequence[str]) -> dict[str, Toolchain]:
     """The releases to ask, by identity, oldest first: those that `specs` name, or every release
     with a wheel for this Python, and always the cell's own.
 
-    A release that does not know the cell's target, or cannot be installed, is left out, and
-    `progress` is told why. Raises ToolchainError when that is the cell's own release.
+    A release that does not know the cell's target, or cannot be installed, is left out with a
+    warning. Raises ToolchainError when that is the cell's own release.
     """
     known = toolchains.FAMILIES["triton"]
     resolution = toolchains.resolve(specs) if specs else known.versions()
     for warning in resolution.warnings:
-        progress(warning)
+        _LOG.warning(warning)
     own = toolchains.resolve([cell.toolchain]).choices
     choices = {choice.identity: choice for choice in [*resolution.choices, *own]}
     ready = {}
     for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
         # A release that is missing takes nothing away from what the others say.
         try:
-            ready[choice.identity] = _provided(choice, cell.target, progress)
+            ready[choice.identity] = _provided(choice, cell.target)
         except FlacheckError as error:
-            progress(f"{choice.identity} is left out: {error}")
+            _LOG.warning(f"{choice.identity} is left out: {error}")
     if cell.toolchain not in ready:
         raise ToolchainError(
             f"{cell.toolchain}, on which the cell fails, is not available here for {cell.target}"
@@ -53,12 +56,12 @@ def provided(cell: Cell, specs: Sequence[str], progress: Progress) -> dict[str, 
     return ready
 
 
-def _provided(choice: Choice, target: str, progress: Progress) -> Toolchain:
+def _provided(choice: Choice, target: str) -> Toolchain:
     """The release, installed; ToolchainError when it cannot compile for the target here."""
     unfit = choice.reason or choice.knows(target)
     if unfit:
         raise ToolchainError(unfit)
-    toolchain = toolchains.provide(choice, progress)
+    toolchain = toolchains.provide(choice)
     lacking = toolchain.lacks(target)
     if lacking:
         raise ToolchainError(lacking)

@@ -12,7 +12,7 @@ from flacheck.analysis.slow import mark_slow
 from flacheck.analysis.summary import RunView, summarise
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
-from flacheck.engine.session import Say, Session
+from flacheck.engine.session import Session
 from flacheck.fallbacks import seen
 from flacheck.fallbacks.searching import search_with_workers
 from flacheck.model import Record
@@ -21,7 +21,7 @@ from flacheck.tables import advisories
 from flacheck.toolchains import torch_pins, triton_releases
 
 
-def find_fallbacks(session: Session, budget: int, say: Say) -> list[Fallback]:
+def find_fallbacks(session: Session, budget: int) -> list[Fallback]:
     """What to use in place of each failure of a scan, searched and compiled; kept with the scan's
     run once all are found. At most `budget` candidates are compiled for a failure."""
     return search_with_workers(
@@ -32,7 +32,6 @@ def find_fallbacks(session: Session, budget: int, say: Say) -> list[Fallback]:
         memory_mb=session.memory_mb,
         seconds=session.timeout,
         budget=budget,
-        progress=say,
         scan=session.run,
     )
 

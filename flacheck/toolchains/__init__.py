@@ -15,13 +15,12 @@ from packaging.version import InvalidVersion
 
 from flacheck.errors import UsageError
 from flacheck.toolchains import cache, filling
-from flacheck.toolchains.base import Choice, Family, Progress, Resolution, Toolchain, silent
+from flacheck.toolchains.base import Choice, Family, Resolution, Toolchain
 from flacheck.toolchains.triton import Triton
 
 __all__ = [
     "Choice",
     "Family",
-    "Progress",
     "Resolution",
     "Resolver",
     "Toolchain",
@@ -29,7 +28,6 @@ __all__ = [
     "provide",
     "remove",
     "resolve",
-    "silent",
     "split_specs",
 ]
 
@@ -114,11 +112,11 @@ class Resolver:
         return self._names[spec]
 
 
-def provide(choice: Choice, progress: Progress = silent) -> Toolchain:
+def provide(choice: Choice) -> Toolchain:
     """Make a choice ready to run, installing it when it is not there; ToolchainError when that
     fails.
     """
-    return FAMILIES[choice.family].provide(choice, progress)
+    return FAMILIES[choice.family].provide(choice)
 
 
 def installed_toolchains() -> Iterator[cache.Shelf]:
@@ -126,14 +124,14 @@ def installed_toolchains() -> Iterator[cache.Shelf]:
     return cache.shelves("toolchains")
 
 
-def remove(identities: Sequence[str], progress: Progress = silent) -> list[cache.Shelf]:
+def remove(identities: Sequence[str]) -> list[cache.Shelf]:
     """Remove releases (`triton==3.2.0` or `3.2.0`) from the cache and say which; UsageError for
     what is not there.
     """
     there = list(installed_toolchains())
     chosen = {shelf.path: shelf for name in identities for shelf in _named(there, name)}
     for path in chosen:
-        filling.discard(path, progress)
+        filling.discard(path)
     return list(chosen.values())
 
 

@@ -6,17 +6,11 @@ A family (Triton now, nvcc later) is one file in this folder with an object that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from flacheck.tables.targets import TARGETS
-
-Progress = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """A progress callback that says nothing."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +112,6 @@ class Family(Protocol):
         """The one in a wheel file, an unpacked folder or a source build."""
         ...
 
-    def provide(self, choice: Choice, progress: Progress = silent) -> Toolchain:
+    def provide(self, choice: Choice) -> Toolchain:
         """Make the choice ready to run, installing it when it is not there."""
         ...

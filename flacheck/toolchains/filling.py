@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import ToolchainError
-from flacheck.toolchains.base import Progress, silent
 from flacheck.toolchains.cache import MANIFEST, TEMPORARY, Shelf, read_shelf
+
+_LOG = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def locked(folder: Path, progress: Progress = silent) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, which dies with its process; say so when another process has it."""
     locks = folder.parent / ".locks"
     with explained(folder):
@@ -29,16 +31,14 @@ def locked(folder: Path, progress: Progress = silent) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress(f"waiting for another flacheck that is at work on {folder.name}")
+            _LOG.info(f"waiting for another flacheck that is at work on {folder.name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
 
 
-def fill(
-    folder: Path, make: Callable[[Path], dict[str, Any]], progress: Progress = silent
-) -> Shelf:
+def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
     """The folder, made by `make(temporary) -> manifest` when it is not complete yet.
 
     The manifest is written last and the temporary sibling renamed after it is on the disk, all
@@ -47,7 +47,7 @@ def fill(
     found = read_shelf(folder)
     if found:
         return found
-    with locked(folder, progress):
+    with locked(folder):
         found = read_shelf(folder)
         if found:
             return found
@@ -60,9 +60,9 @@ def fill(
     return Shelf(folder, manifest)
 
 
-def discard(folder: Path, progress: Progress = silent) -> None:
+def discard(folder: Path) -> None:
     """Remove a folder: first its name, in one step, then its files."""
-    with locked(folder, progress), explained(folder):
+    with locked(folder), explained(folder):
         grave = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{folder.name}-", dir=folder.parent))
         folder.rename(grave / folder.name)
         shutil.rmtree(grave)

@@ -13,7 +13,7 @@ from flacheck.model import digest
 from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import cache, filling, identity, lld, places, wheels
 from flacheck.toolchains import triton_releases as releases
-from flacheck.toolchains.base import Choice, Progress, Resolution, Toolchain, silent
+from flacheck.toolchains.base import Choice, Resolution, Toolchain
 from flacheck.toolchains.triton_releases import NAME, OLDEST
 
 # These import setuptools (3.0.0 and 3.1.0 also filelock) at `import triton`; only filelock is
@@ -44,14 +44,12 @@ class Triton:
     def at(self, path: str) -> Choice:
         return _placed(places.at(Path(path)), "path")
 
-    def provide(self, choice: Choice, progress: Progress = silent) -> Toolchain:
+    def provide(self, choice: Choice) -> Toolchain:
         if choice.reason:
             raise ToolchainError(f"{choice.identity} cannot be had: {choice.reason}")
         if choice.location and not choice.location.endswith(".whl"):
-            return _toolchain(choice, _linked(choice, progress))
-        shelf = filling.fill(
-            folder(choice), lambda into: _download(choice, into, progress), progress
-        )
+            return _toolchain(choice, _linked(choice))
+        shelf = filling.fill(folder(choice), lambda into: _download(choice, into))
         return _toolchain(choice, (str(shelf.path),))
 
 
@@ -86,14 +84,14 @@ def _placed(place: places.Place, origin: str) -> Choice:
     )
 
 
-def _download(choice: Choice, into: Path, progress: Progress) -> dict[str, Any]:
+def _download(choice: Choice, into: Path) -> dict[str, Any]:
     """Install a release, or a wheel file, with what it needs beside it, into a folder."""
     wanted = [choice.location or f"{NAME}=={choice.version}"]
     if Version(choice.version) < _WITHOUT_SETUPTOOLS:
         wanted += _SUPPORT
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}
     what = f"{NAME} {choice.version}"
-    done = wheels.install(wanted, into, what=what, binary_only=(NAME,), progress=progress)
+    done = wheels.install(wanted, into, what=what, binary_only=(NAME,))
     if identity.altered(into, NAME):
         # uv links its own cache's files, so an edit in some environment can reach every later
         # install.
@@ -104,7 +102,7 @@ def _download(choice: Choice, into: Path, progress: Progress) -> dict[str, Any]:
     return {**about, **done}
 
 
-def _linked(choice: Choice, progress: Progress) -> tuple[str, ...]:
+def _linked(choice: Choice) -> tuple[str, ...]:
     """Folders that show a compiler in place, and nothing else of the environment it lies in."""
     package = Path(choice.location or "") / NAME
     name = f"{choice.identity.replace('==', '-')}-{digest(str(package), 8)}{releases.suffix()}"
@@ -114,9 +112,9 @@ def _linked(choice: Choice, progress: Progress) -> tuple[str, ...]:
         _describe(into / f"{NAME}-{choice.version}.dist-info", package)
         return {"identity": choice.identity, "location": choice.location}
 
-    paths = [str(filling.fill(cache.root() / "links" / name, link, progress).path)]
+    paths = [str(filling.fill(cache.root() / "links" / name, link).path)]
     if Version(choice.version) < _WITHOUT_SETUPTOOLS:
-        paths.append(str(_support(progress)))
+        paths.append(str(_support()))
     return tuple(paths)
 
 
@@ -131,14 +129,11 @@ def _describe(metadata: Path, package: Path) -> None:
     (metadata / "entry_points.txt").write_text(f"[{NAME}.backends]\n{entries}")
 
 
-def _support(progress: Progress) -> Path:
+def _support() -> Path:
     """What old releases import without bringing it."""
     return filling.fill(
         cache.root() / "links" / f"support{releases.suffix()}",
-        lambda into: wheels.install(
-            _SUPPORT, into, what="setuptools and filelock", progress=progress
-        ),
-        progress,
+        lambda into: wheels.install(_SUPPORT, into, what="setuptools and filelock"),
     ).path
 
 

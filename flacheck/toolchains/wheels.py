@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -21,9 +22,10 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from flacheck.errors import ToolchainError
-from flacheck.toolchains.base import Progress, silent
 from flacheck.toolchains.cache import size_mb
 from flacheck.toolchains.filling import no_permission, no_space
+
+_LOG = logging.getLogger(__name__)
 
 _HEARTBEAT = 10.0
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|Errno 28|os error 28")
@@ -103,25 +105,24 @@ def install(
     what: str,
     binary_only: Sequence[str] = (),
     constraints: Path | None = None,
-    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Install requirements with their dependencies into a folder; what was done, for its manifest.
 
     `what` names the thing in messages. Raises NotFound, Offline or another ToolchainError.
     """
     started = time.monotonic()
-    progress(f"installing {what} …")
+    _LOG.info(f"installing {what} …")
     flags = ["--target", str(folder), *(f for name in binary_only for f in ("--only-binary", name))]
     if constraints:
         flags += ["--constraint", str(constraints)]
     errors: list[ToolchainError] = []
     for installer in require_installers():
-        code, output = run([*installer.install, *flags, *requirements], what, progress)
+        code, output = run([*installer.install, *flags, *requirements], what)
         if code == 0:
             (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
             seconds = round(time.monotonic() - started, 1)
             size = size_mb(folder)
-            progress(f"installing {what} … {seconds} s, {size} MB")
+            _LOG.info(f"installing {what} … {seconds} s, {size} MB")
             return {
                 "installer": installer.name,
                 "seconds": seconds,
@@ -140,7 +141,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {canonicalize_name(d.name): d.version for d in found}
 
 
-def run(command: Sequence[str], what: str, progress: Progress = silent) -> tuple[int, str]:
+def run(command: Sequence[str], what: str) -> tuple[int, str]:
     """Exit status and joined output of an installer's command, with a line every ten seconds."""
     started = time.monotonic()
     with subprocess.Popen(
@@ -156,7 +157,7 @@ def run(command: Sequence[str], what: str, progress: Progress = silent) -> tuple
                     output, _ = process.communicate(timeout=_HEARTBEAT)
                     return process.returncode, output.decode(errors="replace")
                 except subprocess.TimeoutExpired:
-                    progress(f"installing {what} … {time.monotonic() - started:.0f} s")
+                    _LOG.info(f"installing {what} … {time.monotonic() - started:.0f} s")
         except BaseException:
             process.kill()
             raise

@@ -14,6 +14,7 @@ comparison goes on where it was.
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -94,7 +95,7 @@ def compare(
 ) -> list[Compared]:
     """Both searches over all failing cells, release by release."""
     failures = sorted(asked.failing(), key=lambda each: order(each.observed))
-    ways = explored(failures, lambda each: [each.cell], oracle, budget, print)
+    ways = explored(failures, lambda each: [each.cell], oracle, budget)
     rows = {each.key: _searched(each, ways.get(each.key)) for each in failures}
     chance = random.Random(0)
     served = [key for key, row in rows.items() if row.found]
@@ -189,16 +190,17 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60, help="for the exhaustive searches")
     parser.add_argument("--jobs", "-j", type=int, default=1)
     chosen = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     selection = Selection(
         kernels=tuple(chosen.kernel),
         targets=tuple(chosen.target),
         num_warps=tuple(chosen.num_warps),
         toolchains=tuple(chosen.triton),
     )
-    plan = planning.plan(Subject(package=chosen.package), selection, progress=print)
+    plan = planning.plan(Subject(package=chosen.package), selection)
     with Store.open(chosen.store) as store:
-        records = list(Session(plan, store, jobs=chosen.jobs).records(print))
-        with searching(plan, store, chosen.jobs, 8192, None, print) as (oracle, _):
+        records = list(Session(plan, store, jobs=chosen.jobs).records())
+        with searching(plan, store, chosen.jobs, 8192, None) as (oracle, _):
             scanned = Scanned(plan, records)
             results = compare(scanned, oracle, chosen.budget, chosen.sample, chosen.minutes)
             for line in table(results):

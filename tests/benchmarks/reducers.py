@@ -111,9 +111,7 @@ def chosen(case: Case, store: Store) -> Chosen:
 
     def settle(plan: Plan) -> list[session.Record]:
         return list(
-            session.Session(plan, store, None, 2, 8192, False, purpose="benchmark").records(
-                lambda said: None
-            )
+            session.Session(plan, store, None, 2, 8192, False, purpose="benchmark").records()
         )
 
     return cells.choose(case.matrix, case.selection(), store, settle)
@@ -131,7 +129,7 @@ class Comparison:
     def rows(self, store: Store, rivals: Sequence[Rival]) -> Iterator[Row]:
         """A row for flacheck repro, one for the original, then one for each rival."""
         found = chosen(self.case, store)
-        releases = provided(found.cell, (), lambda said: None)
+        releases = provided(found.cell, ())
         with Compilers(releases, found.packages) as compilers:
             ours = begin(found.cell, compilers, Budget(compiles=self.budget))
             for _ in ours.search():

@@ -10,7 +10,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from flacheck.toolchains.base import Choice, Progress, Resolution, Toolchain, silent
+from flacheck.toolchains.base import Choice, Resolution, Toolchain
 from tests import fake
 
 VERSIONS = tuple(f"{n}.0" for n in range(1, 10))
@@ -62,7 +62,7 @@ class FakeFamily:
         }
         return Choice("fake", version, f"fake=={version}", "cache", None, reason, refused)
 
-    def provide(self, choice: Choice, progress: Progress = silent) -> Toolchain:
+    def provide(self, choice: Choice) -> Toolchain:
         self.provided.append(choice.version)
         return FakeToolchain(
             "fake", choice.version, choice.identity, "cache", (), "", table=self.table

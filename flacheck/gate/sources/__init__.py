@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +14,6 @@ from flacheck.gate.pinned import NAMES, Installation, LabelledPin, Pin
 from flacheck.gate.sources import pyproject, requirements, uv_lock
 from flacheck.gate.sources.pin_files import PinFile
 
-Warn = Callable[[str], None]
 _LOOKED_FOR = (
     "pyproject.toml",
     "requirements*.txt",
@@ -37,12 +36,12 @@ _NOT_READ = (
 )
 
 
-def of_files(paths: Sequence[Path], warn: Warn) -> list[Installation]:
+def of_files(paths: Sequence[Path]) -> list[Installation]:
     """What the files are held to when they are installed together, as `pip install -r A -c B` does.
 
     A lock is a whole installation by itself. Raises UsageError with file and line.
     """
-    files = [PinFile(path, _shown(path), warn) for path in paths]
+    files = [PinFile(path, _shown(path)) for path in paths]
     together = [file for file in files if not _is_lock(file)]
     pins = [pin for file in together for pin in _read(file)]
     installations = list(_installations(", ".join(file.shown for file in together), pins))
@@ -52,13 +51,13 @@ def of_files(paths: Sequence[Path], warn: Warn) -> list[Installation]:
     return installations
 
 
-def in_folder(folder: Path, warn: Warn) -> list[Installation]:
+def in_folder(folder: Path) -> list[Installation]:
     """What each file in a folder is held to by itself; files without a pin are left out."""
     paths = [path for pattern in _LOOKED_FOR for path in sorted(folder.glob(pattern))]
     installations: list[Installation] = []
     for path in dict.fromkeys(paths):
         if path.is_file():
-            installations += of_files([path], warn)
+            installations += of_files([path])
     return installations
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,11 +34,10 @@ def encoding_of(content: bytes) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class PinFile:
-    """A file, called `shown` in messages; `warn` is told of what is assumed or left out."""
+    """A file, called `shown` in messages."""
 
     path: Path
     shown: str
-    warn: Callable[[str], None]
 
     def where(self, line: int | None) -> str:
         """File and line, for a message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +14,8 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 from flacheck.errors import UsageError
 from flacheck.gate.pinned import NAMES, Pin
 from flacheck.gate.sources.pin_files import PinFile
+
+_LOG = logging.getLogger(__name__)
 
 # What PyTorch's own indexes call the Tritons that it builds, of no release of Triton.
 _BETWEEN_RELEASES = (
@@ -60,7 +63,7 @@ def pin(
     if name not in (*NAMES, *_BETWEEN_RELEASES) or not holds(requirement.marker, where):
         return None
     if name in _BETWEEN_RELEASES:
-        file.warn(
+        _LOG.warning(
             f"{where}: {name} is a Triton between two releases, which no index lists;"
             " it is left out"
         )
@@ -97,7 +100,7 @@ def of_url(url: str, name: str, file: PinFile, line: int | None) -> Pin:
         version = _version(archive[1].replace("%2B", "+"), name)
         if version:
             return Pin(file.shown, line, name, f"=={version}", obstacle=obstacle)
-    file.warn(
+    _LOG.warning(
         f"{file.where(line)}: the address of {name} names no version and flacheck does not fetch"
         " it: every release is assumed"
     )

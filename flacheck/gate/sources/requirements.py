@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from flacheck.errors import UsageError
 from flacheck.gate.pinned import LabelledPin, Pin
 from flacheck.gate.sources import requirement
 from flacheck.gate.sources.pin_files import PinFile
+
+_LOG = logging.getLogger(__name__)
 
 _INCLUDE = re.compile(r"(?:-[rc]\s*|--(?:requirement|constraint)(?:\s+|=))(?P<file>.+)")
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -66,7 +69,7 @@ def _included(file: PinFile, number: int, name: str, seen: set[Path]) -> Iterato
     """The pins of an included file, whose name is relative to the one that includes it."""
     where = file.where(number)
     if "://" in name:
-        file.warn(f"{where}: {name} is not fetched: give a copy of it as a file")
+        _LOG.warning(f"{where}: {name} is not fetched: give a copy of it as a file")
         return
     folder = file.path.parent
     if not (folder / name).is_file():
@@ -74,7 +77,7 @@ def _included(file: PinFile, number: int, name: str, seen: set[Path]) -> Iterato
             f"{where}: {name} is included and is not there; its name is relative to {folder}"
         )
     shown = os.path.normpath(os.path.join(os.path.dirname(file.shown), name))
-    yield from _pins(PinFile(folder / name, shown, file.warn), seen)
+    yield from _pins(PinFile(folder / name, shown), seen)
 
 
 def _pin(file: PinFile, text: str, line: _Line) -> Pin | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from flacheck.errors import UsageError
 from flacheck.gate.pinned import NAMES, LabelledPin, Pin
 from flacheck.gate.sources.pin_files import PinFile, TomlDocument
 from flacheck.gate.sources.requirement import may_hold
+
+_LOG = logging.getLogger(__name__)
 
 # A package of the lock with the pin that it is.
 Locked = tuple[Mapping[str, Any], Pin]
@@ -40,7 +43,7 @@ def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
     if line is None:
         line = document.lines.get(("package", index, "name"))
     if version is None:
-        file.warn(
+        _LOG.warning(
             f"{file.where(line)}: {package['name']} is locked without a version:"
             " every release is assumed"
         )

@@ -1,7 +1,7 @@
 """Where kernels with launches come from: one file a source, found by the suffix of what is named.
 
 A module of this folder has `SUFFIXES`, the endings of the names that it reads, and
-`kernels(subject, selection, progress)`.
+`kernels(subject, selection)`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from pathlib import Path
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.sources import matrices
 from flacheck.inputs.subject import DEFAULT_MATRIX, Kernels, Subject, line_of
-from flacheck.toolchains.base import Progress, silent
 
 
-def kernels_of(subject: Subject, selection: Selection, progress: Progress = silent) -> Kernels:
+def kernels_of(subject: Subject, selection: Selection) -> Kernels:
     """The kernels that a subject names, with their launches; packages are provided."""
     file, _ = line_of(subject.matrix or DEFAULT_MATRIX)
     read = matrices.kernels
@@ -24,4 +23,4 @@ def kernels_of(subject: Subject, selection: Selection, progress: Progress = sile
         source = import_module(f"{__name__}.{module.name}")
         if file.suffix in source.SUFFIXES:
             read = source.kernels
-    return read(subject, selection, progress)
+    return read(subject, selection)

@@ -11,7 +11,6 @@ from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
 from flacheck.inputs.launches import Launches, RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.subject import Kernels, Subject, line_of
-from flacheck.toolchains.base import Progress
 
 SUFFIXES = (".jsonl",)
 
@@ -25,7 +24,7 @@ def entries_of(
     return (launches.at(file, line, trust),)
 
 
-def kernels(subject: Subject, selection: Selection, progress: Progress) -> Kernels:
+def kernels(subject: Subject, selection: Selection) -> Kernels:
     """A launches file as a matrix: its kernels with their own configurations, on its own card."""
     file, line = line_of(str(subject.matrix))
     read = launches.read(file, trust=subject.trust)
@@ -34,7 +33,7 @@ def kernels(subject: Subject, selection: Selection, progress: Progress) -> Kerne
     if configs == "usual":
         entries = launches.one_each(entries)
     asked = [entry for entry in entries if selection.names(entry.kernel)]
-    provided = replay.provided(file, asked, subject.trust, progress)
+    provided = replay.provided(file, asked, subject.trust)
     axes = {"target": recorded_targets(read), "configs": (configs,)}
     made = Matrix(file.stem, str(file), (Block(axes),))
     return Kernels(made, replay.sources(entries, provided), provided, _guessed(asked))

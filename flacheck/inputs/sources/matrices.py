@@ -13,15 +13,14 @@ from flacheck.inputs.subject import DEFAULT_MATRIX, Kernels, Subject
 from flacheck.model import Kernel, Launch, Stubbed, digest
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
-from flacheck.toolchains.base import Progress
 
 SUFFIXES = (".yaml", ".yml")
 
 
-def kernels(subject: Subject, selection: Selection, progress: Progress) -> Kernels:
+def kernels(subject: Subject, selection: Selection) -> Kernels:
     """The kernels of a matrix, flacheck's own and its packages', with their launches."""
     read = matrix.find(subject.matrix or DEFAULT_MATRIX)
-    provided = {spec: packages.provide_package(spec, progress) for spec in _needed(read, selection)}
+    provided = {spec: packages.provide_package(spec) for spec in _needed(read, selection)}
     return Kernels(read, sources_of(read, provided), provided)
 
 

@@ -1,0 +1,75 @@
+"""What a command shows on stderr while it works."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from flacheck.cli import common
+from flacheck.cli.progress import watch
+from tests.made_records import record
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def log() -> Iterator[logging.Logger]:
+    """A module's logger, shown as the command line shows it."""
+    ours = logging.getLogger("flacheck")
+    before = ours.level, ours.propagate, ours.handlers
+    common.show_log()
+    yield logging.getLogger("flacheck.toolchains.wheels")
+    ours.level, ours.propagate, ours.handlers = before
+
+
+def test_what_takes_a_while_is_printed_on_stderr(
+    log: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As often as it is told; what is told in detail is not shown."""
+    log.info("installing triton 3.2.0 …")
+    log.info("installing triton 3.2.0 …")
+    log.debug("asked the index")
+    printed = capsys.readouterr()
+    assert printed.err == "flacheck: installing triton 3.2.0 …\n" * 2
+    assert printed.out == ""
+
+
+def test_a_warning_is_printed_once(log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    """Though the file that it is about is read again."""
+    log.warning("r.txt:1: every release is assumed")
+    log.warning("r.txt:2: every release is assumed")
+    log.warning("r.txt:1: every release is assumed")
+    assert capsys.readouterr().err == (
+        "flacheck: r.txt:1: every release is assumed\nflacheck: r.txt:2: every release is assumed\n"
+    )
+
+
+def test_without_a_terminal_the_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the counts of the verdicts."""
+    with watch(2) as seen:
+        seen(record("compiles"))
+    line = capsys.readouterr().err
+    assert line.startswith("flacheck: 1/2 cells (1 compiles), ")
+    assert line.endswith(" a second\n")
+
+
+def test_a_bar_does_not_swallow_what_is_told(
+    log: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of its own, word for word: brackets are no markup."""
+    terminal = _Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with watch(2) as seen:
+        log.info("installing [bold] triton …")
+        seen(record("fails"))
+    lines = terminal.getvalue().replace("\r", "\n").split("\n")
+    told = [line for line in lines if "installing" in line]
+    assert len(told) == 1
+    assert told[0].endswith("flacheck: installing [bold] triton …")
