@@ -9,8 +9,7 @@ from typing import Protocol
 
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
-from flacheck.engine.provider import Untried
-from flacheck.engine.sandbox import WorkerKind
+from flacheck.engine.provider import Provider, Untried
 from flacheck.model import Attempt, Cell, Json, Outcome, Record, Verdict
 from flacheck.model.kernel import origin_to_json
 from flacheck.tables import targets
@@ -31,18 +30,6 @@ class Sink(Protocol):
     def add_many(self, run: str, records: Iterable[Record]) -> None: ...
 
     def add_cached(self, run: str, cells: Iterable[Record]) -> int: ...
-
-
-class Provides(Protocol):
-    """What the loop asks about a cell before it is tried; `engine.provider.Provider` answers."""
-
-    def refusal(self, cell: Cell) -> str | None: ...
-
-    def attempt(self, cell: Cell) -> Attempt | None: ...
-
-    def worker_kind(self, cell: Cell) -> WorkerKind | Untried: ...
-
-    def facts(self, cell: Cell) -> Json: ...
 
 
 @dataclass
@@ -78,7 +65,7 @@ class Trial:
 class Loop:
     """Compiles cells for one run. `again` ignores what the store holds of them."""
 
-    provider: Provides
+    provider: Provider
     run: str
     sink: Sink
     executor: Executor

@@ -14,8 +14,8 @@ from flacheck.toolchains.base import Choice
 class Plan:
     """The cells of a run with what compiling them takes.
 
-    `name` is what the run is called and `selection` what narrowed it. `forms` maps (package, kernel)
-    to (operator, form). `warnings` are for the user's eyes; `attempts` hold, by key, what is known
+    `name` is what the run is called and `selection` what narrowed it. `forms` maps
+    (package, kernel) to (operator, form). `warnings` are for the user's eyes; `attempts` hold, by key, what is known
     of cells without a worker; `coverage` says what of a package was captured.
     """
 

@@ -1,4 +1,4 @@
-"""Who provides compilers: each toolchain of a plan is installed once, when its first cell is due."""
+"""Who provides compilers: each toolchain is installed once, when its first cell is due."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def worker_kind(
 
 
 def torch_folder() -> str | None:
-    """Where the torch beside flacheck lies, None where there is none; it is not imported for this."""
+    """Where the torch beside flacheck lies, None where there is none; nothing is imported."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None

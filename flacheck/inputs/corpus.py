@@ -1,4 +1,4 @@
-"""flacheck's own kernels: what each file in `kernels/` declares, read with `ast` and never imported.
+"""flacheck's own kernels: what each file in `kernels/` declares, read with `ast`, never imported.
 
 A file of that folder is one family. Its module-level literals OPERATOR, SHAPES and KERNELS say what
 each kernel is launched with, what its autotuner tries and what that autotuner's keys are; the same
@@ -18,7 +18,7 @@ from flacheck.tables import shipped
 
 
 def load(folder: Path | None = None) -> dict[str, Source]:
-    """Every kernel of a folder (flacheck's own without one) by its name, `family.kernel`; a bad file
+    """Every kernel of a folder (flacheck's own without one) by name, `family.kernel`; a bad file
     raises MatrixError."""
     files = sorted((folder or shipped("kernels")).glob("*.py"))
     kernels = [source for file in files if not file.name.startswith("_") for source in read(file)]

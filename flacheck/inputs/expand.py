@@ -1,5 +1,5 @@
-"""From a matrix and a selection to cells. Pure: kernels and toolchains are given, nothing is imported
-or installed."""
+"""From a matrix and a selection to cells. Pure: kernels and toolchains are given, nothing is
+imported or installed."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ _KINDS = {"corpus": Corpus, "import": Imported, "module": Stubbed, "source": Cut
 
 
 def origin_from_json(value: Mapping[str, Any]) -> Origin:
-    """The origin that a stored kernel or a request names; ValueError for none of the known kinds."""
+    """The origin that a stored kernel names; ValueError for none of the known kinds."""
     for name, kind in _KINDS.items():
         if name in value:
             origin: Origin = convert(value, kind)

@@ -81,7 +81,7 @@ class Launch:
         return main_dtype(self.args)
 
     def filled_in(self, values: Mapping[str, Any]) -> Launch:
-        """The launch with `values` in place of its placeholders; KeyError for one without a value."""
+        """The launch with `values` for its placeholders; KeyError for one without a value."""
         return Launch.from_json(_filled_in(self.to_json(), values))
 
 

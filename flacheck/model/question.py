@@ -35,7 +35,8 @@ class AskedCells:
 
 @dataclass(frozen=True)
 class Question:
-    """What a run asks: `about` is a matrix, a launches file or a package; `selection` narrows it."""
+    """What a run asks: `about` is a matrix, a launches file or a package; `selection` narrows
+    it."""
 
     about: str
     selection: Mapping[str, Any] = field(default_factory=dict)

@@ -14,6 +14,11 @@ from flacheck.model.values import Json
 
 # Characters of a record's message: enough for the decisive lines of every failure seen so far.
 MESSAGE_LIMIT = 2_000
+# What a record holds beside its cell and verdict, as JSON names it and in JSON's order.
+_OWN_FIELDS = (
+    *("reason", "tolerated", "code", "signature", "stage", "signal", "message", "findings"),
+    *("seconds", "peak_mb", "cached", "resources"),
+)
 
 
 class Verdict(str, Enum):
@@ -101,18 +106,8 @@ class Record:
             "options": dict(cell.options),
             "widened": cell.widened,
             "verdict": self.verdict.value,
-            "reason": self.reason,
-            "tolerated": self.tolerated,
-            "code": self.code,
-            "signature": self.signature,
-            "stage": self.stage,
-            "signal": self.signal,
-            "message": self.message,
+            **{name: getattr(self, name) for name in _OWN_FIELDS},
             "findings": list(self.findings),
-            "seconds": self.seconds,
-            "peak_mb": self.peak_mb,
-            "cached": self.cached,
-            "resources": self.resources,
         }
 
     @staticmethod
@@ -138,22 +133,9 @@ class Record:
             stage=stage,
             until=until,
         ).with_key(value["key"])
-        return Record(
-            cell=cell,
-            verdict=Verdict(value["verdict"]),
-            reason=value["reason"],
-            tolerated=value["tolerated"],
-            code=value["code"],
-            signature=value["signature"],
-            stage=value["stage"],
-            signal=value["signal"],
-            message=value["message"],
-            findings=tuple(value["findings"]),
-            seconds=value["seconds"],
-            peak_mb=value["peak_mb"],
-            cached=value["cached"],
-            resources=value["resources"],
-        )
+        own = {name: value[name] for name in _OWN_FIELDS}
+        own["findings"] = tuple(own["findings"])
+        return Record(cell=cell, verdict=Verdict(value["verdict"]), **own)
 
     def with_(self, **changes: Any) -> Record:
         """The record with some of its fields changed."""

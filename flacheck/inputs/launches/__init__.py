@@ -114,7 +114,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Launches:
-    """A whole file. `header` is its first line; `end` its last, None when the program was killed."""
+    """A whole file. `header` is its first line, `end` its last: None for a killed program."""
 
     header: Mapping[str, Any]
     launches: tuple[RecordedLaunch, ...]

@@ -215,7 +215,7 @@ class _Module:
 
 
 class _Body:
-    """A function's body: Triton evaluates every name and attribute in it, and calls what it finds."""
+    """A function's body: Triton evaluates every name and attribute, and calls what it finds."""
 
     def __init__(self, function: ast.FunctionDef, modules: dict[str, str], names: set[str]) -> None:
         self._function, self._modules, self._names = function, modules, names
