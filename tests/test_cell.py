@@ -49,8 +49,7 @@ def never(plan: Plan) -> Sequence[Record]:
 @pytest.fixture(scope="module")
 def some() -> list[Cell]:
     """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not
-    keep.
-    """
+    keep."""
     found = planning.plan(
         Subject("quick"), replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
     ).cells
@@ -207,8 +206,7 @@ def test_of_several_cells_of_a_matrix_the_verdicts_decide(store: Store) -> None:
 
 def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> None:
     """With release and target, and nothing is compiled to choose it; a line that counts stands for
-    what it counts.
-    """
+    what it counts."""
     plain = {**LAUNCH["launch"], "configs": []}
     first, second = (
         launch(id=letter * 16, launch=plain, options={"num_warps": n})
@@ -302,8 +300,7 @@ def test_bad_input_of_bisect_is_one_message_and_2(
 @pytest.mark.network
 def test_the_gated_delta_rule_over_all_releases(tmp_path: Path) -> None:
     """Ours, 8 warps: four failures of two kinds and their ends; a second time at once; and only
-    what a search needs.
-    """
+    what a search needs."""
     which = [
         "-k",
         "gated_delta_rule.chunk_fwd_h",

@@ -1,6 +1,5 @@
 """The corpus: read without an import, hashed by what a kernel uses, and refused with the line when
-malformed.
-"""
+malformed."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ def _changed(before: str, after: str, folder: Path) -> set[str]:
 
 def test_a_kernel_is_named_after_its_file_and_carries_its_declarations(tmp_path: Path) -> None:
     """`family.kernel`, its origin, operator, form, launch template, configurations, keys and
-    shapes.
-    """
+    shapes."""
     found = _load(tmp_path)
     assert list(found) == ["sums.add", "sums.zero"]
     add = found["sums.add"]

@@ -1,6 +1,5 @@
 """The autograd engine of the fake device against torch's own: one program, run plainly and under
-capture.
-"""
+capture."""
 
 from __future__ import annotations
 
@@ -173,8 +172,7 @@ def said(*command: str) -> list[str]:
 @needs_torch
 def test_functions_are_called_as_torchs_engine_calls_them(tmp_path: Path) -> None:
     """The same functions in the same order, with gradients of the same form or None; the same form
-    at the leaves.
-    """
+    at the leaves."""
     program = tmp_path / "program.py"
     program.write_text(FUNCTIONS)
     plain = said(sys.executable, str(program))

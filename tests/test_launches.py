@@ -1,6 +1,5 @@
 """Launches files: every line is checked, sources are admitted or refused, and a file becomes what a
-scan expands.
-"""
+scan expands."""
 
 from __future__ import annotations
 
@@ -102,8 +101,7 @@ def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
 
 def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
     """They make no launch distinct: of equal ones the first one's count, and no cell has another
-    key.
-    """
+    key."""
     sizes = {"storages": [8], "tensors": {"x": {**PLACED, "values": [1, -2]}}, "grids": [[4], None]}
     more = {**launch(**sizes), "storages": [16]}
     (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
@@ -141,8 +139,7 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
 
 def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path) -> None:
     """A program launches a kernel with hundreds of shapes; the first of each dtype, usually
-    configured, may do.
-    """
+    configured, may do."""
     args = {**LAUNCH["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
     other = {"launch": {**LAUNCH["launch"], "args": args}, "id": "c" * 16}
     file = write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]), launch(**other))

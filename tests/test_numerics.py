@@ -132,8 +132,7 @@ def _module(folder: Path, name: str) -> Any:
 
 def _multiply_bf16_values() -> None:
     """The interpreter keeps bf16 as 16-bit patterns and `tl.dot` multiplies the patterns: give it
-    the values.
-    """
+    the values."""
     import numpy as np
     import triton.language as tl
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
@@ -150,8 +149,7 @@ def _multiply_bf16_values() -> None:
 
 def _do_without_a_driver() -> None:
     """Triton 3.3 asks the GPU's driver for a benchmark function as soon as an autotuned kernel is
-    imported.
-    """
+    imported."""
     from triton.runtime import driver
 
     driver.set_active(SimpleNamespace(get_benchmarker=lambda: None))

@@ -1,6 +1,5 @@
 """What was recorded is compiled again by releases that the program never saw: a launch comes back
-as it was.
-"""
+as it was."""
 
 from __future__ import annotations
 

@@ -49,8 +49,7 @@ def test_every_rule_has_a_golden_log_and_a_near_miss() -> None:
 @pytest.mark.parametrize("name", _logs("golden"))
 def test_a_golden_log_reads_as_its_code_first(name: str) -> None:
     """The decisive finding of a golden log has the code of its folder, a place in the log and a
-    message.
-    """
+    message."""
     first = read(_log(name))[0]
     assert first.code == name.partition("/")[0]
     assert first.line is not None

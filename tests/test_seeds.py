@@ -1,6 +1,5 @@
 """The failures that flacheck was started for show live, on the real kernels of
-flash-linear-attention's releases.
-"""
+flash-linear-attention's releases."""
 
 from __future__ import annotations
 

@@ -90,8 +90,7 @@ def test_a_run_tells_its_environment(store: Store) -> None:
 
 def test_runs_resolve_like_git_prefixes(store: Store) -> None:
     """A run is found by `last`, by its id and by a unique prefix; otherwise the candidates are
-    named.
-    """
+    named."""
     first, second = store.begin_run(ENVIRONMENT), store.begin_run(ENVIRONMENT)
     assert [run.id for run in store.runs()] == [first, second]
     assert store.run("last").id == second
@@ -147,8 +146,7 @@ def test_a_cell_is_found_by_eight_characters(store: Store) -> None:
 
 def test_merging_is_idempotent_and_keeps_the_latest(store: Store, tmp_path: Path) -> None:
     """Shards come together with their runs; a second merge adds nothing; the newest record wins,
-    wherever it was.
-    """
+    wherever it was."""
     with Store.open(tmp_path / "other") as other:
         theirs = other.begin_run(ENVIRONMENT, "shard")
         other.add_many(theirs, [_cell(1, seconds=1.0), _cell(2)])
@@ -186,8 +184,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(store: Store) -> None:
 
 def test_twenty_thousand_cells_are_quick(store: Store) -> None:
     """Adding in batches of 50 keeps over 2,000 a second; asking for 20,000 keys takes seconds at
-    most.
-    """
+    most."""
     run = store.begin_run(ENVIRONMENT)
     cells = [_cell(n) for n in range(20_000)]
     start = time.process_time()
@@ -218,8 +215,7 @@ def test_two_scans_at_once_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_killed_scan_loses_nothing_it_had_acknowledged(tmp_path: Path) -> None:
     """Killed again and again, the store stays sound and holds every record that was ever
-    acknowledged.
-    """
+    acknowledged."""
     script = (
         "with Store.open(sys.argv[1]) as s:\n    run = s.begin_run(ENVIRONMENT); n = int(sys.argv[2])\n"
         "    while True:\n        s.add(run, _cell(n)); print(n, flush=True); n += 1\n"
@@ -255,8 +251,7 @@ FILL = (
 
 def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     """On a file system of 1 MB the scan ends with "no space"; all that was acknowledged can still
-    be read there.
-    """
+    be read there."""
     mounted = [
         "unshare",
         "-rm",

@@ -1,6 +1,5 @@
 """TOML: every string has its line, strings are replaced and nothing else, and errors name their
-line.
-"""
+line."""
 
 from __future__ import annotations
 
@@ -93,8 +92,7 @@ e = "last"
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_strings_are_replaced_and_nothing_else(ends: str) -> None:
     """Quotes, comments, blanks and line ends stay, in tables, inline tables, arrays, and tables
-    told in two pieces.
-    """
+    told in two pieces."""
     text = REPLACED.replace("\n", ends)
     changed: dict[toml.Path, str] = {
         ("a", "x"): 'new "x"',

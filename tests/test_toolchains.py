@@ -158,8 +158,7 @@ def test_a_release_is_installed_once_and_found_again(
     fake: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The second call starts no installer; the manifest says what is there; the log tells time and
-    size.
-    """
+    size."""
     caplog.set_level(logging.INFO, logger="flacheck")
     choice = toolchains.resolve(["3.4.0"]).choices[0]
     first = toolchains.provide(choice)
@@ -284,8 +283,7 @@ def test_a_file_edited_in_the_installers_cache_is_not_taken_for_the_release(
     fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linked installs share files with other environments, so the content is compared with its
-    RECORD.
-    """
+    RECORD."""
     install = wheels.install
 
     def edited(wanted: list[str], into: Path, **rest: object) -> dict[str, object]:
@@ -311,8 +309,7 @@ def test_a_folder_and_a_wheel_with_the_same_content_are_the_same_toolchain(
     fake: Path, tmp_path: Path
 ) -> None:
     """The identity is a digest of the files that decide, wherever they lie; one byte more changes
-    it.
-    """
+    it."""
     build = tmp_path / "src" / "python"
     fake_installer.distribution(build, "triton", "3.6.0")
     wheel = tmp_path / "triton-3.6.0-py3-none-any.whl"

@@ -70,8 +70,7 @@ def exhaustive(failing: Failing) -> list[Candidate]:
 @dataclass(frozen=True)
 class Compared:
     """A failing cell: what the search found for it with so many compiles, and, where the exhaustive
-    search was made, its `size` in candidates and the nearest of those that compile.
-    """
+    search was made, its `size` in candidates and the nearest of those that compile."""
 
     failing: Failing
     found: Candidate | None

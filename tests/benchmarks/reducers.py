@@ -84,8 +84,7 @@ CASES = (
 @dataclass(frozen=True)
 class Row:
     """One reducer's result on one case; `differing` counts releases that judge it otherwise than
-    the original.
-    """
+    the original."""
 
     case: str
     reducer: str

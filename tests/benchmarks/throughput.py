@@ -1,6 +1,5 @@
 """20,000 cells through loop, store and summary, over a compiler that takes no time: the parent's
-own cost.
-"""
+own cost."""
 
 from __future__ import annotations
 

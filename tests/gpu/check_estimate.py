@@ -81,8 +81,7 @@ def _matrix(shape: str, folder: Path) -> list[str]:
 
 def _part(file: Path, folder: Path, part: str) -> list[str]:
     """A launches file with every N-th kernel of another, each source in the first line that uses
-    it.
-    """
+    it."""
     index, count = map(int, part.split("/"))
     header, *lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     launches = [line for line in lines if "kernel" in line]

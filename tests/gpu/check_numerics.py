@@ -76,8 +76,7 @@ def compared(
 
 def shapes(family: Any) -> Iterator[Check]:
     """Both forms over shapes and dtypes, with and without an initial state, tiles as the autotuner
-    picks them.
-    """
+    picks them."""
     every = {kernel: getattr(family, kernel).configs for kernel in family.KERNELS}
     for i, shape in enumerate([*SHAPES, LONG]):
         for kernel, configs in every.items():
@@ -97,8 +96,7 @@ def shapes(family: Any) -> Iterator[Check]:
 
 def configurations(family: Any) -> Iterator[Check]:
     """Each configuration of each kernel, one kernel at a time; what needs more shared memory than
-    there is, is left.
-    """
+    there is, is left."""
     arguments = family.inputs(1, 200, 2, 128, 128, dtype=torch.bfloat16, device="cuda")
     right = family.reference(**arguments)
     for kernel, declared in family.KERNELS.items():
