@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.engine.executors import LocalPool
+from flacheck.engine.judge import judge
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Untried
-from flacheck.model import Cell, Record, Verdict
+from flacheck.model import Attempt, Cell, Outcome, Purpose, Record, Verdict
 from flacheck.store import Store
 from tests import fake
 
@@ -128,6 +129,23 @@ def test_each_signature_is_confirmed_once(store: Store) -> None:
     assert len({record.signature for record in found}) == 1
     assert len(judged) == 21
     assert max(Counter(judged).values()) == 2
+
+
+@pytest.mark.parametrize(("seconds", "cached"), [(60.0, False), (300.0, True)])
+def test_a_time_out_with_less_time_than_a_scan_gives_is_no_answer(
+    store: Store, seconds: float, cached: bool
+) -> None:
+    """A search for fallbacks gives a candidate a minute; a scan gives it five."""
+    cell = fake.cell("good")
+    timed_out = judge(cell, Attempt(Outcome.TIMED_OUT, seconds=seconds))
+    store.add(store.begin_run({}, purpose=Purpose.FALLBACKS), timed_out)
+    timeouts = Timeouts()
+    pool = LocalPool(1, timeouts)
+    loop = Loop(fake.Provider(TABLE), store.begin_run({}, "fake"), store, pool, timeouts)
+    (found,) = loop.records([cell])
+    pool.close()
+    assert found.cached is cached
+    assert (found.verdict is Verdict.COMPILES) is not cached
 
 
 def test_a_target_the_release_does_not_know_is_skipped(store: Store) -> None:

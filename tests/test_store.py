@@ -423,6 +423,7 @@ def test_what_a_search_compiled_answers_a_later_scan(store: Store) -> None:
     search = store.begin_run(ENVIRONMENT, purpose=Purpose.FALLBACKS)
     store.add(search, _cell(1))
     assert list(store.latest()) == []
+    assert store.find(_cell(1).key) == []
     scan = store.begin_run(ENVIRONMENT)
     store.add_cached(scan, [_cell(1)])
     assert list(store.latest()) == [_cell(1)]

@@ -139,7 +139,7 @@ def _still_good(record: Record, timeout: float | None) -> bool:
     if record.verdict is not Verdict.UNKNOWN:
         return True
     if record.code == "FC901":
-        return timeout is None or record.seconds >= timeout
+        return record.seconds >= (timeout or _MINIMUM_TIMEOUT)
     return record.code == "FC902" or (record.reason or "").startswith("unstable")
 
 

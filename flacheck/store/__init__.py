@@ -8,6 +8,7 @@ returns.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sqlite3
 import time
@@ -34,9 +35,10 @@ _ASIDE = (Purpose.FALLBACKS, Purpose.AUTOTUNE)
 LATEST = (
     "NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key AND (n.added, n.id) > (r.added, r.id))"
 )
+_NOT_ASIDE = f"u.purpose NOT IN ({', '.join(repr(purpose.value) for purpose in _ASIDE)})"
 _IN_A_SCAN = (
     "EXISTS (SELECT 1 FROM run_records m JOIN runs u ON u.id = m.run WHERE m.record = {record}.id"
-    f" AND u.purpose NOT IN ({', '.join(repr(purpose.value) for purpose in _ASIDE)}))"
+    f" AND {_NOT_ASIDE})"
 )
 # The latest of those records of a key that a run other than those aside has asked for.
 LATEST_ASKED = (
@@ -90,7 +92,7 @@ class Store:
             elif not path.exists():
                 raise missing(path)
             store = Store(path, connect(path, create))
-        if create:
+        if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
             store._take_in_side_stores()
         return store
 
@@ -289,24 +291,31 @@ class Store:
         """The keys of all cells that a run of this matrix asked for."""
         sql = (
             "SELECT DISTINCT r.key FROM runs u JOIN run_records m ON m.run = u.id"
-            f" JOIN records r ON r.id = m.record WHERE u.matrix = ? AND {_IN_A_SCAN}"
+            f" JOIN records r ON r.id = m.record WHERE u.matrix = ? AND {_NOT_ASIDE}"
         )
-        return {key for (key,) in self._rows(sql.format(record="r"), matrix)}
+        return {key for (key,) in self._rows(sql, matrix)}
 
     def failed_with(self, signature: str) -> list[Record]:
-        """Every record ever stored, overtaken ones too, that failed with this signature."""
+        """Every record that was ever asked for, overtaken ones too, that failed with this
+        signature.
+        """
         said = '"signature":' + json.dumps(signature, ensure_ascii=False)
-        sql = f"SELECT {_BODY} FROM {_JOINED} WHERE r.verdict = 'fails' AND instr(r.body, ?)"
+        sql = (
+            f"SELECT {_BODY} FROM {_JOINED} WHERE r.verdict = 'fails' AND instr(r.body, ?)"
+            f" AND {_IN_A_SCAN.format(record='r')}"
+        )
         return [self._record(row, cached=False) for row in self._rows(sql, said)]
 
     def find(self, prefix: str) -> list[Record]:
-        """The latest record of every key that begins with `prefix` (at least 8 characters)."""
+        """The latest record that was asked for of every key that begins with `prefix` (at least 8
+        characters).
+        """
         if len(prefix) < PREFIX:
             raise UsageError(
                 f"{prefix!r} is too short for a cell: give at least {PREFIX} characters of its key"
             )
         sql = (
-            f"SELECT {_BODY} FROM {_JOINED} WHERE r.key >= ? AND r.key < ? AND {LATEST}"
+            f"SELECT {_BODY} FROM {_JOINED} WHERE r.key >= ? AND r.key < ? AND {LATEST_ASKED}"
             " ORDER BY r.key"
         )
         rows = self._rows(sql, prefix, prefix + "\U0010ffff")
