@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.judge import judge
 from flacheck.engine.loop import Loop, Timeouts
