@@ -233,3 +233,30 @@ def test_the_command_line_imports_neither_triton_nor_torch() -> None:
     code += "print({'torch', 'triton'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
+
+
+def test_class_names_are_unique() -> None:
+    """One word means one thing: two classes of one name would be two things."""
+    names = [
+        node.name
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def test_no_conditional_expression_holds_another() -> None:
+    """A reader's eye goes down, not back and forth."""
+    nested = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno}"
+        for file in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.IfExp)
+        and any(
+            isinstance(inner, ast.IfExp)
+            for part in (node.test, node.body, node.orelse)
+            for inner in ast.walk(part)
+        )
+    ]
+    assert nested == []

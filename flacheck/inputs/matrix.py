@@ -103,10 +103,10 @@ def read(path: Path) -> Matrix:
         ) from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not a text file; a matrix is YAML in UTF-8") from None
-    return _Reader(str(path), text).matrix(path.stem)
+    return _MatrixReader(str(path), text).matrix(path.stem)
 
 
-class _Reader:
+class _MatrixReader:
     """One file on its way from text to Matrix; `_lines` knows where each value stood."""
 
     def __init__(self, file: str, text: str) -> None:

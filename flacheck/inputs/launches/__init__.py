@@ -186,7 +186,7 @@ def at(path: Path, line: int, trust: bool = False) -> RecordedLaunch:
 
 def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entry]:
     """The file's entries as they stand, a header first."""
-    reader = _Reader(str(path), ours, trust)
+    reader = _LaunchesReader(str(path), ours, trust)
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -203,7 +203,7 @@ def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entr
     reader.finish()
 
 
-class _Reader:
+class _LaunchesReader:
     """Lines to entries; remembers each source so that later lines can refer to it."""
 
     def __init__(self, file: str, ours: bool, trust: bool) -> None:
