@@ -94,7 +94,12 @@ def plan(spec: str, selection: Selection, configs: str, until: str | None) -> Pl
         cells += tried
         if capture.driven and not capture.driven.import_error:
             cells += _launched(capture, capture.driven, selection, configs, until)
-            covered.append(_coverage(capture, capture.driven))
+            package = capture.package
+            prefix = str(recipe_of(package.name).get("coverage", package.modules[0]))
+            kernels = launchable(package.path, prefix)
+            found = coverage(kernels, capture.driven.kernels, capture.driven.report)
+            identity = {"package": package.identity, "toolchain": capture.choice.identity}
+            covered.append({**identity, **found.to_json()})
     package = made[0].package
     forms = {}
     for cell in cells:
@@ -192,11 +197,3 @@ def _launched(
         matrix = Matrix(package.identity, str(driven.launches), (Block(axes),))
         if sources:
             yield from expand(matrix, sources, chosen, lambda spec: (spec,), until)
-
-
-def _coverage(capture: Capture, driven: Driven) -> Json:
-    package = capture.package
-    prefix = str(recipe_of(package.name).get("coverage", package.modules[0]))
-    covered = coverage(launchable(package.path, prefix), driven.kernels, driven.report)
-    identity = {"package": package.identity, "toolchain": capture.choice.identity}
-    return {**identity, **covered.to_json()}

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.inputs.matrix import Axes, Block, Matrix
+from flacheck.inputs.matrix import Axes, Matrix
 from flacheck.model import Cell, Kernel, Launch, canonical
 from flacheck.tables import targets
 
@@ -133,7 +133,12 @@ def expand(
 ) -> Iterator[Cell]:
     """Every cell once: toolchain by toolchain, target by target, so that workers stay warm."""
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
-    products = [_product(matrix, block, sources, selection) for block in matrix.blocks]
+    products = []
+    for block in matrix.blocks:
+        axes = selection.replaces(block.axes)
+        asked = [source for source in sources if _asked(source.kernel, axes, selection)]
+        jobs = [job for source in asked for job in _jobs(matrix, source, axes, selection)]
+        products.append((jobs, axes))
     toolchains = dict.fromkeys(
         name for _, axes in products for spec in _specs(axes) for name in resolve(spec)
     )
@@ -155,17 +160,6 @@ def _specs(axes: Axes) -> tuple[str, ...]:
 
 def _targets(axes: Axes) -> list[str]:
     return [targets.find(str(name)).name for name in axes.get("target", DEFAULT_TARGETS)]
-
-
-def _product(
-    matrix: Matrix, block: Block, sources: Sequence[Source], selection: Selection
-) -> tuple[list[_Job], Axes]:
-    axes = selection.replaces(block.axes)
-    jobs: list[_Job] = []
-    for source in sources:
-        if _asked(source.kernel, axes, selection):
-            jobs += _jobs(matrix, source, axes, selection)
-    return jobs, axes
 
 
 def _asked(kernel: Kernel, axes: Axes, selection: Selection) -> bool:
@@ -242,8 +236,10 @@ def _options(launch: Launch, axes: Axes, selection: Selection) -> Iterator[tuple
     if not explicit:
         chosen = {axis: values for axis, values in selection.options().items() if values}
         axes = {**axes, **chosen}
-    constants = _distinct(dict(config.get("kwargs", {})) for config in launch.configs) or [{}]
-    yield from itertools.product(constants, _option_sets(axes))
+    # Configurations that differ in options alone share their constants.
+    tuned = [dict(config.get("kwargs", {})) for config in launch.configs] or [{}]
+    distinct = {canonical(constants): constants for constants in tuned}
+    yield from itertools.product(distinct.values(), _option_sets(axes))
 
 
 def _chosen(configs: Sequence[Config], which: str) -> Sequence[Config]:
@@ -311,10 +307,6 @@ def filled(launch: Launch, constants: Config) -> Launch:
         configs=(),
         keys=(),
     )
-
-
-def _distinct(values: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return list({canonical(value): value for value in values}.values())
 
 
 def _excluded(matrix: Matrix, cell: Cell, resolve: Resolve) -> bool:
