@@ -64,7 +64,7 @@ def _explained(rule: Rule, finding: Finding) -> Explanation:
 
 
 def to_json(found: Sequence[Explanation]) -> Json:
-    """The contract's flacheck.explain/1."""
+    """The answer as JSON: flacheck.explain/1."""
     return {"schema": "flacheck.explain/1", "findings": [_entry(entry) for entry in found]}
 
 
