@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -387,7 +388,7 @@ def test_the_modules_of_a_package_are_read_once(tmp_path: Path) -> None:
 def test_json_has_every_field(tmp_path: Path) -> None:
     """A reach is a flat JSON object."""
     (reach,) = reached(layer(tmp_path, "return chunk_op(x)\n"), KERNEL)
-    assert reach.to_json() == {
+    assert asdict(reach) == {
         "layer": "tiny.layer:Layer",
         "file": "tiny/layer.py",
         "line": None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from flacheck import toolchains
@@ -71,7 +71,7 @@ class Provider:
         if package is None:
             return {}
         reaches = reached(package.path, cell.kernel.name)
-        named = [entry.to_json() for entry in reaches if entry.plain][:_REACHES]
+        named = [asdict(entry) for entry in reaches if entry.plain][:_REACHES]
         return {"first_length": first_length(reaches), "reached_by": named}
 
     def _toolchain(self, name: str) -> Toolchain | Untried:

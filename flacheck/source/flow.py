@@ -12,17 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from flacheck.source.syntax import (
-    FUNCTION,
-    Function,
-    defaults,
-    dotted,
-    dotted_parts,
-    evaluated,
-    inner_blocks,
-    stored,
-    targets,
-)
+from flacheck.source import syntax
 from flacheck.source.values import UNKNOWN, arms, value
 
 MODE = "mode"
@@ -51,7 +41,7 @@ def uses(node: ast.AST, state: State) -> set[str]:
         ends = _walk_class(node, walk)
         if ends.get("forward") == _RAISES:
             return set()
-    elif isinstance(node, FUNCTION):
+    elif isinstance(node, syntax.FUNCTION):
         walk.function(node, {})
     else:
         return all_names(node)
@@ -60,7 +50,7 @@ def uses(node: ast.AST, state: State) -> set[str]:
 
 def all_names(node: ast.AST) -> set[str]:
     """Every dotted name that is evaluated in a node, in whatever branch."""
-    return {str(dotted(part)) for part in dotted_parts(node)}
+    return {str(syntax.dotted(part)) for part in syntax.dotted_parts(node)}
 
 
 def limit(node: ast.AST) -> int | None:
@@ -92,7 +82,7 @@ def is_length(node: ast.AST) -> bool:
 
 def sets_mode(node: ast.stmt) -> bool:
     """Whether a statement assigns the name `mode`."""
-    return any(dotted(target) == MODE for target in targets(node))
+    return any(syntax.dotted(target) == MODE for target in syntax.targets(node))
 
 
 def chooses_mode(node: ast.If) -> bool:
@@ -102,8 +92,11 @@ def chooses_mode(node: ast.If) -> bool:
 
 def _walk_class(node: ast.ClassDef, walk: _Walk) -> dict[str, str]:
     """How each method ends; a plain object's know what its constructor alone stores."""
-    methods = {item.name: item for item in node.body if isinstance(item, FUNCTION)}
-    walk.use(*(item for item in evaluated(node) if not isinstance(item, FUNCTION)), known={})
+    methods = {item.name: item for item in node.body if isinstance(item, syntax.FUNCTION)}
+    walk.use(
+        *(item for item in syntax.evaluated(node) if not isinstance(item, syntax.FUNCTION)),
+        known={},
+    )
     ends = {}
     # What the constructor leaves in `self` for good.
     fixed: _Known = {}
@@ -111,11 +104,11 @@ def _walk_class(node: ast.ClassDef, walk: _Walk) -> dict[str, str]:
     if constructor and walk.state.plain:
         given = {
             name: default.value
-            for name, default in defaults(constructor.args).items()
+            for name, default in syntax.defaults(constructor.args).items()
             if isinstance(default, ast.Constant)
         }
         built, _ = walk.function(constructor, given)
-        changing = stored(*methods.values())
+        changing = syntax.stored(*methods.values())
         for name, held in built.items():
             if name.startswith("self.") and name not in changing:
                 fixed[name] = held
@@ -133,7 +126,7 @@ class _Walk:
     state: State
     used: set[str] = field(default_factory=set)
 
-    def function(self, node: Function, known: _Known) -> tuple[_Known, str]:
+    def function(self, node: syntax.Function, known: _Known) -> tuple[_Known, str]:
         """What is known behind a function's body, and how it ends."""
         self.use(*node.decorator_list, node.args, known=known)
         return self.block(node.body, known)
@@ -151,12 +144,12 @@ class _Walk:
         todo = list(nodes)
         while todo:
             node = todo.pop()
-            if name := dotted(node):
+            if name := syntax.dotted(node):
                 self.used.add(name)
             elif isinstance(node, ast.IfExp):
                 todo += [node.test, *arms(node, partial(self._told, known, False))]
             else:
-                todo += evaluated(node)
+                todo += syntax.evaluated(node)
 
     def _step(self, node: ast.stmt, known: _Known) -> tuple[_Known, str]:
         match node:
@@ -164,12 +157,12 @@ class _Walk:
                 return self._if(node, known)
             case ast.With() | ast.AsyncWith():
                 self.use(*node.items, known=known)
-                return self.block(node.body, _without(known, stored(*node.items)))
+                return self.block(node.body, _without(known, syntax.stored(*node.items)))
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 # Its names are used; what it does to a `mode` of its own stays within it.
                 self.used |= uses(node, self.state)
                 return known, _GOES_ON
-        if any(inner_blocks(node)):
+        if any(syntax.inner_blocks(node)):
             return self._blocks(node, known), _GOES_ON
         self.use(node, known=known)
         if isinstance(node, ast.Return):
@@ -197,16 +190,18 @@ class _Walk:
         children = ast.iter_child_nodes(node)
         self.use(*(child for child in children if isinstance(child, ast.expr)), known=known)
         # A later turn of a loop sees what an earlier one assigned.
-        changing = stored(node)
+        changing = syntax.stored(node)
         known = _without(known, changing)
-        for block in inner_blocks(node):
+        for block in syntax.inner_blocks(node):
             behind, end = self.block(block, known)
             known, _ = _met((known, _GOES_ON), (_without(behind, changing), end))
         return known
 
     def _assigned(self, node: ast.stmt, known: _Known) -> _Known:
-        whole = {name for target in targets(node) if (name := dotted(target))}
-        parts = stored(*(target for target in targets(node) if not dotted(target)))
+        whole = {name for target in syntax.targets(node) if (name := syntax.dotted(target))}
+        parts = syntax.stored(
+            *(target for target in syntax.targets(node) if not syntax.dotted(target))
+        )
         after = _without(known, whole | parts)
         assigned = getattr(node, "value", None)
         if whole and assigned and not isinstance(node, ast.AugAssign):
@@ -223,7 +218,7 @@ class _Walk:
     def _told(self, known: _Known, deciding: bool, node: ast.AST) -> Any:
         if deciding and limit(node) is not None:
             return value(node, self._measured)
-        name = dotted(node)
+        name = syntax.dotted(node)
         if name == TRAINING:
             return self.state.training
         return known.get(name or "", UNKNOWN)

@@ -10,20 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from flacheck.source import syntax
 from flacheck.source.modules import launchable, read
-from flacheck.source.syntax import (
-    FUNCTION,
-    Function,
-    called,
-    content,
-    defaults,
-    elements,
-    launched,
-    names_below,
-    names_in,
-    parameters,
-    tree,
-)
 from flacheck.source.values import UNKNOWN, value
 
 # How many assignments a value is followed through; `x = f(x)` has no end.
@@ -66,7 +54,7 @@ class HostLaunch:
         names: set[str] = set()
         todo = [self.passed[parameter]]
         while todo:
-            for name in names_below(todo.pop()) - names:
+            for name in syntax.names_below(todo.pop()) - names:
                 names.add(name)
                 todo += self.assigned.get(name, ())
         return frozenset(names)
@@ -78,7 +66,7 @@ class HostLaunch:
 
     def _rests(self, node: ast.expr, known: set[str]) -> bool:
         """`known` grows by the names looked at: what is made of itself rests on its other parts."""
-        for name in names_below(node) - known:
+        for name in syntax.names_below(node) - known:
             # Before its parts are looked at: `x = f(x)` would never end.
             known.add(name)
             made = self.assigned.get(name, ())
@@ -116,24 +104,22 @@ class HostLaunch:
             return _worst(self._kind(each, depth - 1) for each in made if depth)
         if isinstance(node, ast.IfExp):
             return _worst(self._kind(arm, depth) for arm in (node.body, node.orelse))
-        if measures(node) or self._is_ratio(node, depth):
+        if measures(node):
             return SIZE
+        if isinstance(node, ast.BinOp):
+            # A size by a size or a number, `HQ // H`; by a choice of the host it counts tiles.
+            sides = [side for side in (node.left, node.right) if not isinstance(side, ast.Constant)]
+            if sides and all(self._kind(side, depth) == SIZE for side in sides):
+                return SIZE
         if isinstance(node, ast.Call):
             return self._of_call(node, depth)
         return COMPUTED
 
-    def _is_ratio(self, node: ast.expr, depth: int) -> bool:
-        """A size by a size or a number, `HQ // H`; by a choice of the host it counts tiles."""
-        if not isinstance(node, ast.BinOp):
-            return False
-        sides = [side for side in (node.left, node.right) if not isinstance(side, ast.Constant)]
-        return bool(sides) and all(self._kind(side, depth) == SIZE for side in sides)
-
     def _of_call(self, call: ast.Call, depth: int) -> str:
         kinds = [self._kind(given, depth) for given in call.args]
-        if called(call) == "next_power_of_2" and kinds and kinds[0] != COMPUTED:
+        if syntax.called(call) == "next_power_of_2" and kinds and kinds[0] != COMPUTED:
             return COVERS
-        if called(call) == "max":
+        if syntax.called(call) == "max":
             return {SIZE: COVERS}.get(_worst(kinds), _worst(kinds))
         # The least of a size and of anything else is what the host chooses, as long as that is
         # smaller.
@@ -154,7 +140,7 @@ def measures(node: ast.expr) -> bool:
         return False
     if isinstance(node.func, ast.Attribute):
         return node.func.attr in ("size", "numel")
-    return called(node) == "len"
+    return syntax.called(node) == "len"
 
 
 def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list[HostLaunch]:
@@ -169,15 +155,15 @@ def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list
 def launches_in_file(file: Path, kernel: str, names: tuple[str, ...]) -> tuple[HostLaunch, ...]:
     """Every place in a file that launches that kernel, once for each function around it."""
     launches = []
-    for function in ast.walk(tree(content(file))):
-        if isinstance(function, FUNCTION):
+    for function in ast.walk(syntax.tree(syntax.content(file))):
+        if isinstance(function, syntax.FUNCTION):
             for call in ast.walk(function):
-                if isinstance(call, ast.Call) and launched(call) == kernel:
+                if isinstance(call, ast.Call) and syntax.launched(call) == kernel:
                     launches.append(_launch(function, call, names))
     return tuple(launches)
 
 
-def _launch(function: Function, call: ast.Call, names: tuple[str, ...]) -> HostLaunch:
+def _launch(function: syntax.Function, call: ast.Call, names: tuple[str, ...]) -> HostLaunch:
     passed = dict(zip(names, call.args))
     for keyword in call.keywords:
         if keyword.arg:
@@ -190,23 +176,18 @@ def _launch(function: Function, call: ast.Call, names: tuple[str, ...]) -> HostL
                 for name, expression in _pairs(target, node.value):
                     assigned[name] = (*assigned.get(name, ()), expression)
         elif isinstance(node, ast.Assert):
-            ones.add(_asserted_one(node.test))
+            match node.test:
+                # `NK` of `assert NK == 1`.
+                case ast.Compare(ast.Name(single), [ast.Eq(), *_], [ast.Constant(1), *_]):
+                    ones.add(single)
     # `chunk_size=64` is the host code's own choice, like a constant.
     chosen = {
         name
-        for name, default in defaults(function.args).items()
+        for name, default in syntax.defaults(function.args).items()
         if type(getattr(default, "value", None)) is int
     }
-    taken = {parameter.arg for parameter in parameters(function)}
-    return HostLaunch(passed, assigned, frozenset(ones - {""}), frozenset(taken - chosen))
-
-
-def _asserted_one(test: ast.expr) -> str:
-    """`NK` of `NK == 1`, nothing of any other test."""
-    match test:
-        case ast.Compare(ast.Name(name), [ast.Eq(), *_], [ast.Constant(1), *_]):
-            return name
-    return ""
+    taken = {parameter.arg for parameter in syntax.parameters(function)}
+    return HostLaunch(passed, assigned, frozenset(ones), frozenset(taken - chosen))
 
 
 def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -215,7 +196,7 @@ def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.ex
         yield target.id, expression
     if not isinstance(target, ast.Tuple):
         return
-    given = elements(expression) or [expression]
+    given = syntax.elements(expression) or [expression]
     if len(given) == len(target.elts) and not any(isinstance(e, ast.Starred) for e in given):
         for each, its in zip(target.elts, given):
             yield from _pairs(each, its)
@@ -223,6 +204,6 @@ def _pairs(target: ast.expr, expression: ast.expr) -> Iterator[tuple[str, ast.ex
     # The first measure of data in `k.shape` or `*k.shape, v.shape[-1]` stands for all of them.
     parts = (part.value if isinstance(part, ast.Starred) else part for part in given)
     entry = next(filter(measures, parts), None)
-    for name in names_in(target.elts):
+    for name in syntax.names_in(target.elts):
         if entry:
             yield name, entry

@@ -6,15 +6,7 @@ import ast
 from dataclasses import dataclass
 from functools import cache
 
-from flacheck.source.syntax import (
-    argument,
-    called,
-    elements,
-    names_below,
-    names_in,
-    parameters,
-    tree,
-)
+from flacheck.source import syntax
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ def code_of(source: bytes, qualname: str) -> KernelCode:
     name = qualname.rpartition(".")[2]
     # Where a name is defined anew, Python keeps the last.
     function = None
-    for node in ast.walk(tree(source)):
+    for node in ast.walk(syntax.tree(source)):
         if isinstance(node, ast.FunctionDef) and node.name == name:
             function = node
     if function is None:
@@ -53,7 +45,7 @@ def code_of(source: bytes, qualname: str) -> KernelCode:
     for statement in function.body:
         for node in ast.walk(statement):
             notes.add(node)
-    own = tuple(parameter.arg for parameter in parameters(function))
+    own = tuple(parameter.arg for parameter in syntax.parameters(function))
     blocks = notes.blocks.intersection(own)
     return KernelCode(
         parameters=own,
@@ -83,37 +75,42 @@ class _Notes:
             case ast.Call():
                 self._call(node)
             case ast.BinOp(op=ast.Mult()):
-                self.tiled.update(names_in([node.left, node.right]))
+                self.tiled.update(syntax.names_in([node.left, node.right]))
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
                 self._division(node.left, node.right)
             case ast.If() | ast.IfExp() | ast.While():
-                self.deciding |= names_below(node.test)
+                self.deciding |= syntax.names_below(node.test)
 
     def _call(self, call: ast.Call) -> None:
-        match called(call):
+        match syntax.called(call):
             case "arange":
                 # `tl.arange(0, X)`: the end is the size, for a range begins at 0.
-                self.blocks.update(names_in(call.args[-1:]))
+                self.blocks.update(syntax.names_in(call.args[-1:]))
             case "make_block_ptr":
                 # Its arguments in order: base, shape, strides, offsets, block_shape, order.
-                self.blocks.update(names_in(elements(argument(call, "block_shape", 4))))
-                for shaping in (argument(call, "shape", 1), argument(call, "strides", 2)):
+                self.blocks.update(
+                    syntax.names_in(syntax.elements(syntax.argument(call, "block_shape", 4)))
+                )
+                for shaping in (
+                    syntax.argument(call, "shape", 1),
+                    syntax.argument(call, "strides", 2),
+                ):
                     if shaping:
-                        self.sizes |= names_below(shaping)
+                        self.sizes |= syntax.names_below(shaping)
             case "zeros" | "full" | "broadcast_to" | "reshape" | "view":
                 for given in call.args:
-                    self.blocks.update(names_in(elements(given)))
+                    self.blocks.update(syntax.names_in(syntax.elements(given)))
             case "cdiv":
-                self.tiled.update(names_in(call.args[1:]))
+                self.tiled.update(syntax.names_in(call.args[1:]))
                 self._division(*call.args[:2])
             case "range" | "static_range":
-                self.tiled.update(names_in(call.args[2:]))
+                self.tiled.update(syntax.names_in(call.args[2:]))
                 for bound in call.args:
-                    self.deciding |= names_below(bound)
+                    self.deciding |= syntax.names_below(bound)
             case name if name.startswith("dot"):
                 self.dots = True
 
     def _division(self, *sides: ast.expr) -> None:
-        names = tuple(names_in(sides))
+        names = tuple(syntax.names_in(sides))
         if len(names) == 2:
             self.divided.add((names[0], names[1]))

@@ -8,16 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from flacheck.source.syntax import (
-    DEFINITION,
-    FUNCTION,
-    content,
-    inner_blocks,
-    is_kernel,
-    launched,
-    targets,
-    tree,
-)
+from flacheck.source import syntax
 
 # Kernels for other vendors' devices are not ours to compile.
 OTHER_VENDORS = ("ascend", "npu")
@@ -78,7 +69,7 @@ def read(root: Path, module: str) -> PackageModule:
     package = module
     if file.name != "__init__.py":
         package = module.rpartition(".")[0]
-    parsed = tree(content(file))
+    parsed = syntax.tree(syntax.content(file))
     imports: dict[str, list[Import]] = {}
     for statement, _ in statements(parsed.body):
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -97,10 +88,10 @@ def read(root: Path, module: str) -> PackageModule:
 def definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
     """Each name that a module gives to a function, a class or a value, with the statement."""
     for statement, outside in statements(module.body):
-        if outside and isinstance(statement, DEFINITION):
+        if outside and isinstance(statement, syntax.DEFINITION):
             yield statement.name, statement
         elif outside:
-            for target in targets(statement):
+            for target in syntax.targets(statement):
                 if isinstance(target, ast.Name):
                     yield target.id, statement
 
@@ -110,8 +101,8 @@ def statements(body: Iterable[ast.stmt], outside: bool = True) -> Iterator[tuple
     for statement in body:
         yield statement, outside
         # A name that a function assigns is its own.
-        deeper = outside and not isinstance(statement, DEFINITION)
-        for block in inner_blocks(statement):
+        deeper = outside and not isinstance(statement, syntax.DEFINITION)
+        for block in syntax.inner_blocks(statement):
             yield from statements(block, deeper)
 
 
@@ -168,8 +159,8 @@ def _kernels_and_launches(module: ast.Module) -> tuple[set[str], list[tuple[str,
     launches: list[tuple[str, str]] = []
     for owner in module.body:
         for node in ast.walk(owner):
-            if isinstance(node, FUNCTION) and is_kernel(node):
+            if isinstance(node, syntax.FUNCTION) and syntax.is_kernel(node):
                 kernels.add(node.name)
-            elif name := launched(node):
+            elif name := syntax.launched(node):
                 launches.append((getattr(owner, "name", "<module>"), name))
     return kernels, launches

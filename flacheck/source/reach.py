@@ -24,27 +24,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-from flacheck.source.flow import (
-    MODE,
-    TRAINING,
-    State,
-    all_names,
-    chooses_mode,
-    limit,
-    sets_mode,
-    uses,
-)
+from flacheck.source import flow
 from flacheck.source.modules import DEEPEST, definitions, module_name, package_of, read
 from flacheck.source.syntax import content, dotted, is_kernel, tree
 
 # A definition of the package: its module and its name there.
 Node = tuple[str, str]
+# For each state of a layer, the definitions that lead to the kernel.
+_Reaching = Mapping[flow.State, set[Node]]
 # The statement that chooses `mode` by a sequence length: its line and its text.
 Switch = tuple[int, str]
 
@@ -68,19 +60,16 @@ class Reach:
     inference: int | None
     plain: bool
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Definition:
     """A function, class or assignment: the names it uses in each state in which that may change."""
 
     layer: bool
-    cases: Mapping[State, frozenset[str]]
+    cases: Mapping[flow.State, frozenset[str]]
     switch: Switch | None = None
 
-    def uses(self, state: State) -> frozenset[str]:
+    def uses(self, state: flow.State) -> frozenset[str]:
         """The names used in a state; a length between two known ones behaves as the smaller."""
         nearest = max(case.length for case in self.cases if case.length <= state.length)
         return self.cases[replace(state, length=nearest)]
@@ -91,10 +80,10 @@ class Graph:
     """The layers of a package and, in every state, which definition is used by which others."""
 
     layers: tuple[Node, ...]
-    users: Mapping[State, Mapping[Node, set[Node]]]
+    users: Mapping[flow.State, Mapping[Node, set[Node]]]
     switches: Mapping[Node, Switch]
 
-    def reaching(self, kernel: Node, state: State) -> set[Node]:
+    def reaching(self, kernel: Node, state: flow.State) -> set[Node]:
         """Every definition that leads to a kernel in a state."""
         seen: set[Node] = set()
         todo = [kernel]
@@ -104,10 +93,6 @@ class Graph:
                 seen.add(node)
                 todo.extend(self.users[state].get(node, ()))
         return seen
-
-
-# For each state of a layer, the definitions that lead to the kernel.
-_Reaching = Mapping[State, set[Node]]
 
 
 def reached(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
@@ -147,7 +132,12 @@ def graph(root: Path, package: str) -> Graph:
     every = [(node, definition) for node, several in nodes.items() for definition in several]
     states = _states({case.length for _, definition in every for case in definition.cases})
     switches = {node: definition.switch for node, definition in every if definition.switch}
-    return Graph(top, {state: _users(root, every, state) for state in states}, switches)
+    users: dict[flow.State, dict[Node, set[Node]]] = {state: {} for state in states}
+    for state, (node, definition) in product(states, every):
+        for used in definition.uses(state):
+            for target in resolve(root, node[0], used):
+                users[state].setdefault(target, set()).add(node)
+    return Graph(top, users, switches)
 
 
 @cache
@@ -199,14 +189,14 @@ def _definitions(root: Path, module: str) -> dict[str, list[Definition]]:
 
 def _definition(node: ast.stmt, known: frozenset[str]) -> Definition:
     """Boil a statement down; of the names it uses only those with a `known` head lead anywhere."""
-    every = all_names(node)
+    every = flow.all_names(node)
     if is_kernel(node):
         # What a kernel uses runs inside it and is not launched.
         every = set()
     leading = frozenset(name for name in every if "*" in known or name.partition(".")[0] in known)
     bases = getattr(node, "bases", ())
     layer = any((dotted(base) or "").endswith("Module") for base in bases)
-    varying = bool(leading) and not every.isdisjoint((MODE, TRAINING))
+    varying = bool(leading) and not every.isdisjoint((flow.MODE, flow.TRAINING))
     lengths = {1}
     if varying:
         # 1, and each limit with its successor: where a definition may change its ways.
@@ -217,14 +207,14 @@ def _definition(node: ast.stmt, known: frozenset[str]) -> Definition:
         cases[state] = leading
         # Following a definition is the costly part.
         if varying or (leading and constructed and state.plain):
-            cases[state] = leading & uses(node, state)
+            cases[state] = leading & flow.uses(node, state)
     return Definition(layer, cases, _switch(node) if varying else None)
 
 
-def _states(lengths: Iterable[int]) -> list[State]:
+def _states(lengths: Iterable[int]) -> list[flow.State]:
     """Every state at some lengths, the shortest first."""
     return [
-        State(length, *others)
+        flow.State(length, *others)
         for length in sorted(lengths)
         for others in product((True, False), repeat=2)
     ]
@@ -232,30 +222,18 @@ def _states(lengths: Iterable[int]) -> list[State]:
 
 def _limits(node: ast.AST) -> set[int]:
     """Every constant that a sequence length is compared with below a node."""
-    return {bound for part in ast.walk(node) if (bound := limit(part)) is not None}
+    return {bound for part in ast.walk(node) if (bound := flow.limit(part)) is not None}
 
 
 def _switch(node: ast.stmt) -> Switch | None:
     """The first statement of a definition that chooses `mode` by a sequence length."""
     switches = []
     for part in ast.walk(node):
-        if isinstance(part, ast.If) and chooses_mode(part) and _limits(part.test):
+        if isinstance(part, ast.If) and flow.chooses_mode(part) and _limits(part.test):
             switches.append((part.lineno, f"if {ast.unparse(part.test)}"))
-        elif isinstance(part, ast.stmt) and sets_mode(part) and _limits(part):
+        elif isinstance(part, ast.stmt) and flow.sets_mode(part) and _limits(part):
             switches.append((part.lineno, ast.unparse(part)))
     return min(switches, default=None)
-
-
-def _users(
-    root: Path, every: Iterable[tuple[Node, Definition]], state: State
-) -> dict[Node, set[Node]]:
-    """For each definition those that use it in a state."""
-    users: dict[Node, set[Node]] = {}
-    for node, definition in every:
-        for used in definition.uses(state):
-            for target in resolve(root, node[0], used):
-                users.setdefault(target, set()).add(node)
-    return users
 
 
 def _reach(root: Path, known: Graph, layer: Node, reaching: _Reaching) -> Reach | None:
@@ -286,11 +264,10 @@ def _decider(known: Graph, layer: Node, asked: _Reaching) -> Node | None:
     """The definition whose switch keeps states of a layer from the kernel: its own first."""
     if all(layer in nodes for nodes in asked.values()):
         return None
-    partial = [
-        node
-        for node in known.switches
-        if 0 < sum(node in nodes for nodes in asked.values()) < len(asked)
-    ]
+    partial = []
+    for node in known.switches:
+        if 0 < sum(node in nodes for nodes in asked.values()) < len(asked):
+            partial.append(node)
     if layer in partial:
         return layer
     # A layer that only holds another points to the inner one's switch; sorted, so that the answer

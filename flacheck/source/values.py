@@ -72,11 +72,11 @@ def value(node: ast.AST, known: Lookup) -> Any:
         case ast.BoolOp():
             return _joined(node, [value(item, known) for item in node.values])
         case ast.Compare(ops=[comparison], comparators=[right]):
-            return _applied(_COMPARISONS[type(comparison)], [node.left, right], known)
+            return _applied(_COMPARISONS[type(comparison)], [node.left, right], known, False)
         case ast.BinOp() if type(node.op) in _ARITHMETIC:
-            return _computed(_ARITHMETIC[type(node.op)], [node.left, node.right], known)
+            return _applied(_ARITHMETIC[type(node.op)], [node.left, node.right], known)
         case ast.Call(keywords=[]) if called(node) in _CALLS:
-            return _computed(_CALLS[called(node)], node.args, known)
+            return _applied(_CALLS[called(node)], node.args, known)
         case ast.IfExp():
             first, *others = (value(arm, known) for arm in arms(node, known))
             return first if all(first == other for other in others) else UNKNOWN
@@ -103,17 +103,14 @@ def _joined(node: ast.BoolOp, items: list[Any]) -> Any:
     return not settles
 
 
-def _computed(function: Callable[..., int], sides: Iterable[ast.expr], known: Lookup) -> Any:
-    """Integers only: a product of a string and a large number is nothing to compute."""
-    sides = list(sides)
-    if all(type(value(side, known)) is int for side in sides):
-        return _applied(function, sides, known)
-    return UNKNOWN
-
-
-def _applied(function: Callable[..., Any], sides: Iterable[ast.AST], known: Lookup) -> Any:
+def _applied(
+    function: Callable[..., Any], sides: Iterable[ast.AST], known: Lookup, of_integers: bool = True
+) -> Any:
     values = [value(side, known) for side in sides]
     if any(each is UNKNOWN for each in values):
+        return UNKNOWN
+    # A product of a string and a large number is nothing to compute.
+    if of_integers and any(type(each) is not int for each in values):
         return UNKNOWN
     try:
         return function(*values)
