@@ -1,6 +1,5 @@
 """The compilers that a reduction asks: one question at a time, each answered by a warm fork that
-has compiled nothing before.
-"""
+has compiled nothing before."""
 
 from __future__ import annotations
 

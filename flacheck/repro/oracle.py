@@ -1,6 +1,5 @@
 """Does a specimen still show the failure, and only on the releases that it should? The kinds of
-failure differ in what counts as the same one; memory and budget are common to all.
-"""
+failure differ in what counts as the same one; memory and budget are common to all."""
 
 from __future__ import annotations
 
@@ -57,9 +56,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a reduction took: candidates, compiles, candidates that slipped into another failure,
-    seconds.
-    """
+    """Candidates, compiles, candidates that slipped into another failure, and seconds, so far."""
 
     asked: int
     ran: int
@@ -108,8 +105,7 @@ def same_signature(failing: Record) -> SameFailure:
 
 def same_code(failing: Record) -> SameFailure:
     """The same code. The message of an autotuner's fault names the keys that it is about, and a
-    reduction has fewer of them: there the message is no part of the identity.
-    """
+    reduction has fewer of them: there the message is no part of the identity."""
     return SameFailure(code=str(failing.code))
 
 
@@ -140,10 +136,14 @@ class Oracle:
         """Whether it shows the failure on its release and none on the contrast releases."""
         if not self.fails(specimen):
             return False
-        if all(self._passes(specimen, release) for release in self.contrasts):
-            return True
-        self._fails_elsewhere.add(specimen.key)
-        return False
+        here = self._record(specimen, self.release, self.failure.until)
+        for release in self.contrasts:
+            there = self._record(specimen, release, self.failure.elsewhere)
+            quick = there.seconds * self.failure.faster <= here.seconds
+            if there.verdict is not Verdict.COMPILES or not quick:
+                self._fails_elsewhere.add(specimen.key)
+                return False
+        return True
 
     def fails(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release, whatever others make of it."""
@@ -157,9 +157,7 @@ class Oracle:
         return False
 
     def hides(self, specimen: Specimen) -> bool:
-        """Whether anything in it could fail: false when the release compiles all of it as it
-        should.
-        """
+        """Whether anything in it could fail: not when the release compiles all of it as it should."""
         record = self._record(specimen, self.release, self.failure.until)
         return self.failure.shows(record) or record.verdict is not Verdict.COMPILES
 
@@ -169,12 +167,6 @@ class Oracle:
         asked = sum(release == self.release for _, release in self._records)
         slipped = self.slips.total() + len(self._fails_elsewhere)
         return Effort(asked, self.budget.ran, slipped, self.budget.elapsed)
-
-    def _passes(self, specimen: Specimen, release: str) -> bool:
-        here = self._record(specimen, self.release, self.failure.until)
-        there = self._record(specimen, release, self.failure.elsewhere)
-        quick = there.seconds * self.failure.faster <= here.seconds
-        return there.verdict is Verdict.COMPILES and quick
 
     def _record(self, specimen: Specimen, release: str, until: str | None) -> Record:
         question = (specimen.key, release)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import Exit, FlacheckError
-from flacheck.model import Cell, Cut, Outcome
+from flacheck.model import Cell, Cut, Launch, Outcome
 from flacheck.packages.package import Package
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
@@ -48,8 +48,7 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
 
 def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]:
     """The kernel's source with all that it uses, its name there, and the values that its heuristics
-    chose for this launch.
-    """
+    chose for this launch."""
     origin = cell.kernel.origin
     if isinstance(origin, Cut):
         return origin.source, origin.qualname, {}
@@ -72,15 +71,13 @@ def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]
 def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
     """The cell's kernel cut out, under the autotuner that its launch describes."""
     specimen = cut_out(cell, compilers)
-    if cell.launch is None:
-        return tuned(specimen, (), ())
-    return tuned(specimen, cell.launch.configs, cell.launch.keys)
+    launch = cell.launch or Launch({})
+    return tuned(specimen, launch.configs, launch.keys)
 
 
 def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
     """The kernel whose decorator is refused (FC603). A package cannot be imported then, so its
-    sources are read instead.
-    """
+    sources are read instead."""
     package = compilers.packages.get(cell.kernel.package or "")
     if package is None:
         return with_autotuner(cell, compilers)
@@ -104,7 +101,15 @@ def refused(package: Package, kernel: str, target: str) -> Specimen:
         raise NotReproduced(
             f"no autotuner in {package.identity} has a key in plain text that is no parameter"
         )
-    return _decorated(best[1], best[2], target)
+    _, function, keys = best
+    # Only the decoration matters: names in the body are not looked up before a launch.
+    function.decorator_list = [expression("triton.jit")]
+    # An annotation may need a name that is not there.
+    function.returns = None
+    source = f"{_HEAD}{ast.unparse(function)}\n"
+    omitted = tuple(parameter_names(function))
+    bare = Specimen(source, function.name, {}, target, {}, "import", omitted)
+    return autotuned(bare, _CONFIGS, keys)
 
 
 def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
@@ -134,14 +139,3 @@ def _keys(function: ast.FunctionDef) -> list[str]:
             except (KeyError, ValueError, TypeError):
                 return []
     return []
-
-
-def _decorated(function: ast.FunctionDef, keys: list[str], target: str) -> Specimen:
-    """Only the decoration matters: names in the body are not looked up before a launch."""
-    function.decorator_list = [expression("triton.jit")]
-    # An annotation may need a name that is not there.
-    function.returns = None
-    source = f"{_HEAD}{ast.unparse(function)}\n"
-    omitted = tuple(parameter_names(function))
-    bare = Specimen(source, function.name, {}, target, {}, "import", omitted)
-    return autotuned(bare, _CONFIGS, keys)

@@ -32,8 +32,7 @@ def reduce(
     start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], oracle: Oracle
 ) -> Iterator[Step]:
     """Each improvement as it is found. `first` run once, and what they propose is taken whatever
-    the order says; `passes` run round after round. Ends early when the oracle's budget is spent.
-    """
+    the order says; `passes` run round after round. Ends early when the oracle's budget is spent."""
     best = start
     try:
         for one in first:
@@ -88,8 +87,7 @@ def _taken(
     one: Pass, best: Specimen, holds: Callable[[Specimen], bool], oracle: Oracle, forced: bool
 ) -> Iterator[Specimen]:
     """The proposals of a pass that are better and of which `holds` is true. Candidates that cannot
-    compile are refused without a question.
-    """
+    compile are refused without a question."""
     search = one(best)
     candidate = next(search, None)
     while candidate is not None:

@@ -65,8 +65,7 @@ class Reproduction:
 
     def finish(self, runs: int = 3, complete: bool = True) -> Reproduced:
         """The best so far in its readable form, its script run so often in fresh processes on the
-        failing release, and once on every other.
-        """
+        failing release, and once on every other."""
         # The few compiles that the end takes are allowed, whatever was spent.
         self.oracle.budget.compiles = self.oracle.budget.seconds = None
         reduced = polished(self.best, reading, self.oracle)
@@ -107,8 +106,7 @@ class Reproduction:
 
 def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
     """The cell's failure, shown by a specimen of its own and judged by every release. Raises
-    NotReproduced when it does not fail, or not by itself.
-    """
+    NotReproduced when it does not fail, or not by itself."""
     first = judge(cell, compilers.ask(cell))
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")

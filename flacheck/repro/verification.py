@@ -1,6 +1,5 @@
 """What a maintainer will see: the script run by itself in fresh processes, and the failure from
-Triton's own IR, where it needs no Python any more.
-"""
+Triton's own IR, where it needs no Python any more."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 def exit_status(script: str, toolchain: Toolchain) -> int:
     """A script's exit status under a release, run with nothing but that release to import from; 125
-    also when it does not end.
-    """
+    also when it does not end."""
     with tempfile.TemporaryDirectory(
         prefix="flacheck-repro-", ignore_cleanup_errors=True
     ) as folder:

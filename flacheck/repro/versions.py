@@ -15,8 +15,7 @@ from flacheck.repro.kernel.specimen import Specimen
 @dataclass(frozen=True)
 class ReleaseVerdict:
     """One release's verdict, the signature of a failure, and the seconds that the compile took.
-    Verdicts that differ only in seconds are equal.
-    """
+    Verdicts that differ only in seconds are equal."""
 
     verdict: Verdict
     signature: str | None = None
@@ -25,6 +24,12 @@ class ReleaseVerdict:
     @property
     def compiles(self) -> bool:
         return self.verdict is Verdict.COMPILES
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether the release gets past the front end."""
+        stage = (self.signature or "::").split(":")[1]
+        return self.verdict in (Verdict.COMPILES, Verdict.FAILS) and stage not in ("ast", "import")
 
 
 # By the release's identity, oldest release first.
@@ -35,8 +40,7 @@ def judged(
     specimen: Specimen, compilers: Compilers, until: str | None = None, known: Record | None = None
 ) -> Table:
     """What each release makes of a specimen, compiled up to a stage or to the end. A `known` record
-    of one of these questions saves a compile.
-    """
+    of one of these questions saves a compile."""
     table = {}
     for release in compilers.releases:
         if known is not None and known.toolchain == release:
@@ -52,8 +56,7 @@ def judged(
 
 def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
     """The nearest older and the nearest newer release that compile, `faster` by this factor: what
-    must stay so.
-    """
+    must stay so."""
     # Without them a reduction slides into another failure that more releases have.
     # Without these releases a reduction slides into another failure that more releases have.
     names, limit = list(table), table[release].seconds
@@ -65,9 +68,7 @@ def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
 
 
 def as_slow(record: Record, table: Table) -> Record | None:
-    """The record as a finding when it took 10 s and five times the median of the other releases
-    that compile it; else None.
-    """
+    """The record as a finding when it is slow, also beside the releases that compile it; or None."""
     others = [o.seconds for name, o in table.items() if o.compiles and name != record.toolchain]
     if record.verdict is not Verdict.COMPILES or not others or record.seconds < SECONDS:
         return None
@@ -83,20 +84,12 @@ def as_slow(record: Record, table: Table) -> Record | None:
 
 def differing(original: Table, reduced: Table) -> list[str]:
     """Releases that judge the two differently, except those that cannot read the original's
-    source: an API that a release lacks says nothing of the failure.
-    """
+    source: an API that a release lacks says nothing of the failure."""
     return [
         name
         for name, verdict in original.items()
-        if name in reduced and verdict != reduced[name] and _reads_source(verdict)
+        if name in reduced and verdict != reduced[name] and verdict.reads_source
     ]
-
-
-def _reads_source(verdict: ReleaseVerdict) -> bool:
-    """Whether the release gets past the front end."""
-    if verdict.signature is not None and verdict.signature.split(":")[1] in ("ast", "import"):
-        return False
-    return verdict.verdict in (Verdict.COMPILES, Verdict.FAILS)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -82,21 +82,15 @@ class IllTyped(Exception):
 
 class Extent(int):
     """A number that stands in the text, and may be the extent of an axis. Extents that must be
-    equal, because blocks of them meet, are made one group: they can only change together.
-    """
+    equal, because blocks of them meet, are made one group: they can only change together."""
 
-    _parent: Extent | None = None
+    parent: Extent | None = None
 
     def group(self) -> Extent:
         """The one that stands for all of its group."""
-        if self._parent is None:
+        if self.parent is None:
             return self
-        return self._parent.group()
-
-    def unite(self, other: Extent) -> None:
-        ours, theirs = self.group(), other.group()
-        if ours is not theirs:
-            theirs._parent = ours
+        return self.parent.group()
 
 
 def united(left: int, right: int) -> int:
@@ -104,8 +98,8 @@ def united(left: int, right: int) -> int:
     if left == right:
         if not isinstance(left, Extent):
             return right
-        if isinstance(right, Extent):
-            left.unite(right)
+        if isinstance(right, Extent) and left.group() is not right.group():
+            right.group().parent = left.group()
         return left
     if left == 1:
         return right
@@ -167,7 +161,12 @@ def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor:
         left, right = right, left
     block = known_block(left)
     if isinstance(right, Constant):
-        dtype, shape = _beside_literal(block.dtype, right.value), block.shape
+        if not isinstance(right.value, (int, float)):
+            raise Unknown
+        dtype, shape = block.dtype, block.shape
+        # A literal does not widen a dtype of its own kind.
+        if isinstance(right.value, float) and not is_float(dtype):
+            dtype = "fp32"
     else:
         other = known_block(right)
         dtype, shape = _promoted(block, other), broadcast(block.shape, other.shape)
@@ -175,15 +174,6 @@ def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor:
     if division and not is_float(dtype):
         dtype = "fp32"
     return Tensor(dtype, shape)
-
-
-def _beside_literal(dtype: str, value: object) -> str:
-    """The dtype of arithmetic with a literal: it does not widen a dtype of its own kind."""
-    if isinstance(value, int) or (isinstance(value, float) and is_float(dtype)):
-        return dtype
-    if isinstance(value, float):
-        return "fp32"
-    raise Unknown
 
 
 def _promoted(left: Tensor, right: Tensor) -> str:

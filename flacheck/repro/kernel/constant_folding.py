@@ -105,11 +105,11 @@ class _Folding(ast.NodeTransformer):
             return node.body
         return node.orelse
 
-    def _visit_loop(self, node: ast.For | ast.While) -> ast.stmt:
+    def visit_For(self, node: ast.For | ast.While) -> ast.stmt:
         self.generic_visit(node)
         return _filled(node)
 
-    visit_For = visit_While = _visit_loop
+    visit_While = visit_For
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)

@@ -14,7 +14,18 @@ def inlined(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> tree
     """The body with what helpers do in place of their calls; one that returns early stays."""
     taken = {name.id for statement in body for name in trees.names_in(statement)}
     plain = {name: function for name, function in functions.items() if _is_plain(function)}
-    return trees.expanded(body, lambda statement: _written_out(statement, plain, taken))
+
+    def written_out(statement: ast.stmt) -> trees.Block:
+        visitor = _Calls(plain, taken)
+        if isinstance(statement, ast.For):
+            statement.iter = visitor.visit(statement.iter)
+        elif isinstance(statement, ast.If):
+            statement.test = visitor.visit(statement.test)
+        elif not isinstance(statement, trees.COMPOUND):
+            statement = visitor.visit(statement)
+        return [*visitor.before, statement]
+
+    return trees.expanded(body, written_out)
 
 
 def _is_plain(function: ast.FunctionDef) -> bool:
@@ -23,19 +34,6 @@ def _is_plain(function: ast.FunctionDef) -> bool:
         return False
     returns = [s for s in trees.all_statements(function.body) if isinstance(s, ast.Return)]
     return all(r is function.body[-1] and r.value for r in returns)
-
-
-def _written_out(
-    statement: ast.stmt, functions: Mapping[str, ast.FunctionDef], taken: set[str]
-) -> trees.Block:
-    visitor = _Calls(functions, taken)
-    if isinstance(statement, ast.For):
-        statement.iter = visitor.visit(statement.iter)
-    elif isinstance(statement, ast.If):
-        statement.test = visitor.visit(statement.test)
-    elif not isinstance(statement, trees.COMPOUND):
-        statement = visitor.visit(statement)
-    return [*visitor.before, statement]
 
 
 class _Calls(trees.Extraction):
@@ -53,14 +51,9 @@ class _Calls(trees.Extraction):
         given = _given(function, node)
         if given is None:
             return node
-        return self._result(function, given)
-
-    def _result(self, function: ast.FunctionDef, given: Mapping[str, ast.expr]) -> ast.expr:
         stored = set().union(*map(trees.writes, function.body))
-        names = {}
         # Sorted, so that the same input gives the same names.
-        for name in sorted(stored):
-            names[name] = self.new_name(name)
+        names = {name: self.new_name(name) for name in sorted(stored)}
         direct = {}
         for name, value in given.items():
             # A name or literal may stand in many places; another argument is computed once.

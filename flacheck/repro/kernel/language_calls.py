@@ -41,8 +41,7 @@ _SUMMED_IN = {"fp64": "fp64", **dict.fromkeys(INTEGERS, "i32")}
 
 def result_type(name: str, positional: list[Type], keywords: dict[str, Type]) -> Type:
     """The type of a call of `tl.dot`, `min`, `.to`. Raises Unknown where no rule knows it, IllTyped
-    where no release takes it.
-    """
+    where no release takes it."""
     short = name.removeprefix(".").removeprefix("tl.")
     # `min` itself is Python's, of scalars; `tl.min` and `.min` are reductions.
     if name in ("min", "max") or short in _ELEMENTWISE:
@@ -82,16 +81,12 @@ def _zeros(shape: Type, dtype: Type) -> Type:
     return Tensor(known_dtype(dtype), known_shape(shape))
 
 
-def _full(shape: Type, value: Type, dtype: Type) -> Type:
-    return _zeros(shape, dtype)
-
-
 def _arange(start: Type, end: Type) -> Type:
-    first, last = known_number(start), known_number(end)
-    if first == 0:
-        # The end is the axis's extent itself, and may change with others.
-        return Tensor("i32", (last,))
-    return Tensor("i32", (last - first,))
+    extent = known_number(end)
+    # From 0 on, the end is the axis's extent itself, and may change with others.
+    if known_number(start):
+        extent -= known_number(start)
+    return Tensor("i32", (extent,))
 
 
 def _store(address: Type, value: Type) -> None:
@@ -106,10 +101,6 @@ def _make_block_ptr(
     base: Type, shape: Type, strides: Type, offsets: Type, block_shape: Type
 ) -> Type:
     return BlockPointer(reached(known_block(base)).dtype, known_shape(block_shape))
-
-
-def _advance(pointer: Type) -> Type:
-    return pointer
 
 
 def _dot(left: Type, right: Type, *, out_dtype: Type) -> Type:
@@ -139,10 +130,6 @@ def _where(condition: Type, left: Type, right: Type) -> Type:
     return Tensor(both.dtype, broadcast(known_block(condition).shape, both.shape))
 
 
-def _cdiv(left: Type, right: Type) -> Type:
-    return arithmetic(left, right)
-
-
 def _permute(block: Type, order: Type) -> Type:
     dtype, shape = known_block(block).dtype, known_block(block).shape
     axes: tuple[int, ...] = (1, 0)
@@ -151,10 +138,6 @@ def _permute(block: Type, order: Type) -> Type:
     if len(axes) != len(shape):
         raise Unknown
     return Tensor(dtype, tuple(shape[axis] for axis in axes))
-
-
-def _reshape(block: Type, shape: Type) -> Type:
-    return Tensor(known_block(block).dtype, known_shape(shape))
 
 
 def _expand_dims(block: Type, axis: Type) -> Type:
@@ -183,10 +166,6 @@ def _index(block: Type, axis: Type, *, keep_dims: Type) -> Type:
     return Tensor("i32", _reduce(block, axis, keep_dims=keep_dims).shape)
 
 
-def _program_id(axis: Type) -> Type:
-    return Tensor("i32")
-
-
 _ELEMENTWISE = """
 abs ceil clamp cos cumprod cumsum div_rn erf exp exp2 fdiv flip floor fma log log2 maximum minimum
 max_constancy max_contiguous multiple_of rsqrt sigmoid sin softmax sort sqrt zeros_like
@@ -198,14 +177,17 @@ _RULES: dict[str, Callable[..., Type]] = {
     **dict.fromkeys(("argmax", "argmin"), _index),
     **dict.fromkeys(("to", "cast"), _cast),
     **dict.fromkeys(("trans", "permute"), _permute),
-    **dict.fromkeys(("reshape", "view", "broadcast_to"), _reshape),
-    **dict.fromkeys(("program_id", "num_programs"), _program_id),
-    "advance": _advance,
+    **dict.fromkeys(
+        ("reshape", "view", "broadcast_to"),
+        lambda block, shape: Tensor(known_block(block).dtype, known_shape(shape)),
+    ),
+    **dict.fromkeys(("program_id", "num_programs"), lambda axis: Tensor("i32")),
+    "advance": lambda pointer: pointer,
     "arange": _arange,
-    "cdiv": _cdiv,
+    "cdiv": lambda left, right: arithmetic(left, right),
     "dot": _dot,
     "expand_dims": _expand_dims,
-    "full": _full,
+    "full": lambda shape, value, dtype: _zeros(shape, dtype),
     "load": reached,
     "make_block_ptr": _make_block_ptr,
     "store": _store,

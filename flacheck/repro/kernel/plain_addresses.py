@@ -1,6 +1,5 @@
 """Plain accesses to memory: `pointer + arange`, the form that every release takes and every reader
-knows.
-"""
+knows."""
 
 from __future__ import annotations
 

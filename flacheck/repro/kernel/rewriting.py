@@ -1,6 +1,5 @@
 """Specimens with other statements, nodes or parameters: the module is written again, with only what
-the kernel still uses.
-"""
+the kernel still uses."""
 
 from __future__ import annotations
 
@@ -25,14 +24,19 @@ def rewritten(
     decorators: Sequence[ast.expr] | None = None,
 ) -> Specimen:
     """The specimen with this body, less dead code; its parameters are the keys of `args`. The body
-    must not share nodes with the specimen's tree.
-    """
+    must not share nodes with the specimen's tree."""
     if args is None:
         args = specimen.args
     old = specimen.function
     function = copy.copy(old)
     function.body = without_dead(body) or [ast.Pass()]
-    function.args = _signature(old, args, specimen.omitted)
+    # The parameters that are left, in their order, then new ones.
+    parameters = {parameter.arg: parameter for parameter in syntax.parameters(old)}
+    left = [p for name, p in parameters.items() if name in args or name in specimen.omitted]
+    new = [ast.arg(name) for name in args if name not in parameters]
+    function.args = ast.arguments(
+        posonlyargs=[], args=[*left, *new], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
     function.decorator_list = [
         _without_lost_parameters(decorator, args) for decorator in decorators or old.decorator_list
     ]
@@ -73,18 +77,6 @@ def pointer_to(dtype: str, args: dict[str, Any], specimen: Specimen) -> str:
     # As aligned as what torch allocates; the last passes try without.
     args[new] = {"dtype": dtype, "align": 16}
     return new
-
-
-def _signature(
-    function: ast.FunctionDef, args: Mapping[str, Any], omitted: Iterable[str]
-) -> ast.arguments:
-    """The parameters that are left, in their order, then new ones."""
-    old = {parameter.arg: parameter for parameter in syntax.parameters(function)}
-    left = [argument for name, argument in old.items() if name in args or name in omitted]
-    new = [ast.arg(name) for name in args if name not in old]
-    return ast.arguments(
-        posonlyargs=[], args=[*left, *new], kwonlyargs=[], kw_defaults=[], defaults=[]
-    )
 
 
 def _without_lost_parameters(decorator: ast.expr, args: Mapping[str, Any]) -> ast.expr:

@@ -1,6 +1,5 @@
 """What is reduced: a module that imports only triton, one kernel of it, and one launch of that
-kernel.
-"""
+kernel."""
 
 from __future__ import annotations
 
@@ -56,16 +55,14 @@ class Specimen:
     @cached_property
     def function(self) -> ast.FunctionDef:
         """The kernel's definition in `tree`, not to be changed."""
-        return next(f for f in self._functions if f.name == self.name)
+        functions = [s for s in self.tree.body if isinstance(s, ast.FunctionDef)]
+        return next(f for f in functions if f.name == self.name)
 
     @property
     def helpers(self) -> dict[str, ast.FunctionDef]:
         """The other functions of the module."""
-        return {f.name: f for f in self._functions if f is not self.function}
-
-    @property
-    def _functions(self) -> list[ast.FunctionDef]:
-        return [s for s in self.tree.body if isinstance(s, ast.FunctionDef)]
+        functions = [s for s in self.tree.body if isinstance(s, ast.FunctionDef)]
+        return {f.name: f for f in functions if f is not self.function}
 
     @property
     def constants(self) -> dict[str, ast.expr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from flacheck.source import syntax
@@ -37,17 +37,14 @@ def is_literal(node: ast.AST) -> bool:
 
 def called(node: ast.AST) -> str:
     """The name of what a call calls (`tl.dot`, `x.to` as `.to`), empty for what is no call."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if not _is_path(owner):
-            return "." + name
-        case ast.Call(func=function):
-            return ast.unparse(function)
-    return ""
-
-
-def _is_path(node: ast.expr) -> bool:
-    """`tl`, `tl.math`, `triton`: where the language's functions are found."""
-    return str(syntax.dotted(node)).split(".")[0] in ("tl", "triton")
+    if not isinstance(node, ast.Call):
+        return ""
+    if isinstance(node.func, ast.Attribute):
+        # `tl`, `tl.math`, `triton`: where the language's functions are found.
+        root = str(syntax.dotted(node.func.value)).split(".")[0]
+        if root not in ("tl", "triton"):
+            return "." + node.func.attr
+    return ast.unparse(node.func)
 
 
 def parameter_names(function: ast.FunctionDef) -> list[str]:
@@ -131,19 +128,20 @@ def kept(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
     return result
 
 
+def without_statements(body: Block, doomed: Collection[int]) -> Block:
+    """The body, changed in place, without its statements at these positions of the text."""
+    lost = [statement for at, statement in enumerate(all_statements(body)) if at in doomed]
+    return kept(body, lambda statement: statement not in lost)
+
+
 def without_dead(body: Block) -> Block:
     """The body without assignments of names that nothing reads, until none is left."""
     while True:
         # What only a dead assignment read is dead in the next round.
-        count = len(list(all_statements(body)))
-        body = _without_unread(body)
+        count, live = len(list(all_statements(body))), reads(ast.Module(body, []))
+        body = kept(body, lambda statement, live=live: not _is_dead(statement, live))
         if len(list(all_statements(body))) == count:
             return body
-
-
-def _without_unread(body: Block) -> Block:
-    live = reads(ast.Module(body, []))
-    return kept(body, lambda statement: not _is_dead(statement, live))
 
 
 def _is_dead(statement: ast.stmt, live: set[str]) -> bool:
@@ -199,12 +197,11 @@ class Extraction(ast.NodeTransformer):
         self.taken = taken
         self.before: Block = []
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+    def visit_IfExp(self, node: ast.expr) -> ast.expr:
         """A branch may never be evaluated: what is in it stays."""
         return node
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
-        return node
+    visit_Lambda = visit_IfExp
 
     def new_name(self, stem: str) -> str:
         """`stem`, or the first of `stem_2`, `stem_3`… that is not taken, and is from now on."""

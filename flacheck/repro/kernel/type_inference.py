@@ -77,8 +77,7 @@ def argument_type(spec: Any) -> Type:
 
 class TypeInference:
     """Walks statements in order; `environment` holds each variable's type at that point, `types`
-    each node's, `extents` the numbers that may be extents, `faults` what no release compiles.
-    """
+    each node's, `extents` the numbers that may be extents, `faults` what no release compiles."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -87,22 +86,25 @@ class TypeInference:
         self.faults: list[str] = []
 
     def block(self, body: Block) -> None:
-        for statement in body:
-            self._statement(statement)
-
-    def _statement(self, node: ast.stmt) -> None:
-        match node:
-            case ast.For():
+        for node in body:
+            if isinstance(node, ast.For):
                 self._for(node)
-            case ast.If() | ast.While():
-                self.of(node.test)
-                self._branches(node.body, node.orelse)
-            case ast.Assign():
+            elif isinstance(node, (ast.If, ast.While)):
+                self._branch(node)
+            elif isinstance(node, ast.Assign):
                 value = self.of(node.value)
                 for target in node.targets:
                     self._bind(target, value)
-            case _:
+            else:
                 self._of_children(node)
+
+    def _branch(self, node: ast.If | ast.While) -> None:
+        self.of(node.test)
+        before = dict(self.environment)
+        self.block(node.body)
+        after, self.environment = self.environment, before
+        self.block(node.orelse)
+        self.environment = _joined(after, self.environment)
 
     def _bind(self, target: ast.expr, value: Type) -> None:
         if isinstance(target, ast.Name):
@@ -122,13 +124,6 @@ class TypeInference:
         # The second turn meets what the first left: only what both agree on is known in the loop.
         self.environment = _joined(before, self.environment)
         self.block(node.body)
-
-    def _branches(self, body: Block, orelse: Block) -> None:
-        before = dict(self.environment)
-        self.block(body)
-        after, self.environment = self.environment, before
-        self.block(orelse)
-        self.environment = _joined(after, self.environment)
 
     def of(self, node: ast.expr) -> Type:
         """The type of an expression; of its parts on the way."""
@@ -202,7 +197,10 @@ class TypeInference:
     def _of_Subscript(self, node: ast.Subscript) -> Type:
         value, index = self.of(node.value), node.slice
         if isinstance(value, Several):
-            return _item(value.items, index)
+            at = getattr(index, "value", None)
+            if not isinstance(at, int) or at >= len(value.items):
+                raise Unknown
+            return value.items[at]
         if isinstance(index, ast.Tuple):
             return _indexed(known_block(value), index.elts)
         return _indexed(known_block(value), [index])
@@ -215,13 +213,6 @@ class TypeInference:
             assert isinstance(node.func, ast.Attribute)
             positional.insert(0, self.of(node.func.value))
         return result_type(name, positional, keywords)
-
-
-def _item(values: tuple[Type, ...], index: ast.expr) -> Type:
-    at = getattr(index, "value", None)
-    if not isinstance(at, int) or at >= len(values):
-        raise Unknown
-    return values[at]
 
 
 def _indexed(block: Tensor, items: list[ast.expr]) -> Type:

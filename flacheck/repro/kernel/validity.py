@@ -23,17 +23,15 @@ def is_valid(specimen: Specimen) -> bool:
     given = {*specimen.args, *specimen.omitted}
     if not parameters <= given or not set(specimen.args) <= parameters:
         return False
-    outside = BUILTINS.union(*map(_bound, specimen.tree.body))
-    return _defined(body, outside | parameters) and not walked(specimen).faults
-
-
-def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement of the module binds."""
-    if isinstance(statement, ast.FunctionDef):
-        return {statement.name}
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return {(a.asname or a.name).split(".")[0] for a in statement.names}
-    return writes(statement)
+    known = BUILTINS | parameters
+    for statement in specimen.tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            known.add(statement.name)
+        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
+            known |= {(a.asname or a.name).split(".")[0] for a in statement.names}
+        else:
+            known |= writes(statement)
+    return _defined(body, known) and not walked(specimen).faults
 
 
 def _defined(body: Block, known: set[str]) -> bool:
@@ -48,22 +46,16 @@ def _is_defined(statement: ast.stmt, known: set[str]) -> bool:
         known |= writes(statement.target)
         return _defined(statement.body, known)
     if isinstance(statement, (ast.If, ast.While)):
-        return reads(statement.test) <= known and _both_defined(statement, known)
-    if not reads(statement) - _of_comprehensions(statement) <= known:
+        if not reads(statement.test) <= known:
+            return False
+        # Either side may bind what is read later: the compiler knows which one it takes.
+        one, other = set(known), set(known)
+        defined = _defined(statement.body, one) and _defined(statement.orelse, other)
+        known |= one | other
+        return defined
+    comprehensions = [n for n in ast.walk(statement) if isinstance(n, ast.comprehension)]
+    own = {name.id for c in comprehensions for name in names_in(c.target)}
+    if not reads(statement) - own <= known:
         return False
     known |= writes(statement)
     return True
-
-
-def _both_defined(statement: ast.If | ast.While, known: set[str]) -> bool:
-    """Either side may bind what is read later: the compiler knows which one it takes."""
-    one, other = set(known), set(known)
-    defined = _defined(statement.body, one) and _defined(statement.orelse, other)
-    known |= one | other
-    return defined
-
-
-def _of_comprehensions(statement: ast.stmt) -> set[str]:
-    """The variables of comprehensions."""
-    comprehensions = [n for n in ast.walk(statement) if isinstance(n, ast.comprehension)]
-    return {name.id for c in comprehensions for name in names_in(c.target)}

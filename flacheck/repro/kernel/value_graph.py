@@ -1,6 +1,5 @@
 """A kernel as a graph of values: what each operation takes, across statements, without the control
-flow around it.
-"""
+flow around it."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from flacheck.repro.kernel.type_inference import Types, inferred
 class Value:
     """One value. `operands` are the tensor-valued parts of `node`, each with the value it stands
     for; a value without them is a leaf: a load, a parameter, what a loop carries, or `made` of
-    nothing but constants.
-    """
+    nothing but constants."""
 
     node: ast.expr
     type: Tensor
@@ -47,27 +45,21 @@ class _Graph:
         self.operations: list[Value] = []
 
     def block(self, body: trees.Block, bindings: Bindings) -> None:
-        """Follow the statements. What a loop carries round is forgotten: it may come from either
-        side.
-        """
+        """Follow the statements. What a loop carries round may come from either side."""
         for statement in body:
             if isinstance(statement, trees.COMPOUND):
                 for name in trees.writes(statement):
                     bindings.pop(name, None)
                 self.block(statement.body, dict(bindings))
                 self.block(statement.orelse, dict(bindings))
-            else:
-                self._statement(statement, bindings)
-
-    def _statement(self, statement: ast.stmt, bindings: Bindings) -> None:
-        last = None
-        for node in trees.child_expressions(statement):
-            last = self.of(node, bindings)
-        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        if isinstance(target, ast.Name):
-            bindings.pop(target.id, None)
-            if last is not None:
-                bindings[target.id] = last
+                continue
+            last = None
+            for node in trees.child_expressions(statement):
+                last = self.of(node, bindings)
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                bindings.pop(statement.targets[0].id, None)
+                if last is not None:
+                    bindings[statement.targets[0].id] = last
 
     def of(self, node: ast.expr, bindings: Bindings) -> Value | None:
         """The value of an expression; None when it is no tensor."""
@@ -94,8 +86,7 @@ class _Graph:
 
     def _is_operation(self, value: Value) -> bool:
         """Whether the compiler has work with it: not on scalars, not on addresses; its parts must
-        be understood.
-        """
+        be understood."""
         if not value.operands or not value.type.shape or value.type.pointer:
             return False
         operands = [part for part, _ in value.operands]

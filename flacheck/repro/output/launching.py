@@ -1,6 +1,5 @@
 """The last part of a script: how the kernel is handed to the compiler, in the form that each
-release takes.
-"""
+release takes."""
 
 from __future__ import annotations
 
@@ -63,34 +62,27 @@ sys.modules.setdefault("torch", types.ModuleType("torch"))
 """
 
 
-def of_types(specimen: Specimen, target: str, check: str) -> str:
-    """A compile of a kernel whose parameters are all pointers of no known alignment."""
-    types = ", ".join(f'"{name}": "*{spec["dtype"]}"' for name, spec in specimen.args.items())
-    options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
-    call = f"triton.compile(source, target={target}, options={{{options}}})"
-    return f"source = ASTSource({specimen.name}, {{{types}}}, {{}})\n" + _checked(call, check)
-
-
-def of_launch(specimen: Specimen, target: str, check: str) -> str:
-    """The kernel's own launch, on a GPU that is not there."""
-    options = [f"{name}={value!r}" for name, value in specimen.options.items()]
-    call = _call(specimen, options)
-    return _DRIVER.format(target=target, more="") + _checked(call, check)
-
-
-def before_autotuner(target: str) -> str:
-    """What has to stand before a kernel with an autotuner."""
-    return _TORCH + _DRIVER.format(target=target, more=_TUNING) + "\n\n"
-
-
-def of_autotuner(specimen: Specimen, check: str) -> str:
-    """Only the timing is replaced: the key is looked up, and the kernel compiled, by the autotuner
-    itself. A kernel whose import fails needs no launch.
-    """
-    if specimen.stage == "import":
-        return 'print("the kernel was decorated")\n'
-    timing = f"{specimen.name}._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]\n"
-    return timing + _checked(_call(specimen, []), check)
+def launched(specimen: Specimen, target: str, check: str, typed: bool) -> tuple[str, str, str]:
+    """What the script imports, what stands before the kernel, and its launch; `typed` says nothing
+    but that all parameters are pointers of no known alignment."""
+    if typed:
+        types = ", ".join(f'"{name}": "*{spec["dtype"]}"' for name, spec in specimen.args.items())
+        options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
+        source = f"source = ASTSource({specimen.name}, {{{types}}}, {{}})\n"
+        call = f"triton.compile(source, target={target}, options={{{options}}})"
+        imports = "    from triton.compiler import ASTSource\n"
+        return imports, "", source + _checked(call, check)
+    if specimen.stage == "compile":
+        driver = _DRIVER.format(target=target, more="")
+        return "", "", driver + _checked(_call(specimen, specimen.options), check)
+    # A kernel whose import fails needs no launch.
+    launch = 'print("the kernel was decorated")\n'
+    if specimen.stage == "autotune":
+        # Only the timing is replaced: the autotuner itself looks up the key and compiles.
+        launch = f"{specimen.name}._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]\n"
+        launch += _checked(_call(specimen, {}), check)
+    driver = _DRIVER.format(target=target, more=_TUNING)
+    return "    import types\n", _TORCH + driver + "\n\n", launch
 
 
 def _checked(call: str, check: str) -> str:
@@ -100,9 +92,10 @@ def _checked(call: str, check: str) -> str:
     return f"{call}\n"
 
 
-def _call(specimen: Specimen, options: list[str]) -> str:
-    arguments = [f"{name}={_argument(spec)}" for name, spec in specimen.args.items()]
-    lines = "".join(f"    {part},\n" for part in [*arguments, *options])
+def _call(specimen: Specimen, options: Mapping[str, Any]) -> str:
+    arguments = {name: _argument(spec) for name, spec in specimen.args.items()}
+    arguments |= {name: repr(value) for name, value in options.items()}
+    lines = "".join(f"    {name}={value},\n" for name, value in arguments.items())
     return f"{specimen.name}.run(\n{lines}    grid=None,\n    warmup=True,\n)"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from flacheck.model import Record
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.output import launching
+from flacheck.repro.output.launching import launched
 from flacheck.tables import targets
 
 _HARNESS = '''\
@@ -78,8 +78,7 @@ _EDGES = " \t,;:.`'\"()[]{}"
 class Symptom:
     """How the failure is known: `words` the compiler prints (or a signal's name), `check` what is
     done with the finished compile to print them after `prepare`, `title` one line that says what
-    fails where, `timeout` the seconds that the compile may take.
-    """
+    fails where, `timeout` the seconds that the compile may take."""
 
     words: str
     title: str
@@ -91,8 +90,7 @@ class Symptom:
 def words(record: Record) -> str:
     """The longest piece of what the failure says in which no path, address or number stands by
     itself: every run on every machine prints it. The name of the signal (`SIGSEGV`) where the
-    compiler died without a word.
-    """
+    compiler died without a word."""
     line = record.message.partition("\n")[0]
     if record.signal and (line.startswith(record.signal) or not line):
         return record.signal
@@ -103,16 +101,14 @@ def words(record: Record) -> str:
 
 def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
     """The script's text. A compile is said as a launch or, `typed`, by types alone."""
-    target, imports, before = _target(specimen.target), "", ""
-    if typed:
-        imports = "    from triton.compiler import ASTSource\n"
-        launch = launching.of_types(specimen, target, symptom.check)
-    elif specimen.stage == "compile":
-        launch = launching.of_launch(specimen, target, symptom.check)
-    else:
-        imports, before = "    import types\n", launching.before_autotuner(target)
-        launch = launching.of_autotuner(specimen, symptom.check)
-    signal, decisive, shows = "", f"MESSAGE = {_literal(symptom.words)}", "MESSAGE in said"
+    row = targets.find(specimen.target)
+    target = f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
+    imports, before, launch = launched(specimen, target, symptom.check, typed)
+    # In double quotes where that is plain.
+    message = f'"{symptom.words}"'
+    if '"' in symptom.words or "\\" in symptom.words or not symptom.words.isprintable():
+        message = repr(symptom.words)
+    signal, decisive, shows = "", f"MESSAGE = {message}", "MESSAGE in said"
     if _SIGNAL.fullmatch(symptom.words):
         signal, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
         shows = "child.returncode == -getattr(signal, SIGNAL)"
@@ -129,17 +125,9 @@ def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
     )
 
 
-def _literal(text: str) -> str:
-    """Python for a string, in double quotes where that is plain."""
-    if '"' in text or "\\" in text or not text.isprintable():
-        return repr(text)
-    return f'"{text}"'
-
-
 def is_typed(specimen: Specimen) -> bool:
     """Whether types say all that the compiler is told: of each argument, that it is a pointer of no
-    known alignment.
-    """
+    known alignment."""
     specs = specimen.args.values()
     pointers = [spec for spec in specs if isinstance(spec, Mapping) and "dtype" in spec]
     aligned = any(spec.get("align", 16) % 16 == 0 for spec in pointers)
@@ -157,9 +145,3 @@ def kernel_text(specimen: Specimen) -> str:
     if '"' in text or "\\" in text:
         return text
     return text.replace("'", '"')
-
-
-def _target(name: str) -> str:
-    """`GPUTarget("cuda", 90, 32)`."""
-    row = targets.find(name)
-    return f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')

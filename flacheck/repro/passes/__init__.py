@@ -1,7 +1,6 @@
 """The passes in their order. To add one, write a generator function of the specimen to start from
 that yields candidates and is sent whether each was taken, and put it in a list; its name is the
-function's.
-"""
+function's."""
 
 from __future__ import annotations
 

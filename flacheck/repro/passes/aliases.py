@@ -1,6 +1,5 @@
 """Variables that only pass a value on: bound once and read once, or another name for a variable or
-number.
-"""
+number."""
 
 from __future__ import annotations
 
@@ -20,7 +19,10 @@ def aliases(best: Specimen) -> Generator[Specimen, bool, None]:
     candidate = single_assignment(best)
     if candidate.key != best.key and (yield candidate):
         best = candidate
-    if not (yield all_inlined(best)):
+    straight = best
+    while (fewer := next(_inlined(straight), None)) is not None:
+        straight = fewer
+    if not (yield straight):
         yield from while_taken(best, _inlined)
 
 
@@ -64,27 +66,15 @@ def _forwarded(body: trees.Block) -> trees.Block:
     return result
 
 
-def all_inlined(specimen: Specimen) -> Specimen:
-    """Without any such variable."""
-    while (fewer := next(_inlined(specimen), None)) is not None:
-        specimen = fewer
-    return specimen
-
-
 def _inlined(specimen: Specimen) -> Iterator[Specimen]:
     """Without one variable that is bound once, its value where it is read."""
     body = list(trees.all_statements(specimen.function.body))
     for at, statement in enumerate(body):
         plain = trees.assignment(statement)
         if plain and _is_single(body, plain):
-            yield rewritten(specimen, _substituted_at(specimen.copied_body(), at, plain))
-
-
-def _substituted_at(body: trees.Block, at: int, plain: trees.Assignment) -> trees.Block:
-    """Without the assignment at a position, its value where its name is read."""
-    ours = list(trees.all_statements(body))[at]
-    left = trees.kept(body, lambda statement: statement is not ours)
-    return folded(trees.substituted(left, {plain.name: plain.value}))
+            left = trees.without_statements(specimen.copied_body(), {at})
+            substituted = trees.substituted(left, {plain.name: plain.value})
+            yield rewritten(specimen, folded(substituted))
 
 
 def _is_single(body: Sequence[ast.stmt], plain: trees.Assignment) -> bool:

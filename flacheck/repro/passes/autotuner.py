@@ -1,6 +1,5 @@
 """Autotuned kernels: the decorator as text, and the passes that make its configurations, keys and
-parameters fewer.
-"""
+parameters fewer."""
 
 from __future__ import annotations
 
@@ -31,15 +30,11 @@ def tuned(cut: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Spec
 def autotuned(specimen: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
     """The specimen with the decorator of an autotuner, in place of the one that it has."""
     decorators = [d for d in specimen.function.decorator_list if called(d) != "triton.autotune"]
-    decorators.insert(0, _decorator(configs, keys))
-    return rewritten(specimen, specimen.copied_body(), decorators=decorators)
-
-
-def _decorator(configs: Sequence[Config], keys: Sequence[str]) -> ast.Call:
     listed = ast.List([_config(config) for config in configs], ast.Load())
     named = ast.List([ast.Constant(key) for key in keys], ast.Load())
     keywords = [ast.keyword("configs", listed), ast.keyword("key", named)]
-    return ast.Call(expression("triton.autotune"), [], keywords)
+    decorators.insert(0, ast.Call(expression("triton.autotune"), [], keywords))
+    return rewritten(specimen, specimen.copied_body(), decorators=decorators)
 
 
 def _config(config: Config) -> ast.Call:
@@ -60,12 +55,12 @@ def configs_and_keys(specimen: Specimen) -> tuple[list[dict[str, Any]], list[str
     assert isinstance(call, ast.Call)
     configs, keys = (keyword.value for keyword in call.keywords)
     assert isinstance(configs, ast.List)
-    return [_read(c) for c in configs.elts if isinstance(c, ast.Call)], list(ast.literal_eval(keys))
-
-
-def _read(call: ast.Call) -> dict[str, Any]:
-    options = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-    return {"kwargs": ast.literal_eval(call.args[0]), **options}
+    read = []
+    for config in configs.elts:
+        assert isinstance(config, ast.Call)
+        options = {k.arg: ast.literal_eval(k.value) for k in config.keywords if k.arg}
+        read.append({"kwargs": ast.literal_eval(config.args[0]), **options})
+    return read, list(ast.literal_eval(keys))
 
 
 def key_check(specimen: Specimen) -> str:
@@ -94,19 +89,14 @@ def body(best: Specimen) -> Generator[Specimen, bool, None]:
 
 def distinct_values(best: Specimen) -> Generator[Specimen, bool, None]:
     """Numbers that differ from one another, so that a key tells which argument it holds."""
-    args = dict(best.args)
-    for at, (name, kind) in enumerate(_numbers(best.args), 1):
-        # None is 1, which Triton treats as a constant.
-        args[name] = {kind: 32 * at}
-    yield best.with_(args=args)
-
-
-def _numbers(args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Parameter and kind of each argument that is a number."""
-    for name, spec in args.items():
+    args, number = dict(best.args), 0
+    for name, spec in best.args.items():
         for kind in ("int", "constexpr"):
             if isinstance(spec, Mapping) and not isinstance(spec.get(kind, ""), (str, Mapping)):
-                yield name, kind
+                # None is 1, which Triton treats as a constant.
+                number += 32
+                args[name] = {kind: number}
+    yield best.with_(args=args)
 
 
 def configurations(best: Specimen) -> Generator[Specimen, bool, None]:

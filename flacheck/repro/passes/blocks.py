@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from flacheck.repro.kernel.block_types import BlockPointer, Tensor, reached
 from flacheck.repro.kernel.language_calls import SMALLEST_DOT
@@ -34,9 +34,9 @@ def _odd(specimen: Specimen) -> list[ast.Call]:
             continue
         if not node.args or (not node.keywords and len(node.args) <= 2 and is_plain(node.args[0])):
             continue
-        match types.get(node.args[0]):
-            case BlockPointer() | Tensor(pointer=True):
-                accesses.append(node)
+        kind = types.get(node.args[0])
+        if isinstance(kind, BlockPointer) or (isinstance(kind, Tensor) and kind.pointer):
+            accesses.append(node)
     return accesses
 
 
@@ -47,19 +47,15 @@ def plainly(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
     plain: dict[ast.AST, ast.AST] = {}
     for node in nodes:
         block = reached(types[node.args[0]])
-        pointer = _own_pointer(node, specimen) or pointer_to(block.dtype, args, specimen)
+        # The parameter in an address that is written out.
+        named = (n.id for n in names_in(node.args[0]) if n.id in specimen.pointers)
+        pointer = next(named, None) or pointer_to(block.dtype, args, specimen)
         values = []
         # A store keeps its value; masks, boundary checks and cache hints go.
         if called(node) == "tl.store":
             values = copy.deepcopy(node.args[1:2])
         plain[node] = ast.Call(node.func, [address(pointer, block.shape), *values], [])
     return trimmed(replaced(specimen, plain, args))
-
-
-def _own_pointer(node: ast.Call, specimen: Specimen) -> str | None:
-    """The parameter in an address that is written out."""
-    pointers = specimen.pointers
-    return next((n.id for n in names_in(node.args[0]) if n.id in pointers), None)
 
 
 def dimensions(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -71,7 +67,10 @@ def dimensions(best: Specimen) -> Generator[Specimen, bool, None]:
     for together in (True, False):
         position = 0
         while position < len(groups := _groups(best, together)):
-            best = (yield from first_taken(_smaller(best, groups[position]))) or best
+            nodes = groups[position]
+            smaller = [extent for extent in EXTENTS if extent < _value(nodes[0])]
+            resized = (_resized(best, nodes, extent) for extent in smaller)
+            best = (yield from first_taken(resized)) or best
             position += 1
 
 
@@ -88,12 +87,6 @@ def _groups(specimen: Specimen, together: bool) -> list[list[ast.AST]]:
 def _value(node: ast.AST) -> int:
     assert isinstance(node, ast.Constant) and isinstance(node.value, int)
     return node.value
-
-
-def _smaller(specimen: Specimen, nodes: list[ast.AST]) -> Iterator[Specimen]:
-    for extent in EXTENTS:
-        if extent < _value(nodes[0]):
-            yield _resized(specimen, nodes, extent)
 
 
 def _resized(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> Specimen:

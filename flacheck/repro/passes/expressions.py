@@ -1,6 +1,5 @@
 """Typed replacement: an expression becomes something simpler of the same type that is there
-already, or is loaded.
-"""
+already, or is loaded."""
 
 from __future__ import annotations
 
@@ -61,7 +60,9 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
     for other in _same_type(specimen, node, types):
         yield _with(specimen, node, other)
     if isinstance(kind, Tensor) and not kind.pointer and not _is_plain_load(node):
-        yield _loaded(specimen, node, kind)
+        args = dict(specimen.args)
+        load = plain_addresses.load(pointer_to(kind.dtype, args, specimen), kind.shape)
+        yield trimmed(replaced(specimen, {node: load}, args))
     if kind in (Tensor("i32"), Tensor("i1")):
         yield _with(specimen, node, ast.Constant(0))
     if isinstance(node, ast.Call):
@@ -101,12 +102,6 @@ def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
 
 def _with(specimen: Specimen, node: ast.expr, other: ast.expr) -> Specimen:
     return trimmed(replaced(specimen, {node: copy.deepcopy(other)}))
-
-
-def _loaded(specimen: Specimen, node: ast.expr, kind: Tensor) -> Specimen:
-    args = dict(specimen.args)
-    load = plain_addresses.load(pointer_to(kind.dtype, args, specimen), kind.shape)
-    return trimmed(replaced(specimen, {node: load}, args))
 
 
 def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]:

@@ -23,17 +23,14 @@ _DTYPES = ("fp16", "fp32")
 
 def options(best: Specimen) -> Generator[Specimen, bool, None]:
     """No option at all where the default fails too, else the smallest value."""
-    for name in list(best.options):
-        best = (yield from first_taken(_smaller_option(best, name))) or best
-
-
-def _smaller_option(specimen: Specimen, name: str) -> Iterator[Specimen]:
-    others = {key: value for key, value in specimen.options.items() if key != name}
-    yield specimen.with_(options=others)
-    for smaller in _SMALLER_OPTIONS.get(name, ()):
-        # The usual value is the default of most releases, and was just asked.
-        if smaller < specimen.options[name] and smaller != USUAL_OPTIONS.get(name):
-            yield specimen.with_(options={**specimen.options, name: smaller})
+    for name, value in best.options.items():
+        fewer = [{key: other for key, other in best.options.items() if key != name}]
+        for smaller in _SMALLER_OPTIONS.get(name, ()):
+            # The usual value is the default of most releases, and was just asked.
+            if smaller < value and smaller != USUAL_OPTIONS.get(name):
+                fewer.append({**best.options, name: smaller})
+        candidates = [best.with_(options=options) for options in fewer]
+        best = (yield from first_taken(candidates)) or best
 
 
 def launch(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -62,8 +59,7 @@ def _smaller_values(specimen: Specimen, names: list[str]) -> Iterator[Specimen]:
     elif type(value) is int:
         smaller = [size for size in SIZES if size < value]
     for new in smaller:
-        args = {**specimen.args, **{name: {kind: new} for name in names}}
-        yield specimen.with_(args=args)
+        yield specimen.with_(args={**specimen.args, **{name: {kind: new} for name in names}})
 
 
 def dtypes(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -76,14 +72,13 @@ def dtypes(best: Specimen) -> Generator[Specimen, bool, None]:
 def retyped(specimen: Specimen, old: str, new: str) -> Specimen:
     """The specimen with a dtype replaced in its arguments and in its text."""
     before = f"tl.{NAMES.get(old, old)}"
-    nodes = [n for n in ast.walk(specimen.function) if isinstance(n, ast.Attribute)]
     args = dict(specimen.args)
     for name, dtype in specimen.pointers.items():
         if dtype == old:
             args[name] = {**args[name], "dtype": new}
     changes: dict[ast.AST, ast.AST] = {}
-    for node in nodes:
-        if ast.unparse(node) == before:
+    for node in ast.walk(specimen.function):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == before:
             changes[node] = expression(f"tl.{NAMES[new]}")
     return replaced(specimen, changes, args)
 

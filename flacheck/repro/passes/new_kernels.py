@@ -115,8 +115,7 @@ def _in_batches(best: Specimen, size: int) -> Generator[Specimen | Probe, bool, 
 
 def _within(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -> Search:
     """Whether one of these slices is taken. Several are first asked as one: what compiles hides no
-    failure, and what fails otherwise may hide one. `hides`: one of them is known to fail.
-    """
+    failure, and what fails otherwise may hide one. `hides`: one of them is known to fail."""
     if len(plans) == 1:
         return (yield built(before, plans))
     if not hides and not (yield Probe(built(before, plans))):
@@ -132,23 +131,19 @@ def _within(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -
 def distinct(specimen: Specimen) -> Iterator[SlicePlan]:
     """The slices worth a question, each once: none that is more to read than the whole kernel."""
     seen: set[str] = set()
-    for plan in _plans(specimen):
+    # Shallow ones first; of operations of one rank the last, which is nearest to what is stored.
+    values = operations(specimen)[::-1]
+    values.sort(key=_rank)
+    for depth, value, share in itertools.product(SLICE_DEPTHS, values, (True, False)):
         if len(seen) == MOST:
             return
+        plan = SlicePlan(value, depth, share)
         candidate = built(specimen, [plan])
         if candidate.key in seen or cost(candidate) >= cost(specimen):
             continue
         if is_valid(candidate):
             seen.add(candidate.key)
             yield plan
-
-
-def _plans(specimen: Specimen) -> Iterator[SlicePlan]:
-    # Shallow ones first; of operations of one rank the last, which is nearest to what is stored.
-    values = operations(specimen)[::-1]
-    values.sort(key=_rank)
-    for depth, value, share in itertools.product(SLICE_DEPTHS, values, (True, False)):
-        yield SlicePlan(value, depth, share)
 
 
 def _rank(value: Value) -> int:
@@ -243,15 +238,13 @@ class _Pipeline(NewKernel):
             name = self.new_name(value)
             if carried:
                 self.before.append(trees.assign(name, self._load(value.type)))
+            elif depth == 0 or not value.operands:
+                # Every turn loads from another place.
+                turn = f"{TURN} * {value.type.size}"
+                self.body.append(trees.assign(name, self._load(value.type, turn)))
             else:
-                self.body.append(trees.assign(name, self._in_turn(value, depth)))
+                self.body.append(trees.assign(name, self.applied(value, depth)))
         return trees.variable(self.bound[value])
-
-    def _in_turn(self, value: Value, depth: int) -> ast.expr:
-        """Computed anew in every turn, or loaded from another place."""
-        if depth == 0 or not value.operands:
-            return self._load(value.type, f"{TURN} * {value.type.size}")
-        return self.applied(value, depth)
 
     def _load(self, kind: Tensor, turn: str = "") -> ast.expr:
         terms = (self.pointer(kind.dtype), turn, plain_addresses.offsets(kind.shape))

@@ -1,6 +1,5 @@
 """The pass that comes first: known constants go into the kernel, its helpers are inlined, its
-statements made plain.
-"""
+statements made plain."""
 
 from __future__ import annotations
 

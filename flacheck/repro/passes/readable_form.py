@@ -1,6 +1,5 @@
 """The form that is read: usual names, one step a line. Proposed last and taken whatever the order
-says.
-"""
+says."""
 
 from __future__ import annotations
 
@@ -20,23 +19,19 @@ _STEPS = "tl.load tl.dot tl.sum tl.max tl.min tl.exp tl.trans tl.cumsum tl.assoc
 
 def reading(best: Specimen) -> Generator[Specimen, bool, None]:
     """One step a line with usual names; else the names alone."""
-    if not (yield named(stepwise(best))):
+    taken = {*best.args, *(n.id for s in best.function.body for n in trees.names_in(s))}
+
+    def stepwise(statement: ast.stmt) -> trees.Block:
+        """Loads, dots and reductions inside other expressions get statements of their own."""
+        if isinstance(statement, trees.COMPOUND):
+            return [statement]
+        steps = _Steps(statement, taken)
+        last = steps.visit(statement)
+        return [*steps.before, last]
+
+    body = trees.expanded(best.copied_body(), stepwise)
+    if not (yield named(rewritten(best, body))):
         yield named(best)
-
-
-def stepwise(specimen: Specimen) -> Specimen:
-    """Loads, dots and reductions inside other expressions get statements of their own."""
-    taken = {*specimen.args, *(n.id for s in specimen.function.body for n in trees.names_in(s))}
-    body = trees.expanded(specimen.copied_body(), lambda statement: _apart(statement, taken))
-    return rewritten(specimen, body)
-
-
-def _apart(statement: ast.stmt, taken: set[str]) -> trees.Block:
-    if isinstance(statement, trees.COMPOUND):
-        return [statement]
-    steps = _Steps(statement, taken)
-    last = steps.visit(statement)
-    return [*steps.before, last]
 
 
 class _Steps(trees.Extraction):
@@ -81,9 +76,7 @@ def _letters(specimen: Specimen) -> dict[str, str]:
     """Letters for variables; none where they run out or a parameter has one."""
     names = [name for statement in specimen.function.body for name in trees.names_in(statement)]
     bound = dict.fromkeys(name.id for name in names if isinstance(name.ctx, ast.Store))
-    others = {name.id for name in trees.names_in(specimen.function)} - trees.writes(
-        specimen.function
-    )
+    others = {name.id for name in trees.names_in(specimen.function)} - set(bound)
     letters = [letter for letter in ascii_lowercase if letter not in {*specimen.args, *others}]
     if len(bound) > len(letters):
         return {}

@@ -51,8 +51,7 @@ def at_each(
     propose: Callable[[Specimen, Item], Iterable[Specimen]],
 ) -> Generator[Specimen, bool, None]:
     """Proposes for one place after another; where one is taken, the places are looked up again and
-    the search goes on at the same position.
-    """
+    the search goes on at the same position."""
     position = 0
     while position < len(left := places(best)):
         taken = yield from first_taken(propose(best, left[position]))

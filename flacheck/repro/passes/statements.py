@@ -19,7 +19,10 @@ def statements(best: Specimen) -> Generator[Specimen, bool, None]:
     while True:
         end = _count(best)
         while end > 0:
-            shorter = _shorter(best, max(0, end - size), end)
+            chunk = set(range(max(0, end - size), end))
+            body = list(trees.all_statements(best.function.body))
+            # A variable that is bound again elsewhere may be left, so the readers stay at first.
+            shorter = (_without(best, doomed) for doomed in (chunk, closure(body, chunk)))
             best = (yield from first_taken(shorter)) or best
             end = min(end - size, _count(best))
         if size == 1:
@@ -31,18 +34,8 @@ def _count(specimen: Specimen) -> int:
     return len(list(trees.all_statements(specimen.function.body)))
 
 
-def _shorter(specimen: Specimen, start: int, end: int) -> Iterator[Specimen]:
-    """Without the statements from `start` to `end`: those alone, then with all that needs them."""
-    chunk = set(range(start, end))
-    # A variable that is bound again elsewhere may be left, so the readers stay at first.
-    yield _without(specimen, chunk)
-    yield _without(specimen, closure(list(trees.all_statements(specimen.function.body)), chunk))
-
-
 def _without(specimen: Specimen, doomed: set[int]) -> Specimen:
-    body = specimen.copied_body()
-    lost = [s for at, s in enumerate(trees.all_statements(body)) if at in doomed]
-    return trimmed(rewritten(specimen, trees.kept(body, lambda statement: statement not in lost)))
+    return trimmed(rewritten(specimen, trees.without_statements(specimen.copied_body(), doomed)))
 
 
 def closure(body: Sequence[ast.stmt], chunk: set[int]) -> set[int]:
@@ -62,50 +55,34 @@ def closure(body: Sequence[ast.stmt], chunk: set[int]) -> set[int]:
 
 def control_flow(best: Specimen) -> Generator[Specimen, bool, None]:
     """Every loop and branch: its body once, else the other side, else a loop of few turns."""
-    yield from at_each(best, _compounds, _simplified)
 
+    def outer_first(specimen: Specimen) -> list[ast.stmt]:
+        body = trees.all_statements(specimen.function.body)
+        return [statement for statement in body if isinstance(statement, trees.COMPOUND)]
 
-def _compounds(specimen: Specimen) -> list[ast.stmt]:
-    """Loops and branches, outer before inner."""
-    return [
-        s for s in trees.all_statements(specimen.function.body) if isinstance(s, trees.COMPOUND)
-    ]
+    yield from at_each(best, outer_first, _simplified)
 
 
 def _simplified(specimen: Specimen, compound: ast.stmt) -> Iterator[Specimen]:
-    for simplify in (_once, _other_side, _short):
-        new = simplify(copy.deepcopy(compound))
-        if new is not None:
-            # Folding puts the statements of a branch that is always taken in its place.
-            always = ast.If(ast.Constant(True), new, [])
-            body = copy.deepcopy(specimen.function.body, {id(compound): always})
-            yield trimmed(rewritten(specimen, folded(body)))
+    for new in _simpler(copy.deepcopy(compound)):
+        # Folding puts the statements of a branch that is always taken in its place.
+        always = ast.If(ast.Constant(True), new, [])
+        body = copy.deepcopy(specimen.function.body, {id(compound): always})
+        yield trimmed(rewritten(specimen, folded(body)))
 
 
-def _once(statement: ast.stmt) -> trees.Block | None:
-    """A loop's body with its variable at 0; a branch's first side."""
-    if isinstance(statement, ast.For):
-        zeros: dict[str, ast.expr] = {
-            name: ast.Constant(0) for name in trees.writes(statement.target)
-        }
-        return trees.substituted(statement.body, zeros)
+def _simpler(statement: ast.stmt) -> Iterator[trees.Block]:
+    """A loop's body with its variable at 0, or a loop of few turns; either side of a branch."""
     if isinstance(statement, (ast.If, ast.While)):
-        return statement.body
-    return None
-
-
-def _other_side(statement: ast.stmt) -> trees.Block | None:
-    if isinstance(statement, ast.If) and statement.orelse:
-        return statement.orelse
-    return None
-
-
-def _short(statement: ast.stmt) -> trees.Block | None:
-    """A loop of a number of turns that is written down."""
-    if not isinstance(statement, ast.For) or not isinstance(statement.iter, ast.Call):
-        return None
-    if all(isinstance(argument, ast.Constant) for argument in statement.iter.args):
-        return None
-    # More turns than a pipeline has stages by default, so that its loop is still one.
-    statement.iter = trees.expression("range(4)")
-    return [statement]
+        yield statement.body
+        if isinstance(statement, ast.If) and statement.orelse:
+            yield statement.orelse
+    if isinstance(statement, ast.For):
+        short = copy.deepcopy(statement)
+        zeros = dict.fromkeys(trees.writes(statement.target), trees.expression("0"))
+        yield trees.substituted(statement.body, zeros)
+        arguments = getattr(short.iter, "args", ())
+        if not all(isinstance(argument, ast.Constant) for argument in arguments):
+            # More turns than a pipeline has stages by default, so that its loop is still one.
+            short.iter = trees.expression("range(4)")
+            yield [short]
