@@ -12,7 +12,7 @@ import pytest
 from flacheck.errors import UsageError
 from flacheck.model import Verdict
 from flacheck.repro.output import files
-from flacheck.repro.output.issue import issue, nameless
+from flacheck.repro.output.files import issue, nameless
 from flacheck.repro.output.result import Effort, Reproduced, Runs
 from flacheck.repro.output.script import Symptom, render
 from flacheck.repro.versions import ReleaseVerdict

@@ -6,7 +6,6 @@ import ast
 
 import pytest
 
-from flacheck.repro.kernel.inlining import inlined
 from flacheck.repro.kernel.rewriting import (
     pointer_to,
     replaced,
@@ -25,6 +24,7 @@ from flacheck.repro.kernel.syntax_trees import (
     without_dead,
     writes,
 )
+from flacheck.repro.passes.partial_evaluation import inlined
 from tests.made_specimens import HEAD, POINTER, chain, specimen
 
 

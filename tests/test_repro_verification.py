@@ -8,7 +8,7 @@ import pytest
 
 from flacheck.model import Attempt, Cell, Outcome
 from flacheck.repro.oracle import same_signature
-from flacheck.repro.verification import exit_status, surviving_ir, without_locations
+from flacheck.repro.reproduction import exit_status, surviving_ir, without_locations
 from flacheck.toolchains.base import Toolchain
 from tests.made_records import record
 from tests.made_specimens import FAILS, chain

@@ -30,11 +30,9 @@ LONGEST = 300.0
 
 def provided(cell: Cell, specs: Sequence[str]) -> dict[str, Toolchain]:
     """The releases to ask, by identity, oldest first: those that `specs` name, or every release
-    with a wheel for this Python, and always the cell's own.
-
-    A release that does not know the cell's target, or cannot be installed, is left out with a
-    warning. Raises ToolchainError when that is the cell's own release.
-    """
+    with a wheel for this Python, and always the cell's own. A release that does not know the cell's
+    target, or cannot be installed, is left out with a warning. Raises ToolchainError when that is
+    the cell's own release."""
     known = toolchains.FAMILIES["triton"]
     resolution = toolchains.resolve(specs) if specs else known.versions()
     for warning in resolution.warnings:
@@ -70,10 +68,8 @@ def _provided(choice: Choice, target: str) -> Toolchain:
 @dataclass
 class Compilers:
     """Releases of a compiler, by identity, oldest first. A worker starts when it is first asked.
-
     `packages` hold the imported kernels, by specification. `timeouts.fixed` is the time in seconds
-    that one compile may take.
-    """
+    that one compile may take."""
 
     releases: Mapping[str, Toolchain]
     packages: Mapping[str, Package]

@@ -67,12 +67,9 @@ class Effort:
 @dataclass(frozen=True)
 class SameFailure:
     """What counts as the same failure: a record of the failing release with this verdict and, where
-    they are given, this signature, this code, and at least these seconds.
-
-    `until` is the last stage that has to run to see it, `elsewhere` the last that must end well on
-    other releases, None for all stages. Other releases must be `faster` by this factor; 0 leaves
-    their time open.
-    """
+    they are given, this signature, this code, and at least these seconds. `until` is the last stage
+    that has to run to see it, `elsewhere` the last that must end well on other releases, None for
+    all stages. Other releases must be `faster` by this factor; 0 leaves their time open."""
 
     verdict: Verdict = Verdict.FAILS
     signature: str | None = None
@@ -116,12 +113,10 @@ def still_slow(_: Record) -> SameFailure:
 
 @dataclass
 class Oracle:
-    """Whether a specimen shows the failure on `release` and compiles on the contrast releases.
-
-    The failing release is asked first and only up to the failing stage: that rejects most
-    candidates. Every answer is remembered. `slips` counts specimens by the signature of another
-    failure that they showed.
-    """
+    """Whether a specimen shows the failure on `release` and compiles on the contrast releases. The
+    failing release is asked first and only up to the failing stage: that rejects most candidates.
+    Every answer is remembered. `slips` counts specimens by the signature of another failure that
+    they showed."""
 
     compilers: Compilers
     release: str
@@ -157,7 +152,7 @@ class Oracle:
         return False
 
     def hides(self, specimen: Specimen) -> bool:
-        """Whether anything in it could fail: not when the release compiles all of it as it should."""
+        """Whether anything in it could fail: not when the release compiles it as it should."""
         record = self._record(specimen, self.release, self.failure.until)
         return self.failure.shows(record) or record.verdict is not Verdict.COMPILES
 

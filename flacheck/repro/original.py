@@ -31,10 +31,8 @@ class NotReproduced(FlacheckError):
 
 def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
     """The cell as a specimen, its kernel cut out where it fails or, if that release cannot import
-    it, under the newest release that can.
-
-    Raises NotReproduced with the reasons when no release can import it.
-    """
+    it, under the newest release that can. Raises NotReproduced with the reasons when no release can
+    import it."""
     source, name, heuristics = _cut(cell, compilers)
     args: dict[str, Any] = {}
     if cell.launch:
@@ -86,11 +84,9 @@ def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
 
 def refused(package: Package, kernel: str, target: str) -> Specimen:
     """The kernel of that name when its autotuner has a key that is no parameter; else the first
-    such kernel of its module, or of the package.
-
-    The import that fails names the kernel that was asked for, and another kernel of the package may
-    be at fault. Raises NotReproduced when no kernel is.
-    """
+    such kernel of its module, or of the package. The import that fails names the kernel that was
+    asked for, and another kernel of the package may be at fault. Raises NotReproduced when no
+    kernel is."""
     module, _, name = kernel.partition(":")
     best = None
     for faulty_module, function, keys in _faulty(Path(package.path)):

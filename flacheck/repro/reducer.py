@@ -59,12 +59,9 @@ def polished(best: Specimen, last: Pass, oracle: Oracle) -> Specimen:
 def _improved(
     one: Pass, best: Specimen, oracle: Oracle, forced: bool = False
 ) -> Iterator[Specimen]:
-    """The improvements that one pass finds.
-
-    Few of those that fail here are refused elsewhere, so the other releases are asked of the last
-    of several; where they refuse it, the pass begins again from what they took, and asks them of
-    each.
-    """
+    """The improvements that one pass finds. Few of those that fail here are refused elsewhere, so
+    the other releases are asked of the last of several; where they refuse it, the pass begins again
+    from what they took, and asks them of each."""
     confirmed, waiting = best, 0
     for better in _taken(one, best, oracle.fails, oracle, forced):
         best = better

@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from flacheck.analysis.slow import SECONDS
 from flacheck.engine.judge import judge
-from flacheck.model import Cell, Record, Verdict
+from flacheck.model import Cell, Outcome, Record, Verdict
 from flacheck.repro import versions
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import FailureKind, kind_of
-from flacheck.repro.oracle import Budget, Oracle
+from flacheck.repro.oracle import Budget, Oracle, SameFailure
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.repro.output.result import Improvement, Reproduced, Runs
-from flacheck.repro.output.script import SHOWS, is_typed, render
+from flacheck.repro.output.script import CANNOT_TELL, SHOWS, is_typed, render
 from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.reducer import polished, reduce
-from flacheck.repro.verification import exit_status, surviving_ir
 from flacheck.repro.versions import Table
+from flacheck.toolchains.base import Toolchain
 
 # A candidate may take so many times the seconds that the cell took, a short one at least these.
 _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
+# Seconds for one run of a script: a compile that takes longer is not waited for.
+_LONGEST = 900
+_LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 
 @dataclass
 class Reproduction:
     """A failure that a specimen shows by itself. `search` reduces that specimen, `finish` verifies
-    the best that was found; an interrupt between the two loses nothing.
-
-    `original` fails as `record` says, and `table` is what every release makes of it; `log` are the
-    lines of log.txt.
-    """
+    the best that was found; an interrupt between the two loses nothing. `original` fails as
+    `record` says, and `table` is what every release makes of it; `log` are the lines of log.txt."""
 
     cell: Cell
     compilers: Compilers
@@ -128,7 +133,13 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
         # Compiled as far as other releases will be, it is its release's row of the table already.
         known = alone
     table = versions.judged(original, compilers, failure.elsewhere, known)
-    record = _finding(cell, first, table)
+    record = first
+    if first.verdict is Verdict.COMPILES:
+        slow = versions.as_slow(first, table)
+        if slow is None:
+            what = _compiles(cell, first)
+            raise NotReproduced(f"{what}, which is not slow beside other releases")
+        record = slow
     contrasts = versions.contrasts(table, cell.toolchain, failure.faster)
     passing = versions.listed(contrasts) or "no other release"
     log = [f"{record.signature}; must keep compiling: {passing}"]
@@ -137,15 +148,58 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
     return Reproduction(cell, compilers, kind, record, original, table, oracle, log, original)
 
 
-def _finding(cell: Cell, first: Record, table: Table) -> Record:
-    """The record of a failure; that of a compile that ends well only when it is slow."""
-    if first.verdict is Verdict.FAILS:
-        return first
-    slow = versions.as_slow(first, table)
-    if slow is None:
-        raise NotReproduced(f"{_compiles(cell, first)}, which is not slow beside other releases")
-    return slow
-
-
 def _compiles(cell: Cell, record: Record) -> str:
     return f"{cell.key[:12]} compiles under {cell.toolchain} in {record.seconds:.1f} s"
+
+
+def exit_status(script: str, toolchain: Toolchain) -> int:
+    """A script's exit status under a release, run with nothing but that release to import from; 125
+    also when it does not end."""
+    with tempfile.TemporaryDirectory(
+        prefix="flacheck-repro-", ignore_cleanup_errors=True
+    ) as folder:
+        file = Path(folder, "repro.py")
+        file.write_text(script, encoding="utf-8")
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "HOME": folder,
+            "TMPDIR": folder,
+            # What was compiled before would not fail again.
+            "TRITON_CACHE_DIR": f"{folder}/cache",
+            "PYTHONPATH": ":".join(toolchain.paths),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **toolchain.environment,
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-s", str(file)],
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_LONGEST,
+            )
+        except subprocess.TimeoutExpired:
+            return CANNOT_TELL
+    return done.returncode
+
+
+def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str | None:
+    """A specimen's TTIR when compiling that fails in the same way, else None."""
+    if cell.stage != "compile":
+        return None
+    shown = compilers.ask(cell, op="show", until="ttir")
+    if shown.outcome is not Outcome.FINISHED or not shown.facts.get("ttir"):
+        return None
+    text = without_locations(shown.facts["ttir"])
+    attempt = compilers.ask(cell, op="compile_ir", ir=text, until=None)
+    if failure.shows(judge(cell, attempt)):
+        return text
+    return None
+
+
+def without_locations(text: str) -> str:
+    """IR without the places of its source, which name files of the machine it was made on."""
+    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
+    return "\n".join(_LOCATION.sub("", line) for line in lines).strip() + "\n"

@@ -57,7 +57,6 @@ def judged(
 def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
     """The nearest older and the nearest newer release that compile, `faster` by this factor: what
     must stay so."""
-    # Without them a reduction slides into another failure that more releases have.
     # Without these releases a reduction slides into another failure that more releases have.
     names, limit = list(table), table[release].seconds
     at = names.index(release)
@@ -68,7 +67,7 @@ def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
 
 
 def as_slow(record: Record, table: Table) -> Record | None:
-    """The record as a finding when it is slow, also beside the releases that compile it; or None."""
+    """The record as a finding when it is slow, also beside other releases; else None."""
     others = [o.seconds for name, o in table.items() if o.compiles and name != record.toolchain]
     if record.verdict is not Verdict.COMPILES or not others or record.seconds < SECONDS:
         return None

@@ -89,25 +89,23 @@ class _Folding(ast.NodeTransformer):
             return ast.BoolOp(node.op, left)
         return next(iter(left), ast.Constant(not decisive))
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+    def visit_If(self, node: ast.If | ast.IfExp) -> ast.AST | Block:
         self.generic_visit(node)
-        if not is_literal(node.test):
-            return node
-        if _is_true(node.test):
-            return node.body
-        return node.orelse
+        if is_literal(node.test):
+            if _is_true(node.test):
+                return node.body
+            return node.orelse
+        if isinstance(node, ast.If):
+            node.body = node.body or [ast.Pass()]
+        return node
 
-    def visit_If(self, node: ast.If) -> ast.stmt | Block:
-        self.generic_visit(node)
-        if not is_literal(node.test):
-            return _filled(node)
-        if _is_true(node.test):
-            return node.body
-        return node.orelse
+    visit_IfExp = visit_If
 
     def visit_For(self, node: ast.For | ast.While) -> ast.stmt:
         self.generic_visit(node)
-        return _filled(node)
+        # The decision of a branch inside may have left nothing.
+        node.body = node.body or [ast.Pass()]
+        return node
 
     visit_While = visit_For
 
@@ -137,12 +135,6 @@ def literal(value: object) -> ast.expr:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)  # type: ignore[arg-type]
-
-
-def _filled(node: ast.If | ast.For | ast.While) -> ast.stmt:
-    """With a body, where the decision of a branch inside has left none."""
-    node.body = node.body or [ast.Pass()]
-    return node
 
 
 def _is_true(node: ast.expr) -> bool:

@@ -36,11 +36,9 @@ class Runs:
 @dataclass(frozen=True)
 class Reproduced:
     """A reproduction: the cell, what it failed with, before and after, and what was verified.
-
     `runs` are those of the script on the failing release in fresh processes; `exits` its exit
     status on each release; `complete` is False when the reduction was ended early; `ttir` is the
-    module text where the failure survives from there.
-    """
+    module text where the failure survives from there."""
 
     cell: Cell
     record: Record

@@ -135,10 +135,8 @@ def is_typed(specimen: Specimen) -> bool:
 
 
 def kernel_text(specimen: Specimen) -> str:
-    """The module without its first two imports, two lines between its parts.
-
-    Double quotes, as formatters have it, where that changes nothing else.
-    """
+    """The module without its first two imports, two lines between its parts. Double quotes, as
+    formatters have it, where that changes nothing else."""
     imports = ("import triton", "import triton.language as tl")
     statements = [ast.unparse(statement) for statement in specimen.tree.body]
     text = "\n\n\n".join(part.strip() for part in statements if part not in imports)

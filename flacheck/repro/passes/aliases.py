@@ -4,6 +4,7 @@ number."""
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 
 from flacheck.repro.kernel import syntax_trees as trees
@@ -30,40 +31,29 @@ def single_assignment(specimen: Specimen) -> Specimen:
     """A straight kernel with a new name for each assignment; one with control flow as it is."""
     if any(isinstance(statement, trees.COMPOUND) for statement in specimen.function.body):
         return specimen
-    return rewritten(specimen, _forwarded(_renamed(specimen.copied_body())))
-
-
-def _renamed(body: trees.Block) -> trees.Block:
-    current: dict[str, str] = {}
-    count: dict[str, int] = {}
-    result: trees.Block = []
-    for statement in body:
+    names: dict[str, str] = {}
+    count: Counter[str] = Counter()
+    known: dict[str, ast.expr] = {}
+    body: trees.Block = []
+    for statement in specimen.copied_body():
         plain = trees.assignment(statement)
         if plain is None:
-            result.append(trees.Renaming(current).visit(statement))
-            continue
-        name = plain.name
-        value = trees.Renaming(current).visit(plain.value)
-        count[name] = count.get(name, 0) + 1
-        current[name] = name
-        if count[name] > 1:
-            current[name] = f"{name}_{count[name]}"
-        result.append(trees.assign(current[name], value))
-    return result
-
-
-def _forwarded(body: trees.Block) -> trees.Block:
-    """Without `b = a`."""
-    known: dict[str, ast.expr] = {}
-    result: trees.Block = []
-    for statement in body:
-        [changed] = folded(trees.substituted([statement], known))
-        plain = trees.assignment(changed)
+            statement = trees.Renaming(names).visit(statement)
+        else:
+            value = trees.Renaming(names).visit(plain.value)
+            count[plain.name] += 1
+            names[plain.name] = plain.name
+            if count[plain.name] > 1:
+                names[plain.name] = f"{plain.name}_{count[plain.name]}"
+            statement = trees.assign(names[plain.name], value)
+        [statement] = folded(trees.substituted([statement], known))
+        plain = trees.assignment(statement)
+        # `b = a` goes, and `a` stands for `b` from here on.
         if plain and isinstance(plain.value, (ast.Name, ast.Constant)):
             known[plain.name] = plain.value
         else:
-            result.append(changed)
-    return result
+            body.append(statement)
+    return rewritten(specimen, body)
 
 
 def _inlined(specimen: Specimen) -> Iterator[Specimen]:
