@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.repro.kernel.order import cost
+from flacheck.repro.kernel.candidates import cost
 from tests.made_specimens import CHAIN, POINTER, specimen
 
 BODIES = st.lists(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flacheck.repro.kernel.candidates import is_valid
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.validity import is_valid
 from tests.made_specimens import HEAD, POINTER, chain, specimen
 
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flacheck.repro.kernel.order import cost
+from flacheck.repro.kernel.candidates import cost, is_valid
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.passes import FIRST, PASSES, SLICES
 from flacheck.repro.passes.aliases import aliases, single_assignment
 from flacheck.repro.passes.blocks import dimensions, pointers

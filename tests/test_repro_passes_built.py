@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
+from flacheck.repro.kernel.candidates import is_valid
 from flacheck.repro.kernel.syntax_trees import called
-from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.kernel.value_graph import operations
 from flacheck.repro.passes.new_kernels import (
     TOGETHER,

@@ -6,6 +6,6 @@
         files.write(files.contents(reproduction.finish()), folder)
 
 A specimen (a module, one kernel, one launch) goes through passes; each proposes smaller ones,
-`order` says which are better, the oracle asks the compilers: the same signature on the failing
+`cost` says which are better, the oracle asks the compilers: the same signature on the failing
 release, still compiling on the contrasts.
 """

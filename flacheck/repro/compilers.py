@@ -1,5 +1,4 @@
-"""The compilers that a reduction asks: one question at a time, each answered by a warm fork that
-has compiled nothing before."""
+"""The compilers that a reduction asks, each question answered by a warm fork of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Record
 from flacheck.packages.package import Package
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.toolchains.base import Choice, Toolchain
+from flacheck.toolchains.base import Toolchain
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,26 +42,22 @@ def provided(cell: Cell, specs: Sequence[str]) -> dict[str, Toolchain]:
     for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
         # A release that is missing takes nothing away from what the others say.
         try:
-            ready[choice.identity] = _provided(choice, cell.target)
+            unfit = choice.reason or choice.knows(cell.target)
+            if unfit:
+                raise ToolchainError(unfit)
+            toolchain = toolchains.provide(choice)
+            lacking = toolchain.lacks(cell.target)
+            if lacking:
+                raise ToolchainError(lacking)
         except FlacheckError as error:
             _LOG.warning(f"{choice.identity} is left out: {error}")
+        else:
+            ready[choice.identity] = toolchain
     if cell.toolchain not in ready:
         raise ToolchainError(
             f"{cell.toolchain}, on which the cell fails, is not available here for {cell.target}"
         )
     return ready
-
-
-def _provided(choice: Choice, target: str) -> Toolchain:
-    """The release, installed; ToolchainError when it cannot compile for the target here."""
-    unfit = choice.reason or choice.knows(target)
-    if unfit:
-        raise ToolchainError(unfit)
-    toolchain = toolchains.provide(choice)
-    lacking = toolchain.lacks(target)
-    if lacking:
-        raise ToolchainError(lacking)
-    return toolchain
 
 
 @dataclass

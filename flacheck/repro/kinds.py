@@ -1,5 +1,4 @@
-"""The kinds of failure: what the original of each is, which passes make it smaller, how a script
-knows it."""
+"""The kinds of failure: where each starts, which passes it takes, how a script knows it."""
 
 from __future__ import annotations
 
@@ -114,8 +113,7 @@ REFUSED_KEY = replace(TUNER_FAULT, original=with_refused_key)
 
 
 def title(cell: Cell, record: Record) -> str:
-    """`triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …` in one line without a
-    path."""
+    """`triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …`, without a path."""
     target = targets.find(cell.target)
     where = f"{target.name} ({target.gpu})"
     if record.stage:

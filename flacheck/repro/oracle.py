@@ -94,15 +94,14 @@ def same_signature(failing: Record) -> SameFailure:
     signature, elsewhere = str(failing.signature), None
     if signature.startswith(_KNOWN_EARLY):
         elsewhere = "llir"
-    until = signature.split(":")[1]
+    until: str | None = signature.split(":")[1]
     if until not in STAGES:
-        return SameFailure(signature=signature, until=elsewhere, elsewhere=elsewhere)
+        until = elsewhere
     return SameFailure(signature=signature, until=until, elsewhere=elsewhere)
 
 
 def same_code(failing: Record) -> SameFailure:
-    """The same code. The message of an autotuner's fault names the keys that it is about, and a
-    reduction has fewer of them: there the message is no part of the identity."""
+    """The same code: the message names the keys at fault, and a reduction has fewer of them."""
     return SameFailure(code=str(failing.code))
 
 

@@ -45,8 +45,7 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
 
 
 def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]:
-    """The kernel's source with all that it uses, its name there, and the values that its heuristics
-    chose for this launch."""
+    """The kernel's source with all that it uses, its name there, and its heuristics' values."""
     origin = cell.kernel.origin
     if isinstance(origin, Cut):
         return origin.source, origin.qualname, {}
@@ -74,8 +73,7 @@ def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
 
 
 def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
-    """The kernel whose decorator is refused (FC603). A package cannot be imported then, so its
-    sources are read instead."""
+    """The kernel whose decorator is refused (FC603), read from a package's sources."""
     package = compilers.packages.get(cell.kernel.package or "")
     if package is None:
         return with_autotuner(cell, compilers)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from flacheck.repro.kernel.order import cost
+from flacheck.repro.kernel.candidates import cost, is_valid
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.oracle import BudgetSpent, Oracle
 from flacheck.repro.passes.search import Pass, Probe, name_of
 
@@ -83,8 +82,7 @@ def _improved(
 def _taken(
     one: Pass, best: Specimen, holds: Callable[[Specimen], bool], oracle: Oracle, forced: bool
 ) -> Iterator[Specimen]:
-    """The proposals of a pass that are better and of which `holds` is true. Candidates that cannot
-    compile are refused without a question."""
+    """The proposals of a pass that are better, can compile, and of which `holds` is true."""
     search = one(best)
     candidate = next(search, None)
     while candidate is not None:

@@ -62,15 +62,13 @@ class Reproduction:
 
     def draft(self) -> dict[str, str]:
         """The best so far as scripts that nobody has run yet, by file name."""
-        best = render(self.best, self.kind.symptom(self.cell, self.record, self.best))
-        return {SCRIPT: best, ORIGINAL: self._original_script()}
+        return {SCRIPT: self._script(self.best), ORIGINAL: self._script(self.original)}
 
-    def _original_script(self) -> str:
-        return render(self.original, self.kind.symptom(self.cell, self.record, self.original))
+    def _script(self, specimen: Specimen) -> str:
+        return render(specimen, self.kind.symptom(self.cell, self.record, specimen))
 
     def finish(self, runs: int = 3, complete: bool = True) -> Reproduced:
-        """The best so far in its readable form, its script run so often in fresh processes on the
-        failing release, and once on every other."""
+        """The best so far, readable, its script run in fresh processes on every release."""
         # The few compiles that the end takes are allowed, whatever was spent.
         self.oracle.budget.compiles = self.oracle.budget.seconds = None
         reduced = polished(self.best, reading, self.oracle)
@@ -86,7 +84,7 @@ class Reproduction:
             original=self.original,
             reduced=reduced,
             script=script,
-            original_script=self._original_script(),
+            original_script=self._script(self.original),
             effort=self.oracle.effort,
             runs=Runs(shown, runs),
             original_table=self.table,
@@ -110,8 +108,7 @@ class Reproduction:
 
 
 def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
-    """The cell's failure, shown by a specimen of its own and judged by every release. Raises
-    NotReproduced when it does not fail, or not by itself."""
+    """The cell's failure, shown by itself and judged by every release; may raise NotReproduced."""
     first = judge(cell, compilers.ask(cell))
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
@@ -153,8 +150,7 @@ def _compiles(cell: Cell, record: Record) -> str:
 
 
 def exit_status(script: str, toolchain: Toolchain) -> int:
-    """A script's exit status under a release, run with nothing but that release to import from; 125
-    also when it does not end."""
+    """A script's exit status under one release alone; 125 also when it does not end."""
     with tempfile.TemporaryDirectory(
         prefix="flacheck-repro-", ignore_cleanup_errors=True
     ) as folder:

@@ -14,8 +14,7 @@ from flacheck.repro.kernel.specimen import Specimen
 
 @dataclass(frozen=True)
 class ReleaseVerdict:
-    """One release's verdict, the signature of a failure, and the seconds that the compile took.
-    Verdicts that differ only in seconds are equal."""
+    """A release's verdict and a failure's signature; seconds do not make two differ."""
 
     verdict: Verdict
     signature: str | None = None
@@ -39,8 +38,7 @@ Table = dict[str, ReleaseVerdict]
 def judged(
     specimen: Specimen, compilers: Compilers, until: str | None = None, known: Record | None = None
 ) -> Table:
-    """What each release makes of a specimen, compiled up to a stage or to the end. A `known` record
-    of one of these questions saves a compile."""
+    """What each release makes of a specimen. A `known` record saves a compile."""
     table = {}
     for release in compilers.releases:
         if known is not None and known.toolchain == release:
@@ -55,8 +53,7 @@ def judged(
 
 
 def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
-    """The nearest older and the nearest newer release that compile, `faster` by this factor: what
-    must stay so."""
+    """The nearest older and newer release that compile, `faster` by this factor."""
     # Without these releases a reduction slides into another failure that more releases have.
     names, limit = list(table), table[release].seconds
     at = names.index(release)

@@ -40,8 +40,7 @@ _SUMMED_IN = {"fp64": "fp64", **dict.fromkeys(INTEGERS, "i32")}
 
 
 def result_type(name: str, positional: list[Type], keywords: dict[str, Type]) -> Type:
-    """The type of a call of `tl.dot`, `min`, `.to`. Raises Unknown where no rule knows it, IllTyped
-    where no release takes it."""
+    """The type of a call of `tl.dot`, `min`, `.to`. Raises Unknown or IllTyped."""
     short = name.removeprefix(".").removeprefix("tl.")
     # `min` itself is Python's, of scalars; `tl.min` and `.min` are reductions.
     if name in ("min", "max") or short in _ELEMENTWISE:

@@ -1,5 +1,4 @@
-"""Plain accesses to memory: `pointer + arange`, the form that every release takes and every reader
-knows."""
+"""Plain accesses to memory, `pointer + arange`: the form that every release takes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Specimens with other statements, nodes or parameters: the module is written again, with only what
-the kernel still uses."""
+"""Specimens written again with other statements, nodes or parameters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What is reduced: a module that imports only triton, one kernel of it, and one launch of that
-kernel."""
+"""What is reduced: a module that imports only triton, one kernel of it, and one launch."""
 
 from __future__ import annotations
 

@@ -138,9 +138,9 @@ def without_dead(body: Block) -> Block:
     """The body without assignments of names that nothing reads, until none is left."""
     while True:
         # What only a dead assignment read is dead in the next round.
-        count, live = len(list(all_statements(body))), reads(ast.Module(body, []))
-        body = kept(body, lambda statement, live=live: not _is_dead(statement, live))
-        if len(list(all_statements(body))) == count:
+        before, live = list(all_statements(body)), reads(ast.Module(body, []))
+        body = without_statements(body, {at for at, s in enumerate(before) if _is_dead(s, live)})
+        if len(list(all_statements(body))) == len(before):
             return body
 
 

@@ -1,5 +1,4 @@
-"""A kernel as a graph of values: what each operation takes, across statements, without the control
-flow around it."""
+"""A kernel as a graph of values, without the control flow around them."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ class _Graph:
         return value
 
     def _is_operation(self, value: Value) -> bool:
-        """Whether the compiler has work with it: not on scalars, not on addresses; its parts must
-        be understood."""
+        """Whether the compiler has work with it, and its parts are understood."""
         if not value.operands or not value.type.shape or value.type.pointer:
             return False
         operands = [part for part, _ in value.operands]

@@ -44,8 +44,7 @@ def contents(result: Reproduced) -> dict[str, str]:
 
 
 def write(texts: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write files into a folder, each whole or not at all; those of an older reproduction there are
-    replaced. UsageError when the folder cannot be written."""
+    """Write files, each whole or not at all. UsageError when the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # An older reproduction's IR must not stay beside a result that has none.

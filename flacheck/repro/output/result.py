@@ -62,8 +62,7 @@ class Reproduced:
 
     @property
     def differing(self) -> list[str]:
-        """Releases that judge the reduction and the original differently, where they can read the
-        original."""
+        """Releases that read the original and judge the reduction differently."""
         return differing(self.original_table, self.reduced_table)
 
     @property
@@ -76,8 +75,7 @@ class Reproduced:
         ]
 
     def to_json(self, files: list[str]) -> Json:
-        """The document that `tables/schemas/repro-1.json` describes; `files` are the names of what
-        was written."""
+        """The document that `tables/schemas/repro-1.json` describes, with the files written."""
         return {
             "schema": "flacheck.repro/1",
             "cell": self.cell.key,

@@ -1,5 +1,4 @@
-"""Variables that only pass a value on: bound once and read once, or another name for a variable or
-number."""
+"""Variables that only pass a value on, replaced by what they stand for."""
 
 from __future__ import annotations
 

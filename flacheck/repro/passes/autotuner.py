@@ -1,5 +1,4 @@
-"""Autotuned kernels: the decorator as text, and the passes that make its configurations, keys and
-parameters fewer."""
+"""Autotuned kernels: the decorator as text, and fewer configurations, keys and parameters."""
 
 from __future__ import annotations
 

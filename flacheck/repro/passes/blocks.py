@@ -60,41 +60,31 @@ def plainly(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specimen:
 
 def dimensions(best: Specimen) -> Generator[Specimen, bool, None]:
     """All extents at once, then all of one value, then each group by itself."""
-    nodes = [node for group in _groups(best, True) for node in group]
-    large = [node for node in nodes if _value(node) > SMALLEST_DOT]
+    large = [node for node, extent in walked(best).extents.items() if extent > SMALLEST_DOT]
     if (yield _resized(best, large, SMALLEST_DOT)):
         return
     for together in (True, False):
         position = 0
         while position < len(groups := _groups(best, together)):
-            nodes = groups[position]
-            smaller = [extent for extent in EXTENTS if extent < _value(nodes[0])]
-            resized = (_resized(best, nodes, extent) for extent in smaller)
+            value, nodes = groups[position]
+            resized = (_resized(best, nodes, extent) for extent in EXTENTS if extent < value)
             best = (yield from first_taken(resized)) or best
             position += 1
 
 
-def _groups(specimen: Specimen, together: bool) -> list[list[ast.AST]]:
+def _groups(specimen: Specimen, together: bool) -> list[tuple[int, list[ast.AST]]]:
     """Literals of one value, or of one group of extents, that change together; large ones first."""
-    groups: dict[object, list[ast.AST]] = {}
+    groups: dict[int, tuple[int, list[ast.AST]]] = {}
     for node, extent in walked(specimen).extents.items():
         if extent > 1:
             key = int(extent) if together else id(extent.group())
-            groups.setdefault(key, []).append(node)
-    return sorted(groups.values(), key=lambda nodes: -_value(nodes[0]))
-
-
-def _value(node: ast.AST) -> int:
-    assert isinstance(node, ast.Constant) and isinstance(node.value, int)
-    return node.value
+            groups.setdefault(key, (int(extent), []))[1].append(node)
+    return sorted(groups.values(), key=lambda group: -group[0])
 
 
 def _resized(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> Specimen:
-    return restrided(replaced(specimen, {node: ast.Constant(extent) for node in nodes}))
-
-
-def restrided(specimen: Specimen) -> Specimen:
-    """The specimen with the strides of plain addresses as its blocks' extents make them."""
+    """The specimen with another extent, and the strides of plain addresses that follow from it."""
+    specimen = replaced(specimen, {node: ast.Constant(extent) for node in nodes})
     addresses: dict[ast.AST, ast.AST] = {}
     for node, kind in inferred(specimen).items():
         if not isinstance(node, ast.BinOp) or not isinstance(kind, Tensor) or not kind.pointer:

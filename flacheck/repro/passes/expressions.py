@@ -1,5 +1,4 @@
-"""Typed replacement: an expression becomes something simpler of the same type that is there
-already, or is loaded."""
+"""Typed replacement: an expression becomes something simpler of the same type."""
 
 from __future__ import annotations
 
@@ -65,8 +64,16 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
         yield trimmed(replaced(specimen, {node: load}, args))
     if kind in (Tensor("i32"), Tensor("i1")):
         yield _with(specimen, node, ast.Constant(0))
-    if isinstance(node, ast.Call):
-        yield from _without_arguments(specimen, node)
+    # Without one keyword or the last positional argument, as long as enough are left.
+    if not isinstance(node, ast.Call):
+        return
+    if len(node.args) + len(node.keywords) <= _LEAST.get(trees.called(node), 1):
+        return
+    for at in range(len(node.keywords)):
+        fewer = ast.Call(node.func, node.args, node.keywords[:at] + node.keywords[at + 1 :])
+        yield _with(specimen, node, fewer)
+    if len(node.args) > 1:
+        yield _with(specimen, node, ast.Call(node.func, node.args[:-1], node.keywords))
 
 
 def _is_plain_load(node: ast.expr) -> bool:
@@ -102,17 +109,6 @@ def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
 
 def _with(specimen: Specimen, node: ast.expr, other: ast.expr) -> Specimen:
     return trimmed(replaced(specimen, {node: copy.deepcopy(other)}))
-
-
-def _without_arguments(specimen: Specimen, node: ast.Call) -> Iterator[Specimen]:
-    """Without one keyword or the last positional argument, as long as enough are left."""
-    if len(node.args) + len(node.keywords) <= _LEAST.get(trees.called(node), 1):
-        return
-    for at in range(len(node.keywords)):
-        fewer = ast.Call(node.func, node.args, node.keywords[:at] + node.keywords[at + 1 :])
-        yield _with(specimen, node, fewer)
-    if len(node.args) > 1:
-        yield _with(specimen, node, ast.Call(node.func, node.args[:-1], node.keywords))
 
 
 def sinks(best: Specimen) -> Generator[Specimen, bool, None]:

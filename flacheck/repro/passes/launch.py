@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator, Iterator, Mapping
 from itertools import combinations
-from typing import Any
 
 from flacheck.repro.kernel.block_types import NAMES
-from flacheck.repro.kernel.order import USUAL_OPTIONS
+from flacheck.repro.kernel.candidates import USUAL_OPTIONS
 from flacheck.repro.kernel.rewriting import replaced, rewritten, trimmed
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import expression, substituted, variable
@@ -65,11 +64,11 @@ def _smaller_values(specimen: Specimen, names: list[str]) -> Iterator[Specimen]:
 def dtypes(best: Specimen) -> Generator[Specimen, bool, None]:
     """One dtype for another."""
     for old in sorted(set(best.pointers.values())):
-        candidates = [retyped(best, old, new) for new in _DTYPES if new != old]
+        candidates = [_retyped(best, old, new) for new in _DTYPES if new != old]
         best = (yield from first_taken(candidates)) or best
 
 
-def retyped(specimen: Specimen, old: str, new: str) -> Specimen:
+def _retyped(specimen: Specimen, old: str, new: str) -> Specimen:
     """The specimen with a dtype replaced in its arguments and in its text."""
     before = f"tl.{NAMES.get(old, old)}"
     args = dict(specimen.args)
@@ -102,22 +101,19 @@ def _fewer(specimen: Specimen) -> Iterator[Specimen]:
         if specimen.args[first] == specimen.args[second]:
             yield _written(specimen, second, variable(first))
     for name, spec in specimen.args.items():
-        for value in _literals(spec):
-            yield _written(specimen, name, value)
+        # What may stand for a number of the launch in the kernel: 1, or itself.
+        match spec:
+            case {"int": number}:
+                literals: list[ast.expr | None] = [ast.Constant(1), ast.Constant(number)]
+            case {"float": number}:
+                literals = [ast.Constant(1.0), ast.Constant(number)]
+            case _:
+                literals = [literal_of(spec)]
+        for literal in filter(None, literals):
+            yield _written(specimen, name, literal)
 
 
 def _written(specimen: Specimen, name: str, value: ast.expr) -> Specimen:
     """The specimen without a parameter, with an expression in its place."""
     args = {other: spec for other, spec in specimen.args.items() if other != name}
     return rewritten(specimen, substituted(specimen.copied_body(), {name: value}), args)
-
-
-def _literals(spec: Any) -> Iterator[ast.expr]:
-    """What may stand for a number of the launch in the kernel: 1, or itself."""
-    match spec:
-        case {"int": number}:
-            yield from (ast.Constant(1), ast.Constant(number))
-        case {"float": number}:
-            yield from (ast.Constant(1.0), ast.Constant(number))
-        case _ if (known := literal_of(spec)) is not None:
-            yield known

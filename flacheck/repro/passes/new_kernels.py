@@ -23,10 +23,9 @@ from typing import Any
 from flacheck.repro.kernel import plain_addresses
 from flacheck.repro.kernel import syntax_trees as trees
 from flacheck.repro.kernel.block_types import NAMES, Tensor
-from flacheck.repro.kernel.order import cost
+from flacheck.repro.kernel.candidates import cost, is_valid
 from flacheck.repro.kernel.rewriting import rewritten
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.validity import is_valid
 from flacheck.repro.kernel.value_graph import Value, operations
 from flacheck.repro.passes.search import Probe
 
@@ -39,7 +38,8 @@ MOST = 160
 # quickly.
 TOGETHER = 12
 # What fails most often comes first.
-_ORDER = "tl.dot tl.associative_scan tl.sum tl.max tl.reduce tl.cumsum tl.sort tl.trans".split()
+_FIRST = "tl.dot tl.associative_scan tl.sum tl.max tl.reduce tl.cumsum tl.sort tl.trans".split()
+_RANK = {operation: rank for rank, operation in enumerate(_FIRST)}
 # The deepest takes most memory.
 LOOP_DEPTHS = (8, 4, 2, 1)
 # More turns than any pipeline has stages.
@@ -133,7 +133,7 @@ def distinct(specimen: Specimen) -> Iterator[SlicePlan]:
     seen: set[str] = set()
     # Shallow ones first; of operations of one rank the last, which is nearest to what is stored.
     values = operations(specimen)[::-1]
-    values.sort(key=_rank)
+    values.sort(key=lambda value: _RANK.get(value.operation, len(_RANK)))
     for depth, value, share in itertools.product(SLICE_DEPTHS, values, (True, False)):
         if len(seen) == MOST:
             return
@@ -144,12 +144,6 @@ def distinct(specimen: Specimen) -> Iterator[SlicePlan]:
         if is_valid(candidate):
             seen.add(candidate.key)
             yield plan
-
-
-def _rank(value: Value) -> int:
-    if value.operation in _ORDER:
-        return _ORDER.index(value.operation)
-    return len(_ORDER)
 
 
 def built(before: Specimen, plans: Sequence[SlicePlan]) -> Specimen:

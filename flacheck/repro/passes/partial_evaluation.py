@@ -1,5 +1,4 @@
-"""The pass that comes first: known constants go into the kernel, its helpers are inlined, its
-statements made plain."""
+"""The first pass: known constants go into the kernel, its helpers are inlined."""
 
 from __future__ import annotations
 

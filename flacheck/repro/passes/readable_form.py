@@ -1,5 +1,4 @@
-"""The form that is read: usual names, one step a line. Proposed last and taken whatever the order
-says."""
+"""The form that is read: usual names, one step a line. Taken whatever the order says."""
 
 from __future__ import annotations
 
@@ -55,7 +54,15 @@ class _Steps(trees.Extraction):
 
 def named(specimen: Specimen) -> Specimen:
     """The kernel called `kernel`, pointers `x_ptr`…, variables `a`, `b`… as they are bound."""
-    names = {**dict(zip(specimen.pointers, _POINTERS)), **_letters(specimen)}
+    function = specimen.function
+    within = [name for statement in function.body for name in trees.names_in(statement)]
+    bound = dict.fromkeys(name.id for name in within if isinstance(name.ctx, ast.Store))
+    others = {name.id for name in trees.names_in(function)} - set(bound)
+    letters = [letter for letter in ascii_lowercase if letter not in {*specimen.args, *others}]
+    names = dict(zip(specimen.pointers, _POINTERS))
+    # Where letters run out, variables keep their names.
+    if len(bound) <= len(letters):
+        names |= zip(bound, letters)
     # A pointer may be called what a variable would be.
     if len(set(names.values())) != len(names):
         return specimen
@@ -63,21 +70,10 @@ def named(specimen: Specimen) -> Specimen:
     if own in {*specimen.helpers, *specimen.constants}:
         own = specimen.name
     tree = copy.deepcopy(specimen.tree)
-    function = tree.body[specimen.tree.body.index(specimen.function)]
-    trees.Renaming(names).visit(function)
-    assert isinstance(function, ast.FunctionDef)
-    function.name = own
+    renamed_function = tree.body[specimen.tree.body.index(function)]
+    trees.Renaming(names).visit(renamed_function)
+    assert isinstance(renamed_function, ast.FunctionDef)
+    renamed_function.name = own
     args = {names.get(name, name): spec for name, spec in specimen.args.items()}
     renamed = specimen.with_(source=ast.unparse(tree), name=own, args=args)
     return rewritten(renamed, renamed.copied_body())
-
-
-def _letters(specimen: Specimen) -> dict[str, str]:
-    """Letters for variables; none where they run out or a parameter has one."""
-    names = [name for statement in specimen.function.body for name in trees.names_in(statement)]
-    bound = dict.fromkeys(name.id for name in names if isinstance(name.ctx, ast.Store))
-    others = {name.id for name in trees.names_in(specimen.function)} - set(bound)
-    letters = [letter for letter in ascii_lowercase if letter not in {*specimen.args, *others}]
-    if len(bound) > len(letters):
-        return {}
-    return dict(zip(bound, letters))

@@ -50,8 +50,7 @@ def at_each(
     places: Callable[[Specimen], Sequence[Item]],
     propose: Callable[[Specimen, Item], Iterable[Specimen]],
 ) -> Generator[Specimen, bool, None]:
-    """Proposes for one place after another; where one is taken, the places are looked up again and
-    the search goes on at the same position."""
+    """Proposes for each place; where one is taken, the places are looked up again."""
     position = 0
     while position < len(left := places(best)):
         taken = yield from first_taken(propose(best, left[position]))
