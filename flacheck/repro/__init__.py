@@ -1,10 +1,5 @@
 """From a failing cell to a minimal script of its own, verified on every release.
 
-    with Compilers(provided(cell, specs), packages) as compilers:
-        reproduction = begin(cell, compilers, Budget(600))
-        for improvement in reproduction.search(): …
-        files.write(files.contents(reproduction.finish()), folder)
-
 A specimen (a module, one kernel, one launch) goes through passes; each proposes smaller ones,
 `cost` says which are better, the oracle asks the compilers: the same signature on the failing
 release, still compiling on the contrasts.

@@ -1,8 +1,5 @@
 """What an expression of a kernel is: a block or scalar of some dtype, a block pointer, or a known
-constant.
-
-`None` stands for what is not known, and what needs to know it raises Unknown; nothing is ever
-guessed.
+constant. `None` is what is not known; what needs to know it raises Unknown, and nothing is guessed.
 """
 
 from __future__ import annotations

@@ -7,17 +7,8 @@ from functools import lru_cache
 from math import inf, log2
 from typing import Any
 
+from flacheck.repro.kernel import syntax_trees as trees
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import (
-    COMPOUND,
-    Block,
-    all_statements,
-    called,
-    names_in,
-    parameter_names,
-    reads,
-    writes,
-)
 from flacheck.repro.kernel.type_inference import walked
 
 # What each costs a reader, where a node of the syntax tree costs 2. Only the ratios matter: control
@@ -38,8 +29,8 @@ Cost = tuple[int, str]
 @lru_cache(maxsize=256)
 def cost(specimen: Specimen) -> Cost:
     """Smaller is better; ties are decided by the text, so that no two specimens are equal."""
-    statements = list(all_statements(specimen.function.body))
-    control = sum(isinstance(statement, COMPOUND) for statement in statements)
+    statements = list(trees.all_statements(specimen.function.body))
+    control = sum(isinstance(statement, trees.COMPOUND) for statement in statements)
     weight = (
         CONTROL * control
         + HELPER * len(specimen.helpers)
@@ -57,7 +48,7 @@ def _node(node: ast.AST) -> float:
     """Block pointers, masks and large numbers are more to read than their nodes say."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return _magnitude(node.value)
-    if called(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
+    if trees.called(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
         return ODD_ACCESS
     if isinstance(node, ast.keyword) and node.arg in ("mask", "boundary_check", "other"):
         return ODD_ACCESS / 2
@@ -100,7 +91,7 @@ def is_valid(specimen: Specimen) -> bool:
     # Every release compiles an empty kernel.
     if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
         return False
-    parameters = set(parameter_names(specimen.function))
+    parameters = set(trees.parameter_names(specimen.function))
     given = {*specimen.args, *specimen.omitted}
     if not parameters <= given or not set(specimen.args) <= parameters:
         return False
@@ -111,23 +102,23 @@ def is_valid(specimen: Specimen) -> bool:
         elif isinstance(statement, (ast.Import, ast.ImportFrom)):
             known |= {(a.asname or a.name).split(".")[0] for a in statement.names}
         else:
-            known |= writes(statement)
+            known |= trees.writes(statement)
     return _defined(body, known) and not walked(specimen).faults
 
 
-def _defined(body: Block, known: set[str]) -> bool:
+def _defined(body: trees.Block, known: set[str]) -> bool:
     """Walks in the order of execution, and adds what is bound to `known`."""
     return all(_is_defined(statement, known) for statement in body)
 
 
 def _is_defined(statement: ast.stmt, known: set[str]) -> bool:
     if isinstance(statement, ast.For):
-        if not reads(statement.iter) <= known:
+        if not trees.reads(statement.iter) <= known:
             return False
-        known |= writes(statement.target)
+        known |= trees.writes(statement.target)
         return _defined(statement.body, known)
     if isinstance(statement, (ast.If, ast.While)):
-        if not reads(statement.test) <= known:
+        if not trees.reads(statement.test) <= known:
             return False
         # Either side may bind what is read later: the compiler knows which one it takes.
         one, other = set(known), set(known)
@@ -135,8 +126,8 @@ def _is_defined(statement: ast.stmt, known: set[str]) -> bool:
         known |= one | other
         return defined
     comprehensions = [n for n in ast.walk(statement) if isinstance(n, ast.comprehension)]
-    own = {name.id for c in comprehensions for name in names_in(c.target)}
-    if not reads(statement) - own <= known:
+    own = {name.id for c in comprehensions for name in trees.names_in(c.target)}
+    if not trees.reads(statement) - own <= known:
         return False
-    known |= writes(statement)
+    known |= trees.writes(statement)
     return True

@@ -1,8 +1,6 @@
-"""What the language's functions give: the type of a call from the types of its arguments.
-
-A rule has the parameters of its function that decide the type; one that a call does not give is
-None. The first is given by position, and a method's object is its first argument.
-"""
+"""What the language's functions give: the type of a call from the types of its arguments. A rule
+has the parameters of its function that decide the type; one that a call does not give is None. The
+first is given by position, and a method's object is its first argument."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The types of a kernel's expressions, found by walking it as the compiler does, without one.
-
-The walk knows what reduction needs to propose well-typed candidates: dtypes and shapes through
-arithmetic, loads, dots, reductions and views. What it does not know it leaves unknown.
-"""
+"""The types of a kernel's expressions, found by walking it as the compiler does: dtypes and shapes
+through arithmetic, loads, dots, reductions and views. What is not known stays unknown."""
 
 from __future__ import annotations
 

@@ -79,16 +79,12 @@ class _Graph:
         if isinstance(node, ast.Call) and not operands and all(map(self._is_known, parts(node))):
             return Value(node, kind, made=True)
         value = Value(node, kind, operands)
-        if self._is_operation(value):
-            self.operations.append(value)
+        # Scalars and addresses are no work for the compiler.
+        if operands and kind.shape and not kind.pointer:
+            taken = [part for part, _ in operands]
+            if all(part in taken or self._is_known(part) for part in parts(node)):
+                self.operations.append(value)
         return value
-
-    def _is_operation(self, value: Value) -> bool:
-        """Whether the compiler has work with it, and its parts are understood."""
-        if not value.operands or not value.type.shape or value.type.pointer:
-            return False
-        operands = [part for part, _ in value.operands]
-        return all(part in operands or self._is_known(part) for part in parts(value.node))
 
     def _is_known(self, part: ast.expr) -> bool:
         if isinstance(part, (ast.Constant, ast.Tuple, ast.List)):

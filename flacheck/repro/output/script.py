@@ -1,9 +1,7 @@
-"""The standalone script: one file that imports only triton, tells by its exit status whether the
-failure shows.
+"""The standalone script: it imports only triton, its exit status says whether the failure shows.
 
 The compile runs in a child of the script, for it may take its process down. A launch that says
-nothing but types is compiled by `triton.compile`; one with constants, numbers or alignments goes
-through the kernel's own launch.
+nothing but types is compiled by `triton.compile`; every other goes through the kernel's own launch.
 """
 
 from __future__ import annotations
@@ -236,34 +234,23 @@ def _call(specimen: Specimen, options: Mapping[str, Any]) -> str:
 
 def _argument(spec: Any) -> str:
     """The Python expression for one argument of a launch."""
-    if not isinstance(spec, Mapping):
-        return repr(spec)
-    if "dtype" in spec:
-        pointer = f'Pointer("{NAMES[spec["dtype"]]}"'
-        align = spec.get("align", 16)
-        # Compilers only ask whether an address is a multiple of 16 bytes.
-        if align % 16:
-            pointer += f", {align}"
-        return f"{pointer})"
-    if "constexpr" in spec:
-        return _constant(spec["constexpr"])
-    if "tuple" in spec:
-        return _tuple([_argument(item) for item in spec["tuple"]])
-    return repr(next(iter(spec.values())))
-
-
-def _constant(value: Any) -> str:
-    """The Python expression for a constexpr."""
-    if isinstance(value, Mapping):
-        if "dtype" in value:
-            return f"tl.{NAMES.get(value['dtype'], value['dtype'])}"
-        if "tuple" in value:
-            return _tuple([_constant(item) for item in value["tuple"]])
-        return str(value.get("function"))
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)
-
-
-def _tuple(parts: list[str]) -> str:
-    return "(" + "".join(f"{part}, " for part in parts).rstrip(" ") + ")"
+    match spec:
+        case {"dtype": dtype}:
+            align = spec.get("align", 16)
+            # Compilers only ask whether an address is a multiple of 16 bytes.
+            if align % 16:
+                return f'Pointer("{NAMES[dtype]}", {align})'
+            return f'Pointer("{NAMES[dtype]}")'
+        case {"constexpr": {"dtype": dtype}}:
+            return f"tl.{NAMES.get(dtype, dtype)}"
+        case {"constexpr": {"tuple": parts}}:
+            return _argument({"tuple": [{"constexpr": part} for part in parts]})
+        case {"constexpr": {} as value}:
+            return str(value.get("function"))
+        case {"constexpr": float() as value} if not math.isfinite(value):
+            return f'float("{value}")'
+        case {"tuple": parts}:
+            return "(" + "".join(f"{_argument(part)}, " for part in parts).rstrip(" ") + ")"
+        case {}:
+            return repr(next(iter(spec.values())))
+    return repr(spec)

@@ -62,27 +62,20 @@ def with_dtypes(specimen: Specimen) -> Specimen:
 def literal_of(spec: Any) -> ast.expr | None:
     """The expression for a constant argument; None for one that differs from launch to launch."""
     match spec:
-        case {"constexpr": value}:
-            return _constexpr(value)
+        case {"constexpr": {"dtype": name}}:
+            return trees.expression("tl." + NAMES.get(name, name))
+        case {"constexpr": {"function": name}}:
+            return trees.variable(name)
+        case {"constexpr": {"tuple": parts}}:
+            items = [literal_of({"constexpr": part}) for part in parts]
+            known = [item for item in items if item is not None]
+            if len(known) == len(parts):
+                return ast.Tuple(known, ast.Load())
+        case {"constexpr": value} if not isinstance(value, Mapping):
+            return literal(value)
         case None | bool() | str():
             return literal(spec)
     return None
-
-
-def _constexpr(value: Any) -> ast.expr | None:
-    match value:
-        case {"dtype": name}:
-            return trees.expression("tl." + NAMES.get(name, name))
-        case {"function": name}:
-            return trees.variable(name)
-        case {"tuple": parts}:
-            items = [item for item in map(_constexpr, parts) if item is not None]
-            if len(items) == len(parts):
-                return ast.Tuple(items, ast.Load())
-            return None
-        case {}:
-            return None
-    return literal(value)
 
 
 def _settled(

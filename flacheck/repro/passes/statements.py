@@ -55,12 +55,13 @@ def closure(body: Sequence[ast.stmt], chunk: set[int]) -> set[int]:
 
 def control_flow(best: Specimen) -> Generator[Specimen, bool, None]:
     """Every loop and branch: its body once, else the other side, else a loop of few turns."""
+    yield from at_each(best, _compounds, _simplified)
 
-    def outer_first(specimen: Specimen) -> list[ast.stmt]:
-        body = trees.all_statements(specimen.function.body)
-        return [statement for statement in body if isinstance(statement, trees.COMPOUND)]
 
-    yield from at_each(best, outer_first, _simplified)
+def _compounds(specimen: Specimen) -> list[ast.stmt]:
+    """Loops and branches, outer before inner."""
+    body = trees.all_statements(specimen.function.body)
+    return [statement for statement in body if isinstance(statement, trees.COMPOUND)]
 
 
 def _simplified(specimen: Specimen, compound: ast.stmt) -> Iterator[Specimen]:
