@@ -70,8 +70,7 @@ def strings(text: str, file: str) -> Mapping[Path, str]:
 
 def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
     """The document with other strings at these paths, all else as it was; UsageError where the
-    text holds no such string any more, or the editor would change more.
-    """
+    text holds no such string any more, or the editor would change more."""
     # Here, so that only who writes a fix waits for it.
     import tomlkit
     from tomlkit.exceptions import TOMLKitError

@@ -17,8 +17,7 @@ NotBlank = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Failures of this signature, of kernels that match this glob, or of both, are let pass until
-    `expires` (that day included). A glob matches the whole name or its last part.
-    """
+    `expires` (that day included). A glob matches the whole name or its last part."""
 
     signature: NotBlank | None = None
     kernel: NotBlank | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -66,9 +66,7 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Admission:
-    """What an installation admits: `pairs`, without a torch where none is pinned, and `unknown`
-    Triton releases, as `>3.9.0`.
-    """
+    """`pairs` have no torch where none is pinned; `unknown` are Triton releases, as `>3.9.0`."""
 
     installation: Installation
     pairs: tuple[Pair, ...] = ()
@@ -107,25 +105,20 @@ def _satisfying(pins: Sequence[Pin], known: Iterable[str]) -> list[str]:
     for pin in pins:
         for version in pin.exact:
             by_release.setdefault(Version(version), version)
-    return [
-        version
-        for version in sorted(by_release.values(), key=by_version)
-        if satisfies(pins, version)
-    ]
+    known = sorted(by_release.values(), key=by_version)
+    return [version for version in known if satisfies(pins, version)]
 
 
 def _pairs(
     installation: Installation, releases: Releases, torches: Sequence[str], tritons: Sequence[str]
-) -> list[Pair]:
+) -> Iterable[Pair]:
     if not installation.torch_with_triton:
         return [(None, triton) for triton in tritons]
     if not installation.of("triton"):
         # What an unknown torch requires nobody knows: it goes with what is pinned beside it, and
         # says nothing alone.
         torches = [torch for torch in torches if _public(torch) in releases.torch]
-    return [
-        (torch, triton) for torch in torches for triton in tritons if releases.goes(torch, triton)
-    ]
+    return (pair for pair in product(torches, tritons) if releases.goes(*pair))
 
 
 def _unknown(
@@ -154,13 +147,11 @@ def _admits_older(pins: Sequence[Pin], known: Iterable[str]) -> bool:
     # Older releases are in no table: these numbers stand for them. A release that a pin names by
     # itself was found before.
     oldest = Version(next(iter(known)))
-    versions = (
-        f"{major}.{minor}.{patch}"
-        for major in range(1, oldest.major + 1)
-        for minor in range(10)
-        for patch in (0, 1)
-    )
-    return any(Version(version) < oldest and satisfies(pins, version) for version in versions)
+    for numbers in product(range(1, oldest.major + 1), range(10), (0, 1)):
+        version = ".".join(map(str, numbers))
+        if Version(version) < oldest and satisfies(pins, version):
+            return True
+    return False
 
 
 def _public(version: str) -> str:
@@ -175,30 +166,21 @@ def _conflict(
         return _disjoint(installation, triton_pins, releases.triton)
     if torch_pins and not torches:
         return _disjoint(installation, torch_pins, releases.torch)
-    required = [
-        f"torch {torch} requires triton{releases.torch[_public(torch)]}" for torch in torches
-    ]
-    if len(required) > 3:
-        required = [required[0], "…", required[-1]]
+    needs = [f"torch {torch} requires triton{releases.torch[_public(torch)]}" for torch in torches]
+    if len(needs) > 3:
+        needs = [needs[0], "…", needs[-1]]
     pinned = " and ".join(f"{pin.where} pins {pin.said}" for pin in triton_pins)
-    reason = f"{', '.join(required)}, but {pinned}"
+    reason = f"{', '.join(needs)}, but {pinned}"
     return Conflict(installation.name, (*torch_pins, *triton_pins), reason)
 
 
 def _disjoint(installation: Installation, pins: Sequence[Pin], known: Iterable[str]) -> Conflict:
-    """Of pins of one name the one that nothing satisfies, else two that exclude each other, else
-    all.
-    """
-    culprits = tuple(pins)
-    for pair in combinations(pins, 2):
-        if not _satisfying(pair, known):
-            culprits = pair
-            break
-    for pin in culprits:
-        if not _satisfying([pin], known):
-            culprits = (pin,)
-            break
+    """The conflict of pins of one name: two that exclude each other (or one of them that nothing
+    satisfies), else all."""
+    pairs = (pair for pair in combinations(pins, 2) if not _satisfying(pair, known))
+    culprits: tuple[Pin, ...] = next(pairs, tuple(pins))
+    alone = ((pin,) for pin in culprits if not _satisfying([pin], known))
+    culprits = next(alone, culprits)
     said = " and ".join(f"{pin.said} ({pin.where})" for pin in culprits)
-    return Conflict(
-        installation.name, culprits, f"no release of {culprits[0].name} satisfies {said}"
-    )
+    reason = f"no release of {culprits[0].name} satisfies {said}"
+    return Conflict(installation.name, culprits, reason)

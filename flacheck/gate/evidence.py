@@ -27,11 +27,8 @@ class RecordFilter:
     @property
     def about(self) -> str:
         """What is asked, in a few words."""
-        whole = "every record"
-        if self.package:
-            whole = self.package
-        elif self.run_name:
-            whole = f"matrix {self.run_name}"
+        matrix = self.run_name and f"matrix {self.run_name}"
+        whole = self.package or matrix or "every record"
         return " · ".join(filter(None, (whole, ", ".join(self.kernels), ", ".join(self.targets))))
 
     @property
@@ -76,9 +73,9 @@ def opened(folder: Path, wanted: RecordFilter) -> Iterator[Evidence]:
     # No store is made: without one nothing is known, which is an answer too.
     if not (folder / FILE).is_file():
         yield Evidence({}, lambda signature: ())
-        return
-    with Store.open(folder, create=False) as store:
-        yield of_store(store, wanted)
+    else:
+        with Store.open(folder, create=False) as store:
+            yield of_store(store, wanted)
 
 
 def of_store(store: Store, wanted: RecordFilter) -> Evidence:

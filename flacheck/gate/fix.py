@@ -30,9 +30,8 @@ def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]
         except UnicodeDecodeError:
             raise _was_changed(shown) from None
         except OSError as error:
-            raise UsageError(
-                f"{shown}: cannot be written ({error.strerror}); nothing in it was changed"
-            ) from None
+            why = f"cannot be written ({error.strerror}); nothing in it was changed"
+            raise UsageError(f"{shown}: {why}") from None
     return able, [change for change in changes if not change.pin.span]
 
 
@@ -41,15 +40,11 @@ def edited(content: bytes, shown: str, changes: Sequence[PinChange]) -> bytes:
     codec, mark = encoding_of(content)
     text = content[len(mark) :].decode(codec)
     of_string = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
-    if of_string:
-        there = toml.strings(text, shown)
-        wanted = {
-            keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in of_string.items()
-        }
-        text = toml.replaced(text, wanted, shown)
-    else:
-        text = _spliced(text, changes, shown)
-    return mark + text.encode(codec)
+    if not of_string:
+        return mark + _spliced(text, changes, shown).encode(codec)
+    there = toml.strings(text, shown)
+    new = {keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in of_string.items()}
+    return mark + toml.replaced(text, new, shown).encode(codec)
 
 
 def _spliced(text: str, changes: Iterable[PinChange], shown: str) -> str:

@@ -15,13 +15,7 @@ from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
 from flacheck.gate.evidence import Evidence, cell_identity
 from flacheck.gate.pinned import Installation
-from flacheck.gate.result import (
-    GateResult,
-    JudgedRelease,
-    JudgedWaiver,
-    ReleaseState,
-    WaiverUse,
-)
+from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
 from flacheck.gate.suggest import Acceptance, suggest
 from flacheck.model import Record, Verdict
 from flacheck.toolchains import torch_pins
@@ -33,8 +27,7 @@ Advise = Callable[[Iterable[str], str, str], Sequence[str]]
 @dataclass(frozen=True)
 class Gate:
     """What a gate goes by. `targets` must all be good, where any are named; `strict` lets only good
-    releases pass.
-    """
+    releases pass."""
 
     releases: Releases
     advise: Advise
@@ -81,33 +74,33 @@ class Gate:
             cell.key for cell in failing if waivers.waived(valid, cell.kernel, cell.signature)
         }
         blocking = [cell for cell in failing if cell.key not in waived]
-        tried = {target: _tried(mine) for target, mine in on_target.items() if _tried(mine)}
-        missing = list(self._missing(tried, waived))
-        advisories: tuple[str, ...] = ()
-        why = ""
-        if blocking:
-            state = ReleaseState.BAD
-        elif missing:
-            state = ReleaseState.UNTESTED
-            why = "; ".join(missing)
-        else:
-            told = [
-                text
-                for target in tried
-                for text in self.advise({cell.kernel for cell in on_target[target]}, triton, target)
-            ]
-            advisories = tuple(dict.fromkeys(told))
-            state = ReleaseState.ADVISED if advisories else ReleaseState.GOOD
-        return JudgedRelease(
+        # A skipped cell was not asked, so it says nothing.
+        tried = grouped(
+            (target, cell)
+            for target, mine in on_target.items()
+            for cell in mine
+            if cell.verdict is not Verdict.SKIPPED
+        )
+        release = JudgedRelease(
             triton=triton,
-            state=state,
+            state=ReleaseState.BAD,
             failures=tuple(by_signature(blocking)),
-            advisories=advisories,
             targets=tuple(sorted(tried, key=by_target)),
             cells=sum(map(len, tried.values())),
             waived=len(waived),
-            why=why,
         )
+        if blocking:
+            return release
+        missing = "; ".join(self._missing(tried, waived))
+        if missing:
+            return replace(release, state=ReleaseState.UNTESTED, why=missing)
+        advisories: list[str] = []
+        for target in tried:
+            advisories += self.advise({cell.kernel for cell in on_target[target]}, triton, target)
+        if not advisories:
+            return replace(release, state=ReleaseState.GOOD)
+        told = tuple(dict.fromkeys(advisories))
+        return replace(release, state=ReleaseState.ADVISED, advisories=told)
 
     def _missing(self, tried: Mapping[str, Sequence[Observed]], waived: set[str]) -> Iterator[str]:
         """Why no target, or not every one that must be, is known to compile."""
@@ -125,23 +118,16 @@ class Gate:
             yield "only skipped cells"
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
-        cells = sum(
-            waiver.covers(record.kernel, record.signature)
-            for record in evidence.records
-            if record.verdict is Verdict.FAILS
-        )
+        failing = (record for record in evidence.records if record.verdict is Verdict.FAILS)
+        cells = sum(waiver.covers(record.kernel, record.signature) for record in failing)
+        use = WaiverUse.UNUSED
         if waiver.expired(self.today):
-            return JudgedWaiver(waiver, WaiverUse.EXPIRED, cells)
-        if cells:
-            return JudgedWaiver(waiver, WaiverUse.ACTIVE, cells)
-        if _is_mended(waiver, evidence):
-            return JudgedWaiver(waiver, WaiverUse.MENDED)
-        return JudgedWaiver(waiver, WaiverUse.UNUSED)
-
-
-def _tried(cells: Sequence[Observed]) -> list[Observed]:
-    """A skipped cell was not asked, so it says nothing."""
-    return [cell for cell in cells if cell.verdict is not Verdict.SKIPPED]
+            use = WaiverUse.EXPIRED
+        elif cells:
+            use = WaiverUse.ACTIVE
+        elif _is_mended(waiver, evidence):
+            use = WaiverUse.MENDED
+        return JudgedWaiver(waiver, use, cells)
 
 
 def _admitted_releases(
@@ -166,45 +152,39 @@ def _admitted_releases(
 
 def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
     """A release without a record, with the reason why nothing is known of it."""
+    why = "nobody knows which Triton that torch requires"
     if triton == releases.beyond:
         why = "newer than every known release"
     elif triton == releases.before:
         why = f"flacheck drives {releases.triton[0]} and newer"
     elif triton[0].isdigit():
         why = "no record"
-    else:
-        why = "nobody knows which Triton that torch requires"
     return JudgedRelease(triton, ReleaseState.UNTESTED, why=why)
 
 
 def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
     """The requirements that admit just the good releases, and the torch that brings them."""
-    good = [
+    # A waiver lets a failure pass; it makes no release good.
+    good = {
         triton
-        for triton in releases.triton
-        if triton in recorded
-        and recorded[triton].state is ReleaseState.GOOD
-        # A waiver lets a failure pass; it makes no release good.
-        and not recorded[triton].waived
-    ]
-    torch = [torch for triton in good for torch in releases.torch_for(triton)]
+        for triton, release in recorded.items()
+        if release.state is ReleaseState.GOOD and not release.waived
+    }
+    tritons = [triton for triton in releases.triton if triton in good]
+    torches = [torch for triton in tritons for torch in releases.torch_for(triton)]
     requirements = (
-        torch_pins.specifier("triton", good, releases.triton),
-        torch_pins.specifier("torch", torch, releases.torch),
+        torch_pins.specifier("triton", tritons, releases.triton),
+        torch_pins.specifier("torch", torches, releases.torch),
     )
-    return tuple(requirement for requirement in requirements if requirement)
+    return tuple(filter(None, requirements))
 
 
 def _is_mended(waiver: Waiver, evidence: Evidence) -> bool:
     """Whether a cell compiles now that failed so before, or one of the waiver's kernel."""
-    if waiver.signature is None:
-        return any(_compiles(record) for record in evidence.records if waiver.names(record.kernel))
+    asked: list[Record] = evidence.records
+    if waiver.signature is not None:
+        cells = map(cell_identity, evidence.failed_with(waiver.signature))
+        asked = [evidence.newest[cell] for cell in cells if cell in evidence.newest]
     return any(
-        _compiles(evidence.newest.get(cell_identity(record)))
-        for record in evidence.failed_with(waiver.signature)
-        if waiver.covers(record.kernel, record.signature)
+        record.verdict is Verdict.COMPILES for record in asked if waiver.names(record.kernel)
     )
-
-
-def _compiles(record: Record | None) -> bool:
-    return record is not None and record.verdict is Verdict.COMPILES

@@ -15,12 +15,10 @@ _UPPER = ("<=", "<")
 def narrowed(
     specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None
 ) -> str:
-    """A specifier contained in the given one that admits all of `keep` (at least one) and none of
-    `lose`.
+    """A specifier within the given one that admits all of `keep` (at least one), none of `lose`.
 
     Releases below or above all that are kept move a bound, those between are excluded one by one.
-    `cap`, where the specifier is to be closed, is the first version that must not be admitted.
-    """
+    `cap`, where the specifier is to be closed, is the first version that must not be admitted."""
     kept, lost = sorted(map(Version, keep)), sorted(map(Version, lose))
     below = [version for version in lost if version < kept[0]]
     between = [version for version in lost if kept[0] < version < kept[-1]]

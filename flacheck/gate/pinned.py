@@ -18,12 +18,10 @@ _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Pin:
-    """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; empty, it admits
-    everything.
+    """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; "" admits all.
 
     `span` holds the offsets of the specifier in its file, or in the string that `keys` lead to in a
-    TOML file, and `written` what stands there; `obstacle` says why it cannot be changed there.
-    """
+    TOML file, and `written` what stands there; `obstacle` says why it cannot be changed there."""
 
     file: str
     line: int | None
@@ -55,9 +53,8 @@ class Pin:
                     clause.contains("0")
         except ValueError:
             # The start is enough: such a number has thousands of digits.
-            raise UsageError(
-                f"{self.where}: {plain[:60]} is no version specifier (PEP 440)"
-            ) from None
+            why = f"{plain[:60]} is no version specifier (PEP 440)"
+            raise UsageError(f"{self.where}: {why}") from None
         return alternatives
 
     def admits(self, version: str) -> bool:
@@ -68,11 +65,8 @@ class Pin:
     def exact(self) -> tuple[str, ...]:
         """The versions that the pin itself names with `==`."""
         clauses = (clause for alternative in self.ranges for clause in alternative)
-        return tuple(
-            clause.version
-            for clause in clauses
-            if clause.operator in ("==", "===") and is_version(clause.version)
-        )
+        exact = (clause.version for clause in clauses if clause.operator in ("==", "==="))
+        return tuple(filter(is_version, exact))
 
     @property
     def brings_triton(self) -> bool:

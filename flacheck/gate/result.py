@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
-import msgspec
+from msgspec import json, structs
 
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.config.waivers import Waiver
@@ -34,11 +33,9 @@ class ReleaseState(str, Enum):
 
 @dataclass(frozen=True)
 class JudgedRelease:
-    """A Triton release, or `>3.9.0` and the like for those nobody knows, by its records.
-
-    `failures` are those that count, `waived` says how many cells fail with leave, `why` what is
-    missing of an untested release; `torch` are the releases that it may come with.
-    """
+    """A Triton release, or `>3.9.0` and the like, by its records. `failures` are those that count,
+    `waived` counts the cells that fail with leave, `why` says what an untested release misses;
+    `torch` are the releases that it may come with."""
 
     triton: str
     state: ReleaseState
@@ -89,9 +86,8 @@ class GateResult:
     """What flacheck.gate/1 shows, and what else is told to people.
 
     `versions` are the admitted releases, `helpless` the installations that no change of a pin lets
-    pass; `known_good` is what to require to admit just the releases that are good by the records,
-    those included that the pins exclude now; `about` says which records were asked.
-    """
+    pass; `known_good` are the requirements that admit just the good releases, whatever the pins
+    exclude now; `about` says which records were asked."""
 
     admissions: tuple[Admission, ...]
     versions: tuple[JudgedRelease, ...] = ()
@@ -126,7 +122,7 @@ class GateResult:
     @property
     def gaps(self) -> list[str]:
         """The admitted releases that exist and have no verdict, oldest first."""
-        untested = [release.triton for release in self.of(ReleaseState.UNTESTED)]
+        untested = (release.triton for release in self.of(ReleaseState.UNTESTED))
         return [triton for triton in untested if triton[0].isdigit()]
 
     def of(self, *states: ReleaseState) -> tuple[JudgedRelease, ...]:
@@ -149,18 +145,14 @@ class GateResult:
         """flacheck.gate/1."""
         document: Json = {
             "schema": "flacheck.gate/1",
-            "pins": _pins(self.pins),
+            "pins": [_fields(pin, *_PIN) for pin in self.pins],
             "versions": [_fields(release, *_RELEASE) for release in self.versions],
             "conflicts": [
-                {
-                    "installation": conflict.installation,
-                    "pins": _pins(conflict.pins),
-                    "reason": conflict.reason,
-                }
+                {**asdict(conflict), "pins": [_fields(pin, *_PIN) for pin in conflict.pins]}
                 for conflict in self.conflicts
             ],
             "waived": [
-                {**msgspec.structs.asdict(entry.waiver), **_fields(entry, "use", "cells")}
+                {**structs.asdict(entry.waiver), **_fields(entry, "use", "cells")}
                 for entry in self.waived
             ],
             "suggest": [
@@ -169,12 +161,8 @@ class GateResult:
             ],
         }
         # Enums, dates and tuples as JSON has them.
-        plain: Json = msgspec.json.decode(msgspec.json.encode(document))
+        plain: Json = json.decode(json.encode(document))
         return plain
-
-
-def _pins(pins: Iterable[Pin]) -> list[Json]:
-    return [_fields(pin, *_PIN) for pin in pins]
 
 
 def _fields(entry: object, *names: str) -> Json:

@@ -9,7 +9,7 @@ from itertools import product
 from packaging.version import Version
 
 from flacheck.analysis.known_good import grouped
-from flacheck.gate.admitted import Admission, Pair, Releases, admit, satisfies
+from flacheck.gate.admitted import Admission, Pair, Releases, admit
 from flacheck.gate.narrow import alternatives
 from flacheck.gate.pinned import Installation, Pin, PinChange
 from flacheck.gate.result import ReleaseState
@@ -52,11 +52,8 @@ class Acceptance:
 def suggest(
     installations: Sequence[Installation], wanted: Acceptance
 ) -> tuple[tuple[PinChange, ...], tuple[str, ...]]:
-    """The changes after which every installation passes, and the names of those beyond help.
-
-    What is admitted is narrowed where some of it passes; else pins move to the nearest pair that
-    does.
-    """
+    """The changes after which every installation passes, and the names of those beyond help. What
+    is admitted is narrowed where some of it passes; else pins move to the nearest pair."""
     changes: dict[Pin, str] = {}
     helpless = []
     for installation in installations:
@@ -110,7 +107,8 @@ def _narrow(admission: Admission, wanted: Acceptance) -> Changes:
         # Strictly, releases that are not there yet may not be admitted either.
         last = Version(newest)
         cap = f"{last.major}.{last.minor + 1}"
-    pin = _editable(pins)
+    # The last one that can be edited, for what comes last adds to what came before.
+    pin = next((pin for pin in reversed(pins) if not pin.obstacle), pins[-1])
     return {pin: alternatives(pin.specifier, keep, lose, cap)}
 
 
@@ -123,37 +121,26 @@ def _move(admission: Admission, wanted: Acceptance) -> Changes:
         pairs = [pair for pair in product(releases.torch, proven) if releases.goes(*pair)]
     moves = []
     for torch, triton in pairs:
-        move = _moves_to(installation, torch, triton)
+        to = {"torch": torch, "triton": triton}
+        move = {
+            pin: f"=={to[pin.name]}"
+            for pin in installation.pins
+            if to[pin.name] and not pin.admits(to[pin.name] or "")
+        }
         if wanted.passes(admit(with_changes(installation, move), releases)):
             moves.append(move)
-    return min(moves, key=lambda move: (len(move), _steps(move, releases)), default={})
+    return min(moves, key=lambda move: _cost(move, releases), default={})
 
 
-def _moves_to(installation: Installation, torch: str | None, triton: str) -> Changes:
-    """The changes that make every pin admit these releases."""
-    moves = {}
-    for pin in installation.pins:
-        release = triton if pin.name == "triton" else torch
-        if release and not pin.admits(release):
-            moves[pin] = f"=={release}"
-    return moves
-
-
-def _steps(changes: Changes, releases: Releases) -> tuple[int, int]:
-    """How many releases the changes leap in all and, to prefer the newer, how far back they go."""
+def _cost(move: Changes, releases: Releases) -> tuple[int, int, int]:
+    """How many pins change, how many releases they leap in all and, to prefer the newer, how far
+    back they go."""
     known = {"triton": list(releases.triton), "torch": list(releases.torch)}
-    leaps = [_leap(pin, to.removeprefix("=="), known[pin.name]) for pin, to in changes.items()]
-    return sum(map(abs, leaps)), -sum(leaps)
-
-
-def _leap(pin: Pin, to: str, known: Sequence[str]) -> int:
-    """How many releases on (or back) from the nearest one that the pin admits."""
-    new = known.index(to)
-    admitted = [index for index, version in enumerate(known) if satisfies([pin], version)]
-    # A pin that admits no known release admits newer ones.
-    return min((new - old for old in admitted or [len(known)]), key=abs)
-
-
-def _editable(pins: Sequence[Pin]) -> Pin:
-    """The last pin that can be changed in its file: what comes last adds to what came before."""
-    return next((pin for pin in reversed(pins) if not pin.obstacle), pins[-1])
+    leaps = []
+    for pin, to in move.items():
+        versions = known[pin.name]
+        new = versions.index(to.removeprefix("=="))
+        admitted = [place for place, version in enumerate(versions) if pin.admits(version)]
+        # From the nearest release that the pin admits; without a known one it admits newer ones.
+        leaps.append(min((new - old for old in admitted or [len(versions)]), key=abs))
+    return len(move), sum(map(abs, leaps)), -sum(leaps)

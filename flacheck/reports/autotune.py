@@ -1,6 +1,5 @@
 """The report of an examination: each autotuner's configurations, then what is wrong, what it costs,
-and what to use instead.
-"""
+and what to use instead."""
 
 from __future__ import annotations
 
@@ -210,8 +209,7 @@ def _notes(result: TunerResult) -> Iterator[Part]:
 
 def _times(result: TunerResult) -> Iterator[Part]:
     """The times; why nothing was timed; the prices of fallbacks; and whether the estimate's order
-    was the measured one.
-    """
+    was the measured one."""
     rows = tuple(
         _timed(number, config) for number, config in enumerate(result.configs, 1) if config.timing
     )

@@ -57,8 +57,7 @@ def _row(entry: Entry) -> tuple[Words, ...]:
 
 def _cause(entry: Entry) -> str:
     """The decisive line; of a failed assertion the function and what it asserts, without the rest
-    of a declaration.
-    """
+    of a declaration."""
     function, (_, word, asserted) = _function(entry), entry.line.partition("Assertion")
     if function and word:
         return f"{function}: {word}{asserted}"

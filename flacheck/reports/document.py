@@ -133,8 +133,7 @@ class Streamed:
 @dataclass(frozen=True)
 class Report:
     """Parts for people, a value for programs (`Streamed`, or whatever JSON can hold), annotations
-    for a workflow on GitHub. All may be generators, so a report is rendered once.
-    """
+    for a workflow on GitHub. All may be generators, so a report is rendered once."""
 
     parts: Iterable[Part]
     value: Any = None

@@ -27,8 +27,7 @@ _TONES = {
 
 def report(result: GateResult, command: str, suggest: bool, strict: bool) -> document.Report:
     """What a gate found. `command` is the one that was typed, for those that may come next;
-    `suggest` asks for the changes to make, which JSON holds anyhow.
-    """
+    `suggest` asks for the changes to make, which JSON holds anyhow."""
     parts = _parts(result, command, suggest, strict)
     return document.Report(parts, result.to_json(), _annotations(result, strict))
 
@@ -92,8 +91,7 @@ def _about(release: JudgedRelease) -> str:
 
 def _conflict(conflict: Conflict) -> str:
     """Why pins contradict each other, and in which extra or group where the files alone do not say
-    it.
-    """
+    it."""
     if conflict.installation in {pin.file for pin in conflict.pins}:
         return conflict.reason
     return f"{conflict.installation}: {conflict.reason}"
@@ -176,8 +174,7 @@ def _next(result: GateResult, command: str, suggest: bool, strict: bool) -> Iter
 
 def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotation]:
     """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind),
-    advisories, untested releases and waivers.
-    """
+    advisories, untested releases and waivers."""
     for conflict in result.conflicts:
         for pin in conflict.pins:
             yield _at(pin, "error", "pins contradict each other", _conflict(conflict))

@@ -280,8 +280,7 @@ def _next_commands(view: RunView) -> Iterator[str]:
 
 def _annotations(view: RunView) -> Iterator[document.Annotation]:
     """Failures as errors (tolerated ones as notices), unknown and slow cells as warnings, then the
-    counts.
-    """
+    counts."""
     summary = view.summary
     for group in summary.by_signature[:_ANNOTATIONS]:
         level = "error"

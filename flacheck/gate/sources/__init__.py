@@ -15,32 +15,19 @@ from flacheck.gate.sources import pyproject, requirements, uv_lock
 from flacheck.gate.sources.pin_files import PinFile
 
 _LOOKED_FOR = (
-    "pyproject.toml",
-    "requirements*.txt",
-    "requirements*.in",
-    "constraints*.txt",
-    "requirements/*.txt",
-    "uv.lock",
+    *("pyproject.toml", "requirements*.txt", "requirements*.in"),
+    *("constraints*.txt", "requirements/*.txt", "uv.lock"),
 )
 # Better refused than read as a requirements file without a pin.
 _NOT_READ = (
-    "poetry.lock",
-    "pdm.lock",
-    "pylock.toml",
-    "Pipfile",
-    "Pipfile.lock",
-    "environment.yml",
-    "environment.yaml",
-    "setup.py",
-    "setup.cfg",
+    *("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile", "Pipfile.lock"),
+    *("environment.yml", "environment.yaml", "setup.py", "setup.cfg"),
 )
 
 
 def of_files(paths: Sequence[Path]) -> list[Installation]:
     """What the files are held to when they are installed together, as `pip install -r A -c B` does.
-
-    A lock is a whole installation by itself. Raises UsageError with file and line.
-    """
+    A lock is a whole installation by itself. Raises UsageError with file and line."""
     files = [PinFile(path, _shown(path)) for path in paths]
     together = [file for file in files if not _is_lock(file)]
     pins = [pin for file in together for pin in _read(file)]
@@ -54,11 +41,8 @@ def of_files(paths: Sequence[Path]) -> list[Installation]:
 def in_folder(folder: Path) -> list[Installation]:
     """What each file in a folder is held to by itself; files without a pin are left out."""
     paths = [path for pattern in _LOOKED_FOR for path in sorted(folder.glob(pattern))]
-    installations: list[Installation] = []
-    for path in dict.fromkeys(paths):
-        if path.is_file():
-            installations += of_files([path])
-    return installations
+    files = filter(Path.is_file, dict.fromkeys(paths))
+    return [installation for path in files for installation in of_files([path])]
 
 
 def installed() -> list[Installation]:

@@ -48,9 +48,8 @@ class PinFile:
         try:
             content = self.path.read_bytes()
         except OSError as error:
-            raise UsageError(
-                f"{self.shown}: cannot be read ({error.strerror}); check name and permissions"
-            ) from None
+            why = f"cannot be read ({error.strerror}); check name and permissions"
+            raise UsageError(f"{self.shown}: {why}") from None
         codec, mark = encoding_of(content)
         try:
             return content[len(mark) :].decode(codec)
@@ -92,7 +91,9 @@ class TomlDocument:
         key_begins = rf"""^[ \t]*(?:\[[^\]\n]*\b)?["']?{key}["']?[ \t]*[=\]]"""
         starts = [match.start() for match in re.finditer(key_begins, self.text, re.MULTILINE)]
         # Tables may share a key, and then nothing says which of the lines is meant.
-        return self.text.count("\n", 0, starts[0]) + 1 if len(starts) == 1 else None
+        if len(starts) != 1:
+            return None
+        return self.text.count("\n", 0, starts[0]) + 1
 
     def at(self, *keys: str, kind: type = dict) -> Any:
         """The table (or list) at a path, empty if absent; UsageError if it is something else."""

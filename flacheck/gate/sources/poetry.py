@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from flacheck.config import toml
 from flacheck.errors import UsageError
@@ -48,16 +48,13 @@ def _labelled(document: TomlDocument, label: str | None, *table: str) -> Iterato
 
 def _pin(document: TomlDocument, name: str, entry: Any, path: toml.Path) -> Pin | None:
     file, where = document.file, document.where(path)
-    keys = path
-    if isinstance(entry, Mapping):
-        keys = (*path, "version")
-    else:
-        entry = {"version": entry}
+    keys = (*path, "version")
+    if not isinstance(entry, Mapping):
+        entry, keys = {"version": entry}, path
     for key in ("version", "python", "markers", "platform"):
         if not isinstance(entry.get(key, ""), str):
-            raise UsageError(
-                f"{where}: {key} of {name} must be a text in quotes, not {entry[key]!r}"
-            )
+            why = f"{key} of {name} must be a text in quotes, not {entry[key]!r}"
+            raise UsageError(f"{where}: {why}")
     if not _holds(entry, where):
         return None
     line = document.line(keys) or document.line(path)
@@ -77,13 +74,10 @@ def _holds(entry: Mapping[str, Any], where: str) -> bool:
         return False
     if not requirement.holds(entry.get("markers"), where):
         return False
-    python = entry.get("python")
-    if not python:
-        return True
-    return any(
-        SpecifierSet(alternative).contains(platform.python_version(), prereleases=True)
-        for alternative in pep440(python, where).split("||")
-    )
+    # No constraint admits every Python.
+    alternatives = map(SpecifierSet, pep440(entry.get("python", ""), where).split("||"))
+    here = platform.python_version()
+    return any(alternative.contains(here, prereleases=True) for alternative in alternatives)
 
 
 def pep440(text: str, where: str) -> str:
@@ -96,10 +90,9 @@ def pep440(text: str, where: str) -> str:
             clauses = [_clause(clause) for clause in re.split(r"[,\s]+", joined) if clause]
             alternatives.append(",".join(filter(None, clauses)))
             SpecifierSet(alternatives[-1])
-    except (InvalidSpecifier, InvalidVersion, ValueError):
-        raise UsageError(
-            f"{where}: {text!r} is no version constraint; write ^2.7, ~3.4 or >=3.4,<3.9"
-        ) from None
+    except ValueError:
+        why = "is no version constraint; write ^2.7, ~3.4 or >=3.4,<3.9"
+        raise UsageError(f"{where}: {text!r} {why}") from None
     return " || ".join(alternatives)
 
 

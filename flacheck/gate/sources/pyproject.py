@@ -19,13 +19,12 @@ def read(file: PinFile) -> list[LabelledPin]:
     """The project's own pins, and those of each extra and group under its label."""
     document = TomlDocument.read(file)
     of_poetry = list(poetry.pins(document))
-    pins: list[LabelledPin] = [
-        (None, pin) for pin in _listed(document, ("project", "dependencies"), ())
-    ]
+    pins: list[LabelledPin] = []
+    pins += ((None, pin) for pin in _listed(document, ("project", "dependencies"), ()))
     for extra in document.at("project", "optional-dependencies"):
-        pins += [(f"extra {extra}", pin) for pin in _extra(document, extra, ())]
+        pins += ((f"extra {extra}", pin) for pin in _extra(document, extra, ()))
     for group in document.at("dependency-groups"):
-        pins += [(f"group {group}", pin) for pin in _group(document, group, ())]
+        pins += ((f"group {group}", pin) for pin in _group(document, group, ()))
     return pins + of_poetry
 
 
@@ -72,13 +71,12 @@ def _included(
     """The group that an entry of another includes; UsageError if unknown, or for a circle."""
     wanted = str(entry.get("include-group"))
     group = _as_written(wanted, document.at("dependency-groups"))
+    where = document.where(path)
     if set(entry) != {"include-group"} or group is None:
-        raise UsageError(
-            f"{document.where(path)}: there is no dependency group {wanted!r} to include"
-        )
+        raise UsageError(f"{where}: there is no dependency group {wanted!r} to include")
     if group in through:
         circle = " → ".join((*through, group))
-        raise UsageError(f"{document.where(path)}: dependency groups include each other: {circle}")
+        raise UsageError(f"{where}: dependency groups include each other: {circle}")
     return group
 
 

@@ -57,16 +57,13 @@ def pin(
     keys: tuple[str | int, ...] | None = None,
 ) -> Pin | None:
     """The pin that a requirement is, if any. `start` is the offset of its text in the file, None
-    where it cannot be edited; `keys` lead to the string in TOML that holds it.
-    """
+    where it cannot be edited; `keys` lead to the string in TOML that holds it."""
     name, where = canonicalize_name(requirement.name), file.where(line)
     if name not in (*NAMES, *_BETWEEN_RELEASES) or not holds(requirement.marker, where):
         return None
     if name in _BETWEEN_RELEASES:
-        _LOG.warning(
-            f"{where}: {name} is a Triton between two releases, which no index lists;"
-            " it is left out"
-        )
+        why = "is a Triton between two releases, which no index lists; it is left out"
+        _LOG.warning(f"{where}: {name} {why}")
         return None
     if requirement.url:
         return of_url(requirement.url, name, file, line)
@@ -82,8 +79,10 @@ def pin(
 
 def specifier_span(text: str) -> tuple[int, int]:
     """Where the specifier stands in a valid requirement; an empty span where one would be put."""
+    end = 0
     head = _NAME_AND_EXTRAS.match(text)
-    end = head.end() if head else 0
+    if head:
+        end = head.end()
     specifier = _SPECIFIER.match(text, end)
     if specifier:
         return specifier.span(1)
@@ -100,18 +99,14 @@ def of_url(url: str, name: str, file: PinFile, line: int | None) -> Pin:
         version = _version(archive[1].replace("%2B", "+"), name)
         if version:
             return Pin(file.shown, line, name, f"=={version}", obstacle=obstacle)
-    _LOG.warning(
-        f"{file.where(line)}: the address of {name} names no version and flacheck does not fetch"
-        " it: every release is assumed"
-    )
+    why = "names no version and flacheck does not fetch it: every release is assumed"
+    _LOG.warning(f"{file.where(line)}: the address of {name} {why}")
     return Pin(file.shown, line, name, "", obstacle=obstacle)
 
 
 def holds(marker: Any, where: str, extras: Iterable[str] = ("",)) -> bool:
     """Whether a marker (parsed, a text, or none) is true for any of the extras, "" being none.
-
-    Raises UsageError, beginning with `where`, for what is no marker or cannot be evaluated.
-    """
+    Raises UsageError, beginning with `where`, for what is no marker or cannot be evaluated."""
     if not marker:
         return True
     try:
@@ -120,9 +115,8 @@ def holds(marker: Any, where: str, extras: Iterable[str] = ("",)) -> bool:
     except InvalidMarker:
         raise UsageError(f"{where}: {marker!r} is no environment marker") from None
     except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
-        raise UsageError(
-            f"{where}: the marker {str(marker)!r} cannot be evaluated: {error}"
-        ) from None
+        why = f"the marker {str(marker)!r} cannot be evaluated: {error}"
+        raise UsageError(f"{where}: {why}") from None
 
 
 def may_hold(marker: Any, where: str) -> bool:

@@ -67,11 +67,10 @@ def _pins(file: PinFile, seen: set[Path]) -> Iterator[Pin]:
 
 def _included(file: PinFile, number: int, name: str, seen: set[Path]) -> Iterator[Pin]:
     """The pins of an included file, whose name is relative to the one that includes it."""
-    where = file.where(number)
+    where, folder = file.where(number), file.path.parent
     if "://" in name:
         _LOG.warning(f"{where}: {name} is not fetched: give a copy of it as a file")
         return
-    folder = file.path.parent
     if not (folder / name).is_file():
         raise UsageError(
             f"{where}: {name} is included and is not there; its name is relative to {folder}"
@@ -93,14 +92,11 @@ def _pin(file: PinFile, text: str, line: _Line) -> Pin | None:
         return None
     plain = _OPTIONS.sub("", line.text)
     # Continuations or variables may cut a requirement into pieces, and then it is not in the file.
-    start = text.find(plain, line.start, line.end)
-    pin = requirement.pin(
-        requirement.parsed(plain, where),
-        plain,
-        file,
-        line.number,
-        start=start if start >= 0 else None,
-    )
+    start: int | None = text.find(plain, line.start, line.end)
+    if start == -1:
+        start = None
+    parsed = requirement.parsed(plain, where)
+    pin = requirement.pin(parsed, plain, file, line.number, start=start)
     if pin and "--hash" in line.text:
         return replace(pin, span=None, written="", obstacle="its hashes are of that release")
     return pin

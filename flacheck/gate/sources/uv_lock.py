@@ -43,10 +43,8 @@ def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
     if line is None:
         line = document.lines.get(("package", index, "name"))
     if version is None:
-        _LOG.warning(
-            f"{file.where(line)}: {package['name']} is locked without a version:"
-            " every release is assumed"
-        )
+        said = f"{package['name']} is locked without a version: every release is assumed"
+        _LOG.warning(f"{file.where(line)}: {said}")
     elif isinstance(version, str):
         specifier = f"=={version}"
     else:
@@ -57,20 +55,19 @@ def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
 def _required(torch: Mapping[str, Any], pin: Pin, tritons: Sequence[Locked]) -> list[Pin]:
     """The locked Tritons that a locked torch leads to."""
     dependencies = _tables(torch.get("dependencies", []), f"{pin.where}: dependencies")
-    wanted = [
+    needed = [
         dependency
         for dependency in dependencies
         if dependency.get("name") == "triton" and may_hold(dependency.get("marker"), pin.where)
     ]
-    if not wanted and len(tritons) == 1:
+    if not needed and len(tritons) == 1:
         return [tritons[0][1]]
-    required = []
-    for triton, triton_pin in tritons:
-        version = triton.get("version")
-        # uv names the version only where several are locked.
-        if any(dependency.get("version", version) == version for dependency in wanted):
-            required.append(triton_pin)
-    return required
+    # uv names the version only where several are locked.
+    return [
+        triton_pin
+        for triton, triton_pin in tritons
+        if triton.get("version") in (each.get("version", triton.get("version")) for each in needed)
+    ]
 
 
 def _is_for_here(package: Mapping[str, Any], pin: Pin) -> bool:

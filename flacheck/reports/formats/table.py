@@ -41,8 +41,7 @@ def render(report: Report, display: Display) -> Iterator[str]:
 
 def _stands_apart(before: Part, part: Part) -> bool:
     """Whether an empty line comes between two parts: sections begin after one, and tables and
-    listings have one on both sides, unless they belong to the line above.
-    """
+    listings have one on both sides, unless they belong to the line above."""
     if isinstance(part, document.Heading):
         return True
     if isinstance(before, (document.Heading, document.Item)):
