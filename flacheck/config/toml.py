@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flacheck.errors import UsageError
@@ -56,8 +56,9 @@ def lines(text: str) -> Mapping[Path, int]:
     ends = [end.start() for end in re.finditer("\n", text)]
 
     def numbered(token: re.Match[str]) -> str:
-        is_value = token["string"] is not None and token["of_key"] is None
-        return f'"{bisect_left(ends, token.start()) + 1}"' if is_value else token[0]
+        if token["string"] is None or token["of_key"] is not None:
+            return token[0]
+        return f'"{bisect_left(ends, token.start()) + 1}"'
 
     numbers = _strings(tomllib.loads(_TOKEN.sub(numbered, text)))
     return {path: int(line) for path, line in numbers if line.isdecimal()}
@@ -87,21 +88,21 @@ def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
     except (TOMLKitError, LookupError, TypeError) as error:
         raise UsageError(f"{file}: cannot be edited ({error}); write the change by hand") from None
     if not _differs_only(text, made, values):
-        raise UsageError(
-            f"{file}: cannot be edited without a change of its layout; write the change by hand"
-        )
+        why = "cannot be edited without a change of its layout; write the change by hand"
+        raise UsageError(f"{file}: {why}")
     return made
 
 
 def _strings(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
         yield path, value
-    elif isinstance(value, dict):
-        for key, entry in value.items():
-            yield from _strings(entry, (*path, key))
+    entries: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        entries = value.items()
     elif isinstance(value, list):
-        for index, entry in enumerate(value):
-            yield from _strings(entry, (*path, index))
+        entries = enumerate(value)
+    for key, entry in entries:
+        yield from _strings(entry, (*path, key))
 
 
 def _holder(document: Any, path: Path) -> Any:

@@ -76,7 +76,6 @@ def _waiver(entry: Any, where: str) -> Waiver:
             " and expires = 2027-03-31 where the waiver is to end"
         ) from None
     if waiver.signature is None and waiver.kernel is None:
-        raise UsageError(
-            f'{where}: name what is waived: signature = "FC302:…" or kernel = "chunk_*"'
-        )
+        named = 'signature = "FC302:…" or kernel = "chunk_*"'
+        raise UsageError(f"{where}: name what is waived: {named}")
     return waiver

@@ -43,16 +43,7 @@ def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
 
 
 def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
-    tone = Tone.GOOD
-    if any(result.is_finding for result in results):
-        tone = Tone.BAD
-    yield document.Title("flacheck autotune", _headline(results), tone)
-    for result in results:
-        yield from _result(result)
-
-
-def _headline(results: Sequence[TunerResult]) -> str:
-    """One line with what came out."""
+    # One line with what came out.
     fates = [config.fate for result in results for config in result.configs]
     counts = [(fates.count(fate), one, many) for fate, (one, many, _) in _FATES.items()]
     said = ", ".join(counted(*count) for count in counts if count[0])
@@ -62,7 +53,12 @@ def _headline(results: Sequence[TunerResult]) -> str:
     faults = sum(len(result.keys) for result in results)
     if faults:
         line += f" · {counted(faults, 'key fault')}"
-    return line
+    tone = Tone.GOOD
+    if any(result.is_finding for result in results):
+        tone = Tone.BAD
+    yield document.Title("flacheck autotune", line, tone)
+    for result in results:
+        yield from _result(result)
 
 
 def _result(result: TunerResult) -> Iterator[Part]:
@@ -90,47 +86,37 @@ def _result(result: TunerResult) -> Iterator[Part]:
 
 def _row(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
     """A configuration in as many words as there are headings."""
-    held, values = examined.record.resources, examined.config
+    record, held, values = examined.record, examined.record.resources, examined.config
     fate, _, tone = _FATES[examined.fate]
-    others = {name: value for name, value in values.items() if name not in ("kwargs", *_OPTIONS)}
+    shared = occupancy = "–"
+    if held["shared"] is not None:
+        shared = f"{held['shared'] / _KIB:.0f}"
+    if examined.occupancy is not None:
+        most = examined.occupancy
+        occupancy = f"{most.fraction:.0%} {most.blocks}× {_LIMITS.get(most.limit, most.limit)}"
     return row(
         str(number),
-        settings({**values.get("kwargs", {}), **others}) or "–",
+        _config(values, *_OPTIONS) or "–",
         *(_number(values.get(name)) for name in _OPTIONS),
-        examined.record.code or examined.record.verdict.value,
+        record.code or record.verdict.value,
         Words(fate, tone),
-        _shared(held),
+        f"{shared}/{held['shared_limit'] / _KIB:.0f}K",
         *(_number(held[name]) for name in _RESOURCES),
-        _occupancy(examined),
-        f"{examined.record.seconds:.1f}",
+        occupancy,
+        f"{record.seconds:.1f}",
     )
 
 
-def _config(values: Mapping[str, Any]) -> str:
-    """`BK=64 num_warps=4 num_stages=2`."""
-    options = {name: value for name, value in values.items() if name != "kwargs"}
+def _config(values: Mapping[str, Any], *hidden: str) -> str:
+    """`BK=64 num_warps=4 num_stages=2`, without the hidden options."""
+    options = {name: value for name, value in values.items() if name not in ("kwargs", *hidden)}
     return settings({**values.get("kwargs", {}), **options})
-
-
-def _shared(held: Mapping[str, Any]) -> str:
-    """KiB of KiB that a block can have."""
-    limit = f"{held['shared_limit'] / _KIB:.0f}K"
-    if held["shared"] is None:
-        return f"–/{limit}"
-    return f"{held['shared'] / _KIB:.0f}/{limit}"
 
 
 def _number(value: int | None) -> str:
     if value is None:
         return "–"
     return str(value)
-
-
-def _occupancy(examined: ExaminedConfig) -> str:
-    held = examined.occupancy
-    if held is None:
-        return "–"
-    return f"{held.fraction:.0%} {held.blocks}× {_LIMITS.get(held.limit, held.limit)}"
 
 
 # What is wrong with them, and what they cost
@@ -196,9 +182,8 @@ def _notes(result: TunerResult) -> Iterator[Part]:
     """What is worth knowing, and no fault."""
     if result.pruned:
         named = "; ".join(some([_config(each) for each in result.pruned], _PRUNED))
-        yield document.Item(
-            f"{len(result.pruned)} pruned by the kernel itself: {named}", Tone.FAINT
-        )
+        said = f"{len(result.pruned)} pruned by the kernel itself: {named}"
+        yield document.Item(said, Tone.FAINT)
     if result.unkeyed:
         named = ", ".join(result.unkeyed)
         yield document.Item(f"constexprs in no key, in which no harm is seen: {named}", Tone.FAINT)
@@ -210,9 +195,8 @@ def _notes(result: TunerResult) -> Iterator[Part]:
 def _times(result: TunerResult) -> Iterator[Part]:
     """The times; why nothing was timed; the prices of fallbacks; and whether the estimate's order
     was the measured one."""
-    rows = tuple(
-        _timed(number, config) for number, config in enumerate(result.configs, 1) if config.timing
-    )
+    numbered = enumerate(result.configs, 1)
+    rows = tuple(_timed(number, config) for number, config in numbered if config.timing)
     if rows:
         yield document.Table(_TIMES, rows)
     if result.not_timed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from packaging.version import Version
 
@@ -10,7 +11,6 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import short
 from flacheck.bisect.history import Bisection, Change, Entry, Find
 from flacheck.inputs.cell import settings
-from flacheck.model import Cell
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
 from flacheck.reports.phrases import beside
 from flacheck.rules import RULES
@@ -25,7 +25,12 @@ def report(bisection: Bisection, torches: Sequence[str]) -> Report:
 
 
 def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
-    yield from _cell(bisection.cell)
+    cell = bisection.cell
+    yield Paragraph(beside(cell.kernel.name, cell.kernel.package), Tone.STRONG)
+    words = [cell.key[:12], cell.target, cell.dtype, settings(cell)]
+    if cell.stage != "compile":
+        words.append(cell.stage)
+    yield Paragraph("  ".join(filter(None, words)))
     rows = tuple(map(_row, bisection.history))
     yield Table(("release", "verdict", "code", ""), rows)
     if len(bisection.history) < bisection.of:
@@ -37,31 +42,18 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
         yield Paragraph(_nothing(bisection))
 
 
-def _cell(cell: Cell) -> Iterator[Part]:
-    yield Paragraph(beside(cell.kernel.name, cell.kernel.package), Tone.STRONG)
-    words = [cell.key[:12], cell.target, cell.dtype, settings(cell)]
-    if cell.stage != "compile":
-        words.append(cell.stage)
-    yield Paragraph("  ".join(filter(None, words)))
-
-
 def _row(entry: Entry) -> tuple[Words, ...]:
     release = short(entry.toolchain)
     if entry.fails:
+        line, (_, word, asserted) = entry.line, entry.line.partition("Assertion")
+        # Of a failed assertion the function and what it asserts, without the rest of a declaration.
+        if _function(entry) and word:
+            line = f"{_function(entry)}: {word}{asserted}"
         verdict = Words("fails", Tone.BAD)
-        return row(release, verdict, entry.code or "", Words(_cut(_cause(entry)), code=True))
+        return row(release, verdict, entry.code or "", Words(_cut(line), code=True))
     if entry.known:
         return row(release, Words("compiles", Tone.GOOD), "", _seconds(entry))
     return row(release, Words(entry.verdict.value, Tone.DOUBT), "", _cut(entry.reason or ""))
-
-
-def _cause(entry: Entry) -> str:
-    """The decisive line; of a failed assertion the function and what it asserts, without the rest
-    of a declaration."""
-    function, (_, word, asserted) = _function(entry), entry.line.partition("Assertion")
-    if function and word:
-        return f"{function}: {word}{asserted}"
-    return entry.line
 
 
 def _function(entry: Entry) -> str:
@@ -85,11 +77,11 @@ def _change(change: Change, torches: Sequence[str]) -> Item:
     before = f"{short(change.before.toolchain)} {_said(change.before)}"
     after = f"{short(change.after.toolchain)} {_said(change.after)}"
     sides = f"{_torch(change.torch_before, torches)} | {_torch(change.torch_after, torches)}"
-    notes: tuple[str, ...] = ()
-    if change.between:
-        between = ", ".join(map(short, change.between))
-        notes = (f"no verdict under {between}: the change may be there",)
-    return Item(f"{before} → {after}; torch {sides}", Tone.STRONG, notes)
+    line = Item(f"{before} → {after}; torch {sides}", Tone.STRONG)
+    if not change.between:
+        return line
+    between = ", ".join(map(short, change.between))
+    return replace(line, notes=(f"no verdict under {between}: the change may be there",))
 
 
 def _said(entry: Entry) -> str:
@@ -105,8 +97,7 @@ def _said(entry: Entry) -> str:
 
 def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
     """`2.5.*` for all the known releases of a minor version, else each by its name."""
-    known = _by_minor(torches)
-    words: list[str] = []
+    known, words = _by_minor(torches), list[str]()
     for minor, releases in _by_minor(side).items():
         if set(releases) == set(known.get(minor, ())):
             releases = [f"{minor}.*"]
@@ -122,9 +113,8 @@ def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
 def _nothing(bisection: Bisection) -> str:
     """Why no change was found."""
     known = [entry for entry in bisection.history if entry.known]
-    own = next(
-        (entry for entry in bisection.history if entry.toolchain == bisection.cell.toolchain), None
-    )
+    by_release = {entry.toolchain: entry for entry in bisection.history}
+    own = by_release.get(bisection.cell.toolchain)
     if bisection.find is not Find.CHANGE and own is not None and not own.known:
         return f"{own.toolchain} itself gave no verdict to compare with: {own.reason}"
     if len(known) < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
@@ -33,8 +34,12 @@ def report(result: GateResult, command: str, suggest: bool, strict: bool) -> doc
 
 
 def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
-    about = f"judged by {result.about}"
-    yield document.Title("flacheck gate", _headline(result), _tone(result), about)
+    tone = Tone.GOOD
+    if result.of(ReleaseState.BAD) or result.conflicts:
+        tone = Tone.BAD
+    elif result.unproven:
+        tone = Tone.DOUBT
+    yield document.Title("flacheck gate", _headline(result), tone, f"judged by {result.about}")
     pins = (row(pin.said, Words(pin.where, Tone.FAINT)) for pin in result.pins)
     yield document.Table(("pin", "in"), tuple(pins))
     if result.versions:
@@ -42,7 +47,9 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
         yield document.Table(("Triton", "torch", "state", ""), rows)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
-    yield from items("Advisories", dict.fromkeys(_advisories(result)), Tone.DOUBT)
+    advised = ((each.triton, said) for each in result.versions for said in each.advisories)
+    lines = dict.fromkeys(f"{triton} compiles, but {said}" for triton, said in advised)
+    yield from items("Advisories", lines, Tone.DOUBT)
     waived = result.waived
     yield from items("Waivers", [_waiver(each) for each in waived if not each.is_finding])
     to_go = [_waiver(each) for each in waived if each.is_finding]
@@ -61,14 +68,6 @@ def _headline(result: GateResult) -> str:
     if result.conflicts:
         line += f" · {counted(len(result.conflicts), 'contradiction')}"
     return line
-
-
-def _tone(result: GateResult) -> Tone:
-    if result.of(ReleaseState.BAD) or result.conflicts:
-        return Tone.BAD
-    if result.unproven:
-        return Tone.DOUBT
-    return Tone.GOOD
 
 
 def _release(release: JudgedRelease) -> tuple[Words, ...]:
@@ -108,9 +107,9 @@ def _failures(result: GateResult) -> list[SignatureGroup]:
 
 
 def _merged(groups: Sequence[SignatureGroup]) -> SignatureGroup:
-    toolchains = (toolchain for group in groups for toolchain in group.toolchains)
-    targets = {target for group in groups for target in group.targets}
-    kernels = {kernel for group in groups for kernel in group.kernels}
+    toolchains = chain.from_iterable(group.toolchains for group in groups)
+    targets = set[str]().union(*(group.targets for group in groups))
+    kernels = set[str]().union(*(group.kernels for group in groups))
     return replace(
         groups[0],
         count=sum(group.count for group in groups),
@@ -118,12 +117,6 @@ def _merged(groups: Sequence[SignatureGroup]) -> SignatureGroup:
         targets=tuple(sorted(targets, key=by_target)),
         kernels=tuple(sorted(kernels)),
     )
-
-
-def _advisories(result: GateResult) -> Iterator[str]:
-    for release in result.versions:
-        for advisory in release.advisories:
-            yield f"{release.triton} compiles, but {advisory}"
 
 
 def _waiver(waived: JudgedWaiver) -> str:
@@ -157,16 +150,15 @@ def _change(change: PinChange) -> str:
 
 
 def _next(result: GateResult, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
-    commands = []
+    does = {}
     if result.suggest and not suggest:
-        does = "Show the narrowest change that passes; --fix writes it."
-        commands.append(document.Item(f"{command} --suggest", notes=(does,), code=True))
+        does["--suggest"] = "Show the narrowest change that passes; --fix writes it."
     if result.unproven or (strict and result.of(ReleaseState.UNTESTED)):
-        does = "Compile for the releases that have no verdict."
-        commands.append(document.Item(f"{command} --scan", notes=(does,), code=True))
-    if commands:
+        does["--scan"] = "Compile for the releases that have no verdict."
+    if does:
         yield document.Heading("Next")
-    yield from commands
+    for flag, note in does.items():
+        yield document.Item(f"{command} {flag}", notes=(note,), code=True)
 
 
 # For a workflow: annotations at the lines that hold the pins

@@ -51,7 +51,12 @@ def _parts(view: RunView) -> Iterator[Part]:
     yield from _reasons(view, Verdict.SKIPPED)
     yield from _fallbacks(view.summary)
     yield from _known_good(view.summary)
-    yield from phrases.items("Next", _next_commands(view), code=True)
+    # What the first failure means, which releases have it; the same report for others to read.
+    commands = [f"flacheck report {view.run['id']} --format markdown"]
+    for group in view.summary.by_signature[:1]:
+        about = (f"flacheck explain {group.code}", f"flacheck bisect {group.example[:12]}")
+        commands = [*about, *commands]
+    yield from phrases.items("Next", commands, code=True)
 
 
 def _title(view: RunView) -> document.Title:
@@ -93,21 +98,16 @@ def _matrix(made: Grid) -> Iterator[Part]:
     for target, kernels in made.targets.items():
         releases = made.asked_on(target)
         shown = _worth_showing(kernels, releases)
-        headings = (_target_name(target), *map(short, releases))
+        name = target
+        # The verdicts of such a target were never compared with a card.
+        if target in TARGETS and TARGETS[target].experimental:
+            name = f"{target} (experimental)"
+        headings = (name, *map(short, releases))
         yield document.Table(headings, tuple(_rows(shown, releases)), document.Fit.SPLIT)
         rest = len(kernels) - len(shown)
         if rest:
-            said = f"{counted(rest, 'more kernel')}: no failures"
-            yield document.Paragraph(said, Tone.FAINT)
+            yield document.Paragraph(f"{counted(rest, 'more kernel')}: no failures", Tone.FAINT)
     yield document.Paragraph(LEGEND, Tone.FAINT)
-
-
-def _target_name(target: str) -> str:
-    """A target, with the word for those whose verdicts were never compared with a card."""
-    known = TARGETS.get(target)
-    if known and known.experimental:
-        return f"{target} (experimental)"
-    return target
 
 
 def _worth_showing(
@@ -247,10 +247,8 @@ def _fallbacks(summary: Summary) -> Iterator[Part]:
 def _known_good(summary: Summary) -> Iterator[Part]:
     yield document.Heading("Known good")
     if not summary.known_good:
-        yield document.Paragraph(
-            "No release: on every target, each has a failure or a cell that was not compiled to "
-            "its end."
-        )
+        why = "on every target, each has a failure or a cell that was not compiled to its end."
+        yield document.Paragraph(f"No release: {why}")
         return
     rows = (
         row(each.triton, ", ".join(each.torch) or "–", ", ".join(each.targets), str(each.cells))
@@ -267,20 +265,11 @@ def _known_good(summary: Summary) -> Iterator[Part]:
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
 
 
-def _next_commands(view: RunView) -> Iterator[str]:
-    """What the first failure means, which releases have it, the same report for others to read."""
-    for group in view.summary.by_signature[:1]:
-        yield f"flacheck explain {group.code}"
-        yield f"flacheck bisect {group.example[:12]}"
-    yield f"flacheck report {view.run['id']} --format markdown"
-
-
 # For a workflow
 
 
 def _annotations(view: RunView) -> Iterator[document.Annotation]:
-    """Failures as errors (tolerated ones as notices), unknown and slow cells as warnings, then the
-    counts."""
+    """Failures as errors (tolerated: notices), unknown and slow cells as warnings, the counts."""
     summary = view.summary
     for group in summary.by_signature[:_ANNOTATIONS]:
         level = "error"

@@ -99,7 +99,10 @@ def _tables(table: document.Table, width: int) -> Iterator[RenderableType]:
     if table.fit is not document.Fit.SPLIT:
         yield _columns(table, range(len(table.headings)))
         return
-    widths = [_column_width(table, number) for number in range(len(table.headings))]
+    widths = [1] * len(table.headings)
+    for texts in (table.headings, *([cell.text for cell in cells] for cells in table.rows)):
+        for number, text in enumerate(texts):
+            widths[number] = max([widths[number], *map(len, text.splitlines())])
     names = min(widths[0], width // 2)
     for place, numbers in enumerate(_fitting(widths, width - names)):
         if place:
@@ -118,12 +121,6 @@ def _fitting(widths: list[int], width: int) -> Iterator[list[int]]:
         group.append(number)
         room -= needed + _GAP
     yield group
-
-
-def _column_width(table: document.Table, number: int) -> int:
-    texts = [cells[number].text for cells in table.rows if number < len(cells)]
-    lines = [line for text in (table.headings[number], *texts) for line in text.splitlines()]
-    return max(map(len, lines), default=1)
 
 
 def _columns(
