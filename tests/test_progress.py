@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from flacheck.cli import common
-from flacheck.cli.progress import watch
+from flacheck.cli.progress import follow
+from flacheck.model import Record
 from tests.made_records import record
 
 
@@ -52,8 +53,7 @@ def test_a_warning_is_printed_once(log: logging.Logger, capsys: pytest.CaptureFi
 
 def test_without_a_terminal_the_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """With the counts of the verdicts."""
-    with watch(2) as seen:
-        seen(record("compiles"))
+    follow([record("compiles")], 2)
     line = capsys.readouterr().err
     assert line.startswith("flacheck: 1/2 cells (1 compiles), ")
     assert line.endswith(" a second\n")
@@ -66,9 +66,12 @@ def test_a_bar_does_not_swallow_what_is_told(
     terminal = _Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with watch(2) as seen:
+
+    def records() -> Iterator[Record]:
         log.info("installing [bold] triton …")
-        seen(record("fails"))
+        yield record("fails")
+
+    follow(records(), 2)
     lines = terminal.getvalue().replace("\r", "\n").split("\n")
     told = [line for line in lines if "installing" in line]
     assert len(told) == 1

@@ -111,7 +111,7 @@ class Bisection:
             "widened": cell.widened,
             "shape": dict(cell.shape),
             "options": dict(cell.options),
-            "launch": cell.launch.to_json() if cell.launch else None,
+            "launch": cell.launch and cell.launch.to_json(),
         }
         return {
             "schema": "flacheck.bisect/1",
@@ -128,22 +128,12 @@ def entries(records: Sequence[Record]) -> list[Entry]:
     fastest = min(compiled, default=0.0)
     history = []
     for record in records:
-        slow = None
-        compiles = record.verdict is Verdict.COMPILES
-        if compiles and record.seconds >= max(SECONDS, TIMES * fastest):
-            slow = round(record.seconds / fastest, 1)
-        history.append(
-            Entry(
-                toolchain=record.toolchain,
-                verdict=record.verdict,
-                signature=record.signature,
-                code=record.code,
-                reason=record.reason,
-                seconds=record.seconds,
-                slow=slow,
-                line=record.message.partition("\n")[0],
-            )
-        )
+        seconds, slow = record.seconds, None
+        if record.verdict is Verdict.COMPILES and seconds >= max(SECONDS, TIMES * fastest):
+            slow = round(seconds / fastest, 1)
+        cause = (record.signature, record.code, record.reason)
+        line = record.message.partition("\n")[0]
+        history.append(Entry(record.toolchain, record.verdict, *cause, seconds, slow, line))
     return history
 
 
@@ -167,8 +157,12 @@ def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFo
 
 
 def _kind(old: Entry, new: Entry) -> Kind:
+    if old.fails and new.fails:
+        return Kind.CAUSE
     if new.fails:
-        return Kind.CAUSE if old.fails else Kind.FAIL
+        return Kind.FAIL
     if old.fails:
         return Kind.PASS
-    return Kind.SLOW if new.slow else Kind.FAST
+    if new.slow:
+        return Kind.SLOW
+    return Kind.FAST

@@ -1,6 +1,5 @@
 """Searching an ordered row of which some places give no answer. Pure: a search yields the place
-that it wants to know of, is sent the answer, and returns what it found.
-"""
+that it wants to know of, is sent the answer, and returns what it found."""
 
 from __future__ import annotations
 
@@ -32,18 +31,14 @@ def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
     answers: dict[int, Answer] = {0: (yield 0)}
     if answers[0] is Answer.UNKNOWN:
         return None
-    for place in [*_strides(count), *range(1, count)]:
+    strides = [1 << power for power in range(count.bit_length()) if 1 << power < count]
+    # Ever further from 0, for most turns are near, then the last, then all.
+    for place in [*strides, count - 1, *range(1, count)]:
         if place not in answers:
             answers[place] = yield place
         if _opposite(answers, place):
             return (yield from _between(answers, place))
     return None
-
-
-def _strides(count: int) -> list[int]:
-    """Places ever further from 0, then the last: most turns are near."""
-    strides = [1 << power for power in range(count.bit_length()) if 1 << power < count]
-    return [*strides, count - 1] if count > 1 else []
 
 
 def _opposite(answers: dict[int, Answer], place: int) -> bool:
@@ -65,7 +60,6 @@ def _between(answers: dict[int, Answer], far: int) -> Generator[int, Answer, Bou
 
 def changes(states: Sequence[Hashable | None]) -> list[Boundary]:
     """Every (before, after) of unlike states with nothing but unknowns (None) between them, in
-    order.
-    """
+    order."""
     known = [place for place, state in enumerate(states) if state is not None]
     return [(a, b) for a, b in pairwise(known) if states[a] != states[b]]

@@ -52,10 +52,9 @@ class Bisecting:
     def __post_init__(self) -> None:
         cell, names = self.chosen.cell, [choice.identity for choice in self.choices]
         if cell.stage not in _COMPILED:
-            raise UsageError(
-                f"{cell.kernel.name} is a package's {cell.stage}, which only its capture shows: "
-                f"`flacheck scan --package {cell.kernel.package} --triton SPEC` compares releases"
-            )
+            what = f"{cell.kernel.name} is a package's {cell.stage}, which only its capture shows"
+            command = f"flacheck scan --package {cell.kernel.package} --triton SPEC"
+            raise UsageError(f"{what}: `{command}` compares releases")
         if self.find is not Find.CHANGE and cell.toolchain not in names:
             raise UsageError(
                 f"--find {self.find.value} starts from the cell's own compiler, and "
@@ -84,8 +83,7 @@ class Bisecting:
 
     def _search(self, loop: Loop) -> Iterator[Record]:
         """From the cell's own release towards where the change must be, asking as few as the search
-        can.
-        """
+        can."""
         names = [cell.toolchain for cell in self._cells.values()]
         own = names.index(self.chosen.cell.toolchain)
         yield self._ask(own, loop)
@@ -120,23 +118,19 @@ class Bisecting:
         elif self._turn:
             before, after = (places.index(place) for place in self._turn)
             changes = [history.change(told, before, after, torch_pins.torch_for)]
-        return Bisection(
-            self.chosen.cell, self.find, tuple(told), tuple(changes), len(self.choices)
-        )
+        asked = len(self.choices)
+        return Bisection(self.chosen.cell, self.find, tuple(told), tuple(changes), asked)
 
 
 def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolution:
     """The releases to look at, oldest first: those asked for, or all of the cell's compiler with a
-    wheel for this Python; with the cell's own.
+    wheel for this Python; with the cell's own. UsageError when there are not two to compare.
 
     `chose`: the specifications took part in choosing the cell, so a single release among them is
-    the cell's own and says nothing of where to look. Raises UsageError when there are not two to
-    compare.
+    the cell's own and says nothing of where to look.
     """
-    resolution = None
-    if specs:
-        resolution = toolchains.resolve(specs)
-    if resolution is None or (chose and len(resolution.choices) == 1):
+    resolution = toolchains.resolve(specs)
+    if not specs or (chose and len(resolution.choices) == 1):
         resolution = toolchains.FAMILIES[split(cell.toolchain)[0]].versions()
     choices = list(resolution.choices)
     if not any(choice.identity == cell.toolchain for choice in choices):

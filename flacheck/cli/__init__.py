@@ -53,6 +53,9 @@ app.add_typer(toolchain.app, name="toolchain")
 app.command("doctor")(doctor.doctor)
 
 
+_VERSION = "Show the version and exit."
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"flacheck {__version__}")
@@ -61,13 +64,8 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(
-        False,
-        "--version",
-        "-V",
-        callback=_print_version,
-        is_eager=True,
-        help="Show the version and exit.",
+    version: bool = common.option(
+        False, "--version", "-V", callback=_print_version, is_eager=True, help=_VERSION
     ),
 ) -> None:
     pass
@@ -77,12 +75,7 @@ def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType
     """An unexpected exception is flacheck's own fault: say so, with what a report needs."""
     sys.stdout.flush()
     traceback.print_exception(kind, error, trace)
-    print(
-        f"flacheck: a fault in flacheck {__version__} itself; please report it with the lines "
-        "above",
-        file=sys.stderr,
-    )
-    sys.stderr.flush()
+    common.say(f"a fault in flacheck {__version__} itself; please report it with the lines above")
     # sys.exit does nothing here: the interpreter ends with 1 after an excepthook.
     os._exit(Exit.FAULT)
 

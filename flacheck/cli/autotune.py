@@ -21,80 +21,46 @@ if TYPE_CHECKING:
     from flacheck.autotune.gathering import Gathered
     from flacheck.inputs.expand import Selection
 
-_Budget = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=0, help="Try N settings for each failure; 0 looks for no fallbacks."
-    ),
-]
-_Emit = Annotated[
-    str | None,
-    typer.Option(
-        metavar="fla|python",
-        help="Write the configurations that run everywhere: as files for FLA into the folder -o, "
-        "or as lists of triton.Config.",
-    ),
-]
-_Bench = Annotated[
-    bool,
-    typer.Option(
-        "--bench",
-        help="Time every compiling configuration on this machine's GPU with the installed Triton. "
-        "Kernels of packages and launches files are timed at the recorded sizes.",
-    ),
-]
+_KERNEL = "A kernel's name, a glob, or a launches file, FILE.jsonl[:LINE]."
+_PACKAGE = "Examine a package's kernels, captured under each release."
+_MATRIX = "Examine the kernels of a matrix. Default: flacheck's own kernels."
+_BUDGET = "Try N settings for each failure; 0 looks for no fallbacks."
+_EMIT = (
+    "Write the configurations that run everywhere: as files for FLA into the folder -o, or as "
+    "lists of triton.Config."
+)
+_BENCH = (
+    "Time every compiling configuration on this machine's GPU with the installed Triton. Kernels "
+    "of packages and launches files are timed at the recorded sizes."
+)
+_FORMAT = "Print a table, json or markdown."
 _EMITTED = ("fla", "python")
 
 
 @common.command
 def autotune(
-    kernel: Annotated[
-        str,
-        typer.Argument(
-            metavar="KERNEL",
-            help="A kernel's name, a glob, or a launches file, FILE.jsonl[:LINE].",
-        ),
-    ],
-    package: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME==VERSION",
-            help="Examine a package's kernels, captured under each release.",
-        ),
-    ] = None,
-    launches: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.jsonl", help="Examine the kernels of a launches file."),
-    ] = None,
-    matrix: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MATRIX",
-            help="Examine the kernels of a matrix. Default: flacheck's own kernels.",
-        ),
-    ] = None,
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help=_KERNEL)],
+    package: str | None = common.option(None, metavar="NAME==VERSION", help=_PACKAGE),
+    launches: Path | None = common.option(
+        None, metavar="FILE.jsonl", help="Examine the kernels of a launches file."
+    ),
+    matrix: str | None = common.option(None, metavar="MATRIX", help=_MATRIX),
     target: common.Target = [],
     dtype: common.Dtype = [],
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
     jobs: common.Jobs = 0,
-    fallback_budget: _Budget = 48,
+    fallback_budget: int = common.option(48, metavar="N", min=0, help=_BUDGET),
     fresh: common.Fresh = False,
     trust: common.Trust = False,
-    emit: _Emit = None,
-    bench: _Bench = False,
+    emit: str | None = common.option(None, metavar="fla|python", help=_EMIT),
+    bench: bool = common.option(False, "--bench", help=_BENCH),
     store: common.StoreDir = Path(".flacheck"),
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help="table, json or markdown.", envvar="FLACHECK_FORMAT"
-        ),
-    ] = "table",
+    format: str = common.option("table", "--format", metavar="FORMAT", env="FORMAT", help=_FORMAT),
     output: common.Output = None,
 ) -> int:
     """Show what a release's autotuner does with each configuration of KERNEL, and the faults of its
-    keys.
-    """
+    keys."""
     from flacheck import reports
     from flacheck.autotune.emit import python
     from flacheck.autotune.examination import Examination
@@ -110,8 +76,7 @@ def autotune(
             target = [card.card.target]
     selection = common.selection([], target, dtype, [], [], [*toolchain, *triton])
     gathered = _gathered(kernel, selection, package, launches, matrix, trust)
-    for note in gathered.notes:
-        common.say(note)
+    common.say(*gathered.notes)
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
     try:
         results = _results(examination, store, fallback_budget)
@@ -125,7 +90,11 @@ def autotune(
         common.write(python.render(results), output)
     else:
         common.show(format, autotune_report.report(kernel, results), output)
-    return _exit_code(results)
+    if any(result.is_finding for result in results):
+        return Exit.FINDINGS
+    if not any(config.fate for result in results for config in result.configs):
+        return Exit.INCOMPLETE
+    return Exit.OK
 
 
 def _bench() -> Bench:
@@ -171,13 +140,10 @@ def _gathered(
 
 
 def _results(examination: Examination, store: Path, budget: int) -> Sequence[TunerResult]:
-    from flacheck.cli.progress import watch
+    from flacheck.cli.progress import follow
 
-    for line in examination.ruled_out():
-        common.say(f"before compiling: {line}")
-    with watch(len(examination.plan.cells)) as seen:
-        for record in examination.records(store):
-            seen(record)
+    common.say(*(f"before compiling: {line}" for line in examination.ruled_out()))
+    follow(examination.records(store), len(examination.plan.cells))
     return examination.results(store, budget)
 
 
@@ -187,27 +153,16 @@ def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:
 
     written = list(fla.files(results))
     if not written:
-        raise UsageError(
-            "there is nothing to emit: no configuration runs under every release and target"
-        )
+        why = "no configuration runs under every release and target"
+        raise UsageError(f"there is nothing to emit: {why}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be made ({error.strerror}); name another folder with -o"
-        ) from None
+        why = f"cannot be made ({error.strerror}); name another folder with -o"
+        raise UsageError(f"{folder}: {why}") from None
     for name, text in written:
         common.write([text], folder / name)
-    common.say(
-        f"{len(written)} configuration files for flash-linear-attention 0.6 or newer in {folder}"
-    )
+    files = f"{len(written)} configuration files"
+    common.say(f"{files} for flash-linear-attention 0.6 or newer in {folder}")
     directory = shlex.quote(str(folder.resolve()))
     common.write([f"export FLA_CONFIG_DIR={directory} FLA_CACHE_MODE=full\n"], None)
-
-
-def _exit_code(results: Sequence[TunerResult]) -> Exit:
-    if any(result.is_finding for result in results):
-        return Exit.FINDINGS
-    if not any(config.fate for result in results for config in result.configs):
-        return Exit.INCOMPLETE
-    return Exit.OK

@@ -9,22 +9,18 @@ import typer
 
 from flacheck.cli import common
 
+_DEVICE = "Imitate this card (h100, h200, a100, v100, b200 …), or use the card that is here (real)."
+
 
 @common.command
 def capture(
     command: Annotated[
         list[str], typer.Argument(metavar="-- CMD…", help="The program and its arguments.")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The launches file.")
-    ] = Path("launches.jsonl"),
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="CARD",
-            help="h100, h200, a100, v100, b200 …: a card that is not there; or real.",
-        ),
-    ] = "h100",
+    output: Path = common.option(
+        Path("launches.jsonl"), "--output", "-o", metavar="FILE", help="Write the launches to FILE."
+    ),
+    device: str = common.option("h100", metavar="CARD", help=_DEVICE),
 ) -> int:
     """Record the launches of CMD into a launches file; `flacheck scan FILE` compiles them anywhere.
 

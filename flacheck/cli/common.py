@@ -1,4 +1,4 @@
-"""What commands share: options, how an error becomes a message and an exit code, where output goes."""
+"""What commands share: options, errors as a message and an exit code, where output goes."""
 
 from __future__ import annotations
 
@@ -8,69 +8,73 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
+    from flacheck.engine.plan import Plan
+    from flacheck.inputs.cell import Chosen
     from flacheck.inputs.expand import Selection
+    from flacheck.model import Purpose, Record
     from flacheck.reports.document import Report
+    from flacheck.store import Store
 
 from flacheck.errors import Exit, FlacheckError, UsageError
 
 Run = TypeVar("Run", bound=Callable[..., Any])
 
 
-def option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """An option; `env="JOBS"` reads FLACHECK_JOBS where the flag is not given."""
-    variable = more.pop("env", None)
-    envvar = f"FLACHECK_{variable}" if variable else None
-    return typer.Option(*names, help=help, metavar=metavar, envvar=envvar, **more)
+def option(*names: Any, help: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option, after its default where it is not Annotated; `env="JOBS"` reads FLACHECK_JOBS."""
+    if "env" in more:
+        more["envvar"] = f"FLACHECK_{more.pop('env')}"
+    return typer.Option(*names, help=help, metavar=metavar, **more)
 
 
 _CELL = "A key or its first 8 characters, FILE.jsonl:LINE, or a matrix. Default: search the store."
 Cell = Annotated[str | None, typer.Argument(metavar="[CELL]", help=_CELL)]
-_KERNEL = option(
-    "--kernel", "-k", metavar="GLOB", help="Select kernels whose whole name or last part matches."
+_KERNEL = "Select kernels whose whole name or last part matches."
+Kernel = Annotated[list[str], option("--kernel", "-k", metavar="GLOB", help=_KERNEL)]
+_TARGET = option(
+    "--target", "-t", metavar="GPU", env="TARGET", help="Select GPUs: sm90, h100, gfx942 …"
 )
-Kernel = Annotated[list[str], _KERNEL]
-_TARGET = option("--target", "-t", metavar="GPU", env="TARGET", help="sm90, h100, gfx942 …")
 Target = Annotated[list[str], _TARGET]
-Dtype = Annotated[list[str], option("--dtype", metavar="DTYPE", help="bf16, fp16, fp32 …")]
+_DTYPE = option("--dtype", metavar="DTYPE", help="Select dtypes: bf16, fp16, fp32 …")
+Dtype = Annotated[list[str], _DTYPE]
 NumWarps = Annotated[list[str], option("--num-warps", metavar="N", help="Override num_warps.")]
 NumStages = Annotated[list[str], option("--num-stages", metavar="N", help="Override num_stages.")]
-_TOOLCHAIN = option(
-    "--toolchain", metavar="SPEC", help="installed, triton==X, a specifier, or a path."
-)
-Toolchain = Annotated[list[str], _TOOLCHAIN]
-_TRITON = option("--triton", metavar="X", help="Short for --toolchain triton==X, or a specifier.")
-Triton = Annotated[list[str], _TRITON]
-_JOBS = "Number of workers. Default: number of CPUs."
+_TOOLCHAIN = "Use these compilers: installed, triton==X, a specifier, or a path."
+Toolchain = Annotated[list[str], option("--toolchain", metavar="SPEC", help=_TOOLCHAIN)]
+_TRITON = "Use these Triton releases: a version or a specifier. Short for --toolchain triton==X."
+Triton = Annotated[list[str], option("--triton", metavar="X", help=_TRITON)]
+_JOBS = "Run N workers. Default: number of CPUs."
 Jobs = Annotated[
-    int,
-    option("--jobs", "-j", min=0, metavar="N", show_default=False, env="JOBS", help=_JOBS),
+    int, option("--jobs", "-j", min=0, metavar="N", show_default=False, env="JOBS", help=_JOBS)
 ]
-_TIMEOUT = "Seconds a cell may take. auto: 300, or 20 × the kernel's slowest cell."
+_TIMEOUT = "Allow a cell S seconds. auto: 300, or 20 × the kernel's slowest cell."
 Timeout = Annotated[str, option(metavar="auto|S", env="TIMEOUT", help=_TIMEOUT)]
-Memory = Annotated[
-    int, option(metavar="MB", min=256, env="MEMORY", help="Memory that a worker may use.")
-]
+_MEMORY = option(metavar="MB", min=256, env="MEMORY", help="Allow a worker MB of memory.")
+Memory = Annotated[int, _MEMORY]
 Fresh = Annotated[bool, option("--fresh", help="Compile cells again that have a stored result.")]
 _TRUST = "Install and import the packages that a launches file names."
 Trust = Annotated[bool, option("--trust", help=_TRUST)]
-StoreDir = Annotated[
-    Path, option("--store", metavar="DIR", env="STORE", help="Folder of the stored results.")
-]
-_FORMAT = "table, json, jsonl, markdown or github."
+_STORE = option("--store", metavar="DIR", env="STORE", help="Keep results in the folder DIR.")
+StoreDir = Annotated[Path, _STORE]
+_FORMAT = "Print a table, json, jsonl, markdown or github."
 Format = Annotated[str, option("--format", metavar="FORMAT", env="FORMAT", help=_FORMAT)]
+_SHORT = option("--format", metavar="FORMAT", help="Print a table or json.")
+ShortFormat = Annotated[str, _SHORT]
 _OUTPUT = "Write the report to FILE instead of stdout."
 Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_OUTPUT)]
 
 
-def say(message: str) -> None:
+def say(*messages: str) -> None:
     """Talk goes to stderr, data to stdout."""
-    print(f"flacheck: {message}", file=sys.stderr, flush=True)
+    for message in messages:
+        print(f"flacheck: {message}", file=sys.stderr, flush=True)
 
 
 class _Talk(logging.Handler):
@@ -160,14 +164,20 @@ def selection(
     )
 
 
-def check_stage(until: str | None) -> None:
-    """UsageError for what is no stage of a compiler."""
-    from flacheck.toolchains.triton import STAGES
+def choose(
+    cell: str | None, flags: Selection, store: Store, purpose: Purpose, trust: bool, **how: Any
+) -> Chosen:
+    """The cell that CELL and the flags name. What must be compiled to choose it is a session of
+    this purpose; `how` goes to that session."""
+    from flacheck.engine.session import Session
+    from flacheck.inputs import cell as cells
 
-    if until is not None and until not in STAGES:
-        raise UsageError(
-            f"--until {until}: there is no such stage; allowed are {', '.join(STAGES)}"
-        )
+    def settle(plan: Plan) -> Iterable[Record]:
+        return Session(replace(plan, purpose=purpose), store, **how).records()
+
+    chosen = cells.choose(cell, flags, store, settle, trust)
+    say(*chosen.warnings)
+    return chosen
 
 
 def seconds(timeout: str) -> float | None:
@@ -188,7 +198,9 @@ def show(format: str, report: Report, file: Path | None = None) -> None:
     from flacheck.reports import render
     from flacheck.reports.document import Display
 
-    display = Display() if file else Display.of_stdout()
+    display = Display()
+    if file is None:
+        display = Display.of_stdout()
     write(render(format, report, display), file)
 
 
@@ -213,6 +225,5 @@ def _write_file(text: Iterable[str], file: Path) -> None:
         partial.replace(file)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise UsageError(
-            f"{file}: cannot be written ({error.strerror}); name another file with -o"
-        ) from None
+        why = f"cannot be written ({error.strerror}); name another file with -o"
+        raise UsageError(f"{file}: {why}") from None

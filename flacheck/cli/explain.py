@@ -13,17 +13,13 @@ from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
+_WHAT = "A code such as FC302, a log file, or - for stdin."
 
 
 @common.command
 def explain(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="CODE|FILE|-", help="A code such as FC302, a log file, or - for stdin."
-        ),
-    ],
-    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    what: Annotated[str, typer.Argument(metavar="CODE|FILE|-", help=_WHAT)],
+    format: common.ShortFormat = "table",
     output: common.Output = None,
 ) -> int:
     """Name the failure in a compiler's output: cause, versions, remedy, links."""
@@ -48,6 +44,5 @@ def _text(what: str) -> str:
     try:
         return Path(what).read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        raise UsageError(
-            f"{what}: cannot be read ({error.strerror}); give a code (FC302), a log file, or -"
-        ) from None
+        why = f"cannot be read ({error.strerror}); give a code (FC302), a log file, or -"
+        raise UsageError(f"{what}: {why}") from None

@@ -27,48 +27,32 @@ _LOG = logging.getLogger(__name__)
 # What a scan gives a worker that is told nothing else.
 MEMORY_MB = 8192
 
+_FILES = (
+    "pyproject.toml, requirements or constraints files (one installation together), uv.lock. "
+    "Default: every supported file in this directory; if there is none, the installed environment."
+)
+_SCAN = "Compile allowed releases that have no stored result."
+_REFRESH = "Ask the package index for new releases first (--scan does)."
+_STRICT = "Exit 1 on an advisory, 3 on an untested release."
+_MATRIX = "Use only records of this matrix; --scan compiles it."
+_PACKAGE = "Use only records of this package; --scan captures it."
+
 
 @common.command
 def gate(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FILES]",
-            help="pyproject.toml, requirements or constraints files (one installation together),"
-            " uv.lock. Default: every supported file in this directory; if there is none, the"
-            " installed environment.",
-        ),
-    ] = None,
-    installed: Annotated[
-        bool, typer.Option("--installed", help="Judge the installed environment, not files.")
-    ] = False,
-    suggest: Annotated[
-        bool, typer.Option("--suggest", help="Show the narrowest change that passes.")
-    ] = False,
-    fix: Annotated[bool, typer.Option("--fix", help="Write that change into the files.")] = False,
-    scan: Annotated[
-        bool,
-        typer.Option("--scan", help="Compile allowed releases that have no stored result."),
-    ] = False,
-    refresh: Annotated[
-        bool,
-        typer.Option(
-            "--refresh", help="Ask the package index for new releases first (--scan does)."
-        ),
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="An advisory exits 1, an untested release 3.")
-    ] = False,
-    matrix: Annotated[
-        str | None,
-        typer.Option(metavar="MATRIX", help="Only records of this matrix; --scan compiles it."),
-    ] = None,
-    package: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME==VERSION", help="Only records of this package; --scan captures it."
-        ),
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES]", help=_FILES)] = None,
+    installed: bool = common.option(
+        False, "--installed", help="Judge the installed environment, not files."
+    ),
+    suggest: bool = common.option(
+        False, "--suggest", help="Show the narrowest change that passes."
+    ),
+    fix: bool = common.option(False, "--fix", help="Write that change into the files."),
+    scan: bool = common.option(False, "--scan", help=_SCAN),
+    refresh: bool = common.option(False, "--refresh", help=_REFRESH),
+    strict: bool = common.option(False, "--strict", help=_STRICT),
+    matrix: str | None = common.option(None, metavar="MATRIX", help=_MATRIX),
+    package: str | None = common.option(None, metavar="NAME==VERSION", help=_PACKAGE),
     kernel: common.Kernel = [],
     target: common.Target = [],
     jobs: common.Jobs = 0,
@@ -77,8 +61,7 @@ def gate(
     output: common.Output = None,
 ) -> int:
     """Judge the Triton releases that the pins of torch and triton admit, by what was compiled
-    before.
-    """
+    before."""
     from flacheck import reports
     from flacheck.gate import evidence
     from flacheck.reports import gate as gate_report
@@ -119,8 +102,7 @@ def _gate(wanted: RecordFilter, strict: bool, refresh: bool) -> Gate:
     from flacheck.toolchains import torch_pins, triton_releases
 
     if refresh:
-        for warning in triton_releases.here()[1]:
-            common.say(warning)
+        common.say(*triton_releases.here()[1])
         torch_pins.refresh()
     return Gate(
         releases=Releases(tuple(triton_releases.known()), torch_pins.pins()),
@@ -147,26 +129,22 @@ def _installations(files: list[Path], installed: bool) -> list[Installation]:
             judged = sources.installed()
     if not judged:
         where = ", ".join(map(str, files)) or "the live environment"
-        raise EmptySelection(
-            f"{where}: neither torch nor triton is pinned there; name a file that does"
-        )
+        why = "neither torch nor triton is pinned there; name a file that does"
+        raise EmptySelection(f"{where}: {why}")
     return judged
 
 
 def _scan(result: GateResult, wanted: RecordFilter, store: Path, jobs: int) -> None:
     """Compile what was asked under the admitted releases that have no verdict."""
-    from flacheck.cli.progress import watch
+    from flacheck.cli.progress import follow
     from flacheck.engine.session import Session
     from flacheck.store import Store
 
     plan = wanted.plan(result.gaps)
-    for warning in plan.warnings:
-        common.say(warning)
+    common.say(*plan.warnings)
     with Store.open(store) as opened:
-        running = Session(plan, opened, None, jobs, MEMORY_MB)
-        with watch(len(plan.cells)) as seen:
-            for record in running.records():
-                seen(record)
+        session = Session(plan, opened, None, jobs, MEMORY_MB)
+        follow(session.records(), len(plan.cells))
 
 
 def _fix(result: GateResult) -> bool:
@@ -177,7 +155,6 @@ def _fix(result: GateResult) -> bool:
     for change in written:
         common.say(f"{change.pin.where}: {change.pin.said} is now {change.pin.name}{change.to}")
     for change in left:
-        common.say(
-            f"{change.pin.where}: {change.pin.said} was left as it is ({change.pin.obstacle})"
-        )
+        pin = change.pin
+        common.say(f"{pin.where}: {pin.said} was left as it is ({pin.obstacle})")
     return bool(written)

@@ -16,7 +16,7 @@ Rows = list[dict[str, Any]]
 @common.command
 def show(
     what: Annotated[str, typer.Argument(metavar="kernels|matrices|targets|rules")],
-    format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    format: common.ShortFormat = "table",
 ) -> int:
     """List the kernels, matrices, targets or rules there are."""
     from flacheck import reports
@@ -46,9 +46,8 @@ def _kernels() -> Rows:
 def _matrices() -> Rows:
     from flacheck.inputs import matrix
 
-    return [
-        {"matrix": name, "description": matrix.find(name).description} for name in matrix.names()
-    ]
+    matrices = {name: matrix.find(name) for name in matrix.names()}
+    return [{"matrix": name, "description": made.description} for name, made in matrices.items()]
 
 
 def _targets() -> Rows:

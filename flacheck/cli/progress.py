@@ -1,28 +1,21 @@
-"""Progress on stderr: a bar with rate and time left on a terminal, a plain line now and then
-elsewhere.
-"""
+"""Progress on stderr: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from flacheck.cli.common import say
 from flacheck.model import Record, Verdict
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 # Seconds between two lines in a log.
 _EVERY = 15.0
 
 
-class Watcher:
-    """Told of each record."""
+class _Tally:
+    """How many records there are of each kind, of a total."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -30,10 +23,9 @@ class Watcher:
         self.cached = 0
         self.started = time.monotonic()
 
-    def __call__(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         self.counts[record.verdict] += 1
         self.cached += record.cached
-        self.show()
 
     @property
     def rate(self) -> float:
@@ -41,54 +33,29 @@ class Watcher:
         compiled = self.counts.total() - self.cached
         return compiled / max(time.monotonic() - self.started, 1e-3)
 
-    def show(self) -> None:
-        """Tell how far it is."""
-
-
-class _Lines(Watcher):
-    """A line now and then, for logs."""
-
-    _last = 0.0
-
-    def show(self) -> None:
-        self._last = self._last or self.started
-        if time.monotonic() - self._last > _EVERY:
-            self.report()
-
-    def report(self) -> None:
-        self._last = time.monotonic()
-        words = [f"{self.counts[verdict]} {verdict.value}" for verdict in Verdict]
-        words = [word for word in words if not word.startswith("0 ")]
-        if self.cached:
-            words.append(f"{self.cached} cached")
+    def say(self) -> None:
+        counts = [(self.counts[verdict], verdict.value) for verdict in Verdict]
+        words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
         said = ", ".join(words) or "none yet"
         say(f"{self.counts.total()}/{self.total} cells ({said}), {self.rate:.1f} a second")
 
 
-class _Bar(Watcher):
-    """A bar of rich's."""
-
-    def __init__(self, total: int, progress: Progress) -> None:
-        super().__init__(total)
-        self._progress = progress
-        self._task = progress.add_task("compiling", total=total, rate="")
-
-    def show(self) -> None:
-        description = "compiling"
-        if self.counts[Verdict.FAILS]:
-            description = f"{self.counts[Verdict.FAILS]} failed"
-        rate = f"{self.rate:.1f}/s"
-        self._progress.update(self._task, advance=1, description=description, rate=rate)
-
-
-@contextmanager
-def watch(total: int) -> Iterator[Watcher]:
-    """A bar on a terminal, lines elsewhere."""
-    if not sys.stderr.isatty():
-        lines = _Lines(total)
-        yield lines
-        lines.report()
+def follow(records: Iterable[Record], total: int) -> None:
+    """Take all the records, and show how far it is."""
+    tally = _Tally(total)
+    if sys.stderr.isatty():
+        _draw_bar(records, tally)
         return
+    said = tally.started
+    for record in records:
+        tally.add(record)
+        if time.monotonic() - said > _EVERY:
+            said = time.monotonic()
+            tally.say()
+    tally.say()
+
+
+def _draw_bar(records: Iterable[Record], tally: _Tally) -> None:
     # rich takes longer to import than most commands take.
     from rich import progress as bars
     from rich.console import Console
@@ -102,4 +69,9 @@ def watch(total: int) -> Iterator[Watcher]:
     )
     # While the bar is drawn, rich puts what is printed on stderr above it.
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield _Bar(total, progress)
+        task = progress.add_task("compiling", total=tally.total, rate="")
+        for record in records:
+            tally.add(record)
+            if tally.counts[Verdict.FAILS]:
+                progress.update(task, description=f"{tally.counts[Verdict.FAILS]} failed")
+            progress.update(task, advance=1, rate=f"{tally.rate:.1f}/s")

@@ -11,19 +11,17 @@ from flacheck.cli import common
 from flacheck.config import settings
 from flacheck.errors import Exit
 
+_RUNS = "Ids or unique prefixes. Default: the last run."
+
 
 @common.command
 def report(
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN…]", help="Ids or unique prefixes; the last run without one."),
-    ] = None,
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN…]", help=_RUNS)] = None,
     store: common.StoreDir = Path(".flacheck"),
-    merge: Annotated[
-        list[Path],
-        typer.Option(help="Take over another store's runs and records first.", metavar="DIR"),
-    ] = [],
-    list_: Annotated[bool, typer.Option("--list", help="List the stored runs instead.")] = False,
+    merge: list[Path] = common.option(
+        [], metavar="DIR", help="Copy another store's runs and records first."
+    ),
+    list_: bool = common.option(False, "--list", help="List the stored runs instead."),
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:

@@ -7,11 +7,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
     from flacheck.repro.reproduction import Reproduction
 
 _BUDGET = re.compile(r"(\d+)(s?)")
-# Most reductions end by themselves after fewer than 300 compiles.
-_DEFAULT_BUDGET = "1000"
 
 
 @common.command
@@ -36,31 +31,29 @@ def repro(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
-    triton: Annotated[
-        list[str], typer.Option(help="Select the release on which the cell fails.", metavar="X")
-    ] = [],
-    releases: Annotated[
-        list[str],
-        typer.Option(metavar="SPEC", help="Verify the script on these releases. Default: all."),
-    ] = [],
-    budget: Annotated[
-        str, typer.Option(metavar="N|Ns", help="Spend at most N compiles, or N seconds.")
-    ] = _DEFAULT_BUDGET,
-    runs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Run the script N times on the failing release.")
-    ] = 3,
+    triton: list[str] = common.option(
+        [], metavar="X", help="Select the release on which the cell fails."
+    ),
+    releases: list[str] = common.option(
+        [], metavar="SPEC", help="Verify the script on these releases. Default: all."
+    ),
+    # Most reductions end by themselves after fewer than 300 compiles.
+    budget: str = common.option(
+        "1000", metavar="N|Ns", help="Spend at most N compiles, or N seconds."
+    ),
+    runs: int = common.option(
+        3, min=1, metavar="N", help="Run the script N times on the failing release."
+    ),
     memory: common.Memory = 8192,
     trust: common.Trust = False,
     store: common.StoreDir = Path(".flacheck"),
-    format: Annotated[str, typer.Option(metavar="FORMAT", help="Print a table or json.")] = "table",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Write to DIR. Default: repro-KEY8."),
-    ] = None,
+    format: common.ShortFormat = "table",
+    output: Path | None = common.option(
+        None, "--output", "-o", metavar="DIR", help="Write to DIR. Default: repro-KEY8."
+    ),
 ) -> int:
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
     from flacheck import reports
-    from flacheck.engine.session import Session
     from flacheck.inputs import cell as cells
     from flacheck.model import Purpose
     from flacheck.repro.compilers import Compilers, provided
@@ -71,17 +64,8 @@ def repro(
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
     with _terminable():
         with Store.open(store, create=not cells.needs_store(cell)) as opened:
-            chosen = cells.choose(
-                cell,
-                selection,
-                opened,
-                lambda plan: Session(
-                    replace(plan, purpose=Purpose.REPRO), opened, memory_mb=memory
-                ).records(),
-                trust,
-            )
-        for warning in chosen.warnings:
-            common.say(warning)
+            how = {"memory_mb": memory}
+            chosen = common.choose(cell, selection, opened, Purpose.REPRO, trust, **how)
         folder = output or Path(f"repro-{chosen.cell.key[:8]}")
         ready = provided(chosen.cell, releases)
         with Compilers(ready, chosen.packages, memory) as compilers:
@@ -94,9 +78,8 @@ def _budget(text: str) -> Budget:
 
     match = _BUDGET.fullmatch(text)
     if not match or int(match[1]) == 0:
-        raise UsageError(
-            f"--budget {text}: expected a number of compiles (600) or of seconds (120s)"
-        )
+        expected = "expected a number of compiles (600) or of seconds (120s)"
+        raise UsageError(f"--budget {text}: {expected}")
     if match[2]:
         return Budget(seconds=int(match[1]))
     return Budget(compiles=int(match[1]))

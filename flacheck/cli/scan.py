@@ -15,30 +15,20 @@ from flacheck.errors import Exit, UsageError
 if TYPE_CHECKING:
     from flacheck.engine.plan import Plan
 
+_MATRIX = "A matrix by name, a YAML file, or a launches file (.jsonl)."
+_PACKAGE = "Compile what a package, or its checkout, launches, instead of a matrix."
+_CONFIGS = (
+    "Compile one configuration a kernel and dtype (usual), or all of them (own). Default: usual "
+    "with --package, else own."
+)
+
 
 @common.command
 def scan(
     context: typer.Context,
-    matrix: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MATRIX]", help="A matrix by name, a YAML file, or a launches file (.jsonl)."
-        ),
-    ] = None,
-    package: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME==VERSION|DIR",
-            help="All that a package, or its checkout, launches, instead of a matrix.",
-        ),
-    ] = None,
-    configs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="usual|own",
-            help="One configuration a kernel and dtype (with --package the default), or all (of a launches file).",
-        ),
-    ] = None,
+    matrix: Annotated[str | None, typer.Argument(metavar="[MATRIX]", help=_MATRIX)] = None,
+    package: str | None = common.option(None, metavar="NAME==VERSION|DIR", help=_PACKAGE),
+    configs: str | None = common.option(None, metavar="usual|own", help=_CONFIGS),
     kernel: common.Kernel = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
@@ -47,66 +37,60 @@ def scan(
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
     jobs: common.Jobs = 0,
-    shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only part I of N, split by cell key.")
-    ] = None,
+    shard: str | None = common.option(
+        None, metavar="I/N", help="Compile only part I of N, split by cell key."
+    ),
     timeout: common.Timeout = "auto",
     memory: common.Memory = 8192,
-    until: Annotated[
-        str | None, typer.Option(metavar="STAGE", help="Stop after this compiler stage, ttgir say.")
-    ] = None,
+    until: str | None = common.option(
+        None, metavar="STAGE", help="Stop after this compiler stage, ttgir say."
+    ),
     fresh: common.Fresh = False,
-    max_failures: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Stop after N failures.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be compiled, and compile nothing.")
-    ] = False,
+    max_failures: int | None = common.option(
+        None, metavar="N", min=1, help="Stop after N failures."
+    ),
+    dry_run: bool = common.option(False, "--dry-run", help="List the cells; compile nothing."),
     trust: common.Trust = False,
-    fallbacks: Annotated[
-        bool,
-        typer.Option(
-            "--fallbacks", help="Search what to fall back to for each failure, and compile it."
-        ),
-    ] = False,
-    fallback_budget: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=1, help="With --fallbacks: settings to try for each failure."
-        ),
-    ] = 48,
-    strict: Annotated[bool, typer.Option("--strict", help="Any unknown cell exits 3.")] = False,
+    fallbacks: bool = common.option(
+        False, "--fallbacks", help="Search fallbacks for each failure, and compile them."
+    ),
+    fallback_budget: int = common.option(
+        48, metavar="N", min=1, help="Try N settings for each failure, with --fallbacks."
+    ),
+    strict: bool = common.option(False, "--strict", help="Exit 3 when any cell is unknown."),
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
     """Compile the cells of MATRIX; say what compiles, what fails and why, which pairs are known
-    good.
-    """
+    good."""
     from flacheck import reports
     from flacheck.analysis.exit_code import exit_code
-    from flacheck.cli.progress import watch
+    from flacheck.cli.progress import follow
     from flacheck.engine.session import Session
     from flacheck.inputs import planning
     from flacheck.inputs.subject import Subject
     from flacheck.reports import scan as scan_report
     from flacheck.scan.session import find_fallbacks, view
     from flacheck.store import Store
+    from flacheck.toolchains.triton import STAGES
 
     reports.check(format)
-    common.check_stage(until)
-    selection = common.selection(
-        kernel, target, dtype, num_warps, num_stages, [*toolchain, *triton]
-    )
+    if until is not None and until not in STAGES:
+        allowed = ", ".join(STAGES)
+        raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
+    compilers = [*toolchain, *triton]
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers)
     if configs not in (None, "usual", "own"):
         raise UsageError(f"--configs {configs}: expected usual or own")
-    if package is not None and _is_on_command_line(context, "matrix"):
+    # A settings file may name a matrix beside --package, the user may not.
+    source = context.get_parameter_source("matrix")
+    if package is not None and source is not None and source.name == "COMMANDLINE":
         raise UsageError("a matrix and --package were given: a scan is about one of them")
     seconds = common.seconds(timeout)
     subject = Subject(matrix, package, trust, configs)
     plan = planning.plan(subject, selection, until, shard)
-    for warning in plan.warnings:
-        common.say(warning)
+    common.say(*plan.warnings)
     if dry_run:
         common.write(_listed(plan), output)
         common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
@@ -114,9 +98,7 @@ def scan(
     with Store.open(store) as opened:
         session = Session(plan, opened, seconds, jobs, memory, fresh, max_failures)
         try:
-            with watch(len(plan.cells)) as seen:
-                for record in session.records():
-                    seen(record)
+            follow(session.records(), len(plan.cells))
             if fallbacks:
                 find_fallbacks(session, fallback_budget)
         except KeyboardInterrupt:
@@ -126,25 +108,10 @@ def scan(
     return exit_code(run_view.summary.tally, strict=strict)
 
 
-def _is_on_command_line(context: typer.Context, parameter: str) -> bool:
-    """Whether the user typed a parameter, rather than a settings file."""
-    source = context.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _listed(plan: Plan) -> Iterator[str]:
     """A line a cell, in the order they would be compiled."""
     for cell in plan.cells:
         options = " ".join(f"{name}={value}" for name, value in cell.options.items())
         shape = " ".join(f"{name}={value}" for name, value in cell.shape.items())
-        words = (
-            cell.key[:12],
-            cell.toolchain,
-            cell.target,
-            cell.stage,
-            cell.kernel.name,
-            cell.dtype or "-",
-            shape,
-            options,
-        )
-        yield "  ".join(words).rstrip() + "\n"
+        compiled = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name)
+        yield "  ".join((*compiled, cell.dtype or "-", shape, options)).rstrip() + "\n"

@@ -46,10 +46,9 @@ def install(
     """Install compilers now instead of on first use."""
     from flacheck import toolchains
 
-    found = toolchains.resolve(specs)
-    for warning in found.warnings:
-        common.say(warning)
-    for choice in found.choices:
+    resolution = toolchains.resolve(specs)
+    common.say(*resolution.warnings)
+    for choice in resolution.choices:
         if choice.reason:
             raise IncompleteError(f"{choice.identity}: {choice.reason}")
         toolchain = toolchains.provide(choice)
