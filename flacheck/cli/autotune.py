@@ -15,8 +15,6 @@ from flacheck.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flacheck.autotune.bench import Bench
-    from flacheck.autotune.examination import Examination
     from flacheck.autotune.examined import TunerResult
     from flacheck.autotune.gathering import Gathered
     from flacheck.inputs.expand import Selection
@@ -62,28 +60,35 @@ def autotune(
     """Show what a release's autotuner does with each configuration of KERNEL, and the faults of its
     keys."""
     from flacheck import reports
+    from flacheck.autotune.bench import Bench
     from flacheck.autotune.emit import python
     from flacheck.autotune.examination import Examination
+    from flacheck.cli.progress import follow
     from flacheck.reports import autotune as autotune_report
 
     reports.check(format, autotune_report.FORMATS)
     if emit is not None and emit not in _EMITTED:
         raise UsageError(f"--emit {emit}: expected {' or '.join(_EMITTED)}")
-    card = None
+    timing = None
+    # Before anything is compiled, for without a card there is nothing to time.
     if bench:
-        card = _bench()
-        if card.card.target and not target:
-            target = [card.card.target]
+        timing = Bench()
+        card = timing.card
+        common.say(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}")
+        if card.target and not target:
+            target = [card.target]
     selection = common.selection([], target, dtype, [], [], [*toolchain, *triton])
     gathered = _gathered(kernel, selection, package, launches, matrix, trust)
     common.say(*gathered.notes)
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
     try:
-        results = _results(examination, store, fallback_budget)
+        common.say(*(f"before compiling: {line}" for line in examination.ruled_out()))
+        follow(examination.records(store), len(examination.plan.cells))
+        results = examination.results(store, fallback_budget)
     except KeyboardInterrupt:
         return common.interrupted()
-    if card is not None:
-        results = examination.timed(results, card)
+    if timing is not None:
+        results = examination.timed(results, timing)
     if emit == "fla":
         _emit_fla(results, output or Path("fla-configs"))
     elif emit == "python":
@@ -95,16 +100,6 @@ def autotune(
     if not any(config.fate for result in results for config in result.configs):
         return Exit.INCOMPLETE
     return Exit.OK
-
-
-def _bench() -> Bench:
-    """The card that is here; UsageError without one, before anything is compiled."""
-    from flacheck.autotune.bench import Bench
-
-    bench = Bench()
-    card = bench.card
-    common.say(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}")
-    return bench
 
 
 def _gathered(
@@ -137,14 +132,6 @@ def _gathered(
     if launches is not None:
         return gathering.of_launches(launches, selection, line, trust)
     return gathering.of_matrix(matrix, selection)
-
-
-def _results(examination: Examination, store: Path, budget: int) -> Sequence[TunerResult]:
-    from flacheck.cli.progress import follow
-
-    common.say(*(f"before compiling: {line}" for line in examination.ruled_out()))
-    follow(examination.records(store), len(examination.plan.cells))
-    return examination.results(store, budget)
 
 
 def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:

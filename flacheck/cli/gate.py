@@ -63,8 +63,11 @@ def gate(
     """Judge the Triton releases that the pins of torch and triton admit, by what was compiled
     before."""
     from flacheck import reports
+    from flacheck.cli.progress import follow
+    from flacheck.engine.session import Session
     from flacheck.gate import evidence
     from flacheck.reports import gate as gate_report
+    from flacheck.store import Store
     from flacheck.tables import targets
 
     reports.check(format)
@@ -80,12 +83,16 @@ def gate(
             return judge.judge(installations, known, wanted.about)
 
     result = judged()
-    try:
-        if scan and result.gaps:
-            _scan(result, wanted, store, jobs)
-            result = judged()
-    except KeyboardInterrupt:
-        return common.interrupted()
+    if scan and result.gaps:
+        try:
+            plan = wanted.plan(result.gaps)
+            common.say(*plan.warnings)
+            with Store.open(store) as opened:
+                session = Session(plan, opened, None, jobs, MEMORY_MB)
+                follow(session.records(), len(plan.cells))
+        except KeyboardInterrupt:
+            return common.interrupted()
+        result = judged()
     if fix and _fix(result):
         result = judged()
     # A job's summary is read where nobody can ask for the changes afterwards.
@@ -132,19 +139,6 @@ def _installations(files: list[Path], installed: bool) -> list[Installation]:
         why = "neither torch nor triton is pinned there; name a file that does"
         raise EmptySelection(f"{where}: {why}")
     return judged
-
-
-def _scan(result: GateResult, wanted: RecordFilter, store: Path, jobs: int) -> None:
-    """Compile what was asked under the admitted releases that have no verdict."""
-    from flacheck.cli.progress import follow
-    from flacheck.engine.session import Session
-    from flacheck.store import Store
-
-    plan = wanted.plan(result.gaps)
-    common.say(*plan.warnings)
-    with Store.open(store) as opened:
-        session = Session(plan, opened, None, jobs, MEMORY_MB)
-        follow(session.records(), len(plan.cells))
 
 
 def _fix(result: GateResult) -> bool:

@@ -29,8 +29,10 @@ _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix
 
 # packaging says what a requirement holds, not where its specifier stands: after the name and its
 # extras, up to a marker, an address or the end, with or without parentheses.
-_NAME_AND_EXTRAS = re.compile(r"\s*[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?")
-_SPECIFIER = re.compile(r"\s*\(?\s*([^;@()\s](?:[^;@()]*[^;@()\s])?)")
+_REQUIREMENT = re.compile(
+    r"(?P<name>\s*[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?)"
+    r"(?:\s*\(?\s*(?P<specifier>[^;@()\s](?:[^;@()]*[^;@()\s])?))?"
+)
 _ARCHIVE = re.compile(r"([^/\\#?\s]+\.(?:whl|tar\.gz|zip))")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
@@ -79,14 +81,11 @@ def pin(
 
 def specifier_span(text: str) -> tuple[int, int]:
     """Where the specifier stands in a valid requirement; an empty span where one would be put."""
-    end = 0
-    head = _NAME_AND_EXTRAS.match(text)
-    if head:
-        end = head.end()
-    specifier = _SPECIFIER.match(text, end)
-    if specifier:
-        return specifier.span(1)
-    place = len(text[:end].rstrip())
+    match = _REQUIREMENT.match(text)
+    assert match is not None
+    if match["specifier"]:
+        return match.span("specifier")
+    place = len(match["name"].rstrip())
     return place, place
 
 
