@@ -20,7 +20,7 @@ from flacheck.gate.admitted import Admission, Conflict
 from flacheck.gate.pinned import Installation, Pin, PinChange
 from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
 from flacheck.model import Verdict
-from flacheck.reports import autotune, bisect, explanation, gate, lists, repro, scan
+from flacheck.reports import autotune, bisect, document, explanation, gate, repro, scan
 from flacheck.reports.document import Report
 from flacheck.rules.explanation import of_log
 from tests.made_records import between, failure, record, skipped, unknown
@@ -151,7 +151,7 @@ def of_explain(_: Path) -> Report:
 
 def of_list(_: Path) -> Report:
     """Two rows of unlike length."""
-    return lists.report(
+    return document.listing(
         [{"target": "sm90", "gpu": "H100, H200"}, {"target": "gfx942", "gpu": "MI300X"}]
     )
 

@@ -25,8 +25,7 @@ class Find(str, Enum):
 
 
 class Kind(str, Enum):
-    """What a change is: it fails now, compiles now, fails otherwise, or compiles many times slower
-    or faster."""
+    """What a release does after a change; CAUSE: it fails with another signature."""
 
     FAIL = "fail"
     PASS = "pass"
@@ -66,6 +65,7 @@ class Entry:
 
     def to_json(self) -> Json:
         plain: Json = to_builtins(self)
+        # For people only: JSON has the signature.
         del plain["line"]
         return plain
 
@@ -125,6 +125,7 @@ class Bisection:
 def entries(records: Sequence[Record]) -> list[Entry]:
     """One entry a record, in their order."""
     compiled = [record.seconds for record in records if record.verdict is Verdict.COMPILES]
+    # The fastest, not the median: of three releases two may be the slow ones.
     fastest = min(compiled, default=0.0)
     history = []
     for record in records:
@@ -157,6 +158,7 @@ def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFo
 
 
 def _kind(old: Entry, new: Entry) -> Kind:
+    # Two entries of one state are no change, so two failures have unlike signatures.
     if old.fails and new.fails:
         return Kind.CAUSE
     if new.fails:

@@ -1,5 +1,5 @@
-"""Searching an ordered row of which some places give no answer. Pure: a search yields the place
-that it wants to know of, is sent the answer, and returns what it found."""
+"""Searching an ordered row of which some places give no answer: a search yields a place, is sent
+its answer, and returns what it found."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def _between(answers: dict[int, Answer], far: int) -> Generator[int, Answer, Bou
 
 
 def changes(states: Sequence[Hashable | None]) -> list[Boundary]:
-    """Every (before, after) of unlike states with nothing but unknowns (None) between them, in
-    order."""
+    """Every (before, after) of unlike states with only unknowns (None) between them, in order."""
     known = [place for place, state in enumerate(states) if state is not None]
     return [(a, b) for a, b in pairwise(known) if states[a] != states[b]]

@@ -1,10 +1,4 @@
-"""Where a cell's verdict or signature changes over the releases of its compiler: the cell under
-each release that is asked, through the scan's own engine and store.
-
-    sitting = Bisecting(chosen, releases(chosen.cell, specs).choices, find, store, …)
-    for record in sitting.records(): …      # only what the search needs is compiled
-    sitting.found()                                 # history and changes
-"""
+"""A cell under each release that a bisection asks, through the scan's own engine and store."""
 
 from __future__ import annotations
 
@@ -27,16 +21,14 @@ from flacheck.toolchains import torch_pins
 from flacheck.toolchains.base import Choice, Resolution
 
 _ANSWERS = {Verdict.FAILS: Answer.YES, Verdict.COMPILES: Answer.NO}
+# Stages that a worker can repeat under another release; a capture's own failures are not.
 _COMPILED = ("compile", "autotune")
 
 
 @dataclass
 class Bisecting:
-    """One bisection; `records` compiles what it needs, `found` says what came of it.
-
-    `choices` are the releases to look at, oldest first. Records are stored like a scan's, so the
-    next bisection, or scan, of the same cell finds them.
-    """
+    """One bisection; `records` compiles what it needs, `found` says what came of it. `choices` are
+    the releases to look at, oldest first. The next bisection, or scan, finds the records stored."""
 
     chosen: Chosen
     choices: Sequence[Choice]
@@ -93,6 +85,7 @@ class Bisecting:
         path = list(range(own, len(self.choices)))
         if fails == (self.find is Find.FAIL):
             path = list(range(own, -1, -1))
+        # From here on places are counted along the path, the cell's own release first.
         asking = boundary(len(path))
         place = next(asking)
         while True:
@@ -142,5 +135,6 @@ def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolutio
         raise UsageError(
             f"only {names} is to be looked at: --triton must leave two releases or more"
         )
+    # By version and not by text: 3.10 comes after 3.9.
     choices.sort(key=lambda choice: by_version(choice.identity))
     return Resolution(tuple(choices), resolution.warnings)

@@ -125,6 +125,7 @@ def _gathered(
         launches, selection = named, replace(selection, kernels=())
     elif matrix is not None and line_of(matrix)[0].suffix == ".jsonl":
         launches, line = line_of(matrix)
+    # KERNEL may be a file by itself, so flags alone do not say how many there are.
     if len(sources) > 1:
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
     if package is not None:
@@ -151,5 +152,6 @@ def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:
         common.write([text], folder / name)
     files = f"{len(written)} configuration files"
     common.say(f"{files} for flash-linear-attention 0.6 or newer in {folder}")
+    # A line for `eval`, so it goes to stdout alone.
     directory = shlex.quote(str(folder.resolve()))
     common.write([f"export FLA_CONFIG_DIR={directory} FLA_CACHE_MODE=full\n"], None)

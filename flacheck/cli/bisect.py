@@ -34,6 +34,7 @@ def bisect(
     output: common.Output = None,
 ) -> int:
     """Find the releases between which CELL's verdict or signature changes."""
+    # Commands import late: help does not wait for stores and compilers.
     from flacheck import reports
     from flacheck.bisect.history import Find
     from flacheck.bisect.sitting import Bisecting, releases
@@ -62,6 +63,7 @@ def bisect(
             return common.interrupted()
     bisection = sitting.found()
     common.show(format, bisect_report.report(bisection, list(torch_pins.pins())), output)
+    # That nothing was found is no answer: the change may lie where nothing gave a verdict.
     if not bisection.changes:
         return Exit.INCOMPLETE
     return Exit.OK

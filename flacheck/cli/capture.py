@@ -26,6 +26,7 @@ def capture(
 
     The exit code is CMD's own, 125 when it could not be started.
     """
+    # Late, as in all commands: help does not wait for it.
     from flacheck.capture import run
 
     code = run.capture(command, output, device)

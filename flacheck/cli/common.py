@@ -51,20 +51,24 @@ Toolchain = Annotated[list[str], option("--toolchain", metavar="SPEC", help=_TOO
 _TRITON = "Use these Triton releases: a version or a specifier. Short for --toolchain triton==X."
 Triton = Annotated[list[str], option("--triton", metavar="X", help=_TRITON)]
 _JOBS = "Run N workers. Default: number of CPUs."
+# The help says what the default, 0, stands for.
 Jobs = Annotated[
     int, option("--jobs", "-j", min=0, metavar="N", show_default=False, env="JOBS", help=_JOBS)
 ]
+# One limit for all would end slow kernels, or wait too long for those that hang.
 _TIMEOUT = "Allow a cell S seconds. auto: 300, or 20 × the kernel's slowest cell."
 Timeout = Annotated[str, option(metavar="auto|S", env="TIMEOUT", help=_TIMEOUT)]
 _MEMORY = option(metavar="MB", min=256, env="MEMORY", help="Allow a worker MB of memory.")
 Memory = Annotated[int, _MEMORY]
 Fresh = Annotated[bool, option("--fresh", help="Compile cells again that have a stored result.")]
+# Importing a package runs its code, which who only has a file need not have meant.
 _TRUST = "Install and import the packages that a launches file names."
 Trust = Annotated[bool, option("--trust", help=_TRUST)]
 _STORE = option("--store", metavar="DIR", env="STORE", help="Keep results in the folder DIR.")
 StoreDir = Annotated[Path, _STORE]
 _FORMAT = "Print a table, json, jsonl, markdown or github."
 Format = Annotated[str, option("--format", metavar="FORMAT", env="FORMAT", help=_FORMAT)]
+# No variable here: FLACHECK_FORMAT may name a format that these commands do not have.
 _SHORT = option("--format", metavar="FORMAT", help="Print a table or json.")
 ShortFormat = Annotated[str, _SHORT]
 _OUTPUT = "Write the report to FILE instead of stdout."
@@ -120,6 +124,7 @@ def command(function: Run) -> Run:
             say(str(error))
             code = error.exit_code
         except KeyboardInterrupt:
+            # Commands that store records catch it themselves and say how to go on.
             code = Exit.INTERRUPTED
         raise typer.Exit(int(code or 0))
 
@@ -128,7 +133,8 @@ def command(function: Run) -> Run:
 
 def split(values: Iterable[str]) -> tuple[str, ...]:
     """Repeatable or comma-separated, as the user likes."""
-    return tuple(part for value in values for part in map(str.strip, value.split(",")) if part)
+    parts = ",".join(values).split(",")
+    return tuple(filter(None, map(str.strip, parts)))
 
 
 def numbers(option: str, values: Iterable[str]) -> tuple[int, ...]:
@@ -188,6 +194,7 @@ def seconds(timeout: str) -> float | None:
         number = float(timeout)
     except ValueError:
         number = 0
+    # Not `number <= 0`, which lets NaN pass.
     if not number > 0:
         raise UsageError(f"--timeout {timeout}: expected auto or a number of seconds")
     return number
@@ -213,11 +220,13 @@ def write(text: Iterable[str], file: Path | None) -> None:
         for part in text:
             sys.stdout.write(part)
         sys.stdout.flush()
+    # `| head` has read enough. Python would flush stdout again at exit and fail once more.
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write_file(text: Iterable[str], file: Path) -> None:
+    # Beside the file, for a rename is one step only within one file system.
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8") as out:

@@ -33,12 +33,14 @@ def explain(
     else:
         explanations = explanation.of_log(_text(what))
     common.show(format, explain_report.report(explanations), output)
+    # The first one is the decisive one; the others came of it.
     if explanations and explanations[0].code != explanation.UNCLASSIFIED:
         return Exit.OK
     return Exit.FINDINGS
 
 
 def _text(what: str) -> str:
+    # Bytes, for a compiler's output may hold anything.
     if what == "-":
         return sys.stdin.buffer.read().decode("utf-8", "replace")
     try:

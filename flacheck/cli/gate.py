@@ -17,8 +17,6 @@ from flacheck.errors import EmptySelection, UsageError
 
 # Help must not wait for what judges.
 if TYPE_CHECKING:
-    from flacheck.gate.evidence import RecordFilter
-    from flacheck.gate.judging import Gate
     from flacheck.gate.pinned import Installation
     from flacheck.gate.result import GateResult
 
@@ -66,16 +64,29 @@ def gate(
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session
     from flacheck.gate import evidence
+    from flacheck.gate.admitted import Releases
+    from flacheck.gate.judging import Gate
     from flacheck.reports import gate as gate_report
     from flacheck.store import Store
-    from flacheck.tables import targets
+    from flacheck.tables import advisories, targets
+    from flacheck.toolchains import torch_pins, triton_releases
 
     reports.check(format)
     if installed and (files or fix):
         raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
     names = tuple(targets.find(name).name for name in common.split(target))
     wanted = evidence.RecordFilter(matrix, package, common.split(kernel), names)
-    judge = _gate(wanted, strict, refresh or scan)
+    if refresh or scan:
+        common.say(*triton_releases.here()[1])
+        torch_pins.refresh()
+    judge = Gate(
+        releases=Releases(tuple(triton_releases.known()), torch_pins.pins()),
+        advise=advisories.of,
+        targets=names,
+        waivers=settings.waivers(Path.cwd()),
+        today=date.today(),
+        strict=strict,
+    )
 
     def judged() -> GateResult:
         installations = _installations(files or [], installed)
@@ -100,25 +111,6 @@ def gate(
     typed = shlex.join(["flacheck", *sys.argv[1:]])
     common.show(format, gate_report.report(result, typed, changes, strict), output)
     return result.exit_code(strict)
-
-
-def _gate(wanted: RecordFilter, strict: bool, refresh: bool) -> Gate:
-    from flacheck.gate.admitted import Releases
-    from flacheck.gate.judging import Gate
-    from flacheck.tables import advisories
-    from flacheck.toolchains import torch_pins, triton_releases
-
-    if refresh:
-        common.say(*triton_releases.here()[1])
-        torch_pins.refresh()
-    return Gate(
-        releases=Releases(tuple(triton_releases.known()), torch_pins.pins()),
-        advise=advisories.of,
-        targets=wanted.targets,
-        waivers=settings.waivers(Path.cwd()),
-        today=date.today(),
-        strict=strict,
-    )
 
 
 def _installations(files: list[Path], installed: bool) -> list[Installation]:

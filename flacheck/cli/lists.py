@@ -20,27 +20,23 @@ def show(
 ) -> int:
     """List the kernels, matrices, targets or rules there are."""
     from flacheck import reports
-    from flacheck.reports import lists
+    from flacheck.reports.document import listing
 
     if what not in _ROWS:
         raise UsageError(f"cannot list {what!r}: there are {', '.join(_ROWS)}")
     reports.check(format, reports.TABLE_OR_JSON)
-    common.show(format, lists.report(_ROWS[what]()))
+    common.show(format, listing(_ROWS[what]()))
     return Exit.OK
 
 
 def _kernels() -> Rows:
     from flacheck.inputs import corpus
 
-    return [
-        {
-            "kernel": name,
-            "operator": entry.kernel.operator,
-            "form": entry.kernel.form,
-            "configs": len(entry.launches[0].configs),
-        }
-        for name, entry in corpus.load().items()
-    ]
+    rows: Rows = []
+    for name, entry in corpus.load().items():
+        named = {"kernel": name, "operator": entry.kernel.operator, "form": entry.kernel.form}
+        rows.append({**named, "configs": len(entry.launches[0].configs)})
+    return rows
 
 
 def _matrices() -> Rows:

@@ -27,12 +27,14 @@ def report(
 ) -> int:
     """Render stored runs; several become one report."""
     from flacheck import reports
-    from flacheck.reports import lists, scan
+    from flacheck.reports import scan
+    from flacheck.reports.document import listing
     from flacheck.scan import session
     from flacheck.store import Store
 
     reports.check(format)
     with Store.open(store, create=False) as opened:
+        # First, so that runs just merged can be named.
         for other in merge:
             with Store.open(other, create=False) as theirs:
                 common.say(f"{opened.merge(theirs)} new records from {other}")
@@ -41,7 +43,8 @@ def report(
                 {"run": run.id, "started": run.started[:19], "matrix": run.matrix or "-"}
                 for run in opened.runs()
             ]
-            common.show("table", lists.report(rows, headed=False), output)
+            # Without headings: the first word of a line is a run's id, for a script to take.
+            common.show("table", listing(rows, headed=False), output)
             return Exit.OK
         view = session.view(opened, runs or ["last"], settings.waivers(Path.cwd()))
         common.show(format, scan.report(view), output)

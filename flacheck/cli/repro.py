@@ -138,6 +138,7 @@ def _finish(
     except KeyboardInterrupt:
         common.say(f"interrupted again: wrote {' and '.join(map(str, drafts))}, not verified")
         return Exit.INTERRUPTED
+    # Again, for what was verified stands in the text.
     texts = files.contents(result)
     files.write(texts, folder)
     common.show(format, repro_report.report(result, folder, list(texts)))
@@ -153,8 +154,8 @@ def _show(event: Improvement) -> None:
     effort = event.effort
     rate = effort.ran / max(effort.seconds, 1e-3)
     size = f"{event.lines} lines, {event.nodes} nodes"
-    text = f"flacheck: {size} after {effort.ran} compiles, {rate:.1f} a second ({event.by})"
+    text = f"{size} after {effort.ran} compiles, {rate:.1f} a second ({event.by})"
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[Kflacheck: {text}", end="", file=sys.stderr, flush=True)
     else:
-        print(text, file=sys.stderr, flush=True)
+        common.say(text)

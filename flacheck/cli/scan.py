@@ -91,6 +91,7 @@ def scan(
     subject = Subject(matrix, package, trust, configs)
     plan = planning.plan(subject, selection, until, shard)
     common.say(*plan.warnings)
+    # No store is made by a question.
     if dry_run:
         common.write(_listed(plan), output)
         common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
@@ -99,6 +100,7 @@ def scan(
         session = Session(plan, opened, seconds, jobs, memory, fresh, max_failures)
         try:
             follow(session.records(), len(plan.cells))
+            # After all records, for only then every failure is known.
             if fallbacks:
                 find_fallbacks(session, fallback_budget)
         except KeyboardInterrupt:

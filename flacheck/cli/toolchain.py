@@ -9,6 +9,7 @@ import typer
 from flacheck.cli import common
 from flacheck.errors import Exit, IncompleteError
 
+_SPECS = "3.2.0, a specifier, or a path."
 app = typer.Typer(help="List, install or remove compilers, each isolated.", no_args_is_help=True)
 
 
@@ -17,18 +18,15 @@ app = typer.Typer(help="List, install or remove compilers, each isolated.", no_a
 def list_() -> int:
     """List the compilers in the cache."""
     from flacheck import toolchains
-    from flacheck.reports import lists
-    from flacheck.reports.document import Paragraph, Report
+    from flacheck.reports.document import Paragraph, Report, listing
 
-    rows = [
-        {
-            "toolchain": shelf.manifest.get("identity", "?"),
-            "size": f"{shelf.manifest.get('size_mb', 0):8.0f} MB",
-            "installer": shelf.manifest.get("installer", ""),
-        }
-        for shelf in toolchains.installed_toolchains()
-    ]
-    shown = lists.report(rows, headed=False)
+    rows = []
+    for shelf in toolchains.installed_toolchains():
+        told = shelf.manifest
+        size = f"{told.get('size_mb', 0):8.0f} MB"
+        name, installer = told.get("identity", "?"), told.get("installer", "")
+        rows.append({"toolchain": name, "size": size, "installer": installer})
+    shown = listing(rows, headed=False)
     if not rows:
         nothing = "No toolchain is installed yet; a scan installs those that it needs."
         shown = Report([Paragraph(nothing)])
@@ -39,9 +37,7 @@ def list_() -> int:
 @app.command("install")
 @common.command
 def install(
-    specs: Annotated[
-        list[str], typer.Argument(metavar="SPEC…", help="3.2.0, a specifier, or a path.")
-    ],
+    specs: Annotated[list[str], typer.Argument(metavar="SPEC…", help=_SPECS)],
 ) -> int:
     """Install compilers now instead of on first use."""
     from flacheck import toolchains
@@ -49,6 +45,7 @@ def install(
     resolution = toolchains.resolve(specs)
     common.say(*resolution.warnings)
     for choice in resolution.choices:
+        # What was asked for by its exact version and has no wheel here.
         if choice.reason:
             raise IncompleteError(f"{choice.identity}: {choice.reason}")
         toolchain = toolchains.provide(choice)

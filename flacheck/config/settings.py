@@ -1,7 +1,4 @@
-"""The settings of the nearest pyproject.toml, in `[tool.flacheck]`.
-
-They come after a flag and a FLACHECK_* variable, and before a command's default.
-"""
+"""The nearest `[tool.flacheck]`: it comes after flags and variables, before a command's default."""
 
 from __future__ import annotations
 
@@ -17,11 +14,8 @@ _REPEATABLE = ("kernel", "target", "dtype", "num_warps", "num_stages", "toolchai
 
 
 def defaults(folder: Path) -> dict[str, Any]:
-    """Every setting as the default of the option with that name, for all commands alike.
-
-    `target = "sm90"` is as good as `target = ["sm90"]`. Raises UsageError for a file that is no
-    TOML.
-    """
+    """Every setting as the default of the option with that name, for all commands alike; `target =
+    "sm90"` is as good as `target = ["sm90"]`. Raises UsageError for a file that is no TOML."""
     options = {}
     for key, value in _table(_nearest(folder)).items():
         name = key.replace("-", "_")

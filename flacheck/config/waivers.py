@@ -49,9 +49,8 @@ def from_toml(entries: Any, file: str) -> tuple[Waiver, ...]:
     """The waivers in `[[tool.flacheck.waivers]]`; UsageError with file and entry for a bad one."""
     if not isinstance(entries, list):
         raise UsageError(f"{file}: waivers must be tables: write [[tool.flacheck.waivers]]")
-    return tuple(
-        _waiver(entry, f"{file}: waiver {number}") for number, entry in enumerate(entries, 1)
-    )
+    numbered = enumerate(entries, 1)
+    return tuple(_waiver(entry, f"{file}: waiver {number}") for number, entry in numbered)
 
 
 def in_force(waivers: Iterable[Waiver], today: date) -> tuple[Waiver, ...]:

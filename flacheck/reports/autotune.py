@@ -74,7 +74,14 @@ def _result(result: TunerResult) -> Iterator[Part]:
         yield from _fault(fault)
     if result.cost:
         yield from _cost(result.cost)
-    yield from _notes(result)
+    # What is worth knowing, and no fault.
+    if result.pruned:
+        named = "; ".join(some([_config(each) for each in result.pruned], _PRUNED))
+        said = f"{len(result.pruned)} pruned by the kernel itself: {named}"
+        yield document.Item(said, Tone.FAINT)
+    if result.unkeyed:
+        named = ", ".join(result.unkeyed)
+        yield document.Item(f"constexprs in no key, in which no harm is seen: {named}", Tone.FAINT)
     yield from _times(result)
     for each in advice(result.fallbacks):
         said = f"instead of {'; '.join(each.failing)}: {' or '.join(each.uses)}"
@@ -178,23 +185,11 @@ def _seconds(value: float) -> str:
     return f"{value / 60:.0f} min"
 
 
-def _notes(result: TunerResult) -> Iterator[Part]:
-    """What is worth knowing, and no fault."""
-    if result.pruned:
-        named = "; ".join(some([_config(each) for each in result.pruned], _PRUNED))
-        said = f"{len(result.pruned)} pruned by the kernel itself: {named}"
-        yield document.Item(said, Tone.FAINT)
-    if result.unkeyed:
-        named = ", ".join(result.unkeyed)
-        yield document.Item(f"constexprs in no key, in which no harm is seen: {named}", Tone.FAINT)
-
-
 # What a card says
 
 
 def _times(result: TunerResult) -> Iterator[Part]:
-    """The times; why nothing was timed; the prices of fallbacks; and whether the estimate's order
-    was the measured one."""
+    """The times, or why there are none; what fallbacks cost; whether the estimates' order held."""
     numbered = enumerate(result.configs, 1)
     rows = tuple(_timed(number, config) for number, config in numbered if config.timing)
     if rows:

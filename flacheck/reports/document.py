@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -157,3 +157,13 @@ class Display:
 def row(*cells: str | Words) -> tuple[Words, ...]:
     """A row of a table, plain where a cell is just text."""
     return tuple(Words(cell) if isinstance(cell, str) else cell for cell in cells)
+
+
+def listing(rows: Sequence[Mapping[str, Any]], headed: bool = True) -> Report:
+    """A line a row; all rows have the names of the first one, which are the headings."""
+    headings = [name for each in rows[:1] for name in each]
+    if not headed:
+        headings = [""] * len(headings)
+    texts = tuple(row(*map(str, each.values())) for each in rows)
+    # Lists are read by grep and awk as much as by people: a line stays a line.
+    return Report([Table(tuple(headings), texts, Fit.STAY)], rows)

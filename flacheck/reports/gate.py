@@ -71,26 +71,21 @@ def _headline(result: GateResult) -> str:
 
 
 def _release(release: JudgedRelease) -> tuple[Words, ...]:
-    state = Words(release.state.value, _TONES[release.state])
-    return row(release.triton, ", ".join(release.torch) or "–", state, _about(release))
-
-
-def _about(release: JudgedRelease) -> str:
-    """What there is to say of an allowed release in one line."""
+    """An allowed release, with what there is to say of it in one line."""
+    about = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
     if release.state is ReleaseState.BAD:
         kernels = some([kernel_name(kernel) for kernel in release.kernels], phrases.NAMED)
-        return f"{', '.join(release.codes)}: {', '.join(kernels)}"
-    if release.state is ReleaseState.UNTESTED:
-        return release.why
-    cells = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
-    if release.waived:
-        cells += f", {release.waived} waived"
-    return cells
+        about = f"{', '.join(release.codes)}: {', '.join(kernels)}"
+    elif release.state is ReleaseState.UNTESTED:
+        about = release.why
+    elif release.waived:
+        about += f", {release.waived} waived"
+    state = Words(release.state.value, _TONES[release.state])
+    return row(release.triton, ", ".join(release.torch) or "–", state, about)
 
 
 def _conflict(conflict: Conflict) -> str:
-    """Why pins contradict each other, and in which extra or group where the files alone do not say
-    it."""
+    """Why pins contradict each other, and in which extra or group if the files do not say it."""
     if conflict.installation in {pin.file for pin in conflict.pins}:
         return conflict.reason
     return f"{conflict.installation}: {conflict.reason}"

@@ -43,9 +43,8 @@ def omitted(number: int, noun: str, shown: int = SHOWN) -> str:
 
 def rest(number: int, noun: str) -> Iterator[Part]:
     """The line below a list that was cut."""
-    text = omitted(number, noun)
-    if text:
-        yield Paragraph(text, Tone.FAINT)
+    if number > SHOWN:
+        yield Paragraph(omitted(number, noun), Tone.FAINT)
 
 
 def items(
@@ -68,8 +67,9 @@ def places(toolchains: Sequence[str], targets: Sequence[str], between: str = " Â
 
 def title_of(code: str) -> str:
     """A code with its rule's title; a code that a newer flacheck stored stands alone."""
-    rule = RULES.get(code)
-    return f"{code} {rule.title}" if rule else code
+    if code not in RULES:
+        return code
+    return f"{code} {RULES[code].title}"
 
 
 def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
@@ -141,20 +141,14 @@ def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
 
 def sorted_places(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The toolchains and the targets of (toolchain, target) pairs, each once and in order."""
-    toolchains, targets = zip(*pairs)
-    return (
-        tuple(sorted(set(toolchains), key=by_version)),
-        tuple(sorted(set(targets), key=by_target)),
-    )
+    toolchains, targets = map(set, zip(*pairs))
+    return tuple(sorted(toolchains, key=by_version)), tuple(sorted(targets, key=by_target))
 
 
 def _with_host(fallback: Fallback) -> dict[str, Any]:
     """What changes, with a word where it is host code that has to change."""
-    use = dict(fallback.use)
-    for name, value in fallback.use.items():
-        if fallback.marks.get(name) == HOST:
-            use[name] = f"{value} ({HOST})"
-    return use
+    on_host = [name for name in fallback.use if fallback.marks.get(name) == HOST]
+    return {**fallback.use, **{name: f"{fallback.use[name]} ({HOST})" for name in on_host}}
 
 
 def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

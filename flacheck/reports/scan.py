@@ -96,8 +96,14 @@ def _count(number: int, one: str, many: str, **among_them: int) -> str:
 
 def _matrix(made: Grid) -> Iterator[Part]:
     for target, kernels in made.targets.items():
-        releases = made.asked_on(target)
-        shown = _worth_showing(kernels, releases)
+        releases, shown = made.asked_on(target), kernels
+        # Of many kernels those of which there is more to say than that they compile.
+        if len(kernels) > _ROWS:
+            shown = {
+                kernel: squares
+                for kernel, squares in kernels.items()
+                if not all(each in squares and squares[each].perfect for each in releases)
+            }
         name = target
         # The verdicts of such a target were never compared with a card.
         if target in TARGETS and TARGETS[target].experimental:
@@ -108,19 +114,6 @@ def _matrix(made: Grid) -> Iterator[Part]:
         if rest:
             yield document.Paragraph(f"{counted(rest, 'more kernel')}: no failures", Tone.FAINT)
     yield document.Paragraph(LEGEND, Tone.FAINT)
-
-
-def _worth_showing(
-    kernels: Mapping[KernelOf, Row], releases: Sequence[str]
-) -> Mapping[KernelOf, Row]:
-    """The kernels, or of many those of which there is more to say than that they compile."""
-    if len(kernels) <= _ROWS:
-        return kernels
-    return {
-        kernel: squares
-        for kernel, squares in kernels.items()
-        if not all(each in squares and squares[each].perfect for each in releases)
-    }
 
 
 def _rows(kernels: Mapping[KernelOf, Row], releases: Sequence[str]) -> Iterator[tuple[Words, ...]]:
@@ -164,24 +157,22 @@ def _reached(view: RunView) -> Iterator[Part]:
         return
     lines: dict[str, str] = {}
     for record in view.records():
+        told: Mapping[str, Any] = {}
         for finding in record.findings[:1]:
-            if finding["facts"].get("first_length") is not None:
-                kernel = f"{kernel_name(record.kernel)} ({record.package})"
-                lines[kernel] = f"{kernel}: {_reach(finding['facts'])}"
+            told = finding["facts"]
+        length = told.get("first_length")
+        if length is None:
+            continue
+        layers = []
+        for reach in told["reached_by"]:
+            if reach["training"] == length:
+                place = reach["line"] and f"{reach['file']}:{reach['line']}"
+                layers.append(phrases.beside(reach["layer"].rpartition(":")[2], place))
+        kernel = phrases.beside(kernel_name(record.kernel), record.package)
+        lines[kernel] = f"{kernel}: from sequence length {length}"
+        if layers:
+            lines[kernel] += f" through {', '.join(some(layers, 2))}"
     yield from phrases.items("Autotuner faults are reached", lines.values())
-
-
-def _reach(facts: Mapping[str, Any]) -> str:
-    length = facts["first_length"]
-    layers = []
-    for reach in facts["reached_by"]:
-        if reach["training"] == length:
-            place = reach["line"] and f"{reach['file']}:{reach['line']}"
-            layers.append(phrases.beside(reach["layer"].rpartition(":")[2], place))
-    said = f"from sequence length {length}"
-    if layers:
-        said += f" through {', '.join(some(layers, 2))}"
-    return said
 
 
 def _slow(view: RunView) -> Iterator[Part]:

@@ -40,8 +40,8 @@ def _labelled(document: TomlDocument, label: str | None, *table: str) -> Iterato
         for entry_path, entry in entries:
             pin = _pin(document, name, entry, entry_path)
             is_optional = isinstance(entry, Mapping) and entry.get("optional") is True
-            if pin and is_optional and label is None:
-                yield "extras", pin
+            if pin and is_optional:
+                yield label or "extras", pin
             elif pin:
                 yield label, pin
 

@@ -58,26 +58,17 @@ def _group(document: TomlDocument, name: str, through: tuple[str, ...]) -> Itera
     through = (*through, name)
     for index, entry in enumerate(document.at("dependency-groups", name, kind=list)):
         path = ("dependency-groups", name, index)
-        if isinstance(entry, dict):
-            included = _included(document, entry, path, through)
-            yield from _group(document, included, through)
-        else:
+        if not isinstance(entry, dict):
             yield from _pin(document, _requirement(document, entry, path), entry, path)
-
-
-def _included(
-    document: TomlDocument, entry: dict[str, Any], path: toml.Path, through: tuple[str, ...]
-) -> str:
-    """The group that an entry of another includes; UsageError if unknown, or for a circle."""
-    wanted = str(entry.get("include-group"))
-    group = _as_written(wanted, document.at("dependency-groups"))
-    where = document.where(path)
-    if set(entry) != {"include-group"} or group is None:
-        raise UsageError(f"{where}: there is no dependency group {wanted!r} to include")
-    if group in through:
-        circle = " → ".join((*through, group))
-        raise UsageError(f"{where}: dependency groups include each other: {circle}")
-    return group
+            continue
+        other, where = str(entry.get("include-group")), document.where(path)
+        group = _as_written(other, document.at("dependency-groups"))
+        if set(entry) != {"include-group"} or group is None:
+            raise UsageError(f"{where}: there is no dependency group {other!r} to include")
+        if group in through:
+            circle = " → ".join((*through, group))
+            raise UsageError(f"{where}: dependency groups include each other: {circle}")
+        yield from _group(document, group, through)
 
 
 def _requirement(document: TomlDocument, text: Any, path: toml.Path) -> Requirement:
@@ -95,7 +86,5 @@ def _pin(document: TomlDocument, asked: Requirement, text: str, path: toml.Path)
 
 def _as_written(name: str, names: Iterable[str]) -> str | None:
     """The name as the file writes it: PEP 503 makes no difference between `cu_12` and `CU-12`."""
-    for known in names:
-        if canonicalize_name(known) == canonicalize_name(name):
-            return known
-    return None
+    written = {canonicalize_name(known): known for known in reversed(list(names))}
+    return written.get(canonicalize_name(name))

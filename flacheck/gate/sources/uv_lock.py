@@ -21,14 +21,17 @@ def read(file: PinFile) -> list[LabelledPin]:
     """The locked torch with its Triton; in a lock that forks, each pair under its own label."""
     document = TomlDocument.read(file)
     packages = _tables(document.table.get("package", []), f"{file.shown}: package")
-    every = [
-        (package, _pin(document, index, package))
-        for index, package in enumerate(packages)
-        if package.get("name") in NAMES
-    ]
-    locked = [(package, pin) for package, pin in every if _is_for_here(package, pin)]
-    torches = [entry for entry in locked if entry[1].name == "torch"]
-    tritons = [entry for entry in locked if entry[1].name == "triton"]
+    locked: dict[str, list[Locked]] = {name: [] for name in NAMES}
+    for index, package in enumerate(packages):
+        if package.get("name") in NAMES:
+            pin, markers = _pin(document, index, package), package.get("resolution-markers", [])
+            if not isinstance(markers, list):
+                why = "resolution-markers is no list; is this a uv.lock?"
+                raise UsageError(f"{pin.where}: {why}")
+            # Only what is locked for this Python on Linux, and not for a fork of the lock.
+            if not markers or any(may_hold(marker, pin.where) for marker in markers):
+                locked[pin.name].append((package, pin))
+    torches, tritons = locked["torch"], locked["triton"]
     installations = [[pin, *_required(torch, pin, tritons)] for torch, pin in torches]
     with_torch = {pin for pins in installations for pin in pins}
     installations += [[pin] for _, pin in tritons if pin not in with_torch]
@@ -68,14 +71,6 @@ def _required(torch: Mapping[str, Any], pin: Pin, tritons: Sequence[Locked]) -> 
         for triton, triton_pin in tritons
         if triton.get("version") in (each.get("version", triton.get("version")) for each in needed)
     ]
-
-
-def _is_for_here(package: Mapping[str, Any], pin: Pin) -> bool:
-    """Whether a package is locked for this Python on Linux, and not for a fork of the lock."""
-    markers = package.get("resolution-markers", [])
-    if not isinstance(markers, list):
-        raise UsageError(f"{pin.where}: resolution-markers is no list; is this a uv.lock?")
-    return not markers or any(may_hold(marker, pin.where) for marker in markers)
 
 
 def _tables(value: Any, where: str) -> list[Mapping[str, Any]]:

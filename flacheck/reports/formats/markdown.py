@@ -74,17 +74,15 @@ def _row(texts: list[str]) -> str:
 
 def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
     """Text within a line, its own lines divided by `<br>`."""
-    write = _plain
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     if code:
-        write = _code
-    whole = "<br>".join(write(line.strip()) for line in text.splitlines() if line.strip())
+        lines = [_code(line) for line in lines]
+    else:
+        lines = [_SPECIAL.sub(r"\\\g<0>", line) for line in lines]
+    whole = "<br>".join(lines)
     if whole and tone in _BOLD:
         return f"**{whole}**"
     return whole
-
-
-def _plain(text: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def _code(text: str) -> str:
