@@ -57,8 +57,7 @@ def autotune(
     format: str = common.option("table", "--format", metavar="FORMAT", env="FORMAT", help=_FORMAT),
     output: common.Output = None,
 ) -> int:
-    """Show what a release's autotuner does with each configuration of KERNEL, and the faults of its
-    keys."""
+    """Show how autotuners treat the configurations of KERNEL, and the faults of their keys."""
     from flacheck import reports
     from flacheck.autotune.bench import Bench
     from flacheck.autotune.emit import python

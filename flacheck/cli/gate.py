@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flacheck.cli import common
+from flacheck.cli.common import option
 from flacheck.config import settings
 from flacheck.errors import EmptySelection, UsageError
 
@@ -39,18 +40,16 @@ _PACKAGE = "Use only records of this package; --scan captures it."
 @common.command
 def gate(
     files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES]", help=_FILES)] = None,
-    installed: bool = common.option(
+    installed: bool = option(
         False, "--installed", help="Judge the installed environment, not files."
     ),
-    suggest: bool = common.option(
-        False, "--suggest", help="Show the narrowest change that passes."
-    ),
-    fix: bool = common.option(False, "--fix", help="Write that change into the files."),
-    scan: bool = common.option(False, "--scan", help=_SCAN),
-    refresh: bool = common.option(False, "--refresh", help=_REFRESH),
-    strict: bool = common.option(False, "--strict", help=_STRICT),
-    matrix: str | None = common.option(None, metavar="MATRIX", help=_MATRIX),
-    package: str | None = common.option(None, metavar="NAME==VERSION", help=_PACKAGE),
+    suggest: bool = option(False, "--suggest", help="Show the narrowest change that passes."),
+    fix: bool = option(False, "--fix", help="Write that change into the files."),
+    scan: bool = option(False, "--scan", help=_SCAN),
+    refresh: bool = option(False, "--refresh", help=_REFRESH),
+    strict: bool = option(False, "--strict", help=_STRICT),
+    matrix: str | None = option(None, metavar="MATRIX", help=_MATRIX),
+    package: str | None = option(None, metavar="NAME==VERSION", help=_PACKAGE),
     kernel: common.Kernel = [],
     target: common.Target = [],
     jobs: common.Jobs = 0,
@@ -58,8 +57,7 @@ def gate(
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
-    """Judge the Triton releases that the pins of torch and triton admit, by what was compiled
-    before."""
+    """Judge the Triton releases that your pins of torch and triton allow, by stored results."""
     from flacheck import reports
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session

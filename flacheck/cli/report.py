@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flacheck.cli import common
+from flacheck.cli.common import option
 from flacheck.config import settings
 from flacheck.errors import Exit
 
@@ -18,10 +19,8 @@ _RUNS = "Ids or unique prefixes. Default: the last run."
 def report(
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN…]", help=_RUNS)] = None,
     store: common.StoreDir = Path(".flacheck"),
-    merge: list[Path] = common.option(
-        [], metavar="DIR", help="Copy another store's runs and records first."
-    ),
-    list_: bool = common.option(False, "--list", help="List the stored runs instead."),
+    merge: list[Path] = option([], metavar="DIR", help="Copy the runs of another store first."),
+    list_: bool = option(False, "--list", help="List the stored runs instead."),
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flacheck.cli import common
+from flacheck.cli.common import option
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -31,24 +32,18 @@ def repro(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
-    triton: list[str] = common.option(
-        [], metavar="X", help="Select the release on which the cell fails."
-    ),
-    releases: list[str] = common.option(
+    triton: list[str] = option([], metavar="X", help="Select the release that fails."),
+    releases: list[str] = option(
         [], metavar="SPEC", help="Verify the script on these releases. Default: all."
     ),
     # Most reductions end by themselves after fewer than 300 compiles.
-    budget: str = common.option(
-        "1000", metavar="N|Ns", help="Spend at most N compiles, or N seconds."
-    ),
-    runs: int = common.option(
-        3, min=1, metavar="N", help="Run the script N times on the failing release."
-    ),
+    budget: str = option("1000", metavar="N|Ns", help="Spend at most N compiles, or N seconds."),
+    runs: int = option(3, min=1, metavar="N", help="Run the script N times where it fails."),
     memory: common.Memory = 8192,
     trust: common.Trust = False,
     store: common.StoreDir = Path(".flacheck"),
     format: common.ShortFormat = "table",
-    output: Path | None = common.option(
+    output: Path | None = option(
         None, "--output", "-o", metavar="DIR", help="Write to DIR. Default: repro-KEY8."
     ),
 ) -> int:

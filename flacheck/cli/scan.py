@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flacheck.cli import common
+from flacheck.cli.common import option
 from flacheck.config import settings
 from flacheck.errors import Exit, UsageError
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _MATRIX = "A matrix by name, a YAML file, or a launches file (.jsonl)."
 _PACKAGE = "Compile what a package, or its checkout, launches, instead of a matrix."
+_BUDGET = "Try N settings for each failure, with --fallbacks."
 _CONFIGS = (
     "Compile one configuration a kernel and dtype (usual), or all of them (own). Default: usual "
     "with --package, else own."
@@ -27,8 +29,8 @@ _CONFIGS = (
 def scan(
     context: typer.Context,
     matrix: Annotated[str | None, typer.Argument(metavar="[MATRIX]", help=_MATRIX)] = None,
-    package: str | None = common.option(None, metavar="NAME==VERSION|DIR", help=_PACKAGE),
-    configs: str | None = common.option(None, metavar="usual|own", help=_CONFIGS),
+    package: str | None = option(None, metavar="NAME==VERSION|DIR", help=_PACKAGE),
+    configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
     kernel: common.Kernel = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
@@ -37,33 +39,26 @@ def scan(
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
     jobs: common.Jobs = 0,
-    shard: str | None = common.option(
-        None, metavar="I/N", help="Compile only part I of N, split by cell key."
-    ),
+    shard: str | None = option(None, metavar="I/N", help="Compile part I of N, split by cell key."),
     timeout: common.Timeout = "auto",
     memory: common.Memory = 8192,
-    until: str | None = common.option(
+    until: str | None = option(
         None, metavar="STAGE", help="Stop after this compiler stage, ttgir say."
     ),
     fresh: common.Fresh = False,
-    max_failures: int | None = common.option(
-        None, metavar="N", min=1, help="Stop after N failures."
-    ),
-    dry_run: bool = common.option(False, "--dry-run", help="List the cells; compile nothing."),
+    max_failures: int | None = option(None, metavar="N", min=1, help="Stop after N failures."),
+    dry_run: bool = option(False, "--dry-run", help="List the cells; compile nothing."),
     trust: common.Trust = False,
-    fallbacks: bool = common.option(
-        False, "--fallbacks", help="Search fallbacks for each failure, and compile them."
+    fallbacks: bool = option(
+        False, "--fallbacks", help="Search and compile fallbacks for each failure."
     ),
-    fallback_budget: int = common.option(
-        48, metavar="N", min=1, help="Try N settings for each failure, with --fallbacks."
-    ),
-    strict: bool = common.option(False, "--strict", help="Exit 3 when any cell is unknown."),
+    fallback_budget: int = option(48, metavar="N", min=1, help=_BUDGET),
+    strict: bool = option(False, "--strict", help="Exit 3 when any cell is unknown."),
     store: common.StoreDir = Path(".flacheck"),
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
-    """Compile the cells of MATRIX; say what compiles, what fails and why, which pairs are known
-    good."""
+    """Compile the cells of MATRIX; say what compiles, what fails and why, what is known good."""
     from flacheck import reports
     from flacheck.analysis.exit_code import exit_code
     from flacheck.cli.progress import follow

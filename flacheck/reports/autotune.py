@@ -88,9 +88,6 @@ def _result(result: TunerResult) -> Iterator[Part]:
         yield document.Item(said, Tone.GOOD)
 
 
-# The configurations
-
-
 def _row(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
     """A configuration in as many words as there are headings."""
     record, held, values = examined.record, examined.record.resources, examined.config
@@ -124,9 +121,6 @@ def _number(value: int | None) -> str:
     if value is None:
         return "–"
     return str(value)
-
-
-# What is wrong with them, and what they cost
 
 
 def _causes(result: TunerResult) -> Iterator[Part]:
@@ -183,9 +177,6 @@ def _seconds(value: float) -> str:
     if value < 120:
         return f"{value:.1f} s"
     return f"{value / 60:.0f} min"
-
-
-# What a card says
 
 
 def _times(result: TunerResult) -> Iterator[Part]:

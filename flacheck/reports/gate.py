@@ -156,9 +156,6 @@ def _next(result: GateResult, command: str, suggest: bool, strict: bool) -> Iter
         yield document.Item(f"{command} {flag}", notes=(note,), code=True)
 
 
-# For a workflow: annotations at the lines that hold the pins
-
-
 def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotation]:
     """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind),
     advisories, untested releases and waivers."""

@@ -62,9 +62,6 @@ def places(toolchains: Sequence[str], targets: Sequence[str], between: str = " �
     return f"{', '.join(map(short, toolchains))}{between}{', '.join(targets)}"
 
 
-# Failures
-
-
 def title_of(code: str) -> str:
     """A code with its rule's title; a code that a newer flacheck stored stands alone."""
     if code not in RULES:
@@ -100,9 +97,6 @@ def where(group: SignatureGroup) -> str:
     names = list(dict.fromkeys(map(kernel_name, group.kernels)))
     kernels = ", ".join(some(names, NAMED, "{} more kernels"))
     return f"{group.count} × {places(group.toolchains, group.targets)} · {kernels}"
-
-
-# Fallbacks
 
 
 @dataclass(frozen=True)

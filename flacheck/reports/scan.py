@@ -91,9 +91,6 @@ def _count(number: int, one: str, many: str, **among_them: int) -> str:
     return phrases.beside(counted(number, one, many), aside)
 
 
-# The matrix
-
-
 def _matrix(made: Grid) -> Iterator[Part]:
     for target, kernels in made.targets.items():
         releases, shown = made.asked_on(target), kernels
@@ -145,9 +142,6 @@ def _square(square: Square | None) -> Words:
     if square.perfect:
         tone = Tone.GOOD
     return Words("\n".join(lines), tone)
-
-
-# What is wrong
 
 
 def _reached(view: RunView) -> Iterator[Part]:
@@ -216,9 +210,6 @@ def _places_by_reason(view: RunView, verdict: Verdict) -> list[tuple[Reason, lis
     return sorted(places.items(), key=lambda each: (-len(each[1]), each[0][0]))
 
 
-# What to do
-
-
 def _fallbacks(summary: Summary) -> Iterator[Part]:
     entries = phrases.advice(summary.fallbacks)
     if not entries:
@@ -254,9 +245,6 @@ def _known_good(summary: Summary) -> Iterator[Part]:
         yield document.Paragraph(f"pin for {', '.join(targets)}")
         for requirement in filter(None, requirements):
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
-
-
-# For a workflow
 
 
 def _annotations(view: RunView) -> Iterator[document.Annotation]:
