@@ -10,7 +10,6 @@ from msgspec import to_builtins
 
 from flacheck.analysis.order import split
 from flacheck.analysis.slow import SECONDS, TIMES
-from flacheck.bisect import search
 from flacheck.model import Cell, Json, Record, Verdict
 
 TorchFor = Callable[[str], Sequence[str]]
@@ -72,8 +71,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Change:
-    """Two releases with unlike outcomes and no verdict between them (`between` gave none), and the
-    torch releases that require each."""
+    """Two releases with unlike outcomes, with the torch releases that require each; those `between`
+    gave no verdict."""
 
     before: Entry
     after: Entry
@@ -89,8 +88,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What came of it: the releases that were asked, oldest first, and the changes that were looked
-    for. `of` is how many releases there were to ask."""
+    """The releases that were asked (of `of` there were), oldest first, and the changes sought."""
 
     cell: Cell
     find: Find
@@ -136,12 +134,6 @@ def entries(records: Sequence[Record]) -> list[Entry]:
         line = record.message.partition("\n")[0]
         history.append(Entry(record.toolchain, record.verdict, *cause, seconds, slow, line))
     return history
-
-
-def changes(history: Sequence[Entry], torch_for: TorchFor) -> list[Change]:
-    """Every change in a whole history."""
-    turns = search.changes([entry.state for entry in history])
-    return [change(history, before, after, torch_for) for before, after in turns]
 
 
 def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFor) -> Change:

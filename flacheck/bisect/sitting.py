@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from flacheck import toolchains
 from flacheck.analysis.order import by_version, split
-from flacheck.bisect import history
+from flacheck.bisect import history, search
 from flacheck.bisect.history import Bisection, Find
 from flacheck.bisect.search import Answer, boundary
 from flacheck.engine.loop import Loop
@@ -53,31 +53,26 @@ class Bisecting:
                 f"{cell.toolchain} cannot be had by that name: give its path with --triton, or "
                 "use --find change"
             )
-        self._cells = {place: self.chosen.under(name) for place, name in enumerate(names)}
+        self._cells = [self.chosen.under(name) for name in names]
 
     def records(self) -> Iterator[Record]:
         """The cell's record under each release that is asked, as it is settled."""
         name = f"bisect {self.chosen.cell.key[:8]}"
         plan = self.chosen.plan(self.choices, name, Purpose.BISECT)
         session = Session(plan, self.store, self.timeout, self.jobs, self.memory_mb, self.fresh)
+        places = {cell.key: place for place, cell in enumerate(self._cells)}
         with session.workers() as loop:
-            if self.find is Find.CHANGE:
-                yield from self._all(loop)
-            else:
+            if self.find is not Find.CHANGE:
                 yield from self._search(loop)
+            else:
+                for record in loop.records(self._cells):
+                    self._asked[places[record.key]] = record
+                    yield record
         session.finish()
 
-    def _all(self, loop: Loop) -> Iterator[Record]:
-        places = {cell.key: place for place, cell in self._cells.items()}
-        for record in loop.records(list(self._cells.values())):
-            self._asked[places[record.key]] = record
-            yield record
-
     def _search(self, loop: Loop) -> Iterator[Record]:
-        """From the cell's own release towards where the change must be, asking as few as the search
-        can."""
-        names = [cell.toolchain for cell in self._cells.values()]
-        own = names.index(self.chosen.cell.toolchain)
+        """From the cell's own release towards the change, asking as few as the search can."""
+        own = [cell.toolchain for cell in self._cells].index(self.chosen.cell.toolchain)
         yield self._ask(own, loop)
         # What broke a failing cell lies before it, what mended it after; for one that compiles it
         # is the reverse.
@@ -105,14 +100,14 @@ class Bisecting:
         """History and changes of what was asked."""
         places = sorted(self._asked)
         told = history.entries([self._asked[place] for place in places])
-        changes = []
+        turns = []
         if self.find is Find.CHANGE:
-            changes = history.changes(told, torch_pins.torch_for)
+            turns = search.changes([entry.state for entry in told])
         elif self._turn:
-            before, after = (places.index(place) for place in self._turn)
-            changes = [history.change(told, before, after, torch_pins.torch_for)]
-        asked = len(self.choices)
-        return Bisection(self.chosen.cell, self.find, tuple(told), tuple(changes), asked)
+            before, after = self._turn
+            turns = [(places.index(before), places.index(after))]
+        changes = tuple(history.change(told, *turn, torch_pins.torch_for) for turn in turns)
+        return Bisection(self.chosen.cell, self.find, tuple(told), changes, len(self.choices))
 
 
 def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolution:

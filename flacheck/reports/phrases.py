@@ -75,16 +75,15 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
         if not place:
             yield Heading("Failures")
         cells = f"· {counted(sum(group.count for group in alike), 'cell')}"
-        if all(is_tolerated(group) for group in alike):
+        if all(map(is_tolerated, alike)):
             yield Paragraph(title_of(code), Tone.DOUBT, f"{cells}, tolerated")
         else:
             yield Paragraph(title_of(code), Tone.BAD, cells)
         for group in alike[:SHOWN]:
             yield Item(group.line or "no message", notes=(where(group),), code=True)
         yield from rest(len(alike), "signature")
-        rule = RULES.get(code)
-        if rule:
-            yield Labelled((("cause", rule.cause), ("remedy", rule.remedy)))
+        if code in RULES:
+            yield Labelled((("cause", RULES[code].cause), ("remedy", RULES[code].remedy)))
 
 
 def is_tolerated(group: SignatureGroup) -> bool:
