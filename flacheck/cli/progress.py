@@ -14,8 +14,8 @@ from flacheck.model import Record, Verdict
 _EVERY = 15.0
 
 
-class _Tally:
-    """How many records there are of each kind, of a total."""
+class _Pace:
+    """How many records there are of each kind, of a total, and how fast they come."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -42,20 +42,20 @@ class _Tally:
 
 def follow(records: Iterable[Record], total: int) -> None:
     """Take all the records, and show how far it is."""
-    tally = _Tally(total)
+    pace = _Pace(total)
     if sys.stderr.isatty():
-        _draw_bar(records, tally)
+        _draw_bar(records, pace)
         return
-    said = tally.started
+    said = pace.started
     for record in records:
-        tally.add(record)
+        pace.add(record)
         if time.monotonic() - said > _EVERY:
             said = time.monotonic()
-            tally.say()
-    tally.say()
+            pace.say()
+    pace.say()
 
 
-def _draw_bar(records: Iterable[Record], tally: _Tally) -> None:
+def _draw_bar(records: Iterable[Record], pace: _Pace) -> None:
     # rich takes longer to import than most commands take.
     from rich import progress as bars
     from rich.console import Console
@@ -69,9 +69,9 @@ def _draw_bar(records: Iterable[Record], tally: _Tally) -> None:
     )
     # While the bar is drawn, rich puts what is printed on stderr above it.
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("compiling", total=tally.total, rate="")
+        task = progress.add_task("compiling", total=pace.total, rate="")
         for record in records:
-            tally.add(record)
-            if tally.counts[Verdict.FAILS]:
-                progress.update(task, description=f"{tally.counts[Verdict.FAILS]} failed")
-            progress.update(task, advance=1, rate=f"{tally.rate:.1f}/s")
+            pace.add(record)
+            if pace.counts[Verdict.FAILS]:
+                progress.update(task, description=f"{pace.counts[Verdict.FAILS]} failed")
+            progress.update(task, advance=1, rate=f"{pace.rate:.1f}/s")
