@@ -21,7 +21,7 @@ _PACKAGE = "Compile what a package, or its checkout, launches, instead of a matr
 _BUDGET = "Try N settings for each failure, with --fallbacks."
 _CONFIGS = (
     "Compile one configuration a kernel and dtype (usual), or all of them (own). Default: usual "
-    "with --package, else own."
+    "with --package, own with a launches file."
 )
 
 
