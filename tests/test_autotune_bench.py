@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from flacheck import reports
 from flacheck.autotune import gathering, timeable
@@ -189,7 +190,7 @@ def test_a_grid_that_is_another_configurations_shows(tmp_path: Path) -> None:
     tuned = gathered(captured(tmp_path))
     assert tuned.recorded
     assert tuned.recorded.grids == ((2,), (4,), (8,))
-    wrong = replace(tuned, recorded=replace(tuned.recorded, grids=((2,),) * 3))
+    wrong = replace(tuned, recorded=structs.replace(tuned.recorded, grids=((2,),) * 3))
     first, second, _ = times(Bench("cpu"), wrong)
     assert first.error == 0
     assert second.error is not None
@@ -390,7 +391,7 @@ def test_what_is_not_known_of_a_launch_is_the_reason(
     )
     if "tensors" in changes and changes["tensors"] is None:
         assert tuned.recorded
-        tuned = replace(tuned, recorded=replace(tuned.recorded, memory=None))
+        tuned = replace(tuned, recorded=structs.replace(tuned.recorded, memory=None))
     said = timeable.untimeable(tuned)
     if why is None:
         assert said is None

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.autotune.emit import fla, python
-from flacheck.autotune.emit.choice import choices
+from flacheck.autotune import emit
+from flacheck.autotune.emit import choices
 from tests.made_tuned import CONFIGS, RESOURCES, fatal, good, result
 
 
@@ -54,7 +54,7 @@ def test_python_runs_as_pasted(tmp_path: Path) -> None:
     """Under a real Triton it is a list of its configurations, with the language's constants."""
     pytest.importorskip("triton")
     typed = {"kwargs": {"BK": 32, "ACC": {"dtype": "fp32"}}, "num_warps": 4, "num_stages": 2}
-    text = "".join(python.render([result(tmp_path, good(), good(), configs=(typed, CONFIGS[1]))]))
+    text = "".join(emit.python([result(tmp_path, good(), good(), configs=(typed, CONFIGS[1]))]))
     names: dict[str, Any] = {}
     exec(compile(text, "pasted", "exec"), names)
     one, other = names["KERNEL_CONFIGS"]
@@ -77,13 +77,13 @@ def test_python_runs_as_pasted(tmp_path: Path) -> None:
 def test_dtypes_are_spelt_as_in_the_language(tmp_path: Path, dtype: str, spelt: str) -> None:
     """`tl.int32`, not `i32`."""
     config = {"kwargs": {"ACC": {"dtype": dtype}}, "num_warps": 4, "num_stages": 2}
-    text = "".join(python.render([result(tmp_path, good(), configs=(config,))]))
+    text = "".join(emit.python([result(tmp_path, good(), configs=(config,))]))
     assert f"triton.Config({{'ACC': {spelt}}}, num_warps=4, num_stages=2)," in text
 
 
 def test_the_files_for_fla_hold_keys_and_a_default(tmp_path: Path) -> None:
     """By the MD5 of the key as FLA writes it."""
-    ((name, text),) = fla.files([result(tmp_path, good(), good())])
+    ((name, text),) = emit.fla([result(tmp_path, good(), good())])
     written = json.loads(text)
     assert name == "kernel.json"
     assert written["default_config"]["kwargs"] == {"BK": 32}
@@ -95,4 +95,4 @@ def test_the_files_for_fla_hold_keys_and_a_default(tmp_path: Path) -> None:
 
 def test_a_kernel_of_which_nothing_runs_has_no_file(tmp_path: Path) -> None:
     """FLA would launch what fails."""
-    assert list(fla.files([result(tmp_path, fatal(), fatal())])) == []
+    assert list(emit.fla([result(tmp_path, fatal(), fatal())])) == []

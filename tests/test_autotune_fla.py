@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from flacheck import toolchains
-from flacheck.autotune import judging
-from flacheck.autotune.emit import fla
+from flacheck.autotune import emit, judging
 from flacheck.autotune.examined import Tuned
 from flacheck.autotune.trials import trials
 from flacheck.model import Cell, Imported, Kernel, Launch
@@ -73,7 +72,7 @@ def emitted(package: packages.Package, folder: Path) -> None:
     cell = Cell(kernel, "triton==3.7.1", "sm90", launch, dtype="bf16", stage="autotune")
     asked = trials(Tuned(cell, {}, (args,), True, source))
     known = {cell.key: record for cell, record in zip(asked.configs, (good(), fatal()))}
-    for name, text in fla.files([judging.judge(asked, known, [1.0, 2.0])]):
+    for name, text in emit.fla([judging.judge(asked, known, [1.0, 2.0])]):
         (folder / name).write_text(text)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.autotune.substitutes import _is_mendable, with_fallbacks
+from flacheck.autotune.examination import _is_mendable, with_fallbacks
 from flacheck.autotune.trials import trials
 from flacheck.model import Cell, Record
 from tests.made_records import unknown

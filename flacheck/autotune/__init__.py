@@ -1,3 +1,1 @@
-"""What a release's autotuner makes of a kernel: its configurations, their cost, and the faults of
-its keys.
-"""
+"""What an autotuner makes of a kernel: its configurations, their cost, its keys' faults."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from flacheck import toolchains
 from flacheck.autotune import timeable
-from flacheck.autotune.emit.choice import configuration
+from flacheck.autotune.emit import configuration
 from flacheck.autotune.examined import ExaminedConfig, Fate, Price, Timing, Tuned, TunerResult
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.provider import torch_folder
@@ -88,9 +88,7 @@ class Bench:
         return Card(facts["name"], target, facts["triton"], facts["torch"])
 
     def timed(self, result: TunerResult, tuned: Tuned, packages: Packages) -> TunerResult:
-        """The result with times of its configurations and of its fallbacks, or with why there are
-        none.
-        """
+        """The result with times of its configurations and fallbacks, or why there are none."""
         runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
         instead = list(_instead(result))
         configs = [*runs, *(config for _, config in instead)]
@@ -101,7 +99,14 @@ class Bench:
         if isinstance(times, str):
             return replace(result, not_timed=times)
         timed = [replace(each, timing=times.get(canonical(each.config))) for each in result.configs]
-        prices = [Price(use, *_price(times[canonical(config)], timed)) for use, config in instead]
+        # A fallback's price is also said as a multiple of the best configuration's.
+        medians = [t.timing.median_ms for t in timed if t.timing and t.timing.median_ms]
+        prices = []
+        for use, config in instead:
+            median, times_best = times[canonical(config)].median_ms, None
+            if median is not None and medians:
+                times_best = round(median / min(medians), 3)
+            prices.append(Price(use, median, times_best))
         return replace(result, configs=timed, prices=prices, rank=_rank(timed))
 
     def _elsewhere(self, result: TunerResult) -> str | None:
@@ -160,9 +165,7 @@ def _timing(attempt: Attempt) -> Timing:
 
 
 def _said(attempt: Attempt) -> str:
-    """What an attempt failed with, in a line: a traceback's message may go on for more, without a
-    word on the error.
-    """
+    """What an attempt failed with, in one line."""
     if attempt.outcome is Outcome.TIMED_OUT:
         return f"it had not ended after {attempt.seconds:.0f} s"
     lines = attempt.log.strip().splitlines()
@@ -180,14 +183,6 @@ def _instead(result: TunerResult) -> Iterator[tuple[_Config, _Config]]:
             yield fallback.use, config
 
 
-def _price(timing: Timing, configs: Sequence[ExaminedConfig]) -> tuple[float | None, float | None]:
-    """What a fallback takes, and that as a multiple of the best configuration."""
-    medians = [each.timing.median_ms for each in configs if each.timing and each.timing.median_ms]
-    if timing.median_ms is None or not medians:
-        return timing.median_ms, None
-    return timing.median_ms, round(timing.median_ms / min(medians), 3)
-
-
 def _rank(configs: Sequence[ExaminedConfig]) -> float | None:
     """How well the estimate's order agrees with the measured one."""
     timed = [(each.estimate, each.timing.median_ms) for each in configs if each.timing]
@@ -197,8 +192,7 @@ def _rank(configs: Sequence[ExaminedConfig]) -> float | None:
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rank correlation, −1 to 1, ties sharing their mean rank; None for fewer than three
-    pairs, or where all of one side are equal.
-    """
+    pairs, or where all of one side are equal."""
     # Two pairs agree, or disagree, by chance.
     if len(first) < 3 or len(set(first)) == 1 or len(set(second)) == 1:
         return None

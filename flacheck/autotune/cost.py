@@ -47,19 +47,16 @@ def droppable(configs: Sequence[ExaminedConfig]) -> dict[int, str]:
         if not config.compiles:
             dropped[place] = "fails"
             continue
-        first = first_of.setdefault(_demand(config), place)
+        # Two that ask for the same of the card are one binary.
+        held = config.record.resources
+        used = [held.get(name) for name in ("shared", "registers", "stack", "spills")]
+        demand = canonical([_tiles(config), config.config.get("num_warps"), used])
+        first = first_of.setdefault(demand, place)
         if first != place:
             dropped[place] = f"asks for all that configuration {first + 1} asks for"
         elif any(_dominates(other, config) for other in configs):
             dropped[place] = "spills where the same tiles do not"
     return dropped
-
-
-def _demand(config: ExaminedConfig) -> str:
-    """Everything that a configuration asks of the card: two with the same are one binary."""
-    held = config.record.resources
-    used = [held.get(name) for name in ("shared", "registers", "stack", "spills")]
-    return canonical([_tiles(config), config.config.get("num_warps"), used])
 
 
 def _tiles(config: ExaminedConfig) -> Any:

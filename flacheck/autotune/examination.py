@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import some
 from flacheck.autotune import judging
 from flacheck.autotune.bench import Bench
-from flacheck.autotune.examined import TunerResult
+from flacheck.autotune.examined import Fate, TunerResult
 from flacheck.autotune.gathering import Gathered
 from flacheck.autotune.pruning import pruned
-from flacheck.autotune.substitutes import with_fallbacks
 from flacheck.autotune.trials import Trials, ruled_out, trials
 from flacheck.engine.plan import Plan
 from flacheck.engine.session import Session, processors
@@ -29,13 +29,13 @@ _LOG = logging.getLogger(__name__)
 _NAMED = 4
 # What a scan gives its workers by default.
 _MEMORY_MB = 8192
+# Given compiles with what is known of them, by key: what compiles in place of those that fail.
+Search = Callable[[Sequence[Cell], Mapping[str, Record]], Iterable[Fallback]]
 
 
 @dataclass
 class Examination:
-    """What was gathered, on its way to results. `records` compiles and yields each record;
-    `results` is for then.
-    """
+    """What was gathered, on its way to results: `records` compiles, `results` judges."""
 
     name: str
     gathered: Gathered
@@ -81,7 +81,11 @@ class Examination:
 
     def timed(self, results: Sequence[TunerResult], bench: Bench) -> list[TunerResult]:
         """The results with what the card that is here makes of their configurations."""
-        launched = {_place(asked.tuned.cell): asked.tuned for asked in self.trials}
+        launched = {}
+        for asked in self.trials:
+            cell = asked.tuned.cell
+            place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
+            launched[place] = asked.tuned
         timed = []
         with bench:
             for number, each in enumerate(results, 1):
@@ -94,8 +98,7 @@ class Examination:
     def results(self, store: Path, budget: int) -> list[TunerResult]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of
         at most `budget` candidates for each failure (none with 0). Kernels of which there is
-        nothing to say are only named.
-        """
+        nothing to say are only named."""
         tuned = [asked.tuned for asked in self.trials]
         left_out = pruned(self.plan, tuned, _MEMORY_MB)
         judged = []
@@ -130,5 +133,33 @@ class Examination:
         return with_fallbacks(judged, search)
 
 
-def _place(cell: Cell) -> tuple[str, str | None, str, str]:
-    return cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target
+def with_fallbacks(
+    examined: Sequence[tuple[Trials, TunerResult]], search: Search
+) -> list[TunerResult]:
+    """The results, each with what its failing configurations can be replaced by."""
+    results = [result for _, result in examined]
+    kernels = {(each.kernel, each.package) for each in results if _is_mendable(each)}
+    cells: dict[str, Cell] = {}
+    tried: dict[str, Record] = {}
+    for asked, result in examined:
+        # Also where nothing fails: a fallback says everywhere it was seen to compile.
+        if (result.kernel, result.package) in kernels:
+            for cell, config in zip(asked.compiles(), result.configs):
+                cells[cell.key] = cell
+                tried[cell.key] = config.record.with_(cell=cell)
+    if not cells:
+        return results
+    fallbacks = list(search(list(cells.values()), tried))
+    of_place = grouped(((e.kernel, e.package, e.toolchain, e.target), e) for e in fallbacks)
+    mended = []
+    for each in results:
+        place = (each.kernel, each.package, each.toolchain, each.target)
+        mended.append(replace(each, fallbacks=tuple(of_place.get(place, ()))))
+    return mended
+
+
+def _is_mendable(result: TunerResult) -> bool:
+    """Whether something ends its runs that other settings could mend: no key, and no import."""
+    fates = [config.fate for config in result.configs if not config.compiles]
+    every_one_fails = bool(fates) and len(fates) == len(result.configs)
+    return Fate.ENDS_RUN in fates or every_one_fails

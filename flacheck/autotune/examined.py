@@ -1,6 +1,4 @@
-"""The nouns of an examination: a tuned kernel, what its autotuner makes of each configuration,
-faults of its keys.
-"""
+"""The nouns of an examination: a tuned kernel, its configurations, faults of its keys."""
 
 from __future__ import annotations
 
@@ -96,8 +94,7 @@ class Price:
 @dataclass(frozen=True)
 class ExaminedConfig:
     """A configuration with what became of it; `fate` is None where nothing is known of it.
-    `estimate` ranks it among those of its launch, the least first.
-    """
+    `estimate` ranks it among those of its launch, the least first."""
 
     config: Mapping[str, Any]
     record: Record
@@ -152,8 +149,7 @@ class Cost:
 @dataclass(frozen=True)
 class KeyFault:
     """`want` is what should stand in the key, `got` what does (None for nothing); `fix` the lines
-    to write in place of `line` to `end_line` of `file`; `why` one sentence.
-    """
+    to write in place of `line` to `end_line` of `file`; `why` one sentence."""
 
     key: str
     fault: str

@@ -44,9 +44,7 @@ _Packages = Mapping[str, Package]
 
 @dataclass(frozen=True)
 class Gathered:
-    """The launches to examine, with the compilers and packages for them; `notes` are for the user's
-    eyes.
-    """
+    """The launches to examine, with their compilers and packages; `notes` are for the user."""
 
     tuned: Sequence[Tuned]
     choices: Mapping[str, Choice]
@@ -56,8 +54,7 @@ class Gathered:
 
 def of_matrix(name: str | None, selection: Selection) -> Gathered:
     """A matrix's kernels (flacheck's own without one): of each the first launch in bf16, or in the
-    first dtype that there is.
-    """
+    first dtype that there is."""
     kernels = kernels_of(Subject(name), selection)
     check_kernels(selection.kernels, [source.kernel.name for source in kernels.sources])
     sources = [source for source in kernels.sources if selection.names(source.kernel.name)]
@@ -78,8 +75,7 @@ def of_launches(
     trust: bool = False,
 ) -> Gathered:
     """The autotuned kernels of a launches file, or the one that is launched on a line of it; all
-    their launches tell of the keys.
-    """
+    their launches tell of the keys."""
     read = launches.read(file, trust=trust)
     entries = launches_file.entries_of(read, file, line, trust)
     check_kernels(selection.kernels, [entry.kernel for entry in entries])
@@ -102,13 +98,17 @@ def of_launches(
 def of_package(spec: str, selection: Selection) -> Gathered:
     """A package's autotuned kernels, captured under each toolchain and on each target. Where the
     package cannot be imported, or does not launch a kernel, the kernel is named with what its
-    source says of its keys.
-    """
+    source says of its keys."""
     resolver = Resolver()
     captures = captured.captures(spec, selection, resolver)
     package = captures[0].package
     declared = [name for name in _autotuned_names(package) if selection.names(name)]
-    known = list(_shipped_sources(package))
+    # What shipped matrices launch the package's kernels with at this version.
+    known: list[tuple[Matrix, Source]] = []
+    for read in map(matrix.find, matrix.names()):
+        if any(fnmatchcase(package.identity, listed) for listed in read.packages):
+            sources = matrices.package_sources(read, package.identity, package)
+            known += [(read, source) for source in sources]
     tuned: list[Tuned] = []
     for capture in captures:
         recorded = [entry for entry in _recorded(capture) if entry.launch.configs]
@@ -160,14 +160,6 @@ def _of_capture(
             yield replace(better[0], seen=(*own.seen, *better[0].seen))
         else:
             yield own
-
-
-def _shipped_sources(package: Package) -> Iterator[tuple[Matrix, Source]]:
-    """What shipped matrices launch the package's kernels with at this version."""
-    for read in map(matrix.find, matrix.names()):
-        if any(fnmatchcase(package.identity, listed) for listed in read.packages):
-            for source in matrices.package_sources(read, package.identity, package):
-                yield read, source
 
 
 def _unlaunched(capture: Capture, name: str) -> Tuned:
@@ -246,9 +238,7 @@ def _runs(
     targets: Sequence[str],
     blocks: Sequence[Block] = (Block({}),),
 ) -> Iterator[Cell]:
-    """The autotuner runs of sources: one cell a distinct launch, dtype, shape, toolchain and
-    target.
-    """
+    """The autotuner runs of sources: a cell a launch, dtype, shape, toolchain and target."""
     asked = {
         "stage": ("autotune",),
         "target": tuple(selection.targets or targets),
@@ -260,9 +250,7 @@ def _runs(
 
 
 def _declared(kernel: Kernel, provided: _Packages) -> Declared | None:
-    """A kernel's source: flacheck's own file, the package's, else the cut one, whose lines are no
-    file's.
-    """
+    """A kernel's source: flacheck's own, the package's, else the cut one without a file."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
         file = shipped("kernels") / f"{origin.family}.py"
@@ -276,9 +264,7 @@ def _declared(kernel: Kernel, provided: _Packages) -> Declared | None:
 
 
 def _with_code(tuned: Tuned, provided: _Packages) -> Tuned:
-    """A tuned kernel with what its own code and the host code that launches it do with its
-    parameters.
-    """
+    """A tuned kernel with what its code and its launching host code do with parameters."""
     kernel = tuned.cell.kernel
     code = kernel_code(kernel, provided)
     return replace(tuned, code=code, hosts=tuple(host_launches(kernel, code.parameters, provided)))

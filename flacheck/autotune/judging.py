@@ -28,9 +28,7 @@ def judge(
     pruned: Sequence[Mapping[str, Any]] = (),
     workers: int = 1,
 ) -> TunerResult:
-    """The result of a launch from the records of its cells, by key; so many `workers` could warm it
-    up.
-    """
+    """The result of a launch from its cells' records by key; `workers` could warm it up."""
     tuned = asked.tuned
     evidence = KeyEvidence(tuned, version(tuned.cell), _audit(asked, records))
     keys = faults(evidence)

@@ -56,8 +56,7 @@ def no_argument(evidence: KeyEvidence) -> Iterator[KeyFault]:
 def by_position(evidence: KeyEvidence) -> Iterator[KeyFault]:
     """A key that the release reads past the end of the arguments, or from another argument, as its
     own `Autotuner.run` showed. The remedy is in the signature: what the caller omits has to stand
-    behind every key.
-    """
+    behind every key."""
     omitted = {*evidence.tuned.launch.omitted, *evidence.tuned_names} - set(evidence.heuristics)
     last = [name for name in evidence.arguments if name in omitted]
     declared = evidence.in_file
@@ -131,9 +130,7 @@ FAULTS: tuple[Callable[[KeyEvidence], Iterator[KeyFault]], ...] = (
 
 
 def faults(evidence: KeyEvidence) -> list[KeyFault]:
-    """All that is wrong with the keys of a kernel under a release, each with the lines to write
-    instead.
-    """
+    """All faults of a kernel's keys under a release, each with the lines to write instead."""
     findings = [fault for find in FAULTS for fault in find(evidence)]
     keys = mended(evidence.tuned.keys, findings)
     return [_with_fix(evidence, fault, keys) for fault in findings]

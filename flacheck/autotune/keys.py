@@ -27,8 +27,7 @@ _LENGTH = re.compile(r"T|NT|(?i:(?:max_|total_)?seq_?len\w*|(?:total_|num_|n_?)\
 class KeyEvidence:
     """All that is known of a tuned kernel's keys under a release of Triton: its source, the calls
     that were seen, and `audit`, what the release itself put into its key, as `{"key", "want",
-    "got", "fault"}`, empty where it looks keys up by name.
-    """
+    "got", "fault"}`, empty where it looks keys up by name."""
 
     tuned: Tuned
     version: Version
@@ -84,9 +83,7 @@ class KeyEvidence:
 
     @cached_property
     def by_key(self) -> dict[str, list[Args]]:
-        """The distinct calls by the key that tunes them: values of the keys, then every tensor's
-        dtype.
-        """
+        """The distinct calls by the key that tunes them: key values, then tensors' dtypes."""
         calls_of: dict[str, list[Args]] = {}
         for call in self.calls:
             calls_of.setdefault(canonical(self.key(call)), []).append(call)

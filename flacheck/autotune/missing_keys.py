@@ -33,9 +33,7 @@ def unkeyed(evidence: KeyEvidence) -> list[str]:
 
 
 def _candidates(evidence: KeyEvidence) -> list[str]:
-    """What a key can hold: no tensors, whose dtypes are in it already, and which a heuristic tells
-    apart from None.
-    """
+    """What a key can hold: no tensors, whose dtypes are in it already."""
     outside = {*evidence.tuned.keys, *evidence.tuned_names, *evidence.unspecialized}
     for call in evidence.calls:
         outside.update(name for name, spec in call.items() if is_tensor(spec))
@@ -73,9 +71,7 @@ def _seen(evidence: KeyEvidence, name: str, one: Args, other: Args) -> KeyFault:
 
 
 def _is_free(evidence: KeyEvidence, name: str) -> bool:
-    """Whether a constexpr decides what is compiled, and the host code passes it whatever the keys
-    are.
-    """
+    """Whether a constexpr decides what is compiled and host code passes it freely."""
     tuned = evidence.tuned
     # Without the source nobody knows which parameters are constexprs, or what they decide.
     if tuned.declared is None or name not in evidence.constexprs or name not in tuned.code.steering:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flacheck.tables.targets import Multiprocessor, Target
+from flacheck.tables.targets import Target
 
 # A warp gets registers in units of 256, which are 8 for each of its 32 threads.
 _THREAD_UNIT = 8
@@ -27,8 +27,7 @@ _THREAD_UNIT = 8
 @dataclass(frozen=True)
 class Occupancy:
     """`fraction` of the warps a multiprocessor can hold, by `blocks` of one launch; what keeps it
-    from holding more is `limit`: "blocks", "warps", "shared memory" or "registers".
-    """
+    from holding more is `limit`: "blocks", "warps", "shared memory" or "registers"."""
 
     fraction: float
     blocks: int
@@ -47,29 +46,23 @@ def occupancy(
     # Of AMD's cards there is no table.
     if holds is None or registers is None or shared is None:
         return None
+    # What is left of a partition is no use to another one's warps.
+    warp_registers = _up(max(registers, 1) * target.warp_size, holds.register_unit)
+    warps = holds.registers // holds.partitions // warp_registers * holds.partitions
     limits = {
         "blocks": holds.blocks,
         "warps": holds.warps // num_warps,
         "shared memory": holds.shared // _up(shared + holds.shared_reserved, holds.shared_unit),
-        "registers": _by_registers(holds, target.warp_size, num_warps, registers),
+        "registers": warps // num_warps,
     }
     limit = min(limits, key=lambda name: limits[name])
     return Occupancy(limits[limit] * num_warps / holds.warps, limits[limit], limit)
 
 
 def thread_registers(target: Target, num_warps: int) -> int:
-    """The most registers that a thread of so many warps can have, for a block must fit into the
-    register file.
-    """
+    """The most registers a thread may have, for a block must fit into the register file."""
     share = target.registers // (num_warps * target.warp_size)
     return min(target.thread_registers, share // _THREAD_UNIT * _THREAD_UNIT)
-
-
-def _by_registers(holds: Multiprocessor, warp_size: int, num_warps: int, registers: int) -> int:
-    # What is left of a partition is no use to another one's warps.
-    warp = _up(max(registers, 1) * warp_size, holds.register_unit)
-    warps = holds.registers // holds.partitions // warp * holds.partitions
-    return warps // num_warps
 
 
 def _up(value: int, unit: int) -> int:

@@ -58,8 +58,7 @@ def request(tuned: Tuned) -> Json:
 def own_grid(tuned: Tuned, config: Mapping[str, Any]) -> Json | None:
     """What a request says of the grid of a configuration: that of a recorded one with the same
     constants, on which alone grids depend. Nothing for our own kernels, whose host functions
-    compute it; None where nobody knows it.
-    """
+    compute it; None where nobody knows it."""
     recorded = tuned.recorded
     if recorded is None:
         return {}

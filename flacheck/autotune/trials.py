@@ -32,8 +32,7 @@ DEFAULT_WARPS = 4
 class Trials:
     """The cells for one launch: `configs` in the autotuner's order, `keys` where the release looks
     keys up by position, `imports` where no launch of the kernel is known: then only its module can
-    be asked for.
-    """
+    be asked for."""
 
     tuned: Tuned
     configs: tuple[Cell, ...]
@@ -46,9 +45,7 @@ class Trials:
         yield from (cell for cell in (self.keys, self.imports) if cell)
 
     def compiles(self) -> list[Cell]:
-        """Each configuration as a plain compile: what an estimate, or a search for fallbacks, is
-        about.
-        """
+        """Each configuration as a plain compile, for estimates and the search for fallbacks."""
         compiles = []
         for trial, config in zip(self.configs, self.tuned.launch.configs):
             launch = filled(self.tuned.launch, config.get("kwargs", {}))
@@ -59,21 +56,19 @@ class Trials:
     def estimates(self, packages: Mapping[str, Package]) -> list[float]:
         """The estimated time of each configuration before it is run, to rank them by; in no unit:
         only ratios mean something. `tests/gpu/check_estimate.py` compares the ranks with times
-        measured on a card.
-        """
+        measured on a card."""
         warp_size = targets.find(self.tuned.cell.target).warp_size
         estimates = []
         for cell in self.compiles():
-            settings = {**_constexprs(cell), **cell.options}
+            assert cell.launch is not None
+            settings = {}
+            for name, spec in cell.launch.args.items():
+                if isinstance(spec, Mapping) and "constexpr" in spec:
+                    settings[name] = spec["constexpr"]
+            settings.update(cell.options)
             tiles = constexprs(cell, packages).blocks
             estimates.append(of_settings(settings, tiles, warp_size))
         return estimates
-
-
-def _constexprs(cell: Cell) -> dict[str, Any]:
-    assert cell.launch is not None
-    specs = {name: spec for name, spec in cell.launch.args.items() if isinstance(spec, Mapping)}
-    return {name: spec["constexpr"] for name, spec in specs.items() if "constexpr" in spec}
 
 
 def trials(tuned: Tuned) -> Trials:
@@ -103,9 +98,7 @@ def _trial(tuned: Tuned, place: int) -> Cell:
 
 
 def ruled_out(tuned: Tuned, config: Mapping[str, Any]) -> str | None:
-    """Why a configuration cannot run on its target, known before a compile; None when nothing
-    speaks against it.
-    """
+    """Why a configuration cannot run on its target, known before a compile, else None."""
     target = targets.find(tuned.cell.target)
     warps = config.get("num_warps", DEFAULT_WARPS)
     threads = warps * target.warp_size

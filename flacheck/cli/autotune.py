@@ -91,7 +91,7 @@ def autotune(
     if emit == "fla":
         _emit_fla(results, output or Path("fla-configs"))
     elif emit == "python":
-        common.write(python.render(results), output)
+        common.write(python(results), output)
     else:
         common.show(format, autotune_report.report(kernel, results), output)
     if any(result.is_finding for result in results):
@@ -138,7 +138,7 @@ def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:
     """The folder that FLA_CONFIG_DIR is to name; the variables to set go to stdout."""
     from flacheck.autotune.emit import fla
 
-    written = list(fla.files(results))
+    written = list(fla(results))
     if not written:
         why = "no configuration runs under every release and target"
         raise UsageError(f"there is nothing to emit: {why}")
