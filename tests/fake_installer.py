@@ -63,8 +63,11 @@ def main() -> None:
             distribution(target, "fake_core", "1.0")
     with open(os.environ["FAKE_INSTALLER_LOG"], "a") as log:
         log.write(f"{os.getpid()}\n")
-    if mode == "slow":
-        time.sleep(0.7)
+    if mode == "held":
+        # Until the test lets go, or has died.
+        end = time.monotonic() + 60
+        while not Path(os.environ["FAKE_INSTALLER_RELEASE"]).exists() and time.monotonic() < end:
+            time.sleep(0.02)
     if mode == "stuck":
         time.sleep(30)
 

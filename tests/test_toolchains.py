@@ -268,14 +268,20 @@ def test_two_processes_install_once_and_the_second_says_that_it_waits(
     fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both end well with the same folder."""
-    monkeypatch.setenv("FAKE_INSTALLER", "slow")
+    release = fake.with_name("release")
+    monkeypatch.setenv("FAKE_INSTALLER", "held")
+    monkeypatch.setenv("FAKE_INSTALLER_RELEASE", str(release))
     first = _start()
     _wait_for(fake)
     second = _start()
-    said = first.communicate()[0], second.communicate()[0]
+    assert second.stdout
+    waiting = second.stdout.readline()
+    release.touch()
+    rest = second.communicate()[0]
+    first.communicate()
     assert (first.returncode, second.returncode) == (0, 0)
-    assert "waiting for another flacheck" in said[1]
-    assert "installing" not in said[1]
+    assert "waiting for another flacheck" in waiting
+    assert "installing" not in rest
     assert len(fake.read_text().split()) == 1
 
 
@@ -395,7 +401,7 @@ def test_the_linker_is_wanted_by_old_releases_only(
     linker.write_text("#!/bin/sh\necho 'Debian LLD 14.0.6 (compatible with GNU linkers)'\n")
     linker.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(lld, "_candidates", lambda: iter([str(linker)]))
+    monkeypatch.setattr(lld, "ROCM", str(tmp_path / "rocm"))
     assert lld.find(Version("3.2.0")).environment == {"TRITON_HIP_LLD_PATH": str(linker)}
     assert "15 or newer" in (lld.find(Version("3.4.0")).problem or "")
     assert lld.find(Version("3.5.0")) == lld.Linker()

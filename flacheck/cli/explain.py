@@ -25,7 +25,7 @@ def explain(
     """Name the failure in a compiler's output: cause, versions, remedy, links."""
     from flacheck import reports
     from flacheck.reports import explanation as explain_report
-    from flacheck.rules import explanation
+    from flacheck.rules import UNCLASSIFIED, explanation
 
     reports.check(format, reports.TABLE_OR_JSON)
     if _CODE.fullmatch(what):
@@ -34,7 +34,7 @@ def explain(
         explanations = explanation.of_log(_text(what))
     common.show(format, explain_report.report(explanations), output)
     # The first one is the decisive one; the others came of it.
-    if explanations and explanations[0].code != explanation.UNCLASSIFIED:
+    if explanations and explanations[0].code != UNCLASSIFIED:
         return Exit.OK
     return Exit.FINDINGS
 

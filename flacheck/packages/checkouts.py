@@ -33,7 +33,8 @@ def folder(spec: str) -> Path:
         )
     if not any((path / name).is_file() for name in _BUILDS):
         raise UsageError(
-            f"--package {spec}: neither {' nor '.join(_BUILDS)} is in it, so it is no package's checkout"
+            f"--package {spec}: neither {' nor '.join(_BUILDS)} is in it, so it is no package's"
+            " checkout"
         )
     return path
 
@@ -49,12 +50,8 @@ def digest(path: Path) -> str:
 
 def _files(path: Path) -> Iterator[Path]:
     for entry in path.iterdir():
-        if (
-            entry.name.startswith(".")
-            or entry.name in _LEFT
-            or entry.name.endswith(".egg-info")
-            or entry.is_symlink()
-        ):
+        is_left = entry.name in _LEFT or entry.name.endswith(".egg-info")
+        if is_left or entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
             yield from _files(entry)
@@ -65,8 +62,7 @@ def _files(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def copied(path: Path) -> Iterator[Path]:
     """The checkout elsewhere, history included: builds leave folders behind, and some read their
-    version there.
-    """
+    version there."""
     with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
         copy = Path(aside) / path.name
         ignored = shutil.ignore_patterns(*_LEFT, "*.egg-info", ".venv", ".tox", ".nox")

@@ -1,13 +1,13 @@
 """Packages whose kernels are compiled: installed beside no torch, no triton and no CUDA, in a
-folder of their own.
-"""
+folder of their own."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import re
+import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from flacheck.model import digest
 from flacheck.packages import checkouts
 from flacheck.toolchains import cache, filling, identity, index, wheels
 
+# The guest brings these: a recording torch, and each release of Triton in turn.
 STAND_INS = ("torch", "triton")
+# High enough for every lower bound on them.
 _STAND_IN_VERSION = "9999.0"
 
 
@@ -29,8 +31,7 @@ _STAND_IN_VERSION = "9999.0"
 class Package:
     """A package at an exact version: `path` is its folder for imports, `digest` a hash of its own
     files and of the packages it pins exactly; `contains` maps the distributions in the folder to
-    their versions.
-    """
+    their versions."""
 
     name: str
     version: str
@@ -46,11 +47,9 @@ class Package:
     @property
     def modules(self) -> tuple[str, ...]:
         """The top-level packages that the distribution, and those it pins exactly, bring: `fla`."""
-        files = {name for owner in _own(Path(self.path), self.name) for name in _files(owner)}
-        split = (name.split("/") for name in files)
-        return tuple(
-            sorted({parts[0] for parts in split if len(parts) == 2 and parts[1] == "__init__.py"})
-        )
+        files = [name for owner in _own(Path(self.path), self.name) for name in _files(owner)]
+        inits = {name.removesuffix("/__init__.py") for name in files if "/__init__.py" in name}
+        return tuple(sorted(name for name in inits if "/" not in name))
 
 
 def provide_package(spec: str) -> Package:
@@ -61,32 +60,27 @@ def provide_package(spec: str) -> Package:
     exist, ToolchainError when it cannot be installed.
     """
     if checkouts.is_path(spec):
-        return _built(checkouts.folder(spec))
+        checkout = checkouts.folder(spec)
+        # Every edit makes another state, which is installed anew with what it depends on.
+        state = checkouts.digest(checkout)
+        folder = _folder(f"checkout-{state}")
+        return _package(filling.fill(folder, lambda into: _build(checkout, state, into)))
     name, version = parse(spec)
     folder = _folder(f"{name}-{version}")
     try:
-        shelf = filling.fill(folder, lambda into: _download(name, version, into))
+        return _package(filling.fill(folder, lambda into: _download(name, version, into)))
     except wheels.NotFound as error:
         raise UsageError(_unknown(name, version, error)) from error
-    return _package(folder, shelf.manifest)
-
-
-def _built(checkout: Path) -> Package:
-    """Installed anew, with what it depends on, after every edit."""
-    state = checkouts.digest(checkout)
-    folder = _folder(f"checkout-{state}")
-    return _package(
-        folder,
-        filling.fill(folder, lambda into: _build(checkout, state, into)).manifest,
-    )
 
 
 def _folder(name: str) -> Path:
     return cache.root() / "packages" / f"{name}-{cache.python_tag()}"
 
 
-def _package(folder: Path, said: Mapping[str, Any]) -> Package:
-    return Package(said["name"], said["version"], str(folder), said["digest"], said["contains"])
+def _package(shelf: cache.Shelf) -> Package:
+    said = shelf.manifest
+    path = str(shelf.path)
+    return Package(said["name"], said["version"], path, said["digest"], said["contains"])
 
 
 def parse(spec: str) -> tuple[str, str]:
@@ -141,69 +135,50 @@ def _install(requirement: str, what: str, into: Path) -> dict[str, Any]:
     constraints = aside / "constraints.txt"
     constraints.write_text("".join(f"{n} @ {_stand_in(aside, n).as_uri()}\n" for n in STAND_INS))
     done = wheels.install([requirement], into, what=what, constraints=constraints)
-    _drop_stand_ins(into, aside)
+    shutil.rmtree(aside)
+    for name in STAND_INS:
+        shutil.rmtree(into / f"{name}-{_STAND_IN_VERSION}.dist-info", ignore_errors=True)
     return done
 
 
 def _stand_in(folder: Path, name: str) -> Path:
     """An empty wheel that satisfies every requirement on `name`, so that the installer brings no
-    real one.
-    """
+    real one."""
     wheel = folder / f"{name}-{_STAND_IN_VERSION}-py3-none-any.whl"
     info = f"{name}-{_STAND_IN_VERSION}.dist-info"
     entries = {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {_STAND_IN_VERSION}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: flacheck\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: flacheck\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
-    record = "".join(f"{entry},,\n" for entry in [*entries, f"{info}/RECORD"])
+    entries[f"{info}/RECORD"] = "".join(f"{entry},,\n" for entry in [*entries, f"{info}/RECORD"])
     with zipfile.ZipFile(wheel, "w") as archive:
-        for entry, text in {**entries, f"{info}/RECORD": record}.items():
+        for entry, text in entries.items():
             archive.writestr(entry, text)
     return wheel
 
 
-def _drop_stand_ins(into: Path, aside: Path) -> None:
-    for folder in (aside, *(into / f"{name}-{_STAND_IN_VERSION}.dist-info" for name in STAND_INS)):
-        for path in sorted(folder.rglob("*"), reverse=True):
-            path.unlink()
-        if folder.is_dir():
-            folder.rmdir()
-
-
 def _own(folder: Path, name: str) -> Iterator[importlib.metadata.Distribution]:
     """The distribution asked for and those that it pins with `==`, as flash-linear-attention pins
-    fla-core.
-    """
-    found = importlib.metadata.distributions(path=[str(folder)])
-    there: dict[str, importlib.metadata.Distribution] = {
-        canonicalize_name(d.name): d for d in found
-    }
-    waiting, seen = [name], set[str]()
+    fla-core."""
+    distributions = importlib.metadata.distributions(path=[str(folder)])
+    left = {str(canonicalize_name(each.name)): each for each in distributions}
+    waiting = [name]
     while waiting:
-        current = waiting.pop()
-        if current in there and current not in seen:
-            seen.add(current)
-            yield there[current]
-            waiting += _pinned(there[current])
-
-
-def _pinned(distribution: importlib.metadata.Distribution) -> list[str]:
-    wanted = map(Requirement, distribution.requires or [])
-    return [
-        canonicalize_name(r.name)
-        for r in wanted
-        if str(r.specifier).startswith("==") and not r.marker
-    ]
+        distribution = left.pop(waiting.pop(), None)
+        if distribution is None:
+            continue
+        yield distribution
+        for wanted in map(Requirement, distribution.requires or []):
+            # A marker is for an extra or for another system.
+            if str(wanted.specifier).startswith("==") and not wanted.marker:
+                waiting.append(canonicalize_name(wanted.name))
 
 
 def _files(distribution: importlib.metadata.Distribution) -> dict[str, str]:
     """What the distribution's wheel held: no bytecode, no metadata, no scripts, which installers
-    write.
-    """
+    write."""
     hashes = identity.record_hashes(distribution.read_text("RECORD") or "")
-    outside = (".dist-info/", "__pycache__/")
-    return {
-        n: h
-        for n, h in hashes.items()
-        if not n.startswith("..") and not any(part in n for part in outside)
-    }
+    written = re.compile(r"^\.\.|\.dist-info/|__pycache__/")
+    return {name: value for name, value in hashes.items() if not written.search(name)}

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from flacheck.rules.base import RULES, UNCLASSIFIED, Rule
-from flacheck.rules.classify import classify, read
-from flacheck.rules.decisive import decisive
-from flacheck.rules.measured import over_limits, slow
-from flacheck.rules.signature import normalise, signature
-
-__all__ = [
-    "RULES",
-    "UNCLASSIFIED",
-    "Rule",
-    "classify",
-    "decisive",
-    "normalise",
-    "over_limits",
-    "read",
-    "signature",
-    "slow",
-]
+from flacheck.rules.base import RULES as RULES
+from flacheck.rules.base import UNCLASSIFIED as UNCLASSIFIED
+from flacheck.rules.classify import classify as classify
+from flacheck.rules.classify import read as read
+from flacheck.rules.decisive import decisive as decisive
+from flacheck.rules.measured import over_limits as over_limits
+from flacheck.rules.measured import slow as slow
+from flacheck.rules.signature import normalise as normalise
+from flacheck.rules.signature import signature as signature

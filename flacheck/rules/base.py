@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -42,26 +41,25 @@ class Rule:
 
     def search(self, log: str) -> re.Match[str] | None:
         """The first match of the first pattern that matches at all."""
-        matches = (pattern.search(log) for pattern in self.patterns)
-        return next(filter(None, matches), None)
+        return next(filter(None, (pattern.search(log) for pattern in self.patterns)), None)
 
     def finding(self, message: str = "", **changes: Any) -> Finding:
         """A finding of this rule."""
-        plain: Mapping[str, Any] = {"title": self.title, "confidence": self.confidence, **changes}
+        plain = {"title": self.title, "confidence": self.confidence, **changes}
         return Finding(self.code, message=message, **plain)
-
-
-def _declared(entry: Mapping[str, Any]) -> Rule:
-    patterns = ("".join(parts) for parts in entry.get("patterns", ()))
-    lists = {name: tuple(entry.get(name, ())) for name in ("bad", "good", "links")}
-    compiled = tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
-    return Rule(**{**entry, **lists, "patterns": compiled})
 
 
 def _load() -> dict[str, Rule]:
     text = files(__package__).joinpath("rules.yaml").read_text(encoding="utf-8")
-    rules = map(_declared, yaml.safe_load(text))
-    return {rule.code: rule for rule in rules}
+    rules = {}
+    for entry in yaml.safe_load(text):
+        for name in ("bad", "good", "links"):
+            entry[name] = tuple(entry.get(name, ()))
+        # A long pattern is a list of parts in the file.
+        patterns = ["".join(parts) for parts in entry.get("patterns", ())]
+        entry["patterns"] = tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
+        rules[entry["code"]] = Rule(**entry)
+    return rules
 
 
 RULES = _load()

@@ -1,4 +1,4 @@
-"""From what a compiler said, or how an attempt ended, to findings. The most specific rule decides."""
+"""From what a compiler said, or how an attempt ended, to findings; the most specific decides."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ _PLUMBING = re.compile(
 )
 
 
-def _fact(name: str, value: str) -> Any:
-    """Numbers as numbers, lists of names as lists, the rest as printed."""
-    if name == "names":
-        return value.split(", ")
-    if not _NUMBER.fullmatch(value):
-        return value
-    return int(value, 16 if value.startswith("0x") else 10)
-
-
 def _facts(match: re.Match[str]) -> dict[str, Any]:
-    groups = match.groupdict().items()
-    return {name: _fact(name, value) for name, value in groups if value is not None}
+    """Numbers as numbers, lists of names as lists, the rest as printed."""
+    facts: dict[str, Any] = {}
+    for name, value in match.groupdict().items():
+        if value is None:
+            continue
+        facts[name] = value
+        if name == "names":
+            facts[name] = value.split(", ")
+        elif value.startswith("0x") and _NUMBER.fullmatch(value):
+            facts[name] = int(value, 16)
+        elif _NUMBER.fullmatch(value):
+            facts[name] = int(value)
+    return facts
 
 
 def _function(line: Line) -> str:
@@ -50,7 +52,6 @@ def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
 
     A decisive line is looked at before the whole log: a traceback shows source that says the same.
     """
-    match, cause = None, None
     for line in lines:
         match = rule.search(line.text)
         if match:
@@ -58,9 +59,13 @@ def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
             break
     else:
         match = rule.search(log)
-    if match is None:
-        return None
-    cause = cause or _line_of(match, log, lines)
+        if match is None:
+            return None
+        # Of several lines the last, the exception under its source.
+        last = match.start() + len(match[0].rstrip())
+        number = log.count("\n", 0, last) + 1
+        text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
+        cause = next((each for each in lines if each.number == number), Line(number, text, 0))
     function = ""
     if rule.effect != "unknown":
         function = _function(cause)
@@ -73,34 +78,17 @@ def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
     )
 
 
-def _line_of(match: re.Match[str], log: str, lines: list[Line]) -> Line:
-    """The line of a match in the log; of several lines the last, the exception under its source."""
-    last = match.start() + len(match[0].rstrip())
-    number = log.count("\n", 0, last) + 1
-    text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
-    return next((line for line in lines if line.number == number), Line(number, text, 0))
-
-
-def _unclassified(lines: list[Line]) -> Finding:
-    first = lines[0]
-    return RULES[UNCLASSIFIED].finding(
-        join([line.text for line in lines]),
-        function=_function(first),
-        line=first.number,
-        excerpt=first.text[:_EXCERPT],
-    )
-
-
 def read(text: str) -> list[Finding]:
     """What a compiler's raw output says: decisive finding first, FC000 for an unknown failure, []
-    for none.
-    """
+    for none."""
     log = clean(text)
     lines = decisive_lines(log)
     by_weight = sorted(RULES.values(), key=lambda rule: -rule.specificity)
     findings = list(filter(None, (_matched(rule, log, lines) for rule in by_weight)))
     if lines and not findings:
-        return [_unclassified(lines)]
+        message, first = join([line.text for line in lines]), lines[0]
+        where = {"line": first.number, "excerpt": first.text[:_EXCERPT]}
+        return [RULES[UNCLASSIFIED].finding(message, function=_function(first), **where)]
     return findings
 
 
@@ -116,26 +104,25 @@ def _ended(attempt: Attempt) -> str:
     return f"{how} in stage {attempt.stage or 'unknown'}, {said}"
 
 
-def _failed(attempt: Attempt) -> list[Finding]:
-    found = read(attempt.log)
-    if found and found[0].code != UNCLASSIFIED:
-        return found
-    if attempt.signal == "SIGKILL":
-        return [RULES["FC902"].finding(_ended(attempt), confidence="medium"), *found]
-    return found or [RULES[UNCLASSIFIED].finding(join([_ended(attempt)]), confidence="low")]
-
-
-def _completed(raised: Finding, audited: Finding) -> Finding:
-    return replace(raised, title=audited.title, facts={**raised.facts, **audited.facts})
-
-
-def _with_keys(found: list[Finding], keys: list[Finding]) -> list[Finding]:
-    """An exception and the audit of the keys may tell of one fault: the audit's facts then complete
-    the exception.
-    """
-    told = {finding.code: finding for finding in keys}
-    merged = [_completed(one, told[one.code]) if one.code in told else one for one in found]
-    return merged + [key for key in keys if key.code not in {one.code for one in found}]
+def _failed(attempt: Attempt, keys: list[Finding]) -> list[Finding]:
+    """What the log says. An exception and the audit of the keys may tell of one fault: the audit's
+    facts then complete the exception."""
+    findings = read(attempt.log)
+    if not findings or findings[0].code == UNCLASSIFIED:
+        ended = _ended(attempt)
+        if attempt.signal == "SIGKILL":
+            findings.insert(0, RULES["FC902"].finding(ended, confidence="medium"))
+        elif not findings:
+            findings = [RULES[UNCLASSIFIED].finding(join([ended]), confidence="low")]
+    left = {finding.code: finding for finding in keys}
+    merged = []
+    for finding in findings:
+        audited = left.pop(finding.code, None)
+        if audited:
+            facts = {**finding.facts, **audited.facts}
+            finding = replace(finding, title=audited.title, facts=facts)
+        merged.append(finding)
+    return [*merged, *left.values()]
 
 
 def classify(attempt: Attempt) -> list[Finding]:
@@ -154,4 +141,4 @@ def classify(attempt: Attempt) -> list[Finding]:
     if attempt.outcome is Outcome.OUT_OF_MEMORY:
         message = f"out of memory in stage {attempt.stage or 'unknown'}"
         return [RULES["FC902"].finding(message, facts={"peak_mb": attempt.peak_mb})]
-    return _with_keys(_failed(attempt), keys)
+    return _failed(attempt, keys)

@@ -30,20 +30,24 @@ _DUMP = re.compile(
 # Twice the longest message: the patterns need not be linear in a line of megabytes.
 _ENDLESS = re.compile(rf"^(.{{{2 * MESSAGE_LIMIT}}}).+$", re.MULTILINE)
 _NATIVE = re.compile(
-    r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):|std::bad_alloc"
-    r"|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code|is not a recognized processor"
-    r"|Failures have been detected while processing|Pipeline failed while executing|^Triton Error \["
+    r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):"
+    r"|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code"
+    r"|is not a recognized processor|Failures have been detected while processing"
+    r"|Pipeline failed while executing|^Triton Error \["
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]*?\b(?:error|fatal)\b\s*:"
-    r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: |^\s*(?:cause: |[×╰─▶ ]+)Because "
+    r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: "
+    r"|^\s*(?:cause: |[×╰─▶ ]+)Because "
 )
 _WRAPPER = re.compile(
-    r"PassManager::run failed|Failures have been detected while processing|Pipeline failed while executing"
-    r"|Internal Triton PTX codegen error|Ptx assembly aborted due to errors|CalledProcessError"
+    r"PassManager::run failed|Failures have been detected while processing"
+    r"|Pipeline failed while executing|Internal Triton PTX codegen error"
+    r"|Ptx assembly aborted due to errors|CalledProcessError"
     r"|No solution found when resolving dependencies|errors? detected in the compilation"
 )
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*"
-    r"(?P<type>[A-Z]\w*(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration))"
+    r"(?P<type>[A-Z]\w*"
+    r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration))"
     r"(?:: ?(?P<text>.*)|\(['\"].*\)?)?$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')
@@ -65,55 +69,53 @@ class Line:
 
 def clean(log: str) -> str:
     """The log without launchers' prefixes, dumped IR and the ends of endless lines; the numbers of
-    lines stay.
-    """
+    lines stay."""
     return _ENDLESS.sub(r"\1…", _DUMP.sub("", _PREFIX.sub("", log)))
 
 
 def _compilation_error(lines: list[str], start: int) -> Iterator[Line]:
     """The message of a CompilationError stands behind the source excerpt and its caret."""
-    stop = min(len(lines), start + _EXCERPT_LINES)
-    caret = next((at for at in range(start + 1, stop) if _CARET.match(lines[at])), None)
-    text = lines[caret + 1].strip() if caret is not None and caret + 1 < len(lines) else ""
-    if caret is not None and text and not text.startswith(_CHAIN):
-        yield Line(caret + 2, text, 1)
+    for at in range(start + 1, min(len(lines) - 1, start + _EXCERPT_LINES)):
+        if _CARET.match(lines[at]):
+            text = lines[at + 1].strip()
+            if text and not text.startswith(_CHAIN):
+                yield Line(at + 2, text, 1)
+            return
 
 
-def _asserted(lines: list[str], at: int) -> str:
-    """A bare `AssertionError` says nothing: the asserted source line above it does."""
-    above = [line.strip() for line in lines[max(0, at - 2) : at] if not _CARET.match(line)]
-    return (
-        f"AssertionError: {above[-1]}"
-        if above and above[-1].startswith("assert ")
-        else "AssertionError"
-    )
-
-
-def _exception(lines: list[str], at: int, found: re.Match[str], frame: str) -> Iterator[Line]:
-    if found["type"] == "CompilationError" and (found["text"] or "").startswith("at "):
-        yield from _compilation_error(lines, at)
-        return
+def _exception(lines: list[str], at: int, frame: str) -> Line:
     text = lines[at].strip()
     if text == "AssertionError":
-        text = _asserted(lines, at)
-    yield Line(at + 1, text, 2 if _WRAPPER.search(text) else 1, frame)
+        # It says nothing; the asserted source line above it does.
+        above = [line.strip() for line in lines[max(0, at - 2) : at] if not _CARET.match(line)]
+        if above and above[-1].startswith("assert "):
+            text = f"AssertionError: {above[-1]}"
+    rank = 1
+    if _WRAPPER.search(text):
+        rank = 2
+    return Line(at + 1, text, rank, frame)
 
 
 def _scan(lines: list[str]) -> Iterator[Line]:
-    frame = ""
+    function = ""
     for at, line in enumerate(lines):
-        if found := _FRAME.match(line):
-            frame = found["function"]
-        elif found := _EXCEPTION.match(line):
-            yield from _exception(lines, at, found, frame)
+        if frame := _FRAME.match(line):
+            function = frame["function"]
+        elif raised := _EXCEPTION.match(line):
+            is_front_end = (raised["text"] or "").startswith("at ")
+            if raised["type"] == "CompilationError" and is_front_end:
+                yield from _compilation_error(lines, at)
+            else:
+                yield _exception(lines, at, function)
+        elif _WRAPPER.search(line) and _NATIVE.search(line):
+            yield Line(at + 1, line.strip(), 2)
         elif _NATIVE.search(line):
-            yield Line(at + 1, line.strip(), 2 if _WRAPPER.search(line) else 0)
+            yield Line(at + 1, line.strip(), 0)
 
 
 def decisive_lines(log: str) -> list[Line]:
     """All decisive lines, cause first, each message once; wrappers only where there is nothing
-    else.
-    """
+    else."""
     found = sorted(_scan(log.splitlines()), key=lambda line: line.rank)
     causes = [line for line in found if line.rank < 2] or found
     once: dict[str, Line] = {}
@@ -124,8 +126,7 @@ def decisive_lines(log: str) -> list[Line]:
 
 def join(lines: list[str]) -> str:
     """Lines as one message of at most the model's limit, cut at the end of a line where that is
-    possible.
-    """
+    possible."""
     text = "\n".join(lines)
     if len(text) <= MESSAGE_LIMIT:
         return text
@@ -135,6 +136,5 @@ def join(lines: list[str]) -> str:
 
 def decisive(text: str) -> str:
     """All decisive lines of a compiler's output, cause first, at most 2,000 characters; empty
-    without a failure.
-    """
+    without a failure."""
     return join([line.text for line in decisive_lines(clean(text))])

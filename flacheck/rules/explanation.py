@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flacheck.errors import UsageError
 from flacheck.model import Finding, Json
-from flacheck.rules import RULES, UNCLASSIFIED, Rule, read
-
-__all__ = ["UNCLASSIFIED", "Explanation", "of_code", "of_log", "to_json"]
+from flacheck.rules.base import RULES
+from flacheck.rules.classify import read
 
 
 @dataclass(frozen=True)
 class Explanation:
     """One finding with its rule's cause, remedy, versions and links; `line` is None for a bare
-    code.
-    """
+    code."""
 
     code: str
     title: str
@@ -36,18 +34,16 @@ def of_code(code: str) -> list[Explanation]:
     """The rule of that code; UsageError with the known ones when there is none."""
     if code not in RULES:
         raise UsageError(f"no failure code {code}: known are {', '.join(sorted(RULES))}")
-    rule = RULES[code]
-    return [_explained(rule, Finding(code, rule.title, confidence=rule.confidence))]
+    return [_explained(RULES[code].finding())]
 
 
 def of_log(text: str) -> list[Explanation]:
-    """What a compiler's output shows, the decisive finding first; nothing for a text without a
-    failure.
-    """
-    return [_explained(RULES[finding.code], finding) for finding in read(text)]
+    """What a compiler's output shows, the decisive finding first; nothing without a failure."""
+    return [_explained(finding) for finding in read(text)]
 
 
-def _explained(rule: Rule, finding: Finding) -> Explanation:
+def _explained(finding: Finding) -> Explanation:
+    rule = RULES[finding.code]
     return Explanation(
         code=finding.code,
         title=finding.title,
@@ -63,16 +59,12 @@ def _explained(rule: Rule, finding: Finding) -> Explanation:
     )
 
 
-def to_json(found: Sequence[Explanation]) -> Json:
-    """The answer as JSON: flacheck.explain/1."""
-    return {"schema": "flacheck.explain/1", "findings": [_entry(entry) for entry in found]}
-
-
-def _entry(entry: Explanation) -> Json:
-    names = ("code", "title", "confidence", "line", "excerpt", "cause", "remedy")
-    plain: Json = {name: getattr(entry, name) for name in names}
-    return {
-        **plain,
-        "versions": {"bad": list(entry.bad), "good": list(entry.good)},
-        "facts": dict(entry.facts),
-    }
+def to_json(explanations: Sequence[Explanation]) -> Json:
+    """The document flacheck.explain/1."""
+    findings = []
+    for each in explanations:
+        plain = asdict(each)
+        del plain["links"]
+        plain["versions"] = {"bad": list(plain.pop("bad")), "good": list(plain.pop("good"))}
+        findings.append(plain)
+    return {"schema": "flacheck.explain/1", "findings": findings}

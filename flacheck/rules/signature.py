@@ -1,6 +1,5 @@
 """The identity of a failure: what it says, without what differs from one run or machine to the
-next.
-"""
+next."""
 
 from __future__ import annotations
 
@@ -10,8 +9,8 @@ import re
 from flacheck.model import Finding
 
 _ASSERTION = re.compile(
-    r"(?:^|\s|/)(?P<file>[\w.+-]+\.(?:cpp|cc|cxx|h|hpp|inc|def)):\d+: (?P<declaration>.+?): Assertion "
-    r"[`'](?P<assertion>.*?)(?:'\s*failed|$)"
+    r"(?:^|\s|/)(?P<file>[\w.+-]+\.(?:cpp|cc|cxx|h|hpp|inc|def)):\d+: (?P<declaration>.+?): "
+    r"Assertion [`'](?P<assertion>.*?)(?:'\s*failed|$)"
 )
 _NAMELESS = re.compile(
     r"\(anonymous(?: namespace| class)?\)|\{anonymous\}|<unnamed>|<lambda\([^)]*\)>"
@@ -47,43 +46,44 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 
 
-def _replaced(text: str) -> str:
-    for pattern, by in _NOISE:
-        text = pattern.sub(by, text)
-    return text.strip(" .:@")
-
-
 def normalise(message: str) -> str:
     """A message without paths, lines, addresses, temporary names, SSA names and quantities.
 
     Of a failed assertion only the asserted expression counts: compilers print the function around
     it differently.
     """
-    if found := _ASSERTION.search(message):
-        return "Assertion " + " ".join(found["assertion"].split())
-    return _replaced(message.strip())
+    assertion = _ASSERTION.search(message)
+    if assertion:
+        return "Assertion " + " ".join(assertion["assertion"].split())
+    text = message.strip()
+    for pattern, by in _NOISE:
+        text = pattern.sub(by, text)
+    return text.strip(" .:@")
 
 
 def bare_name(declaration: str) -> str:
     """The unqualified name of the function in a C++ declaration as `assert` prints it."""
     plain = _NAMELESS.sub("", declaration).replace("operator()", "operator_call")
+    # Templates nest; the innermost goes first.
     while (shorter := _TEMPLATE.sub("", plain)) != plain:
         plain = shorter
-    head = plain.partition("(")[0] or plain
-    found = _NAME.search(head)
-    return found[1] if found else ""
+    name = _NAME.search(plain.partition("(")[0] or plain)
+    if name is None:
+        return ""
+    return name[1]
 
 
 def asserting_function(message: str) -> str:
     """The bare name of the function whose assertion failed, empty for other messages."""
-    found = _ASSERTION.search(message)
-    return bare_name(found["declaration"]) if found else ""
+    assertion = _ASSERTION.search(message)
+    if assertion is None:
+        return ""
+    return bare_name(assertion["declaration"])
 
 
 def signature(finding: Finding, stage: str | None) -> str:
     """`FC302:ttgir:reshapeOuts:1a2b3c4d`: code, stage, bare function name, hash of what the first
-    line says.
-    """
+    line says."""
     cause = finding.message.partition("\n")[0]
     hashed = hashlib.sha256(normalise(cause).encode()).hexdigest()[:8]
     return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{hashed}"

@@ -21,13 +21,23 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.model import Cell, Json, Kernel, Purpose, Question, Record, Verdict
-from flacheck.store import cells
+from flacheck.model import (
+    Cell,
+    Json,
+    Kernel,
+    Purpose,
+    Question,
+    Record,
+    Verdict,
+    canonical,
+    digest,
+)
 from flacheck.store.database import connect, explained, missing
 
-DEFAULT_DIRECTORY = Path(".flacheck")
 FILE = "flacheck.sqlite"
+# Keys in one query: SQLite before 3.32 takes no more than 999 values.
 CHUNK = 500
+# Characters of a key that name a cell, as git's short hashes do.
 PREFIX = 8
 # Runs that compile what nobody asked a scan for: their records are no answer to a scan's question.
 _ASIDE = (Purpose.FALLBACKS, Purpose.AUTOTUNE)
@@ -47,16 +57,18 @@ LATEST_ASKED = (
 )
 # The columns of a run, in the order of `_run`.
 RUN = "id, started, finished, matrix, environment, context, purpose, question"
-# A record with what its cell takes beyond it: see `cells`.
+# A record with what compiling its cell again takes and the record does not hold: the kernel with
+# its origin (for one that was cut out its whole source, kept once) and the stages asked. The
+# autotuner's list that a launch was filled from only describes it and is not kept.
 _BODY = "r.body, c.kernel, c.stage, c.until"
 _JOINED = "records r LEFT JOIN cells c ON c.key = r.key"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: when and where (`environment`: flacheck, python, platform), what it asks, on behalf of
-    which command. `matrix` is what it is called; `question` is None for a run of an older flacheck.
-    """
+    """One run: when and where (`environment`: flacheck, python, platform), what it asks, on behalf
+    of which command. `matrix` is what it is called; `question` is None in a store of an older
+    flacheck."""
 
     id: str
     started: str
@@ -69,12 +81,12 @@ class Run:
 
     def to_json(self) -> Json:
         """The `run` object of flacheck.run/1."""
-        place = {name: self.environment.get(name) for name in ("flacheck", "python", "platform")}
-        return {"id": self.id, "started": self.started, **place, "matrix": self.matrix}
+        where = {name: self.environment.get(name) for name in ("flacheck", "python", "platform")}
+        return {"id": self.id, "started": self.started, **where, "matrix": self.matrix}
 
 
 class Store:
-    """Records and runs in `DIR/flacheck.sqlite`; one object belongs to one thread of one process."""
+    """Records and runs in `DIR/flacheck.sqlite`; an object belongs to one thread of one process."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -83,8 +95,8 @@ class Store:
         self._kernels: dict[str, Kernel] = {}
 
     @staticmethod
-    def open(directory: str | Path = DEFAULT_DIRECTORY, create: bool = True) -> Store:
-        """The store in `directory`, made when `create`; a missing one is a UsageError for a reader."""
+    def open(directory: str | Path = ".flacheck", create: bool = True) -> Store:
+        """The store in `directory`, made when `create`; else a missing one is a UsageError."""
         path = Path(directory) / FILE
         with explained(path):
             if create:
@@ -119,29 +131,23 @@ class Store:
         """Start a run now; its id sorts by time (`20261120-191224-3f2a1b`)."""
         now = datetime.now(timezone.utc)
         run = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        asked = json.dumps(question.to_json()) if question else None
-        row = (
-            run,
-            now.isoformat(timespec="microseconds"),
-            matrix,
-            json.dumps(dict(environment)),
-            json.dumps(dict(context or {})),
-            purpose.value,
-            asked,
-        )
-        columns = "id, started, matrix, environment, context, purpose, question"
+        asked = None
+        if question:
+            asked = json.dumps(question.to_json())
+        plain = (json.dumps(dict(environment)), json.dumps(dict(context or {})))
+        row = (run, _text(now), None, matrix, *plain, purpose.value, asked)
         with self._transaction() as db:
-            db.execute(f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            db.execute(f"INSERT INTO runs ({RUN}) VALUES ({_marks(row)})", row)
         return run
 
     def finish_run(self, run: str, results: Mapping[str, Any] | None = None) -> None:
         """Note that the run came to its end, which an interrupted one has not; `results` join its
-        context.
-        """
+        context."""
         context = {**self.run(run).context, **(results or {})}
         with self._transaction() as db:
+            now = _text(datetime.now(timezone.utc))
             sql = "UPDATE runs SET finished = ?, context = ? WHERE id = ?"
-            db.execute(sql, (_now(), json.dumps(context), run))
+            db.execute(sql, (now, json.dumps(context), run))
 
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
@@ -149,8 +155,7 @@ class Store:
 
     def run(self, name: str = "last") -> Run:
         """The run of that id, of that unique prefix, or the `last` scan; else a UsageError with the
-        candidates.
-        """
+        candidates."""
         runs = self.runs()
         if not runs:
             raise UsageError(f"{self.path} holds no run yet: start one with `flacheck scan`")
@@ -175,53 +180,62 @@ class Store:
 
     def add_many(self, run: str, records: Iterable[Record]) -> None:
         """Store records that arrived together in one transaction: all of them or none."""
-        rows = [
-            (record.key, run, time.time(), record.verdict.value, _body(record))
-            for record in records
-        ]
+        rows = []
+        for record in records:
+            # Whether a record is cached depends on the run that asks, so it is not stored.
+            plain = {**record.to_json(), "cached": False}
+            body = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            rows.append((record.key, run, time.time(), record.verdict.value, body))
         with self._transaction() as db:
             for row in rows:
                 db.execute("INSERT INTO run_records VALUES (?, ?)", (run, _insert(db, row)))
 
     def add_cached(self, run: str, records: Iterable[Record]) -> int:
         """Make the latest record of each one's key part of the run as well; says how many there
-        were.
-        """
+        were."""
         keys = (record.key for record in records)
         known = 0
         for chunk in _chunks(keys):
             where = f"r.key IN ({_marks(chunk)}) AND {LATEST}"
             with self._transaction() as db:
-                sql = (
-                    f"INSERT OR IGNORE INTO run_records SELECT ?, r.id FROM records r WHERE {where}"
-                )
+                found = f"SELECT ?, r.id FROM records r WHERE {where}"
+                sql = f"INSERT OR IGNORE INTO run_records {found}"
                 known += db.execute(sql, (run, *chunk)).rowcount
         return known
 
     def merge(self, other: Store, purpose: Purpose | None = None) -> int:
         """Take over the other store's runs (as runs of `purpose`, when one is given) and records;
-        merging twice changes nothing. Says how many were new.
-        """
+        merging twice changes nothing. Says how many were new."""
         marks = _marks(RUN.split())
         with self._transaction() as db:
-            for row in other._rows(f"SELECT {RUN} FROM runs ORDER BY started, id"):
-                *kept, its_purpose, question = row
-                values = (*kept, purpose.value if purpose else its_purpose, question)
+            for *kept, its_purpose, question in other._rows(f"SELECT {RUN} FROM runs"):
+                if purpose is not None:
+                    its_purpose = purpose.value
+                values = (*kept, its_purpose, question)
                 db.execute(f"INSERT OR IGNORE INTO runs ({RUN}) VALUES ({marks})", values)
-            cells.adopt(db, other._db)
-            rows = dict(
-                _adopt(db, row) for row in other._paged("SELECT * FROM records WHERE id > ?")
-            )
+            for kernel in other._rows("SELECT id, body FROM kernels"):
+                db.execute("INSERT OR IGNORE INTO kernels VALUES (?, ?)", kernel)
+            for cell in other._rows("SELECT key, kernel, stage, until FROM cells"):
+                db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", cell)
+            ids: dict[int, int] = {}
+            new = 0
+            same = "SELECT id FROM records WHERE key = ? AND run = ? AND added = ? AND body = ?"
+            for there, key, run, added, verdict, body in other._paged(
+                "SELECT id, key, run, added, verdict, body FROM records WHERE id > ?"
+            ):
+                here = db.execute(same, (key, run, added, body)).fetchone()
+                if here:
+                    (ids[there],) = here
+                else:
+                    ids[there] = _insert(db, (key, run, added, verdict, body))
+                    new += 1
             for run, record in other._rows("SELECT run, record FROM run_records"):
-                db.execute(
-                    "INSERT OR IGNORE INTO run_records VALUES (?, ?)", (run, rows[record][0])
-                )
-        return sum(new for _, new in rows.values())
+                db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", (run, ids[record]))
+        return new
 
     def fallbacks(self, runs: Sequence[str]) -> list[tuple[str | None, Json]]:
-        """(package, fallback) of what searches for fallbacks found for these runs, in the order of the runs; the last
-        search for a run counts.
-        """
+        """(package, fallback) of what searches for fallbacks found for these runs, in their order;
+        the last search for a run counts."""
         noted = {
             run.context["of"]: run.context["fallbacks"]
             for run in self.runs()
@@ -247,15 +261,24 @@ class Store:
 
     def add_cells(self, asked: Iterable[Cell]) -> None:
         """Remember what records do not hold, so that each of these cells can be compiled again."""
+        # Thousands of cells share a handful of kernels, and a kernel may hold a whole source: look
+        # at each object once, and keep it, for an id is given again.
+        kernels: dict[int, tuple[Kernel, str]] = {}
         with self._transaction() as db:
-            cells.insert(db, asked)
+            for cell in asked:
+                if id(cell.kernel) not in kernels:
+                    body = canonical(cell.kernel.to_json())
+                    kernels[id(cell.kernel)] = cell.kernel, digest(body)
+                    db.execute("INSERT OR IGNORE INTO kernels VALUES (?, ?)", (digest(body), body))
+                row = (cell.key, kernels[id(cell.kernel)][1], cell.stage, cell.until)
+                # A key never changes its meaning.
+                db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", row)
 
     # Records out
 
     def known(self, keys: Iterable[str]) -> dict[str, Verdict]:
         """The latest verdict of each key that has one: what a large scan asks, at a few bytes a
-        cell.
-        """
+        cell."""
         rows = self._latest_of(keys, "r.key, r.verdict", "records r")
         return {key: Verdict(verdict) for key, verdict in rows}
 
@@ -267,8 +290,7 @@ class Store:
 
     def records(self, run: str) -> Iterator[Record]:
         """A run's records in the order they were stored; those it did not make itself are
-        `cached`.
-        """
+        `cached`."""
         sql = (
             f"SELECT r.id, r.run, {_BODY} FROM run_records m JOIN records r ON r.id = m.record"
             " LEFT JOIN cells c ON c.key = r.key WHERE m.record > ? AND m.run = ? ORDER BY m.record"
@@ -278,8 +300,7 @@ class Store:
 
     def latest(self) -> Iterator[Record]:
         """The latest record of every key that a scan, or a command like it, has asked for."""
-        for _, record in self.dated():
-            yield record
+        return (record for _, record in self.dated())
 
     def dated(self) -> Iterator[tuple[float, Record]]:
         """The same with the time when it was made, in seconds since 1970."""
@@ -314,10 +335,8 @@ class Store:
             raise UsageError(
                 f"{prefix!r} is too short for a cell: give at least {PREFIX} characters of its key"
             )
-        sql = (
-            f"SELECT {_BODY} FROM {_JOINED} WHERE r.key >= ? AND r.key < ? AND {LATEST_ASKED}"
-            " ORDER BY r.key"
-        )
+        where = f"r.key >= ? AND r.key < ? AND {LATEST_ASKED} ORDER BY r.key"
+        sql = f"SELECT {_BODY} FROM {_JOINED} WHERE {where}"
         rows = self._rows(sql, prefix, prefix + "\U0010ffff")
         return [self._record(row, cached=False) for row in rows]
 
@@ -332,14 +351,14 @@ class Store:
 
     def _record(self, row: Sequence[Any], cached: bool) -> Record:
         """A stored record with its cell, from the columns of `_BODY`; one whose cell is not stored
-        cannot be compiled again.
-        """
+        cannot be compiled again."""
         body, kernel, stage, until = row
         plain = {**json.loads(body), "cached": cached}
         if kernel is None or stage is None:
             return Record.from_json(plain)
         if kernel not in self._kernels:
-            self._kernels[kernel] = cells.kernel(self._db, kernel)
+            ((source,),) = self._rows("SELECT body FROM kernels WHERE id = ?", kernel)
+            self._kernels[kernel] = Kernel.from_json(json.loads(source))
         return Record.from_json(plain, self._kernels[kernel], stage, until)
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -348,9 +367,10 @@ class Store:
 
     def _paged(self, sql: str, *values: Any, ordered: bool = False) -> Iterator[tuple[Any, ...]]:
         """Rows by id, a page at a time: a slow reader neither fills memory nor holds up a
-        checkpoint.
-        """
-        sql += " LIMIT ?" if ordered else " ORDER BY id LIMIT ?"
+        checkpoint."""
+        if not ordered:
+            sql += " ORDER BY id"
+        sql += " LIMIT ?"
         last = 0
         while rows := self._rows(sql, last, *values, CHUNK):
             yield from rows
@@ -374,41 +394,17 @@ def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
     return db.execute(sql, row).lastrowid or 0
 
 
-def _adopt(db: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[int, tuple[int, bool]]:
-    """Another store's row, put here unless it is here: (its id there, (its id here, whether it is
-    new)).
-    """
-    there, key, run, added, verdict, body = row
-    same = "SELECT id FROM records WHERE key = ? AND added = ? AND run = ? AND body = ?"
-    found = db.execute(same, (key, added, run, body)).fetchone()
-    if found:
-        return there, (found[0], False)
-    return there, (_insert(db, (key, run, added, verdict, body)), True)
-
-
-def _body(record: Record) -> str:
-    # Whether a record is cached depends on the run that asks, so it is not stored.
-    return json.dumps(
-        {**record.to_json(), "cached": False}, ensure_ascii=False, separators=(",", ":")
-    )
-
-
 def _run(row: tuple[Any, ...]) -> Run:
-    identity, started, finished, matrix, environment, context, purpose, question = row
-    return Run(
-        id=identity,
-        started=started,
-        finished=finished,
-        matrix=matrix,
-        environment=json.loads(environment),
-        context=json.loads(context),
-        purpose=Purpose(purpose),
-        question=Question.from_json(json.loads(question)) if question else None,
-    )
+    run, started, finished, matrix, environment, context, purpose, question = row
+    asked = None
+    if question:
+        asked = Question.from_json(json.loads(question))
+    where, noted = json.loads(environment), json.loads(context)
+    return Run(run, started, finished, matrix, where, noted, Purpose(purpose), asked)
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="microseconds")
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="microseconds")
 
 
 def _chunks(keys: Iterable[str]) -> Iterator[list[str]]:
@@ -417,5 +413,5 @@ def _chunks(keys: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _marks(values: Sequence[str]) -> str:
+def _marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))

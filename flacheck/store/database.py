@@ -13,23 +13,27 @@ from pathlib import Path
 from flacheck.errors import StoreError, UsageError
 
 SCHEMA = 3
+# A writer holds the file for milliseconds; one that holds it for a minute hangs.
 BUSY_SECONDS = 60.0
 
 TABLES = (
     "CREATE TABLE runs (id TEXT PRIMARY KEY, started TEXT NOT NULL, finished TEXT, matrix TEXT,"
     " environment TEXT NOT NULL, context TEXT NOT NULL)",
-    "CREATE TABLE records (id INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL, added REAL NOT NULL,"
-    " verdict TEXT NOT NULL, body TEXT NOT NULL)",
+    "CREATE TABLE records (id INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL,"
+    " added REAL NOT NULL, verdict TEXT NOT NULL, body TEXT NOT NULL)",
     "CREATE INDEX records_by_key ON records (key, added, id)",
-    "CREATE TRIGGER records_stay BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'records are immutable'); END",
-    "CREATE TABLE run_records (run TEXT NOT NULL, record INTEGER NOT NULL, PRIMARY KEY (run, record)) WITHOUT ROWID",
+    "CREATE TRIGGER records_stay BEFORE UPDATE ON records"
+    " BEGIN SELECT RAISE(ABORT, 'records are immutable'); END",
+    "CREATE TABLE run_records (run TEXT NOT NULL, record INTEGER NOT NULL,"
+    " PRIMARY KEY (run, record)) WITHOUT ROWID",
 )
 
 # What schema 2 added: from which kernel, up to which stage, a cell is compiled. A record says the
 # rest.
 CELL_TABLES = (
     "CREATE TABLE kernels (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL, until TEXT) WITHOUT ROWID",
+    "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL,"
+    " until TEXT) WITHOUT ROWID",
 )
 
 # What schema 3 added: for which command a run was made, and what it asks. Which runs a record
@@ -47,40 +51,46 @@ MIGRATIONS = (TABLES, CELL_TABLES, RUN_COLUMNS)
 _READ_AS_NEW = (
     "CREATE TEMP VIEW runs AS SELECT id, started, finished, matrix, environment, context,"
     " coalesce(json_extract(context, '$.purpose'), 'scan') AS purpose, NULL AS question"
-    " FROM main.runs",
+    " FROM main.runs"
 )
 
-# What SQLite says (in lower case) → what the user should know and do.
-ADVICE = (
-    (
-        ("is full",),
-        "no space left to write it; free some and give the same command again: every record stored so far is kept",
-    ),
-    (
-        ("i/o error",),
-        "it could not be written or read: no space left, a limit on file sizes, or a failing disk;"
-        " every record stored so far is kept",
-    ),
-    (
-        ("not a database", "malformed", "no such table", "no such column"),
-        "it is damaged, or no flacheck store; move it away, or name another folder with --store",
-    ),
-    (
-        ("readonly", "unable to open", "access permission"),
-        "it cannot be opened; check the permissions of the file and its folder, or name another with --store",
-    ),
-    (
-        ("locked", "busy"),
-        f"another process has been writing to it for over {BUSY_SECONDS:.0f} s; end that one or try again later",
-    ),
+_FULL = (
+    "no space left to write it; free some and give the same command again: every record stored so"
+    " far is kept"
 )
+_SHUT = (
+    "it cannot be opened; check the permissions of the file and its folder, or name another with"
+    " --store"
+)
+_NO_STORE = "it is damaged, or no flacheck store; move it away, or name another folder with --store"
+_FAILED = (
+    "it could not be written or read: no space left, a limit on file sizes, or a failing disk;"
+    " every record stored so far is kept"
+)
+_BUSY = (
+    f"another process has been writing to it for over {BUSY_SECONDS:.0f} s; end that one or try"
+    " again later"
+)
+# What SQLite says (in lower case) → what the user should know and do.
+_ADVICE = {
+    "is full": _FULL,
+    "i/o error": _FAILED,
+    "not a database": _NO_STORE,
+    "malformed": _NO_STORE,
+    "no such table": _NO_STORE,
+    "no such column": _NO_STORE,
+    "readonly": _SHUT,
+    "unable to open": _SHUT,
+    "access permission": _SHUT,
+    "locked": _BUSY,
+    "busy": _BUSY,
+}
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn whatever SQLite or the system raises about the store into one StoreError that says what
-    to do.
-    """
+    to do."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -107,54 +117,55 @@ def missing(path: Path) -> UsageError:
 
 def _advice(error: Exception) -> str:
     if isinstance(error, OSError):
-        return ADVICE[0][1] if error.errno in (errno.ENOSPC, errno.EDQUOT) else ADVICE[3][1]
+        return {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}.get(error.errno or 0, _SHUT)
     said = str(error).lower()
-    return next(
-        (advice for words, advice in ADVICE if any(word in said for word in words)),
-        "SQLite refuses it",
-    )
+    fitting = (advice for words, advice in _ADVICE.items() if words in said)
+    return next(fitting, "SQLite refuses it")
 
 
 def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
     """The connection, and whether it can write."""
-    uri = path.absolute().as_uri()
     writable = create or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
-    if writable:
-        mode = "?mode=rwc" if create else "?mode=rw"
+    if create:
+        mode = "?mode=rwc"
+    elif writable:
+        mode = "?mode=rw"
+    elif path.with_name(path.name + "-wal").exists():
+        mode = "?mode=ro"
     else:
         # A reader of a WAL file writes beside it, unless told that nobody else does.
-        mode = "?mode=ro" if path.with_name(path.name + "-wal").exists() else "?mode=ro&immutable=1"
-    return sqlite3.connect(
-        uri + mode, uri=True, timeout=BUSY_SECONDS, isolation_level=None
-    ), writable
+        mode = "?mode=ro&immutable=1"
+    uri = path.absolute().as_uri() + mode
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    return connection, writable
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable: bool) -> None:
     schema = _schema(connection, path)
-    if not schema and not create:
-        raise missing(path)
     if not schema:
+        if not create:
+            raise missing(path)
         _write_ahead(connection)
-    if schema < SCHEMA:
-        if writable:
-            _migrate(connection)
-        else:
-            _read_as_new(connection, schema)
+    if schema < SCHEMA and writable:
+        _migrate(connection)
+    elif schema < SCHEMA:
+        # For this connection alone the file has what it lacks.
+        if schema < 2:
+            for statement in CELL_TABLES:
+                connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
+        connection.execute(_READ_AS_NEW)
     connection.execute("PRAGMA synchronous = FULL")
 
 
 def _schema(connection: sqlite3.Connection, path: Path) -> int:
     """The file's schema, 0 for a new one; one of another kind or of a later time is refused
-    untouched.
-    """
+    untouched."""
     # One snapshot for both questions: another scan may be making the tables right now.
     connection.execute("BEGIN")
     try:
         schema = _version(connection)
-        tables = {
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        }
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = {name for (name,) in rows}
     finally:
         connection.execute("ROLLBACK")
     if schema > SCHEMA:
@@ -173,8 +184,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 def _migrate(connection: sqlite3.Connection) -> None:
     """Bring a new or older file to this schema, all steps or none. An older one that cannot be
-    written stays as it is, and readable.
-    """
+    written stays as it is, and readable."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have done it while this one waited.
@@ -186,15 +196,6 @@ def _migrate(connection: sqlite3.Connection) -> None:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-
-
-def _read_as_new(connection: sqlite3.Connection, schema: int) -> None:
-    """Give an older file, for this connection alone, what it lacks."""
-    if schema < 2:
-        for statement in CELL_TABLES:
-            connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
-    for statement in _READ_AS_NEW:
-        connection.execute(statement)
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

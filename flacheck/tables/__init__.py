@@ -22,8 +22,7 @@ def table(name: str) -> dict[str, Any]:
 
 def shipped(name: str) -> Path:
     """A folder of flacheck's own, `kernels` or `matrices`: inside the package when installed from a
-    wheel, beside it in a checkout.
-    """
+    wheel, beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / name, package.parent / name):
         if folder.is_dir():

@@ -1,6 +1,5 @@
 """Known miscompiles: what compiles, runs, and computes the wrong thing. No compile can show them;
-they are told.
-"""
+they are told."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from flacheck.tables import table
 
 def of(kernels: Iterable[str], triton: str, target: str) -> list[str]:
     """What is known against some of these kernels under a Triton release on a target, each said
-    once.
-    """
+    once."""
     names = list(kernels)
     version = Version(triton)
     return [

@@ -198,8 +198,7 @@ _ALIASES = {alias: row for row in _ROWS for alias in row.aliases}
 
 def find(name: str) -> Target:
     """The target called `name`: `sm90`, `sm_90a`, `90`, `9.0`, `cuda:90`, `gfx942` or a card such
-    as `h100`.
-    """
+    as `h100`."""
     plain = re.sub(r"[\s._-]|^(cuda|hip):", "", name.strip().lower())
     plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon)+", "", plain)
     capability = re.fullmatch(r"(?:sm|compute)?(\d{2,3})[af]?", plain)

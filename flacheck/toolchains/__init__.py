@@ -18,19 +18,6 @@ from flacheck.toolchains import cache, filling
 from flacheck.toolchains.base import Choice, Family, Resolution, Toolchain
 from flacheck.toolchains.triton import Triton
 
-__all__ = [
-    "Choice",
-    "Family",
-    "Resolution",
-    "Resolver",
-    "Toolchain",
-    "installed_toolchains",
-    "provide",
-    "remove",
-    "resolve",
-    "split_specs",
-]
-
 FAMILIES: dict[str, Family] = {"triton": Triton()}
 _DEFAULT = "triton"
 _NAMED = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
@@ -38,13 +25,11 @@ _NAMED = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
 
 def split_specs(text: str) -> list[str]:
     """`3.2.0,installed` and `>=3.2,<3.9,3.1.0` as separate specifications: a bound joins the one
-    before it.
-    """
+    before it."""
     parts: list[str] = []
     for part in filter(None, map(str.strip, text.split(","))):
-        bound = re.match(r"(<|>|!=|~=)", part) or (part.startswith("==") and part.endswith("*"))
-        open_ended = parts and re.search(r"[<>!~]|\*$", parts[-1])
-        if bound and open_ended:
+        is_bound = re.match(r"<|>|!=|~=|==.*\*$", part)
+        if is_bound and parts and re.search(r"[<>!~]|\*$", parts[-1]):
             parts[-1] += f",{part}"
         else:
             parts.append(part)
@@ -61,17 +46,17 @@ def resolve(specs: Iterable[str]) -> Resolution:
     """
     choices: dict[str, Choice] = {}
     warnings: list[str] = []
-    for spec in (part for text in specs for part in _parts(text)):
-        found = _resolve(spec)
-        warnings += found.warnings
-        for choice in found.choices:
-            choices.setdefault(choice.identity, choice)
+    for text in specs:
+        parts = [text]
+        # A path may hold commas; everything else is split.
+        if not _is_path(text):
+            parts = split_specs(text)
+        for spec in parts:
+            resolution = _resolve(spec)
+            warnings += resolution.warnings
+            for choice in resolution.choices:
+                choices.setdefault(choice.identity, choice)
     return Resolution(tuple(choices.values()), tuple(dict.fromkeys(warnings)))
-
-
-def _parts(text: str) -> Sequence[str]:
-    """A path may hold commas; everything else is split."""
-    return [text] if _is_path(text) else split_specs(text)
 
 
 def _is_path(text: str) -> bool:
@@ -83,20 +68,23 @@ def _resolve(spec: str) -> Resolution:
         return Resolution((FAMILIES[_DEFAULT].installed(),))
     if _is_path(spec):
         return Resolution((FAMILIES[_DEFAULT].at(spec),))
+    name, rest = _DEFAULT, spec
     named = _NAMED.fullmatch(spec)
-    name, rest = (named[1].lower(), named[2]) if named else (_DEFAULT, spec)
+    if named:
+        name, rest = named[1].lower(), named[2]
     if name not in FAMILIES:
         raise UsageError(f"unknown toolchain {name!r} in {spec!r}; there are {', '.join(FAMILIES)}")
     try:
         return FAMILIES[name].resolve(rest)
     except (InvalidVersion, InvalidSpecifier) as error:
         raise UsageError(
-            f"{spec!r} is no toolchain: give `installed`, a version (3.2.0), a PEP 440 specifier (>=3.2,<3.9) or a path"
+            f"{spec!r} is no toolchain: give `installed`, a version (3.2.0), a PEP 440 specifier"
+            " (>=3.2,<3.9) or a path"
         ) from error
 
 
 class Resolver:
-    """Toolchain specifications to names, each asked once; remembers the choices behind the names."""
+    """Toolchain specifications to names, each asked once; keeps the choices behind the names."""
 
     def __init__(self) -> None:
         self.choices: dict[str, Choice] = {}
@@ -114,34 +102,30 @@ class Resolver:
 
 def provide(choice: Choice) -> Toolchain:
     """Make a choice ready to run, installing it when it is not there; ToolchainError when that
-    fails.
-    """
+    fails."""
     return FAMILIES[choice.family].provide(choice)
 
 
 def installed_toolchains() -> Iterator[cache.Shelf]:
-    """What is complete in the cache: `manifest` holds name, version, identity, size_mb, installer."""
+    """What is complete in the cache; manifests hold name, version, identity, size_mb, installer."""
     return cache.shelves("toolchains")
 
 
 def remove(identities: Sequence[str]) -> list[cache.Shelf]:
     """Remove releases (`triton==3.2.0` or `3.2.0`) from the cache and say which; UsageError for
-    what is not there.
-    """
-    there = list(installed_toolchains())
-    chosen = {shelf.path: shelf for name in identities for shelf in _named(there, name)}
+    what is not there."""
+    chosen: dict[Path, cache.Shelf] = {}
+    shelves = list(installed_toolchains())
+    for name in identities:
+        named = {}
+        for shelf in shelves:
+            manifest = shelf.manifest
+            if name in (manifest.get("identity"), manifest.get("version"), shelf.path.name):
+                named[shelf.path] = shelf
+        if not named:
+            there = ", ".join(each.manifest.get("identity", each.path.name) for each in shelves)
+            raise UsageError(f"{name} is not in {cache.root()}; there is {there or 'nothing'}")
+        chosen |= named
     for path in chosen:
         filling.discard(path)
     return list(chosen.values())
-
-
-def _named(shelves: Sequence[cache.Shelf], name: str) -> list[cache.Shelf]:
-    found = [
-        s
-        for s in shelves
-        if name in (s.manifest.get("identity"), s.manifest.get("version"), s.path.name)
-    ]
-    if not found:
-        there = ", ".join(s.manifest.get("identity", s.path.name) for s in shelves) or "nothing"
-        raise UsageError(f"{name} is not in {cache.root()}; there is {there}")
-    return found

@@ -15,7 +15,7 @@ from flacheck.tables.targets import TARGETS
 
 @dataclass(frozen=True)
 class Choice:
-    """A toolchain that was asked for, maybe not there yet; nothing was installed to make it.
+    """A toolchain that was asked for, maybe not there yet.
 
     `identity` is what goes into a cell's key. `origin` is "cache" (a release in the user's cache),
     "installed" (in this Python's environment) or "path"; `location` the folder or wheel file of the
@@ -39,8 +39,7 @@ class Choice:
 @dataclass(frozen=True)
 class Resolution:
     """The choices that specifications lead to, in their order, and what to tell the user about the
-    rest.
-    """
+    rest."""
 
     choices: tuple[Choice, ...]
     warnings: tuple[str, ...] = ()
@@ -82,8 +81,7 @@ class Toolchain:
 
     def lacks(self, target: str) -> str | None:
         """None when the target can be compiled here, else what is missing: the reason for
-        `unknown`.
-        """
+        `unknown`."""
         return self.missing.get(target)
 
     def worker_config(self) -> dict[str, Any]:

@@ -22,15 +22,14 @@ def root() -> Path:
     own = os.environ.get("FLACHECK_CACHE_DIR")
     if own:
         return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path("~/.cache").expanduser()).absolute() / "flacheck"
+    shared = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(shared).absolute() / "flacheck"
 
 
 def python_tag() -> str:
-    """What a folder's compiled files fit: `cp311`, on other machines than x86_64 `cp311-aarch64`."""
-    tag = f"cp{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
-    machine = platform.machine()
-    return tag if machine == "x86_64" else f"{tag}-{machine}"
+    """What a folder's compiled files fit: `cp311`, `cp311-aarch64` elsewhere than on x86_64."""
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}"
+    return f"{tag}-{platform.machine()}".removesuffix("-x86_64")
 
 
 @dataclass(frozen=True)
@@ -43,30 +42,35 @@ class Shelf:
 
 def read_shelf(folder: Path) -> Shelf | None:
     """The folder when it is complete, else None."""
+    manifest = _read(folder / MANIFEST)
+    if manifest is None:
+        return None
+    return Shelf(folder, manifest)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        value = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    return Shelf(folder, manifest) if isinstance(manifest, dict) else None
+    # What another program, or half a write, left there is no manifest.
+    if not isinstance(value, dict):
+        return None
+    return value
 
 
 def shelves(kind: str) -> Iterator[Shelf]:
     """The complete folders of a kind ("toolchains", "packages"), by name."""
-    folder = root() / kind
-    names = sorted(os.listdir(folder)) if folder.is_dir() else []
-    for name in names:
-        shelf = None if name.startswith(".") else read_shelf(folder / name)
+    # Temporary folders and locks begin with a dot, which `*` leaves out.
+    for folder in sorted(root().glob(f"{kind}/[!.]*")):
+        shelf = read_shelf(folder)
         if shelf is not None:
             yield shelf
 
 
 def read_json(name: str) -> dict[str, Any]:
     """A small file of the cache, empty when it is not there or not readable."""
-    try:
-        value = json.loads((root() / name).read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return _read(root() / name) or {}
 
 
 def write_json(name: str, value: dict[str, Any]) -> None:
@@ -82,7 +86,7 @@ def write_json(name: str, value: dict[str, Any]) -> None:
 
 def size_mb(folder: Path) -> int:
     """The bytes below a folder in units of 10**6, links not followed."""
-    files = (
-        os.lstat(os.path.join(where, name)) for where, _, names in os.walk(folder) for name in names
-    )
-    return round(sum(found.st_size for found in files) / 1e6)
+    size = 0
+    for where, _, names in os.walk(folder):
+        size += sum(os.lstat(os.path.join(where, name)).st_size for name in names)
+    return round(size / 1e6)

@@ -10,9 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from packaging.version import Version
 
@@ -20,10 +19,13 @@ from flacheck import toolchains
 from flacheck.errors import FlacheckError
 from flacheck.toolchains import cache, filling, index, lld, wheels
 
+# What Triton publishes wheels for; flacheck itself needs Python 3.10.
 _PYTHONS = (10, 14)
 _WHEELS_FOR = ("x86_64", "aarch64")
+# Room for two releases of Triton, and memory for one worker with a large compile.
 _FREE_GB = 2.0
 _MEMORY_GB = 4.0
+# What the sandbox does to a worker: a group of its own, a limit, a fork.
 _PROBE = """
 import os, resource
 os.setsid()
@@ -48,37 +50,39 @@ class Check:
 
 def checks() -> Iterator[Check]:
     """Every check in turn, the cheap ones first."""
-    for check in _CHECKS:
-        yield check()
+    yield _system()
+    yield _python()
+    yield _installer()
+    yield _cache_folder()
+    yield _space()
+    yield _memory()
+    yield _processes()
+    # WAL needs 3.7, the store's upserts 3.24.
+    remedy = "use a Python built with SQLite 3.24 or newer"
+    yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 24), sqlite3.sqlite_version, remedy)
+    yield _installed()
+    yield _linker()
+    yield _network()
 
 
 def _system() -> Check:
     machine = f"{platform.system()} {platform.machine()}"
     ok = platform.system() == "Linux" and platform.machine() in _WHEELS_FOR
-    return Check(
-        "system", ok, machine, f"Triton's wheels are for Linux on {' and '.join(_WHEELS_FOR)}"
-    )
+    remedy = f"Triton's wheels are for Linux on {' and '.join(_WHEELS_FOR)}"
+    return Check("system", ok, machine, remedy)
 
 
 def _python() -> Check:
     first, last = _PYTHONS
     ok = sys.version_info.major == 3 and first <= sys.version_info.minor <= last
-    return Check(
-        "python",
-        ok,
-        f"{platform.python_version()} at {sys.executable}",
-        f"use Python 3.{first} to 3.{last}",
-    )
+    here = f"{platform.python_version()} at {sys.executable}"
+    return Check("python", ok, here, f"use Python 3.{first} to 3.{last}")
 
 
 def _installer() -> Check:
     names = ", ".join(installer.name for installer in wheels.installers())
-    return Check(
-        "installer",
-        bool(names),
-        names or "neither uv nor pip",
-        "install uv, or run `python -m ensurepip`",
-    )
+    remedy = "install uv, or run `python -m ensurepip`"
+    return Check("installer", bool(names), names or "neither uv nor pip", remedy)
 
 
 def _cache_folder() -> Check:
@@ -93,52 +97,43 @@ def _cache_folder() -> Check:
 
 
 def _space() -> Check:
-    folder = _existing(cache.root())
+    folder = cache.root()
+    while not folder.exists():
+        folder = folder.parent
     free = shutil.disk_usage(folder).free / 1e9
-    remedy = f"free {_FREE_GB:g} GB, or set FLACHECK_CACHE_DIR to a larger disk; a Triton release takes up to 1 GB"
+    remedy = (
+        f"free {_FREE_GB:g} GB, or set FLACHECK_CACHE_DIR to a larger disk; a Triton release takes"
+        " up to 1 GB"
+    )
     return Check("disk space", free >= _FREE_GB, f"{free:.0f} GB free for {cache.root()}", remedy)
 
 
-def _existing(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.exists())
-
-
 def _memory() -> Check:
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     remedy = "compile one cell at a time (-j 1) and set --memory"
-    return Check("memory", found >= _MEMORY_GB, f"{found:.0f} GB", remedy)
+    return Check("memory", gigabytes >= _MEMORY_GB, f"{gigabytes:.0f} GB", remedy)
 
 
 def _processes() -> Check:
     """Workers are forked into groups of their own, under limits of their own."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _PROBE], capture_output=True, text=True, timeout=30
-        )
-        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        ok = done.returncode == 0
-    except (OSError, subprocess.SubprocessError) as error:
-        ok, said = False, [str(error)]
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    detail = "groups and limits can be set" if ok else said[0]
-    return Check(
-        "subprocesses",
-        ok,
-        detail,
-        f"allow processes to fork and set limits (RLIMIT_NPROC is {limit})",
-    )
-
-
-def _sqlite() -> Check:
-    """WAL wants 3.7, the store's upserts 3.24."""
-    ok = sqlite3.sqlite_version_info >= (3, 24)
-    return Check(
-        "sqlite", ok, sqlite3.sqlite_version, "use a Python built with SQLite 3.24 or newer"
-    )
+    remedy = f"allow processes to fork and set limits (RLIMIT_NPROC is {limit})"
+    command = [sys.executable, "-I", "-S", "-c", _PROBE]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("subprocesses", False, str(error), remedy)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        return Check("subprocesses", False, said[0], remedy)
+    return Check("subprocesses", True, "groups and limits can be set", remedy)
 
 
 def _installed() -> Check:
-    remedy = "optional: `pip install triton`, or name a release with --triton; flacheck keeps it in its cache"
+    remedy = (
+        "optional: `pip install triton`, or name a release with --triton; flacheck keeps it in its"
+        " cache"
+    )
     try:
         choice = next(iter(toolchains.resolve(["installed"]).choices))
     except FlacheckError:
@@ -147,36 +142,23 @@ def _installed() -> Check:
 
 
 def _linker() -> Check:
-    newest_that_wants_one = Version("3.4.0")
-    found = lld.find(newest_that_wants_one)
-    remedy = "optional: AMD targets on Triton 3.0 to 3.4 need ld.lld 15 or newer (Debian: apt install lld-16)"
-    return Check("ld.lld", found.path is not None, found.path or "not found", remedy, optional=True)
+    # The newest release that brings none, which takes the newest linkers alone.
+    path = lld.find(Version("3.4.0")).path
+    remedy = (
+        "optional: AMD targets on Triton 3.0 to 3.4 need ld.lld 15 or newer (Debian: apt install"
+        " lld-16)"
+    )
+    return Check("ld.lld", path is not None, path or "not found", remedy, optional=True)
 
 
 def _network() -> Check:
-    remedy = "optional: without an index only releases in the cache can be used; see the index settings of pip or uv"
+    remedy = (
+        "optional: without an index only releases in the cache can be used; see the index settings"
+        " of pip or uv"
+    )
     try:
-        found = index.available("triton")
+        releases = index.available("triton")
     except FlacheckError as error:
         return Check("package index", False, str(error), remedy, optional=True)
-    return Check(
-        "package index",
-        True,
-        f"{len(found)} Triton releases, the newest {found[-1]}",
-        optional=True,
-    )
-
-
-_CHECKS: tuple[Callable[[], Check], ...] = (
-    _system,
-    _python,
-    _installer,
-    _cache_folder,
-    _space,
-    _memory,
-    _processes,
-    _sqlite,
-    _installed,
-    _linker,
-    _network,
-)
+    known = f"{len(releases)} Triton releases, the newest {releases[-1]}"
+    return Check("package index", True, known, optional=True)

@@ -44,19 +44,28 @@ def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
     The manifest is written last and the temporary sibling renamed after it is on the disk, all
     under the folder's lock, so that what bears the final name is complete.
     """
-    found = read_shelf(folder)
-    if found:
-        return found
+    shelf = read_shelf(folder)
+    if shelf:
+        return shelf
     with locked(folder):
-        found = read_shelf(folder)
-        if found:
-            return found
+        # Whoever held the lock may have filled it.
+        shelf = read_shelf(folder)
+        if shelf:
+            return shelf
         with explained(folder), _temporary(folder) as temporary:
             manifest = make(temporary)
-            _write_durably(temporary / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+            with open(temporary / MANIFEST, "w") as file:
+                json.dump(manifest, file, indent=1, sort_keys=True)
+                file.flush()
+                os.fsync(file.fileno())
             shutil.rmtree(folder, ignore_errors=True)
             temporary.rename(folder)
-            _sync(folder.parent)
+            # A rename lasts over a power cut once the folder that holds the name is on the disk.
+            handle = os.open(folder.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     return Shelf(folder, manifest)
 
 
@@ -70,7 +79,7 @@ def discard(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _temporary(folder: Path) -> Iterator[Path]:
-    """A fresh sibling, gone at the end; those that killed processes left go first."""
+    """A new sibling, gone at the end; those that killed processes left go first."""
     for stale in folder.parent.glob(f"{TEMPORARY}*"):
         _sweep(stale, folder.name)
     temporary = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{folder.name}-", dir=folder.parent))
@@ -87,10 +96,8 @@ def _sweep(stale: Path, ours: str) -> None:
     if owner == ours:
         shutil.rmtree(stale, ignore_errors=True)
         return
-    with (
-        open(stale.parent / ".locks" / f"{owner}.lock", "w") as handle,
-        contextlib.suppress(BlockingIOError),
-    ):
+    lock = stale.parent / ".locks" / f"{owner}.lock"
+    with open(lock, "w") as handle, contextlib.suppress(BlockingIOError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(stale, ignore_errors=True)
 
@@ -109,30 +116,17 @@ def explain(error: OSError, folder: Path) -> str:
         return no_space(folder)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return no_permission(folder)
-    return f"cannot write {folder}: {error.strerror or error}; set FLACHECK_CACHE_DIR to another folder"
+    why = error.strerror or error
+    return f"cannot write {folder}: {why}; set FLACHECK_CACHE_DIR to another folder"
 
 
 def no_space(folder: Path) -> str:
     return (
-        f"no space left on the device while filling {folder}; free some (`flacheck toolchain remove` drops "
-        f"releases, each takes up to 1 GB) or set FLACHECK_CACHE_DIR to a folder on a larger disk"
+        f"no space left on the device while filling {folder}; free some (`flacheck toolchain"
+        " remove` drops releases, each takes up to 1 GB) or set FLACHECK_CACHE_DIR to a folder on a"
+        " larger disk"
     )
 
 
 def no_permission(folder: Path) -> str:
     return f"no permission to write {folder}; set FLACHECK_CACHE_DIR to a folder that you may write"
-
-
-def _write_durably(path: Path, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

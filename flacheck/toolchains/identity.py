@@ -1,4 +1,4 @@
-"""What a compiler's files say it is: unmodified releases are told from builds and patched installs."""
+"""What a compiler is by its files: a release as it was published, a build, or a patched install."""
 
 from __future__ import annotations
 
@@ -16,37 +16,36 @@ from flacheck.model import digest
 from flacheck.toolchains import cache
 
 _BOOK = "index/files.json"
+# Reading libtriton.so (hundreds of MB) takes a second: from this size on hashes are remembered.
 _LARGE = 1 << 20
 
 
 def decides(name: str) -> bool:
-    """Whether a file of the package (`triton/_C/libtriton.so`) can change what the compiler makes."""
+    """Whether a file (`triton/_C/libtriton.so`) can change what the compiler makes."""
     folder, _, base = name.rpartition("/")
     if base.endswith(".py"):
         return True
     if "/backends/" in name:
-        return base.startswith("ptxas") or (
-            base.endswith((".bc", ".ll")) and folder.endswith("/lib")
-        )
+        is_library = base.endswith((".bc", ".ll")) and folder.endswith("/lib")
+        return base.startswith("ptxas") or is_library
     return folder.endswith("/_C") and base.startswith("libtriton") and ".so" in base
 
 
 def content(package: Path) -> dict[str, str]:
     """The deciding files of a package folder → SHA-256; large files are read once while they stay
-    the same.
-    """
+    the same."""
     book = cache.read_json(_BOOK)
     before = len(book)
-    found = {}
+    hashes = {}
     for where, _, names in os.walk(package, followlinks=True):
         for base in names:
             path = Path(where, base)
             name = path.relative_to(package.parent).as_posix()
             if decides(name):
-                found[name] = _hash(path, book)
+                hashes[name] = _hash(path, book)
     if len(book) != before:
         cache.write_json(_BOOK, book)
-    return found
+    return hashes
 
 
 def _hash(path: Path, book: dict[str, str]) -> str:
@@ -57,7 +56,7 @@ def _hash(path: Path, book: dict[str, str]) -> str:
     if key not in book:
         hasher = hashlib.sha256()
         with open(path, "rb") as file:
-            for block in iter(lambda: file.read(_LARGE), b""):
+            while block := file.read(_LARGE):
                 hasher.update(block)
         book[key] = hasher.hexdigest()
     return book[key]
@@ -65,23 +64,19 @@ def _hash(path: Path, book: dict[str, str]) -> str:
 
 def recorded(record: str, top: str) -> dict[str, str]:
     """The deciding files below `top/` in the text of a RECORD → SHA-256."""
-    hashes = record_hashes(record)
-    return {
-        name: value
-        for name, value in hashes.items()
-        if name.startswith(f"{top}/") and decides(name)
-    }
+    files = record_hashes(record).items()
+    return {name: value for name, value in files if name.startswith(f"{top}/") and decides(name)}
 
 
 def record_hashes(record: str) -> dict[str, str]:
     """Every hashed file of a RECORD → SHA-256 in hex."""
-    rows = csv.reader(io.StringIO(record))
-    return {row[0]: _hex(row[1]) for row in rows if len(row) > 1 and row[1].startswith("sha256=")}
-
-
-def _hex(entry: str) -> str:
-    text = entry.partition("=")[2]
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).hex()
+    hashes = {}
+    for row in csv.reader(io.StringIO(record)):
+        if len(row) > 1 and row[1].startswith("sha256="):
+            # A wheel leaves out the padding, which the decoder insists on and takes too much of.
+            encoded = row[1].removeprefix("sha256=") + "=="
+            hashes[row[0]] = base64.urlsafe_b64decode(encoded).hex()
+    return hashes
 
 
 def wheel_content(wheel: Path, top: str) -> dict[str, str]:
@@ -107,5 +102,5 @@ def is_release(
 
 def altered(folder: Path, name: str) -> bool:
     """Whether the package in a folder differs from its own RECORD."""
-    found = next(iter(importlib.metadata.distributions(name=name, path=[str(folder)])))
-    return recorded(found.read_text("RECORD") or "", name) != content(folder / name)
+    distribution = next(iter(importlib.metadata.distributions(name=name, path=[str(folder)])))
+    return recorded(distribution.read_text("RECORD") or "", name) != content(folder / name)

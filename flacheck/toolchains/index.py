@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from packaging.version import InvalidVersion, Version
 
@@ -22,7 +23,10 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
     while offline.
     """
     book = f"index/{name}.json"
-    page = f"{cache.python_tag()}:{python or 'here'}:{'wheels' if binary_only else 'all'}"
+    kind = "all"
+    if binary_only:
+        kind = "wheels"
+    page = f"{cache.python_tag()}:{python or 'here'}:{kind}"
     known = cache.read_json(book)
     entry = known.get(page, {})
     if time.time() - entry.get("time", 0) < DAY:
@@ -33,41 +37,39 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
         if not entry:
             raise
         return parsed(entry["versions"])
-    cache.write_json(
-        book, {**known, page: {"time": time.time(), "versions": [str(v) for v in versions]}}
-    )
+    entry = {"time": time.time(), "versions": [str(version) for version in versions]}
+    cache.write_json(book, {**known, page: entry})
     return versions
 
 
 def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
+    # An index that does not answer must not hold up a scan that can do without.
+    flags = ["--retries", "1", "--timeout", "15"]
+    if python:
+        flags += ["--python-version", python]
+    if binary_only:
+        flags += ["--only-binary", ":all:"]
     errors: list[ToolchainError] = []
+    # `index versions` is pip's: with uv it takes an environment of its own, so pip is asked first.
     for installer in reversed(wheels.require_installers()):
-        flags = ["--retries", "1", "--timeout", "15"]
-        flags += ["--python-version", python] if python else []
-        flags += ["--only-binary", ":all:"] if binary_only else []
         code, output = wheels.run([*installer.pip, "index", "versions", name, *flags], name)
-        found = _LISTED.search(output)
-        if code == 0 and found:
-            return parsed(found[1].split(","))
-        errors.append(
-            wheels.diagnose(output, f"look up {name}", cache.root() / "index", installer.name)
-        )
+        listed = _LISTED.search(output)
+        if code == 0 and listed:
+            return parsed(listed[1].split(","))
+        doing, folder = f"look up {name}", cache.root() / "index"
+        errors.append(wheels.diagnose(output, doing, folder, installer.name))
         if isinstance(errors[-1], wheels.Offline):
-            break
-    raise errors[-1] if isinstance(errors[-1], wheels.Offline) else errors[0]
+            raise errors[-1]
+    raise errors[0]
 
 
 def parsed(texts: Sequence[str]) -> list[Version]:
     """Final versions without local parts among the texts, oldest first."""
-    found = set()
+    versions = set()
     for text in texts:
-        try:
-            version = Version(text.strip())
-        except InvalidVersion:
-            continue
-        if not (version.is_prerelease or version.local):
-            found.add(version)
-    return sorted(found)
+        with suppress(InvalidVersion):
+            versions.add(Version(text.strip()))
+    return sorted(each for each in versions if not (each.is_prerelease or each.local))
 
 
 def near(version: Version, among: Sequence[Version], count: int = 4) -> list[Version]:

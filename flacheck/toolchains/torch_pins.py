@@ -1,13 +1,13 @@
 """Which torch release requires which Triton, and the specifiers that admit exactly what is known
-good.
-"""
+good."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -22,8 +22,7 @@ _BOOK = "index/torch_pins.json"
 
 def pins() -> dict[str, str]:
     """torch version → its specifier for Triton: the shipped table and what a refresh added, oldest
-    first.
-    """
+    first."""
     known = {**cache.read_json(_BOOK).get("pins", {}), **table("torch_pins")["pins"]}
     return dict(sorted(known.items(), key=lambda pin: Version(pin[0])))
 
@@ -31,42 +30,33 @@ def pins() -> dict[str, str]:
 def torch_for(triton: str) -> list[str]:
     """The torch releases that admit a Triton version, oldest first; local parts are ignored."""
     version = Version(Version(triton).public)
-    return [
-        torch
-        for torch, specifier in pins().items()
-        if SpecifierSet(specifier).contains(version, True)
-    ]
-
-
-def triton_for(torch: str) -> str | None:
-    """The specifier that a torch release puts on Triton, None for an unknown release."""
-    return pins().get(Version(torch).public)
+    known = pins().items()
+    return [torch for torch, pin in known if SpecifierSet(pin).contains(version, True)]
 
 
 def refresh() -> None:
     """Learn the pins of torch releases newer than the shipped table, at most once a day; silent
-    when offline.
-    """
+    when offline."""
     book = cache.read_json(_BOOK)
     if time.time() - book.get("time", 0) < index.DAY:
         return
-    found = dict(book.get("pins", {}))
+    learned = dict(book.get("pins", {}))
     newest = max(map(Version, table("torch_pins")["pins"]))
-    try:
-        new = [str(v) for v in index.available("torch") if v > newest and str(v) not in found]
-        found |= {version: pin for version in new if (pin := _ask(version))}
-    except ToolchainError:
-        pass
-    cache.write_json(_BOOK, {"time": time.time(), "pins": found})
+    with suppress(ToolchainError):
+        for version in index.available("torch"):
+            if version > newest and str(version) not in learned:
+                pin = _ask(str(version))
+                if pin:
+                    learned[str(version)] = pin
+    cache.write_json(_BOOK, {"time": time.time(), "pins": learned})
 
 
 def _ask(torch: str) -> str | None:
     """The Triton specifier in a torch release's metadata; nothing is downloaded but that."""
     flags = ["--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-"]
     for installer in reversed(wheels.require_installers()):
-        code, output = wheels.run(
-            [*installer.pip, "install", *flags, f"torch=={torch}"], f"torch {torch}"
-        )
+        command = [*installer.pip, "install", *flags, f"torch=={torch}"]
+        code, output = wheels.run(command, f"torch {torch}")
         if code == 0:
             return _triton_pin(output)
     return None
@@ -74,15 +64,18 @@ def _ask(torch: str) -> str | None:
 
 def _triton_pin(report: str) -> str | None:
     """The specifier in an installer's report; None when it cannot be read or names no Triton."""
+    # Warnings may stand before and after the report.
+    start = re.search(r"^\{", report, re.MULTILINE)
+    if start is None:
+        return None
     try:
-        start = re.search(r"^\{", report, re.MULTILINE)
-        read, _ = json.JSONDecoder().raw_decode(report, start.start() if start else 0)
-        wanted = [
-            Requirement(text) for text in read["install"][0]["metadata"].get("requires_dist", [])
-        ]
+        read, _ = json.JSONDecoder().raw_decode(report, start.start())
+        metadata = read["install"][0]["metadata"]
+        wanted = [Requirement(text) for text in metadata.get("requires_dist", [])]
     except (ValueError, LookupError, InvalidRequirement):
         return None
-    return next((str(r.specifier) for r in wanted if r.name == "triton" and str(r.specifier)), None)
+    pins = [str(each.specifier) for each in wanted if each.name == "triton"]
+    return next(filter(None, pins), None)
 
 
 def specifier(name: str, good: Iterable[str], known: Iterable[str]) -> str | None:
@@ -99,17 +92,11 @@ def specifier(name: str, good: Iterable[str], known: Iterable[str]) -> str | Non
         return f"{name}=={wanted[0]}"
     others = sorted({_plain(version) for version in known} - set(wanted))
     between = [f"!={v}" for v in others if wanted[0] < v < wanted[-1]]
-    return name + ",".join([f">={wanted[0]}", *between, f"<{_above(wanted[-1], others)}"])
+    # `<3.9` where 3.9.0 is the next release, or none is known.
+    last = wanted[-1]
+    after = min([Version(f"{last.major}.{last.minor + 1}"), *(v for v in others if v > last)])
+    return name + ",".join([f">={wanted[0]}", *between, f"<{after}"])
 
 
 def _plain(version: str) -> Version:
     return Version(Version(version).public)
-
-
-def _above(last: Version, others: Sequence[Version]) -> str:
-    """The exclusive bound after the last good release: `3.9` when the known next one is 3.9.0 or
-    unknown.
-    """
-    minor = Version(f"{last.major}.{last.minor + 1}")
-    after = [v for v in others if last < v]
-    return str(min([minor, *after]))

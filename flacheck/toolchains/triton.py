@@ -1,17 +1,25 @@
-"""The Triton family: which releases there are, what each knows, and how one is made ready."""
+"""The Triton family: its releases, the compilers that flacheck did not install (this environment's,
+a wheel file, a folder, a source build), and how one is made ready."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import re
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
 from flacheck.tables.targets import TARGETS
-from flacheck.toolchains import cache, filling, identity, lld, places, wheels
+from flacheck.toolchains import cache, filling, identity, lld, wheels
 from flacheck.toolchains import triton_releases as releases
 from flacheck.toolchains.base import Choice, Resolution, Toolchain
 from flacheck.toolchains.triton_releases import NAME, OLDEST
@@ -22,6 +30,8 @@ _WITHOUT_SETUPTOOLS = Version("3.3")
 _SUPPORT = ("setuptools<81", "filelock")
 # In the order in which they run; the last two are those of AMD.
 STAGES = ("ast", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
+# Read, not imported: another compiler's package must not run in flacheck's own process.
+_VERSION = re.compile(r"""^__version__\s*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 
 
 class Triton:
@@ -30,19 +40,50 @@ class Triton:
     name = NAME
 
     def versions(self) -> Resolution:
-        found, warnings = releases.here()
-        return Resolution(tuple(releases.release(v) for v in found), warnings)
+        versions, warnings = releases.here()
+        return Resolution(tuple(releases.release(version) for version in versions), warnings)
 
     def resolve(self, spec: str) -> Resolution:
-        if spec[:1] in "<>=!~" and not _exact_version(spec):
-            return releases.matching(SpecifierSet(spec))
-        return Resolution((releases.exact(Version(_exact_version(spec) or spec)),))
+        """`3.2.0` and `==3.2.0` are one release; a wildcard or a list of bounds may be several."""
+        plain = spec.removeprefix("===").removeprefix("==").strip()
+        is_exact = spec.startswith("==") and not plain.endswith("*") and "," not in plain
+        if is_exact or spec[:1] not in "<>=!~":
+            return Resolution((releases.exact(Version(plain if is_exact else spec)),))
+        return releases.matching(SpecifierSet(spec))
 
     def installed(self) -> Choice:
-        return _placed(places.installed(), "installed")
+        """The one that `import triton` would find in this environment; nothing is imported."""
+        spec = importlib.util.find_spec(NAME)
+        if spec is None or not spec.submodule_search_locations:
+            raise ToolchainError(
+                f"no {NAME} is installed for {sys.executable}; `pip install {NAME}`, or ask for a"
+                f" release (--{NAME} 3.6.0), which flacheck keeps in its own cache"
+            )
+        package = Path(next(iter(spec.submodule_search_locations)))
+        version, files = _version(package), identity.content(package)
+        name = identity.local(NAME, version.partition("+")[0], files)
+        beside = importlib.metadata.distributions(name=NAME, path=[str(package.parent)])
+        distribution = next(iter(beside), None)
+        if distribution and distribution.version != version:
+            distribution = None
+        if distribution and identity.is_release(distribution, package, files):
+            name = f"{NAME}=={version}"
+        return _found(package.parent, version, name, "installed")
 
     def at(self, path: str) -> Choice:
-        return _placed(places.at(Path(path)), "path")
+        """The one in a wheel file, or in a folder with `triton/` directly or under `python/`."""
+        there = Path(path).expanduser().absolute()
+        if there.suffix == ".whl":
+            return _wheel(there)
+        for parent in (there, there / "python", there.parent):
+            package = parent / NAME
+            is_named = parent != there.parent or there.name == NAME
+            if is_named and (package / "__init__.py").is_file():
+                return _built(package)
+        raise UsageError(
+            f"{there} holds no {NAME}: neither {NAME}/__init__.py nor python/{NAME}/__init__.py is"
+            " there"
+        )
 
     def provide(self, choice: Choice) -> Toolchain:
         if choice.reason:
@@ -55,33 +96,50 @@ class Triton:
 
 def folder(choice: Choice) -> Path:
     """Where a release or a wheel's content lies in the cache."""
-    return (
-        cache.root() / "toolchains" / f"{choice.identity.replace('==', '-')}-{cache.python_tag()}"
-    )
+    return cache.root() / "toolchains" / f"{choice.identity.replace('==', '-')}{releases.suffix()}"
 
 
-def _exact_version(spec: str) -> str | None:
-    """The version in `==3.2.0`; None for wildcards and everything else."""
-    plain = spec.removeprefix("===").removeprefix("==").strip()
-    exact = spec.startswith("==") and not plain.endswith("*") and "," not in plain
-    return plain if exact else None
+def _found(
+    location: Path, version: str, name: str, origin: str, reason: str | None = None
+) -> Choice:
+    """A compiler that lies in a folder or a wheel file, by its identity `name`."""
+    number = Version(version)
+    if number < OLDEST:
+        raise UsageError(f"{location} holds {NAME} {number}; flacheck drives {OLDEST} and newer")
+    refused = releases.refusals(number)
+    return Choice(NAME, version, name, origin, str(location), reason, refused)
 
 
-def _placed(place: places.Place, origin: str) -> Choice:
-    version = Version(place.version)
-    if version < OLDEST:
-        raise UsageError(
-            f"{place.location} holds {NAME} {version}; flacheck drives {OLDEST} and newer"
-        )
-    return Choice(
-        NAME,
-        place.version,
-        place.identity,
-        origin,
-        str(place.location),
-        place.reason,
-        releases.refusals(version),
-    )
+def _built(package: Path) -> Choice:
+    if not list(package.glob("_C/libtriton*")):
+        raise UsageError(f"{package} is not built: there is no _C/libtriton in it")
+    version = _version(package)
+    name = identity.local(NAME, version.partition("+")[0], identity.content(package))
+    return _found(package.parent, version, name, "path")
+
+
+def _wheel(path: Path) -> Choice:
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+        files = identity.wheel_content(path, NAME)
+    except (InvalidWheelFilename, zipfile.BadZipFile, StopIteration, OSError) as error:
+        why = error or type(error).__name__
+        raise UsageError(f"{path} cannot be read as a wheel: {why}") from error
+    if not files:
+        raise UsageError(f"{path} holds {name}, not {NAME}")
+    reason = None
+    if tags.isdisjoint(sys_tags()):
+        reason = f"{path.name} is no wheel for CPython {sys.version_info[0]}.{sys.version_info[1]}"
+    local = identity.local(NAME, version.public, files)
+    return _found(path, str(version), local, "path", reason)
+
+
+def _version(package: Path) -> str:
+    """`__version__` as its source says it."""
+    match = _VERSION.search((package / "__init__.py").read_text(errors="replace"))
+    if not match:
+        raise UsageError(f"{package}/__init__.py says no __version__")
+    return match[1]
 
 
 def _download(choice: Choice, into: Path) -> dict[str, Any]:
@@ -95,9 +153,11 @@ def _download(choice: Choice, into: Path) -> dict[str, Any]:
     if identity.altered(into, NAME):
         # uv links its own cache's files, so an edit in some environment can reach every later
         # install.
+        installer = done["installer"]
+        clean = {"uv": "clean"}.get(installer, "remove")
         raise ToolchainError(
-            f"{what} as {done['installer']} installed it is not what its wheel held: its cache holds edited files; "
-            f"run `{done['installer']} cache {'clean' if done['installer'] == 'uv' else 'remove'} {NAME}`"
+            f"{what} as {installer} installed it is not what its wheel held: its cache holds edited"
+            f" files; run `{installer} cache {clean} {NAME}`"
         )
     return {**about, **done}
 
@@ -109,40 +169,32 @@ def _linked(choice: Choice) -> tuple[str, ...]:
 
     def link(into: Path) -> dict[str, Any]:
         (into / NAME).symlink_to(package)
-        _describe(into / f"{NAME}-{choice.version}.dist-info", package)
+        # 3.4.0 and 3.5 find their backends by this metadata; older releases look into the folder,
+        # newer ones are told to.
+        metadata = into / f"{NAME}-{choice.version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 0\n")
+        backends = sorted(path.parent.name for path in package.glob("backends/*/compiler.py"))
+        entries = "".join(f"{name} = {NAME}.backends.{name}\n" for name in backends)
+        (metadata / "entry_points.txt").write_text(f"[{NAME}.backends]\n{entries}")
         return {"identity": choice.identity, "location": choice.location}
 
     paths = [str(filling.fill(cache.root() / "links" / name, link).path)]
     if Version(choice.version) < _WITHOUT_SETUPTOOLS:
-        paths.append(str(_support()))
+        support = cache.root() / "links" / f"support{releases.suffix()}"
+        filling.fill(
+            support, lambda into: wheels.install(_SUPPORT, into, what="setuptools and filelock")
+        )
+        paths.append(str(support))
     return tuple(paths)
-
-
-def _describe(metadata: Path, package: Path) -> None:
-    """Metadata by which 3.4.0 and 3.5 find their backends (older look into the folder, newer are
-    told to).
-    """
-    backends = sorted(path.parent.name for path in package.glob("backends/*/compiler.py"))
-    metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 0\n")
-    entries = "".join(f"{name} = {NAME}.backends.{name}\n" for name in backends)
-    (metadata / "entry_points.txt").write_text(f"[{NAME}.backends]\n{entries}")
-
-
-def _support() -> Path:
-    """What old releases import without bringing it."""
-    return filling.fill(
-        cache.root() / "links" / f"support{releases.suffix()}",
-        lambda into: wheels.install(_SUPPORT, into, what="setuptools and filelock"),
-    ).path
 
 
 def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
     linker = lld.find(Version(choice.version))
-    problem = linker.problem
-    missing = {
-        name: problem for name, target in TARGETS.items() if problem and target.backend == "hip"
-    }
+    missing = {}
+    if linker.problem:
+        amd = [name for name, target in TARGETS.items() if target.backend == "hip"]
+        missing = dict.fromkeys(amd, linker.problem)
     return Toolchain(
         name=NAME,
         version=choice.version,

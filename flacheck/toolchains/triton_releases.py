@@ -1,6 +1,5 @@
 """Triton's releases: which there are, which have a wheel for this Python, and which targets each
-knows.
-"""
+knows."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ def _shipped() -> dict[Version, dict[str, Any]]:
 
 def _reason(version: Version) -> str | None:
     """Why a release of the shipped table has no wheel here."""
-    first, last = _shipped()[version]["python"]
-    machines = _shipped()[version]["machines"]
+    row = _shipped()[version]
+    (first, last), machines = row["python"], row["machines"]
     machine = cache.python_tag().partition("-")[2] or "x86_64"
     if machine not in machines:
         return f"no wheel for {machine} (only {', '.join(machines)})"
@@ -53,9 +52,8 @@ def python_minor() -> int:
 
 
 def release(version: Version, reason: str | None = None) -> Choice:
-    return Choice(
-        NAME, str(version), f"{NAME}=={version}", "cache", None, reason, refusals(version)
-    )
+    refused = refusals(version)
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", None, reason, refused)
 
 
 def refusals(version: Version) -> dict[str, str]:
@@ -69,10 +67,13 @@ def refusals(version: Version) -> dict[str, str]:
 
 def _in_cache() -> list[Version]:
     """The releases in the cache for this Python; builds that came as wheel files are none."""
-    held = (s.manifest for s in cache.shelves("toolchains") if s.path.name.endswith(suffix()))
-    return index.parsed(
-        [m["version"] for m in held if m.get("identity") == f"{NAME}=={m.get('version')}"]
-    )
+    versions = []
+    for shelf in cache.shelves("toolchains"):
+        version = shelf.manifest.get("version")
+        is_release = shelf.manifest.get("identity") == f"{NAME}=={version}"
+        if is_release and shelf.path.name.endswith(suffix()):
+            versions.append(str(version))
+    return index.parsed(versions)
 
 
 def suffix() -> str:
@@ -81,13 +82,11 @@ def suffix() -> str:
 
 def known() -> list[str]:
     """Every release that the shipped table or an earlier look at the index names, oldest first;
-    asks nobody.
-    """
-    pages = cache.read_json(f"index/{NAME}.json").values()
-    seen = {
-        version for page in pages for version in index.parsed(page["versions"]) if version >= OLDEST
-    }
-    return [str(version) for version in sorted(seen | set(_shipped()))]
+    asks nobody."""
+    versions = set(_shipped())
+    for page in cache.read_json(f"index/{NAME}.json").values():
+        versions.update(index.parsed(page["versions"]))
+    return [str(version) for version in sorted(versions) if version >= OLDEST]
 
 
 def here() -> tuple[list[Version], tuple[str, ...]]:
@@ -101,15 +100,19 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
 
 
 def matching(specifiers: SpecifierSet) -> Resolution:
+    """The releases that specifiers allow, and a warning for each that has no wheel here."""
     there, warnings = here()
     known = sorted({*there, *_shipped()})
-    wanted = [v for v in known if v in specifiers]
+    wanted = [version for version in known if version in specifiers]
     if not wanted:
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
-    left_out = tuple(
-        f"{NAME} {v} is left out: {_reason(v) or _no_wheel()}" for v in wanted if v not in there
-    )
-    return Resolution(tuple(release(v) for v in wanted if v in there), (*warnings, *left_out))
+    choices = []
+    for version in wanted:
+        if version in there:
+            choices.append(release(version))
+        else:
+            warnings += (f"{NAME} {version} is left out: {_reason(version) or _no_wheel()}",)
+    return Resolution(tuple(choices), warnings)
 
 
 def exact(version: Version) -> Choice:
@@ -124,16 +127,12 @@ def exact(version: Version) -> Choice:
         there = index.available(NAME)
     if version in there:
         return release(there[there.index(version)])
-    if version in _elsewhere():
-        return release(version, _no_wheel())
+    # Perhaps it has a wheel for some other Python (the shipped table knows the older releases).
+    for minor in range(12, 15):
+        if minor != python_minor() and version in index.available(NAME, f"3.{minor}"):
+            return release(version, _no_wheel())
     near = _listing(index.near(version, sorted({*there, *_shipped()})))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}")
-
-
-def _elsewhere() -> set[Version]:
-    """Releases with a wheel for some other Python (the shipped table knows the older ones)."""
-    newer = (f"3.{minor}" for minor in range(12, 15) if minor != python_minor())
-    return {version for python in newer for version in index.available(NAME, python)}
 
 
 def _listing(versions: Sequence[Version]) -> str:

@@ -27,20 +27,36 @@ from flacheck.toolchains.filling import no_permission, no_space
 
 _LOG = logging.getLogger(__name__)
 
+# Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
 _HEARTBEAT = 10.0
+# What uv and pip print, in any version from 2023 on; neither has an exit status for it.
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|Errno 28|os error 28")
 _NO_PERMISSION = re.compile(
     r"Permission denied|Read-only file system|Errno (13|30)\b|os error (13|30)\b"
 )
 _NO_NETWORK = re.compile(
-    r"Retrying \(|error sending request|dns error|[Cc]onnection (refused|reset|timed out)|Connection broken|"
-    r"Network is unreachable|[Nn]ame resolution|Max retries exceeded|ProxyError|ConnectTimeout|ReadTimeout|SSLError|"
-    r"[Tt]imed out|network was disabled|Network connectivity is disabled"
+    r"Retrying \(|error sending request|dns error|[Cc]onnection (refused|reset|timed out)"
+    r"|Connection broken|Network is unreachable|[Nn]ame resolution|Max retries exceeded|ProxyError"
+    r"|ConnectTimeout|ReadTimeout|SSLError|[Tt]imed out|network was disabled"
+    r"|Network connectivity is disabled"
 )
 _NOT_FOUND = re.compile(
     r"No matching distribution|no version of|was not found in the package registry|no versions of|"
     r"has no wheels with a matching|were found in the package registry"
 )
+# Settings that contradict an install into a folder of its own, or constrain what belongs to the
+# user's environment: a cap on torch there must not keep flacheck from looking at a newer torch.
+_CONTRARY = """
+PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
+PYTHONPATH PYTHONHOME UV_CONSTRAINT UV_OVERRIDE
+""".split()
+_INSTEAD = {
+    "NO_COLOR": "1",
+    "PIP_USER": "0",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+    # pip takes no notice of an empty variable, and would go by its configuration file.
+    "PIP_CONSTRAINT": os.devnull,
+}
 
 
 class NotFound(ToolchainError):
@@ -60,42 +76,32 @@ class Installer:
     pip: tuple[str, ...]
 
 
-def _find_uv() -> str | None:
-    beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    return shutil.which("uv") or (beside if os.access(beside, os.X_OK) else None)
-
-
 def installers() -> list[Installer]:
     """What this machine has, the faster first; the second is asked when the first finds nothing."""
-    found = []
-    uv = _find_uv()
+    here = []
+    # Installed into the environment that runs flacheck, uv need not be on the PATH.
+    beside = os.path.dirname(sys.executable)
+    uv = shutil.which("uv") or shutil.which("uv", path=beside)
     if uv:
         python = ("--python", sys.executable)
-        found.append(
-            Installer(
-                "uv",
-                (uv, "pip", "install", *python),
-                (uv, "tool", "run", "--quiet", *python, "pip"),
-            )
-        )
+        run_pip = (uv, "tool", "run", "--quiet", *python, "pip")
+        here.append(Installer("uv", (uv, "pip", "install", *python), run_pip))
     if importlib.util.find_spec("pip"):
-        module = (sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check")
-        found.append(
-            Installer(
-                "pip", (*module, "install", "--no-compile", "--no-warn-script-location"), module
-            )
-        )
-    return found
+        pip = (sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check")
+        flags = ("--no-compile", "--no-warn-script-location")
+        here.append(Installer("pip", (*pip, "install", *flags), pip))
+    return here
 
 
 def require_installers() -> list[Installer]:
-    found = installers()
-    if not found:
+    """The same; a ToolchainError where there is none."""
+    here = installers()
+    if not here:
         raise ToolchainError(
             f"neither uv nor pip is there to install a compiler; install uv, or run "
             f"`{sys.executable} -m ensurepip`, or name a toolchain by its path"
         )
-    return found
+    return here
 
 
 def install(
@@ -112,7 +118,9 @@ def install(
     """
     started = time.monotonic()
     _LOG.info(f"installing {what} …")
-    flags = ["--target", str(folder), *(f for name in binary_only for f in ("--only-binary", name))]
+    flags = ["--target", str(folder)]
+    for name in binary_only:
+        flags += ["--only-binary", name]
     if constraints:
         flags += ["--constraint", str(constraints)]
     errors: list[ToolchainError] = []
@@ -132,24 +140,28 @@ def install(
         errors.append(diagnose(output, f"install {what}", folder, installer.name))
         if not isinstance(errors[-1], (NotFound, Offline)):
             break
-    raise errors[-1] if not isinstance(errors[-1], NotFound) else errors[0]
+    # The first installer's word on what is not there, unless another met worse trouble.
+    if isinstance(errors[-1], NotFound):
+        raise errors[0]
+    raise errors[-1]
 
 
 def contents(folder: Path) -> dict[str, str]:
     """The distributions in a folder → their versions."""
-    found = importlib.metadata.distributions(path=[str(folder)])
-    return {canonicalize_name(d.name): d.version for d in found}
+    distributions = importlib.metadata.distributions(path=[str(folder)])
+    return {canonicalize_name(each.name): each.version for each in distributions}
 
 
 def run(command: Sequence[str], what: str) -> tuple[int, str]:
-    """Exit status and joined output of an installer's command, with a line every ten seconds."""
+    """Exit status and joined output of an installer's command, with a line every ten seconds.
+
+    It has the user's environment with its index settings, less what is meant for other installs.
+    """
     started = time.monotonic()
+    kept = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
+    out, joined = subprocess.PIPE, subprocess.STDOUT
     with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=_environment(),
+        command, stdin=subprocess.DEVNULL, stdout=out, stderr=joined, env={**kept, **_INSTEAD}
     ) as process:
         try:
             while True:
@@ -163,45 +175,17 @@ def run(command: Sequence[str], what: str) -> tuple[int, str]:
             raise
 
 
-# Settings that contradict an install into a folder of its own, or constrain what belongs to the
-# user's environment: a cap on torch there must not keep flacheck from looking at a newer torch.
-_CONTRARY = (
-    "PIP_USER",
-    "PIP_TARGET",
-    "PIP_PREFIX",
-    "PIP_REQUIRE_VIRTUALENV",
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "UV_CONSTRAINT",
-    "UV_OVERRIDE",
-)
-_INSTEAD = {
-    "NO_COLOR": "1",
-    "PIP_USER": "0",
-    "PIP_REQUIRE_VIRTUALENV": "0",
-    # pip takes no notice of an empty variable, and would go by its configuration file.
-    "PIP_CONSTRAINT": os.devnull,
-}
-
-
-def _environment() -> dict[str, str]:
-    """The user's environment with its index settings, less what is meant for other installs."""
-    kept = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
-    return {**kept, **_INSTEAD}
-
-
 def diagnose(output: str, doing: str, folder: Path, installer: str) -> ToolchainError:
     """The error an installer's output speaks of, in one message that says what to do; `doing`:
-    "install X".
-    """
+    "install X"."""
     if _NO_SPACE.search(output):
         return ToolchainError(f"cannot {doing}: {no_space(folder.parent)}")
     if _NO_PERMISSION.search(output):
         return ToolchainError(f"cannot {doing}: {no_permission(folder.parent)}")
     if _NO_NETWORK.search(output):
         return Offline(
-            f"cannot {doing}: the package index could not be reached; check the network and the index "
-            f"settings of {installer}, or use what is there (`flacheck toolchain list`)"
+            f"cannot {doing}: the package index could not be reached; check the network and the"
+            f" index settings of {installer}, or use what is there (`flacheck toolchain list`)"
         )
     said = decisive(output)
     if _NOT_FOUND.search(output):
@@ -216,4 +200,6 @@ def decisive(output: str, limit: int = 300) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(?i)error\b|cause:|╰─▶|×|because\b", line)]
     text = " ".join(errors[:3] or lines[-1:] or ["it said nothing"])
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return text
