@@ -1,6 +1,5 @@
 """How much of a package a capture saw: its launchable kernels, those recorded, and why the others
-were not.
-"""
+were not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Runs a command with the recorder in every Python that it starts, and closes the launches file
-behind it.
-"""
+behind it."""
 
 from __future__ import annotations
 
@@ -99,8 +98,7 @@ def _close(output: Path, settings: Json, code: int) -> None:
 def statistics(output: Path) -> Json:
     """How much was recorded: launches by kernel, why a kernel has no source of its own, and which
     values the fake device made up for the program, with how many distinct launches may follow from
-    them.
-    """
+    them."""
     kernels: dict[str, str] = {}
     launches: Counter[str] = Counter()
     uncut: dict[str, str] = {}

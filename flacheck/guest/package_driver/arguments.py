@@ -1,6 +1,5 @@
 """Makes up arguments: tensors of the right shape and dtype, and plain values by name, annotation,
-and what the code of a module compares them with.
-"""
+and what the code of a module compares them with."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ def is_tensor(parameter: inspect.Parameter, known: bool) -> bool:
 
 def _value(value: Any, made: Mapping[str, Any]) -> Any:
     """A recipe's value: itself, `{call: module:name, with: {…}}`, `{dtype: fp32}` or `{like:
-    argument}`; `$name` among a call's arguments is an argument made before.
-    """
+    argument}`; `$name` among a call's arguments is an argument made before."""
     if not isinstance(value, dict):
         return value
     if "dtype" in value:

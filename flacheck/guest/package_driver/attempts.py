@@ -19,8 +19,7 @@ class TooLong(BaseException):
 @dataclass(frozen=True)
 class CaughtError:
     """The error that a piece raised: its type, its text, the lines of source it went through
-    (innermost last), and its whole traceback.
-    """
+    (innermost last), and its whole traceback."""
 
     kind: str
     text: str
@@ -46,15 +45,11 @@ def attempt(piece: Callable[[], T], seconds: float) -> T | CaughtError:
     try:
         return piece()
     except (Exception, SystemExit, TooLong) as error:
-        return _caught(error)
+        # The first frame is ours.
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        lines = [linecache.getline(each.filename, each.lineno or 0).strip() for each in frames]
+        trace = "".join(traceback.format_exception(error))
+        return CaughtError(type(error).__name__, str(error), tuple(lines), trace)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-
-
-def _caught(error: BaseException) -> CaughtError:
-    # The first frame is ours.
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    lines = tuple(linecache.getline(frame.filename, frame.lineno or 0).strip() for frame in frames)
-    trace = "".join(traceback.format_exception(error))
-    return CaughtError(type(error).__name__, str(error), lines, trace)

@@ -28,8 +28,7 @@ _WIDTHS = (
 @dataclass(frozen=True)
 class CallResult:
     """`launches` made and the kernels `recorded` for the first time; the stage of the call and the
-    error that ended it there, if one did.
-    """
+    error that ended it there, if one did."""
 
     launches: int
     recorded: frozenset[str]
@@ -101,16 +100,9 @@ def _layer(
     given = arguments.build(operator, plan.but(values=plan.build), asked)
     layer = operator.call(**given).to(device="cuda", dtype=arguments.dtype)
     layer.train(plan.training)
-    return layer, _width(operator, given)
-
-
-def _width(operator: Operator, given: Mapping[str, Any]) -> int | None:
-    defaults = {p.name: p.default for p in operator.parameters}
-    for name in _WIDTHS:
-        value = given.get(name, defaults.get(name))
-        if isinstance(value, int):
-            return value
-    return None
+    sizes = {p.name: given.get(p.name, p.default) for p in operator.parameters}
+    widths = [sizes[name] for name in _WIDTHS if isinstance(sizes.get(name), int)]
+    return layer, next(iter(widths), None)
 
 
 def _forward(operator: Operator, plan: CallPlan, function: Any, given: Mapping[str, Any]) -> Any:

@@ -24,8 +24,7 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 class Operator:
     """Something to call. `outer` ones are offered by a package's own namespace or called by nothing
     else in it; `parameters` are a layer's constructor's. `source` is the function whose code and
-    documentation tell of the arguments.
-    """
+    documentation tell of the arguments."""
 
     name: str
     call: Any
@@ -106,13 +105,10 @@ class _Uses:
             seen.add(id(current))
             if is_end(current):
                 yield current
-            else:
-                waiting += self._referred(current)
-
-    def _referred(self, thing: Any) -> list[Any]:
-        if id(thing) not in self._direct:
-            self._direct[id(thing)] = (thing, list(self._references(thing)))
-        return self._direct[id(thing)][1]
+                continue
+            if id(current) not in self._direct:
+                self._direct[id(current)] = (current, list(self._references(current)))
+            waiting += self._direct[id(current)][1]
 
     def _references(self, thing: Any) -> Iterator[Any]:
         if isinstance(thing, ModuleType):

@@ -16,8 +16,7 @@ _TABLES = ("values", "sizes", "shapes", "dtypes", "build")
 class CallPlan:
     """`given` are optional arguments made up as if they were required; `values`, `shapes` and
     `dtypes` are what single arguments are; `sizes` what dimensions stand for; `build` the
-    constructor's arguments of a layer.
-    """
+    constructor's arguments of a layer."""
 
     label: str = "plain"
     given: frozenset[str] = frozenset()

@@ -1,6 +1,5 @@
 """The order in which operators are called, and when to stop: outer ones first, then what still
-misses a kernel.
-"""
+misses a kernel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Which shapes an argument may have, the likeliest first: by recipe, documentation, source,
-siblings, and name.
-"""
+siblings, and name."""
 
 from __future__ import annotations
 
@@ -61,13 +60,17 @@ class Shapes:
 
     def __init__(self, operators: Iterable[Operator], recipe: Recipe) -> None:
         self._recipe = recipe
-        self._documented = {operator.name: _of_operator(operator) for operator in operators}
+        self._documented: dict[str, dict[str, Symbols]] = {}
         # By a package or module around the operators, and the name of their argument.
         self._siblings: dict[tuple[str, str], collections.Counter[Symbols]] = (
             collections.defaultdict(collections.Counter)
         )
         for operator in operators:
-            for name, dimensions in self._documented[operator.name].items():
+            said = documented(operator.source)
+            if operator.kind == LAYER:
+                said |= documented(operator.call)
+            self._documented[operator.name] = said
+            for name, dimensions in said.items():
                 for module in _around(operator.module):
                     self._siblings[module, name][dimensions] += 1
 
@@ -79,13 +82,17 @@ class Shapes:
         self, operator: Operator, plan: CallPlan, name: str
     ) -> list[tuple[str | int, ...]]:
         """Each shape once; the first is what is tried first."""
+        named = [_NAMES[spelled] for spelled in _spellings(name) if spelled in _NAMES][:1]
+        if operator.kind == LAYER and name not in _TOKENS:
+            named.insert(0, _MODEL)
         candidates = [
             plan.shapes.get(name),
             self._documented[operator.name].get(name),
             self._recipe.common.shapes.get(name),
             unpacked(operator.source).get(name),
             *self._said_nearby(operator, name),
-            *_by_name(name, operator.kind == LAYER),
+            *named,
+            *_FALLBACKS,
         ]
         return list(dict.fromkeys(tuple(shape) for shape in candidates if shape is not None))
 
@@ -103,7 +110,10 @@ def documented(function: Any) -> dict[str, Symbols]:
     text = getattr(function, "__doc__", None)
     if not isinstance(text, str):
         return {}
-    defaults = _defaults(function)
+    try:
+        defaults = {name: p.default for name, p in inspect.signature(function).parameters.items()}
+    except (ValueError, TypeError):
+        return {}
     names = list(_NAMED.finditer(text))
     ends = [name.start() for name in names[1:]] + [len(text)]
     shapes: dict[str, Symbols] = {}
@@ -122,20 +132,6 @@ def dimensions_in(text: str) -> Symbols | None:
         if dimensions and not any(part.isdigit() for part in dimensions):
             return dimensions
     return None
-
-
-def _of_operator(operator: Operator) -> dict[str, Symbols]:
-    """What the function says, and of a layer the class as well."""
-    if operator.kind == LAYER:
-        return documented(operator.source) | documented(operator.call)
-    return documented(operator.source)
-
-
-def _defaults(function: Any) -> dict[str, Any]:
-    try:
-        return {name: p.default for name, p in inspect.signature(function).parameters.items()}
-    except (ValueError, TypeError):
-        return {}
 
 
 def _dimensions(text: str, defaults: dict[str, Any]) -> Symbols | None:
@@ -176,10 +172,3 @@ def _spellings(name: str) -> Iterator[str]:
     yield re.sub(r"\d+$", "", name)
     if name.startswith("d"):
         yield name[1:].strip("_")
-
-
-def _by_name(name: str, layer: bool) -> list[tuple[str | int, ...]]:
-    shapes = [_NAMES[spelled] for spelled in _spellings(name) if spelled in _NAMES][:1]
-    if layer and name not in _TOKENS:
-        shapes.insert(0, _MODEL)
-    return [*shapes, *_FALLBACKS]

@@ -12,14 +12,12 @@ from __future__ import annotations
 import enum
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ..recorder.recorder import Recorder
 
 Line = dict[str, Any]
-# The forms in which layers pass an argument, by the names of kernel and argument.
-_Forms = dict[tuple[str, str], set[str]]
 
 
 class Rank(enum.IntEnum):
@@ -55,7 +53,11 @@ class Witness:
         with open(path, encoding="utf-8") as file:
             lines: list[Line] = [json.loads(line) for line in file]
         kept = {line["id"] for line in self._best([line for line in lines if "kernel" in line])}
-        _place_texts(lines, kept)
+        # A source's text stands in the first kept line that uses it, whichever that is now.
+        texts = {line["source"]: line.pop("text") for line in lines if "text" in line}
+        for line in lines:
+            if line.get("id") in kept and line.get("source") in texts:
+                line["text"] = texts.pop(line["source"])
         with open(f"{path}.part", "w", encoding="utf-8") as file:
             for line in lines:
                 if "schema" in line or line.get("of", line.get("id")) in kept:
@@ -65,34 +67,24 @@ class Witness:
     def _best(self, launches: list[Line]) -> Iterator[Line]:
         """Those to keep. All say whether the arguments were made up for an inner function."""
         best: dict[str, Rank] = {}
+        # The forms in which layers pass an argument, by the names of kernel and argument.
+        forms: dict[tuple[str, str], set[str]] = {}
         for line in launches:
-            rank = self._rank(line["id"])
-            best[line["kernel"]] = min(rank, best.get(line["kernel"], rank))
+            kernel, rank = line["kernel"], self._rank(line["id"])
+            best[kernel] = min(rank, best.get(kernel, rank))
             line["made_up"] = rank > Rank.OUTER
-        forms = _forms_of(line for line in launches if self._rank(line["id"]) == Rank.LAYER)
+            if rank == Rank.LAYER:
+                for name, form in _arguments(line):
+                    forms.setdefault((kernel, name), set()).add(form)
         for line in launches:
-            rank = self._rank(line["id"])
-            trusted = rank <= max(best[line["kernel"]], Rank.OUTER)
-            if rank == Rank.LAYER or (trusted and _agrees(line, forms)):
+            kernel, rank = line["kernel"], self._rank(line["id"])
+            trusted = rank <= max(best[kernel], Rank.OUTER)
+            agrees = all(form in forms.get((kernel, n), (form,)) for n, form in _arguments(line))
+            if rank == Rank.LAYER or (trusted and agrees):
                 yield line
 
     def _rank(self, identity: str) -> Rank:
         return self._ranks.get(identity, Rank.FAILED)
-
-
-def _forms_of(launches: Iterable[Line]) -> _Forms:
-    forms: _Forms = {}
-    for line in launches:
-        for name, form in _arguments(line):
-            forms.setdefault((line["kernel"], name), set()).add(form)
-    return forms
-
-
-def _agrees(line: Line, forms: _Forms) -> bool:
-    """Whether each argument has a form in which layers pass it, if they do."""
-    return all(
-        form in forms.get((line["kernel"], name), (form,)) for name, form in _arguments(line)
-    )
 
 
 def _arguments(line: Line) -> Iterator[tuple[str, str]]:
@@ -102,11 +94,3 @@ def _arguments(line: Line) -> Iterator[tuple[str, str]]:
             yield name, "pointer"
         elif isinstance(given, dict) and "constexpr" not in given:
             yield name, "number"
-
-
-def _place_texts(lines: list[Line], kept: set[str]) -> None:
-    """A source's text stands in the first kept line that uses it, whichever that is now."""
-    texts = {line["source"]: line.pop("text") for line in lines if "text" in line}
-    for line in lines:
-        if line.get("id") in kept and line.get("source") in texts:
-            line["text"] = texts.pop(line["source"])

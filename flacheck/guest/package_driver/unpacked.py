@@ -1,6 +1,5 @@
 """Shapes that a function's own source gives away: `B, T, H, K = q.shape`, or a call that hands `q`
-on to such code.
-"""
+on to such code."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def unpacked(function: Callable[..., Any], depth: int = 0) -> dict[str, Symbols]
 
 
 def _assigned(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]:
-    """`B, T, H = q.shape` and `B, T, H, V = *q.shape, v.shape[-1]`."""
+    """`B, T, H = q.shape`, also of `q.size()`, and `B, T, H, V = *q.shape, v.shape[-1]`."""
     target, value = statement.targets[0], statement.value
     if not isinstance(target, ast.Tuple):
         return
@@ -54,18 +53,13 @@ def _assigned(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]:
     if isinstance(value, ast.Tuple) and value.elts and isinstance(value.elts[0], ast.Starred):
         names = names[: len(names) - len(value.elts) + 1]
         value = value.elts[0].value
-    tensor = _shaped(value)
+    if isinstance(value, ast.Call) and not value.args:
+        value = value.func
+    if not isinstance(value, ast.Attribute) or value.attr not in ("shape", "size"):
+        return
+    tensor = getattr(value.value, "id", None)
     if tensor and names and all(names):
         yield tensor, tuple("X" if set(name) == {"_"} else name for name in names)
-
-
-def _shaped(node: ast.expr) -> str | None:
-    """`q` of `q.shape` or `q.size()`."""
-    if isinstance(node, ast.Call) and not node.args:
-        node = node.func
-    if not isinstance(node, ast.Attribute) or node.attr not in ("shape", "size"):
-        return None
-    return getattr(node.value, "id", None)
 
 
 def _handed_on(

@@ -1,6 +1,5 @@
 """The calls of one operator that are worth trying: variants of one that works, repairs of one that
-failed.
-"""
+failed."""
 
 from __future__ import annotations
 
@@ -37,8 +36,9 @@ class Variations:
         """Packed sequences, states in and out, and a layer's short inference."""
         takes = self._operator.takes
         lengths = [p for p in takes if is_length(p) and not p.name.endswith("cpu")]
-        states = [p.name for p in takes if _is_state(p.name)]
-        finals = {p.name: True for p in takes if "final_state" in p.name and _is_flag(p)}
+        states = [p.name for p in takes if "initial_state" in p.name or p.name == "h0"]
+        flags = [p.name for p in takes if p.default is None or isinstance(p.default, bool)]
+        finals = {name: True for name in flags if "final_state" in name}
         stateful = base.but("states", values=finals).giving(*states)
         if states or finals:
             yield stateful
@@ -52,8 +52,12 @@ class Variations:
     def unusual(self, base: CallPlan) -> Iterator[CallPlan]:
         """One thing changed at a time, while kernels are missing."""
         for parameter in self._operator.takes:
-            if not is_length(parameter):
-                yield from self._other(base, parameter)
+            name = parameter.name
+            if self._is_optional_tensor(parameter):
+                yield base.giving(name).but(f"with {name}")
+            elif not is_length(parameter):
+                for value in choices(self._operator, parameter):
+                    yield base.but(f"{name}={value}", values={name: value})
         if self._operator.kind == LAYER:
             for parameter in self._operator.parameters:
                 for value in choices(self._operator, parameter):
@@ -70,8 +74,7 @@ class Variations:
 
     def repairs(self, plan: CallPlan, stage: str, error: CaughtError) -> list[CallPlan]:
         """Plans after one that failed at a stage, by what the error says: arguments it names are
-        given, left out, or changed. The likeliest first; none of them is known to work.
-        """
+        given, left out, or changed. The likeliest first; none of them is known to work."""
         text = " ".join((error.text, *error.lines[-_LINES:]))
         built = self._operator.parameters
         if stage == "build":
@@ -88,14 +91,6 @@ class Variations:
                 plans += self._built(plan, parameter, text)
         plans += self._reshaped(plan, [*named, *self._operator.takes])
         return plans
-
-    def _other(self, base: CallPlan, parameter: Parameter) -> Iterator[CallPlan]:
-        name = parameter.name
-        if self._is_optional_tensor(parameter):
-            yield base.giving(name).but(f"with {name}")
-            return
-        for value in choices(self._operator, parameter):
-            yield base.but(f"{name}={value}", values={name: value})
 
     def _is_optional_tensor(self, parameter: Parameter) -> bool:
         if parameter.default is not None or is_length(parameter):
@@ -137,14 +132,6 @@ class Variations:
 def _packed(plan: CallPlan, *parameters: Parameter) -> CallPlan:
     """The plan with sequences of different lengths packed into one."""
     return plan.but(sizes={"B": 1, "N": SEQUENCES}).giving(*(p.name for p in parameters))
-
-
-def _is_state(name: str) -> bool:
-    return "initial_state" in name or name in ("h0", "initial_states")
-
-
-def _is_flag(parameter: Parameter) -> bool:
-    return parameter.default is None or isinstance(parameter.default, bool)
 
 
 def _spelled_out(plan: CallPlan, named: Sequence[Parameter], text: str) -> list[CallPlan]:

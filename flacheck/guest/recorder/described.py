@@ -1,4 +1,6 @@
-"""Arguments and configurations of a launch as JSON: what they are, never what is in them.
+"""A launch as JSON: its arguments and configurations, and where its tensors lie in memory, so that
+others like them can be made. What is in them is left out, for their contents are random where a
+launch is timed; only the values of small integers, which kernels index with, are kept.
 
 `functions` throughout are the jit functions that the launch hands over, with their names in the
 kernel's module.
@@ -8,20 +10,21 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from ..engine.messages import Kernel
 from ..workers.values import TORCH_NAMES
 
-if TYPE_CHECKING:
-    import torch
-    from triton.runtime.autotuner import Config
-    from triton.runtime.jit import JITFunction
-
-Functions = dict["JITFunction", str]
+Functions = dict[Kernel, str]
 
 _DTYPES = {torch_name: name for name, torch_name in TORCH_NAMES.items()}
 # Triton specialises pointers by whether 16 divides them, and asks nothing beyond.
 _ALIGNMENT = 16
+# Offsets of sequences and the like; more would make a line of the launches file long.
+_VALUES_UP_TO = 4096
+# By the storage's identity: its index among those of the launch, and its size in bytes.
+_Storages = dict[int, tuple[int, int]]
 
 
 def argument(value: Any, functions: Functions) -> Any:
@@ -52,7 +55,7 @@ def argument(value: Any, functions: Functions) -> Any:
     return {"constexpr": other}
 
 
-def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
+def _tensor(tensor: Any) -> dict[str, Any]:
     dtype = str(tensor.dtype).rpartition(".")[2]
     if dtype not in _DTYPES:
         return {"unknown": f"tensor of {dtype}"}
@@ -105,7 +108,7 @@ def constant(value: Any, functions: Functions) -> Any:
     return {"unknown": f"{kind.__module__}.{kind.__qualname__}"}
 
 
-def configuration(config: Config, functions: Functions) -> dict[str, Any]:
+def configuration(config: Any, functions: Functions) -> dict[str, Any]:
     """`kwargs`, num_warps, num_stages, and the options that are not at their defaults."""
     kwargs = {name: constant(value, functions) for name, value in config.kwargs.items()}
     entry: dict[str, Any] = {"kwargs": kwargs}
@@ -117,3 +120,56 @@ def configuration(config: Config, functions: Functions) -> dict[str, Any]:
         if name in ("num_warps", "num_stages") or not (value is None or usual):
             entry[name] = constant(value, functions)
     return entry
+
+
+def laid_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """`storages`, each one's bytes, and `tensors` by argument: the index of its storage among
+    those, its shape, strides and offset in elements, and the known `values` of integers in the
+    order of its indices.
+
+    An item of a tuple is called `name[0]`; a tensor descriptor's tensor has the argument's name.
+    What is no tensor of torch's, or lies in no memory, is left out.
+    """
+    storages: _Storages = {}
+    tensors = {}
+    for name, value in arguments.items():
+        for path, tensor in _tensors(name, value):
+            try:
+                tensors[path] = _in_storage(tensor, storages)
+            except (AttributeError, RuntimeError):  # another library's tensor, or a sparse one
+                continue
+    return {"storages": [size for _, size in storages.values()], "tensors": tensors}
+
+
+def _tensors(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (tuple, list)):
+        for index, item in enumerate(value):
+            yield from _tensors(f"{path}[{index}]", item)
+    elif hasattr(value, "base") and hasattr(value, "block_shape"):
+        yield path, value.base
+    elif hasattr(value, "data_ptr") and hasattr(value, "dtype"):
+        yield path, value
+
+
+def _in_storage(tensor: Any, storages: _Storages) -> dict[str, Any]:
+    storage = tensor.untyped_storage()
+    index, _ = storages.setdefault(storage._cdata, (len(storages), storage.nbytes()))
+    entry: dict[str, Any] = {
+        "storage": index,
+        "shape": [int(extent) for extent in tensor.shape],
+        "strides": [int(stride) for stride in tensor.stride()],
+        "offset": int(tensor.storage_offset()),
+    }
+    values = _values(tensor)
+    if values is not None:
+        entry["values"] = values
+    return entry
+
+
+def _values(tensor: Any) -> list[int] | None:
+    """The values of a small tensor of integers or booleans, where they are known."""
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.numel() > _VALUES_UP_TO:
+        return None
+    from ..fake_cuda import known_values
+
+    return known_values.read(tensor)

@@ -1,6 +1,5 @@
 """Whose kernel it is: its module as others would import it, and the installed package that it came
-with.
-"""
+with."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The launches file as it is written: a line is one append, so that it is there even if the next
-step kills us.
-"""
+step kills us."""
 
 from __future__ import annotations
 
@@ -24,12 +23,11 @@ Line = dict[str, Any]
 
 class Journal:
     """Each distinct launch once, then how many more of it there were. Any thread may tell it of
-    one; `seen` is told the identity of each, new or not.
-    """
+    one; `seen` is told the identity of each, new or not."""
 
     def __init__(self, output: str, package: str | None, device: str) -> None:
         self._output, self._package, self._device = output, package, device
-        self.seen: Callable[[str], object] = _ignore
+        self.seen: Callable[[str], object] = lambda identity: None
         # Reentrant, for a signal may come in between. Nothing of the program's is waited for while
         # it is held.
         self._lock = threading.RLock()
@@ -47,9 +45,9 @@ class Journal:
         self, line: Line, text: str | None, remarks: Line, sizes: Callable[[], Line]
     ) -> None:
         """`text` is that of the line's source; `remarks` are no part of what makes a launch
-        distinct, nor is what `sizes()` gives: it is only asked of the first of equal launches.
-        """
-        identity = _digest(line)
+        distinct, nor is what `sizes()` gives: it is only asked of the first of equal launches."""
+        distinct = json.dumps(line, sort_keys=True, separators=(",", ":"))
+        identity = hashlib.sha256(distinct.encode()).hexdigest()[:16]
         self.seen(identity)
         placed = {}
         if identity not in self._written:
@@ -57,7 +55,9 @@ class Journal:
         with self._lock:
             self.begin()
             if identity in self._written:
-                self._again(identity)
+                self._more[identity] = self._more.get(identity, 0) + 1
+                if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
+                    self.flush()
                 return
             self._written.add(identity)
             extra = {name: value for name, value in remarks.items() if value is not None}
@@ -66,15 +66,9 @@ class Journal:
                 extra["text"] = text
             self._append({"id": identity, **line, **placed, **extra})
 
-    def _again(self, identity: str) -> None:
-        self._more[identity] = self._more.get(identity, 0) + 1
-        if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
-            self.flush()
-
     def guess(self, at: str, kind: str) -> None:
         """A value of this kind was made up for the program at `module:line`: a new one is written
-        at once, when there is a file yet; a program that launches nothing needs none.
-        """
+        at once, when there is a file yet; a program that launches nothing needs none."""
         with self._lock:
             new = (at, kind) not in self._guesses
             self._guesses[at, kind] = self._guesses.get((at, kind), 0) + 1
@@ -87,9 +81,7 @@ class Journal:
                 return
             more, self._more = self._more, {}
             self._counted = time.monotonic()
-            lines: list[Line] = [
-                {"of": identity, "count": count} for identity, count in more.items()
-            ]
+            lines: list[Line] = [{"of": each, "count": count} for each, count in more.items()]
             for (at, kind), count in self._guesses.items():
                 if count:
                     lines.append({"guessed": kind, "at": at, "count": count})
@@ -120,12 +112,3 @@ class Journal:
                 rest = rest[os.write(file, rest) :]
         finally:
             os.close(file)
-
-
-def _ignore(identity: str) -> None:
-    """Nobody asks which launches there were."""
-
-
-def _digest(line: Line) -> str:
-    text = json.dumps(line, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -11,18 +11,14 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine import releases
+from ..engine.messages import Kernel
 from ..workers.cut import Cutter, handed
-from . import memory
-from .described import Functions, argument, configuration, constant
+from .described import Functions, argument, configuration, constant, laid_out
 from .identity import Identities
 from .journal import Journal
-
-if TYPE_CHECKING:
-    from triton.runtime.autotuner import Autotuner, Config, Heuristics
-    from triton.runtime.jit import JITFunction
 
 Run = Callable[..., Any]
 Args = Sequence[Any]
@@ -33,15 +29,7 @@ Layer = Callable[[Run, Any, Args, Kwargs], Any]
 # Arguments of `run` that are no options of the compiler.
 _SWITCHES = ("grid", "warmup")
 # What a grid may raise that is asked for a configuration which the host never came to.
-_GRID_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError)
 
 
 @dataclass(frozen=True)
@@ -49,15 +37,14 @@ class _Arrived:
     """The launch as it arrives at the compiler, under one configuration. `bound` are its arguments,
     `args` those of them that the host passed, described; `inner` what heuristics below the
     autotuner gave; `grid` what the host gave, `extents` what that comes to for the first
-    configuration.
-    """
+    configuration."""
 
-    function: JITFunction
+    function: Kernel
     bound: dict[str, Any]
     args: dict[str, Any]
     functions: Functions
     options: dict[str, Any]
-    config: Config | None
+    config: Any
     inner: dict[str, Any]
     grid: Any
     extents: list[int] | None
@@ -66,13 +53,12 @@ class _Arrived:
 @dataclass
 class _HostCall:
     """One launch by the host: the names that it passed, and what the layers on the way add;
-    `heuristics` are the names that heuristics give, and whether those stand below an autotuner.
-    """
+    `heuristics` are the names that heuristics give, and whether those stand below an autotuner."""
 
     passed: set[str]
     heuristics: dict[str, bool] = field(default_factory=dict)
-    tuner: Autotuner | None = None
-    config: Config | None = None
+    tuner: Kernel | None = None
+    config: Any = None
     arrived: list[_Arrived] = field(default_factory=list)
 
 
@@ -158,12 +144,12 @@ class Recorder:
         finally:
             self._thread.call = None
 
-    def _heuristics(self, run: Run, layer: Heuristics, args: Args, kwargs: Kwargs) -> Any:
+    def _heuristics(self, run: Run, layer: Kernel, args: Args, kwargs: Kwargs) -> Any:
         with self._call(layer, args, kwargs) as call:
             call.heuristics |= dict.fromkeys(layer.values, call.tuner is not None)
             return run(layer, *args, **kwargs)
 
-    def _autotuner(self, run: Run, tuner: Autotuner, args: Args, kwargs: Kwargs) -> Any:
+    def _autotuner(self, run: Run, tuner: Kernel, args: Args, kwargs: Kwargs) -> Any:
         if self._thread.muted:
             return run(tuner, *args, **kwargs)
         with self._call(tuner, args, kwargs) as call:
@@ -181,7 +167,7 @@ class Recorder:
         finally:
             self._thread.muted = False
 
-    def _tried(self, call: _HostCall, tuner: Autotuner, args: Args, kwargs: Kwargs) -> Any:
+    def _tried(self, call: _HostCall, tuner: Kernel, args: Args, kwargs: Kwargs) -> Any:
         """Each configuration that the tuner would try, up to the compiler and no further."""
         tuner.nargs = dict(zip(tuner.arg_names, args))
         configs = list(tuner.configs)
@@ -199,7 +185,7 @@ class Recorder:
         tuner.nargs = None
         return result
 
-    def _kernel(self, run: Run, function: JITFunction, args: Args, kwargs: Kwargs) -> Any:
+    def _kernel(self, run: Run, function: Kernel, args: Args, kwargs: Kwargs) -> Any:
         if self._thread.muted:
             return run(function, *args, **kwargs)
         with self._call(function, args, kwargs) as call:
@@ -212,7 +198,7 @@ class Recorder:
         self.launched([*args, *kwargs.values()])
         return Launched()
 
-    def _arrives(self, call: _HostCall, function: JITFunction, args: Args, kwargs: Kwargs) -> None:
+    def _arrives(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         names = function.arg_names
         bound = dict(zip(names, args))
         bound |= {name: value for name, value in kwargs.items() if name in names}
@@ -268,9 +254,7 @@ def _method(layer: Layer, run: Run) -> Run:
     return method
 
 
-def _passed(
-    call: _HostCall, function: JITFunction, bound: Mapping[str, Any], functions: Functions
-) -> dict[str, Any]:
+def _passed(call: _HostCall, function: Kernel, bound: Kwargs, functions: Functions) -> Kwargs:
     """The arguments that the host passed, described."""
     passed = call.passed
     if call.config is not None:
@@ -321,26 +305,25 @@ def _config(arrived: _Arrived) -> dict[str, Any]:
 def _sizes(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
     """What a repetition needs beside the launch: the grid of each configuration, the tensors."""
     first = group[0]
-    laid_out = memory.laid_out({name: first.bound[name] for name in first.args})
+    memory = laid_out({name: first.bound[name] for name in first.args})
     if call.tuner is None:
-        return laid_out
+        return memory
     grids = [_known_extents(arrived) for arrived in group]
     # A grid may leave something with the host: the first is asked last, as if it were the only one.
     _known_extents(call.arrived[0])
-    return {"grids": grids, **laid_out}
+    return {"grids": grids, **memory}
 
 
 def _known_extents(arrived: _Arrived) -> list[int] | None:
     try:
         return _extents(arrived.grid, arrived.function, arrived.bound)
-    except _GRID_ERRORS:
+    except (*_ERRORS, RuntimeError, TypeError, ValueError):
         return None
 
 
-def _extents(grid: Any, function: JITFunction, bound: Mapping[str, Any]) -> list[int] | None:
+def _extents(grid: Any, function: Kernel, bound: Mapping[str, Any]) -> list[int] | None:
     """How many programs there are; a callable grid is given the arguments and the defaults of the
-    others, as Triton does.
-    """
+    others, as Triton does."""
     if callable(grid):
         defaults = {p.name: p.default for p in function.params if p.has_default}
         grid = grid({**defaults, **bound})

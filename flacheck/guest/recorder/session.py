@@ -1,6 +1,5 @@
 """Waits for torch and triton to be imported, and patches each when it is: a program without them
-pays nothing.
-"""
+pays nothing."""
 
 from __future__ import annotations
 
@@ -13,15 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..engine.messages import CardRow
 from .journal import Journal
 from .readers import Readers
 from .recorder import Recorder
-
-if TYPE_CHECKING:
-    from ..fake_cuda.device import FakeDevice
 
 # How the settings reach the processes that a captured program starts.
 VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
@@ -31,8 +27,7 @@ VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
 class Settings:
     """`output` is the launches file; `card` a row of flacheck's target table with the card's own
     name and size, None for the real device; `packages` maps a folder to the `name==version` whose
-    modules lie in it; `package` goes into the header.
-    """
+    modules lie in it; `package` goes into the header."""
 
     output: str
     card: CardRow | None = None
@@ -61,7 +56,8 @@ class _Watch(importlib.abc.MetaPathFinder):
 
     def __init__(self, settings: Settings) -> None:
         self._card = settings.card
-        self._device: FakeDevice | None = None
+        # A FakeDevice: its module is imported once there is a torch to fake.
+        self._device: Any = None
         device = "real"
         if settings.card is not None:
             device = settings.card["gpu"]

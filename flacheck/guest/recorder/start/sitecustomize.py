@@ -1,6 +1,5 @@
 """Found by every Python that a captured program starts: arms the recorder, then runs the user's own
-sitecustomize.
-"""
+sitecustomize."""
 
 import importlib
 import importlib.machinery
