@@ -16,7 +16,8 @@ import pytest
 
 from flacheck.capture import drive
 from flacheck.capture.cards import card
-from flacheck.capture.drive import BOOT, GUEST
+from flacheck.capture.drive import GUEST
+from flacheck.guest.engine import channel
 from flacheck.inputs.launches import Launches, read
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Toolchain
@@ -126,7 +127,8 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None) -> Driven:
         "dtypes": ["bf16", "fp32"],
         "seconds": 40,
     }
-    command = [sys.executable, "-c", BOOT, str(GUEST), json.dumps(config)]
+    boot = ["-c", channel.BOOT, str(GUEST), ".package_driver"]
+    command = [sys.executable, *boot, json.dumps(config)]
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     subprocess.run(
         command, env={**os.environ, "PYTHONPATH": paths, "TORCHDYNAMO_DISABLE": "1"}, check=True

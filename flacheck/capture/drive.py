@@ -23,6 +23,7 @@ from typing import Any
 import yaml
 
 from flacheck.errors import IncompleteError, UsageError
+from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
 from flacheck.packages.package import Package
 from flacheck.toolchains import cache
@@ -35,14 +36,7 @@ _LOG = logging.getLogger(__name__)
 SECONDS = 55
 _PATIENCE = 6
 _FLACHECK = Path(__file__).parent.parent
-GUEST = _FLACHECK / "guest"
-# The guest is imported from its folder, under a name of its own: the interpreter knows no flacheck.
-BOOT = (
-    "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
-    "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
-    "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
-    "from flacheck_guest.package_driver import main; main()"
-)
+GUEST = Path(channel.GUEST)
 
 
 @dataclass(frozen=True)
@@ -132,9 +126,10 @@ def _environment(package: Package, toolchain: Toolchain) -> dict[str, str]:
 
 
 def _run(config: Json, environment: Mapping[str, str], log: Path) -> None:
+    boot = ["-c", channel.BOOT, str(GUEST), ".package_driver"]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, str(GUEST), json.dumps(config)],
+            [sys.executable, *boot, json.dumps(config)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,

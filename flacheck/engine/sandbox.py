@@ -18,19 +18,10 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
-
-_GUEST = Path(__file__).parent.parent / "guest"
-_BOOT = (
-    "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
-    "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
-    "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
-    "from flacheck_guest.engine.server import main; main()"
-)
 
 
 @dataclass(frozen=True)
@@ -69,8 +60,9 @@ class Worker:
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         config = json.dumps({**self.kind.config, "scratch": self.scratch})
+        boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.server"]
         return subprocess.Popen(
-            [self.kind.python, "-I", "-S", "-c", _BOOT, str(_GUEST), config, str(theirs.fileno())],
+            [self.kind.python, *boot, config, str(theirs.fileno())],
             env=self._environment(),
             cwd=self.scratch,
             pass_fds=[theirs.fileno()],

@@ -7,10 +7,20 @@ garble the next one, and a process that dies before it reads leaves the request 
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any
 
+# The guest is imported from its folder, under a name of its own: the interpreter knows no flacheck.
+# The arguments are that folder and the module whose `main` runs, then those that `main` reads.
+GUEST = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BOOT = (
+    "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
+    "s = u.spec_from_file_location(n, f + '/__init__.py', submodule_search_locations=[f]); "
+    "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
+    "import importlib; importlib.import_module(n + sys.argv.pop(1)).main()"
+)
 # Longest message in bytes: a kernel's source and log fit many times. The socket's send buffer is
 # set to it, for a packet must fit whole.
 PACKET = 1 << 20

@@ -70,8 +70,10 @@ class _LazyInit(importlib.abc.Loader):
     def _missing(self, module: types.ModuleType, name: str) -> object:
         # The import system asks for `__path__` and others: these are never worth a look.
         special = name.startswith("__")
-        if not special and _is_submodule(self._folder, name):
-            return importlib.import_module(f"{module.__name__}.{name}")
+        path = os.path.join(self._folder, name)
+        for file in (path + ".py", os.path.join(path, "__init__.py")):
+            if not special and os.path.isfile(file):
+                return importlib.import_module(f"{module.__name__}.{name}")
         if self._looks_up:
             literals, imported = _read(self._file, module.__name__)
             if name in literals:
@@ -146,11 +148,6 @@ def _from(module: str, name: str) -> object:
         return importlib.import_module(f"{module}.{name}")
 
 
-def _is_submodule(folder: str, name: str) -> bool:
-    path = os.path.join(folder, name)
-    return os.path.isfile(path + ".py") or os.path.isfile(os.path.join(path, "__init__.py"))
-
-
 class Loader:
     """Kernels by origin, kept until another card is asked for: packages look at it when imported.
 
@@ -191,19 +188,16 @@ class Loader:
     def load(self, origin: KernelOrigin, card: CardRow) -> Kernel:
         """The kernel, on that card. Raises what its module raises when it is imported."""
         if card["name"] != self._card:
-            self._forget()
+            self._kernels.clear()
+            for name in list(sys.modules):
+                if name.partition(".")[0] in self._finder.folders:
+                    del sys.modules[name]
             self._turn(card)
             self._card = card["name"]
         key = repr(sorted(origin.items()))
         if key not in self._kernels:
             self._kernels[key] = self._find(origin)
         return self._kernels[key]
-
-    def _forget(self) -> None:
-        self._kernels.clear()
-        for name in list(sys.modules):
-            if name.partition(".")[0] in self._finder.folders:
-                del sys.modules[name]
 
     def _find(self, origin: KernelOrigin) -> Kernel:
         if "corpus" in origin:
@@ -224,15 +218,15 @@ class Loader:
             with open(f"{path}.{os.getpid()}", "w") as file:
                 file.write(source)
             os.replace(f"{path}.{os.getpid()}", path)
-        return _module_from(path, name)
+        return module_from(path, name)
 
 
 def corpus_module(corpus: str, family: str) -> types.ModuleType:
     """The module of a family of our own kernels; `corpus` is the folder of these."""
-    return _module_from(os.path.join(corpus, family + ".py"), "flacheck_kernels_" + family)
+    return module_from(os.path.join(corpus, family + ".py"), "flacheck_kernels_" + family)
 
 
-def _module_from(path: str, name: str) -> types.ModuleType:
+def module_from(path: str, name: str) -> types.ModuleType:
     """The module that a file holds; the same one when it is asked for again."""
     if name in sys.modules:
         return sys.modules[name]

@@ -21,12 +21,8 @@ Mark = Callable[[str], None]
 
 # Where a kernel comes from: a family of our own kernels (`corpus`) and a name in it, or a qualname
 # in a text (`source`), in a module beside a stand-in for torch (`module`) or beside torch
-# (`import`). Written as a call, for `import` is a keyword.
-KernelOrigin = TypedDict(
-    "KernelOrigin",
-    {"corpus": str, "name": str, "source": str, "qualname": str, "module": str, "import": str},
-    total=False,
-)
+# (`import`).
+KernelOrigin = dict[str, str]
 
 
 class CardRow(TypedDict, total=False):
@@ -57,8 +53,7 @@ class LaunchSpec(TypedDict, total=False):
 
 class Request(TypedDict, total=False):
     """What a worker is asked. `op` names the operation, `until` the last stage to run, `ir` a
-    module's text; `timeout` is in seconds.
-    """
+    module's text; `timeout` is in seconds."""
 
     id: int
     op: str
@@ -96,8 +91,7 @@ class PackageFolder(TypedDict):
 class WorkerConfig(TypedDict, total=False):
     """What a server is started with: the compiler's `identity` and folders (`path`), which worker
     of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
-    address space; a worker that holds more than `recycle_mb` is replaced.
-    """
+    address space; a worker that holds more than `recycle_mb` is replaced."""
 
     path: list[str]
     identity: str
@@ -115,8 +109,7 @@ class WorkerConfig(TypedDict, total=False):
 
 class Reply(TypedDict, total=False):
     """What a request came to. `outcome` is "finished" or "raised", `exception` the class names of
-    an error and its causes, `tolerated` whether the release's Autotuner would skip it.
-    """
+    an error and its causes, `tolerated` whether the release's Autotuner would skip it."""
 
     outcome: str
     stage: str | None

@@ -109,8 +109,7 @@ def tuned(function: Kernel, configs: list[Any]) -> Kernel:
 
 def has_positional_keys(tuner: Kernel) -> bool:
     """Whether an autotuner's key holds arguments by position, as in 3.0 and 3.1: positions in the
-    full argument list, looked up among those that were passed.
-    """
+    full argument list, looked up among those that were passed."""
     return hasattr(tuner, "key_idx")
 
 

@@ -18,7 +18,6 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import importlib.util
 import json
 import mmap
 import os
@@ -34,6 +33,7 @@ import traceback
 from typing import Any
 
 from . import channel
+from .loader import module_from
 from .messages import CompilerWorker, Reply, Request, WorkerConfig
 
 # The exit code of a worker that ended on purpose; 1 is that of one that did not get as far as work.
@@ -121,11 +121,7 @@ def main() -> None:
 def _load_worker(config: WorkerConfig) -> CompilerWorker:
     """The worker that knows the compiler: one of ours by its module's name, or a file's."""
     if "worker_file" in config:
-        name = f"{__package__}.custom_worker"
-        spec = importlib.util.spec_from_file_location(name, config["worker_file"])
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = module_from(config["worker_file"], f"{__package__}.custom_worker")
     else:
         module = importlib.import_module("..workers." + config["worker"], __package__)
     worker: CompilerWorker = module.Worker(config)
@@ -257,7 +253,9 @@ def _work(
 def _attempt(worker: CompilerWorker, request: Request, page: SharedPage) -> Reply:
     """One request, whatever happens; the only place that catches everything."""
     started, cpu = time.perf_counter(), _cpu()
-    _reset_peak()
+    # The peak begins anew; where a sandbox refuses, it is that of the worker's life.
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
     answer: Reply = {"outcome": "finished"}
     try:
         answer.update(worker.run(request, page.stage))
@@ -300,12 +298,6 @@ def _limit_cpu(seconds: float | None) -> None:
         # Twice the time-out and a little: a living flacheck ends the worker first, by the clock.
         soft = int(_cpu() + 2 * seconds) + 10
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-
-
-def _reset_peak() -> None:
-    """Have the peak begin anew; where a sandbox refuses, it is that of the worker's life."""
-    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
 
 
 def _peak_mb() -> float | None:

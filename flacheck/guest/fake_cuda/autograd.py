@@ -68,11 +68,6 @@ def _numbered() -> Iterator[None]:
         _running.passes.pop()
 
 
-def _current_pass() -> int:
-    """The number of the innermost pass, -1 outside of one, as torch says it."""
-    return [-1, *_running.passes][-1]
-
-
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -178,7 +173,8 @@ def _apply(function: Any, *args: Any, **kwargs: Any) -> Any:
 def install() -> None:
     """Have torch's own names lead here."""
     torch.autograd.Function.apply = classmethod(_apply)
-    torch._C._current_graph_task_id = _current_pass
+    # The number of the innermost pass, -1 outside of one.
+    torch._C._current_graph_task_id = lambda: [-1, *_running.passes][-1]
     torch.autograd.backward = backward
     torch.autograd.grad = grad
     torch.Tensor.backward = _tensor_backward

@@ -12,7 +12,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ..engine.messages import CardRow
 
@@ -41,8 +40,7 @@ def check(version: str) -> None:
 
 class FakeDevice:
     """The card as the process sees it. `guessed` is told what kind of value was made up, each time
-    the program reads one that nobody computed.
-    """
+    the program reads one that nobody computed."""
 
     def __init__(self, card: CardRow, guessed: Callable[[str], None]) -> None:
         import torch
@@ -60,7 +58,10 @@ class FakeDevice:
         known_values.install_readers(guessed)
         # torch logs what it then raises.
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
-        _install_guard(torch)
+        # A torch without CUDA has no guard for it: any other accelerator's stand-in does for one.
+        library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
+        registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
+        registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
         torch_cuda.turn(card)
         autograd.install()
         pickled.install()
@@ -83,10 +84,3 @@ class FakeDevice:
         setattr(threading.Thread, "run", self._run_thread)  # noqa: B010
         self._values.__exit__(None, None, None)
         self._mode.__exit__(None, None, None)
-
-
-def _install_guard(torch: Any) -> None:
-    """A torch without CUDA has no guard for it: any other accelerator's stand-in does for one."""
-    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
-    registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
-    registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)

@@ -180,8 +180,7 @@ def _laid_out(gradient: Any, leaf: torch.Tensor) -> Any:
 
 def _call(node: Node, gradients: Gradients) -> Any:
     """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it
-    said otherwise, for each output that was a tensor.
-    """
+    said otherwise, for each output that was a tensor."""
     given = [gradients.get(index) for index in range(len(node._input_metadata))]
     if not hasattr(node, "apply"):
         return node(*given)

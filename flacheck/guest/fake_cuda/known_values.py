@@ -58,8 +58,7 @@ def keep_value(tensor: Any, value: Any) -> None:
 
 def read(tensor: Any) -> list[int] | None:
     """The values of an integer tensor in the order of its indices, as integers; None when nobody
-    knows them. On a real card a stream that is being captured cannot be read from.
-    """
+    knows them. On a real card a stream that is being captured cannot be read from."""
     known = value_of(tensor)
     if known is None or (known.is_cuda and torch.cuda.is_current_stream_capturing()):
         return None
@@ -116,7 +115,9 @@ class KnownValues(TorchDispatchMode):
         kwargs = kwargs or {}
         # Asked more often than anything else, above all by the fake mode: answered without it.
         if operator is _DEVICE:
-            return _device_of(args[0])
+            if args[0].fake_mode.in_kernel_invocation:
+                return _META
+            return args[0].fake_device
         if not isinstance(operator, torch._ops.OpOverload):
             return operator(*args, **kwargs)
         if operator in _READS:
@@ -156,12 +157,6 @@ class KnownValues(TorchDispatchMode):
                 return torch.empty(leaf.shape, dtype=leaf.dtype, device=device)
 
         return tree_map(fake, known)
-
-
-def _device_of(tensor: Any) -> Any:
-    if tensor.fake_mode.in_kernel_invocation:
-        return _META
-    return tensor.fake_device
 
 
 def _computed(operator: Any, args: Any, kwargs: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import copyreg
 import functools
-import os
 import pickle
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -32,13 +31,20 @@ def install() -> None:
     FakeTensor.__deepcopy__ = _copied
     torch.save = _save
     torch.load = functools.partial(_load, torch.load)
-    torch.utils.data._utils.collate.default_collate_fn_map[torch.Tensor] = _collated
+    # A DataLoader worker's batch: torch's own lays it out in shared memory.
+    collate = torch.utils.data._utils.collate.default_collate_fn_map
+    collate[torch.Tensor] = lambda batch, **_: torch.stack(batch, 0)
 
 
 def _reduced(tensor: Any) -> tuple[Any, ...]:
     form = (tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.fake_device)
     remarks = (tensor.requires_grad, getattr(tensor, "_is_param", False))
-    return _rebuilt, (*form, *remarks, _bytes_of(value_of(tensor)))
+    value, held = value_of(tensor), None
+    if value is not None and value.layout is torch.strided:
+        with _disable_current_modes():
+            flat = value.detach().contiguous().reshape(-1)
+            held = flat.view(torch.uint8).numpy().tobytes()
+    return _rebuilt, (*form, *remarks, held)
 
 
 def _copied(tensor: Any, memo: dict[int, Any]) -> Any:
@@ -60,15 +66,6 @@ def _copied(tensor: Any, memo: dict[int, Any]) -> Any:
     return twin
 
 
-def _bytes_of(value: Any) -> bytes | None:
-    if value is None or value.layout is not torch.strided:
-        return None
-    with _disable_current_modes():
-        flat = value.detach().contiguous().reshape(-1)
-        held: bytes = flat.view(torch.uint8).numpy().tobytes()
-        return held
-
-
 def _rebuilt(
     shape: tuple[int, ...],
     stride: tuple[int, ...],
@@ -83,23 +80,15 @@ def _rebuilt(
         tensor = torch.nn.Parameter(tensor, requires_grad)
     elif requires_grad:
         tensor.requires_grad_()
-    value = None
+    keep_value(tensor, None)
     if held is not None:
-        value = _value(held, shape, dtype)
-    keep_value(tensor, value)
+        with _disable_current_modes():
+            value = torch.empty(shape, dtype=dtype)
+            if held:
+                flat = torch.frombuffer(bytearray(held), dtype=torch.uint8)
+                value = flat.view(dtype).reshape(shape)
+        keep_value(tensor, value)
     return tensor
-
-
-def _value(held: bytes, shape: tuple[int, ...], dtype: Any) -> Any:
-    with _disable_current_modes():
-        if not held:
-            return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(bytearray(held), dtype=torch.uint8).view(dtype).reshape(shape)
-
-
-def _collated(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """A DataLoader worker's batch: torch's own lays it out in shared memory."""
-    return torch.stack(batch, 0)
 
 
 def _save(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
@@ -115,10 +104,11 @@ def _load(
 ) -> Any:
     """One of our own, or a file that torch wrote elsewhere."""
     if not hasattr(file, "read"):
-        if not _is_ours(file):
-            return plain(file, map_location, *args, **kwargs)
         with open(file, "rb") as opened:
-            return _load(plain, opened, map_location, **kwargs)
+            if opened.read(len(_MAGIC)) == _MAGIC:
+                opened.seek(0)
+                return _load(plain, opened, map_location, **kwargs)
+        return plain(file, map_location, *args, **kwargs)
     start = file.tell()
     if file.read(len(_MAGIC)) != _MAGIC:
         file.seek(start)
@@ -152,8 +142,3 @@ class _Weights(pickle.Unpickler):
         raise pickle.UnpicklingError(
             f"Weights only load failed: {module}.{name} is no tensor; pass weights_only=False"
         )
-
-
-def _is_ours(path: Any) -> bool:
-    with open(os.fspath(path), "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC

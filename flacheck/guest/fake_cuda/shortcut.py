@@ -99,7 +99,11 @@ def _key(values: Iterable[Any]) -> list[Any]:
     for value in values:
         kind = type(value)
         if kind is FakeTensor:
-            key.append(_key_of_tensor(value))
+            if value.constant is not None or value.dtype.is_complex:
+                raise _Unsuited
+            if value.layout is not torch.strided:
+                raise _Unsuited
+            key.append((value.shape, value.stride(), value.dtype, value.fake_device))
         elif kind is list or kind is tuple:
             key.append(tuple(_key(value)))
         elif isinstance(value, _PLAIN):
@@ -107,12 +111,6 @@ def _key(values: Iterable[Any]) -> list[Any]:
         else:
             raise _Unsuited
     return key
-
-
-def _key_of_tensor(tensor: Any) -> tuple[Any, ...]:
-    if tensor.constant is not None or tensor.layout is not torch.strided or tensor.dtype.is_complex:
-        raise _Unsuited
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.fake_device
 
 
 def _form(result: Any, args: Any) -> tuple[Any, ...]:

@@ -18,8 +18,7 @@ from typing import Any
 from ..engine.loader import Loader
 from ..engine.messages import BenchRequest, CardRow, Mark, Reply, WorkerConfig
 from . import values
-from .recorded_launch import recorded_launch
-from .timed_launch import TimedLaunch, host_launch
+from .timed_launch import TimedLaunch, host_launch, recorded_launch
 
 # What Triton's do_bench is given: some of it to warm up, the rest to measure.
 _WARM_UP_MS, _MEASURED_MS = 25, 200
@@ -41,7 +40,11 @@ class BenchWorker:
         if self._device == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
         packages, scratch = config.get("packages", {}), config["scratch"]
-        self._loader = Loader(packages, self._corpus, scratch, _stay, whole_dependencies=True)
+
+        def turn(card: CardRow) -> None:
+            """There is one card, and torch speaks of it."""
+
+        self._loader = Loader(packages, self._corpus, scratch, turn, whole_dependencies=True)
         self._launch: TimedLaunch | None = None
         self._launch_id: str | None = None
 
@@ -84,14 +87,20 @@ class BenchWorker:
     def op_bench(self, request: BenchRequest) -> Reply:
         """`median_ms`, `low_ms` and `high_ms` (a fifth of the runs lies below and above),
         `warm_up_s` of the first launch with its compile, and the largest relative `error` of
-        anything written against the first configuration that this process ran.
-        """
+        anything written against the first configuration that this process ran."""
         launch = self._prepared(request)
-        call = launch.with_config(_settings(request, launch.names))
+        options = dict(request["config"])
+        settings = {**values.constants(options.pop("kwargs"), launch.names), **options}
+        if "grid" in request:
+            settings["grid"] = tuple(request["grid"])
+        call = launch.with_config(settings)
         launch.reset()
         started = time.perf_counter()
         call()
-        self._wait()
+        if self._device != "cpu":
+            import torch
+
+            torch.cuda.synchronize()
         warm_up = time.perf_counter() - started
         facts: dict[str, Any] = {"warm_up_s": warm_up, "error": launch.error()}
         facts["median_ms"], facts["low_ms"], facts["high_ms"] = self._timed(call)
@@ -100,26 +109,24 @@ class BenchWorker:
     def _prepared(self, request: BenchRequest) -> TimedLaunch:
         if self._launch is None or self._launch_id != request["launch_id"]:
             self._launch = None  # gone before the next one takes its memory
-            self._launch, self._launch_id = self._made(request), request["launch_id"]
+            if "corpus" in request["kernel"]:
+                self._launch = host_launch(request, self._corpus, self._device)
+            else:
+                self._give_kernels_memory()
+                kernel = self._loader.load(request["kernel"], _CARD)
+                self._launch = recorded_launch(request, kernel, self._device)
+            self._launch_id = request["launch_id"]
         return self._launch
-
-    def _made(self, request: BenchRequest) -> TimedLaunch:
-        if "corpus" in request["kernel"]:
-            return host_launch(request, self._corpus, self._device)
-        self._give_kernels_memory()
-        kernel = self._loader.load(request["kernel"], _CARD)
-        return recorded_launch(request, kernel, self._device)
 
     def _give_kernels_memory(self) -> None:
         """Kernels with descriptors ask for scratch memory, under releases that have them."""
         import torch
         import triton
 
-        def allocate(size: int, *_: object) -> Any:
-            return torch.empty(size, device=self._device, dtype=torch.int8)
-
         if hasattr(triton, "set_allocator"):
-            triton.set_allocator(allocate)
+            triton.set_allocator(
+                lambda size, *_: torch.empty(size, device=self._device, dtype=torch.int8)
+            )
 
     def _timed(self, call: Callable[[], object]) -> tuple[float, float, float]:
         """Median, low and high time of a call in ms."""
@@ -127,8 +134,7 @@ class BenchWorker:
             from triton.testing import do_bench
 
             times = do_bench(call, warmup=_WARM_UP_MS, rep=_MEASURED_MS, quantiles=_QUANTILES)
-            median, low, high = times
-            return median, low, high
+            return times[0], times[1], times[2]
         times = []
         for _ in range(_INTERPRETED_RUNS):
             started = time.perf_counter()
@@ -137,29 +143,9 @@ class BenchWorker:
         times.sort()
         return times[1], times[0], times[-1]
 
-    def _wait(self) -> None:
-        """Until the card has done what it was given."""
-        if self._device != "cpu":
-            import torch
-
-            torch.cuda.synchronize()
-
 
 # The name under which the server looks for a module's worker.
 Worker = BenchWorker
-
-
-def _stay(card: CardRow) -> None:
-    """There is one card, and torch speaks of it."""
-
-
-def _settings(request: BenchRequest, names: dict[str, Any]) -> dict[str, Any]:
-    """A configuration as arguments of a launch, with its own grid where one was recorded."""
-    options = dict(request["config"])
-    settings = {**values.constants(options.pop("kwargs"), names), **options}
-    if "grid" in request:
-        settings["grid"] = tuple(request["grid"])
-    return settings
 
 
 def _is_faulted() -> bool:

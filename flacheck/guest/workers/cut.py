@@ -46,8 +46,7 @@ class CutResult:
 
 def handed(function: Kernel, bound: dict[str, Any]) -> dict[Kernel, str]:
     """The jit functions among a launch's arguments, also those in tuples, with their names in the
-    kernel's module: two of the same name, or one of the kernel's, get a number.
-    """
+    kernel's module: two of the same name, or one of the kernel's, get a number."""
     names = {function: function.fn.__name__}
     for value in _functions(bound.values()):
         if value not in names:
@@ -150,7 +149,11 @@ class _CutModule:
         tree: Any = ast.parse(textwrap.dedent(function.src)).body[0]
         tree.name, tree.decorator_list, tree.returns = name, [], None
         self._sign(tree.args, function.fn)
-        rewriter = _Rewriter(self, _scope(function.fn), _annotated(function.fn), _locals(tree))
+        # Globals, and the variables of the functions around it.
+        scope = dict(function.fn.__globals__)
+        if function.fn.__closure__:
+            scope.update(inspect.getclosurevars(function.fn).nonlocals)
+        rewriter = _Rewriter(self, scope, _annotated(function.fn), _locals(tree))
         tree.body = [rewriter.visit(statement) for statement in tree.body]
         return f"{_decorator(function)}\n{ast.unparse(ast.fix_missing_locations(tree))}"
 
@@ -174,7 +177,11 @@ class _CutModule:
     def _annotation(self, annotation: Any) -> ast.expr | None:
         """Triton looks for `constexpr` and for type names; another annotation tells it nothing."""
         if isinstance(annotation, str):
-            return _meant(annotation)
+            for word in ("constexpr", "const"):
+                if word in annotation:
+                    return _expression(f"tl.{word}")
+            if _TYPE.fullmatch(annotation):
+                return ast.Constant(annotation)
         if str(getattr(annotation, "__module__", "")).startswith("triton"):
             return self._value(annotation)
         return None
@@ -226,23 +233,15 @@ class _Rewriter(ast.NodeTransformer):
             return self._named(getattr(value, "__name__", ""), value)
 
     def _named(self, name: str, value: Any) -> ast.expr:
-        value = _unwrapped(value)
-        if _is_own_function(value):
+        while type(value).__name__ in ("Autotuner", "Heuristics"):
+            value = value.fn
+        jit = type(value).__name__ in ("JITFunction", "ConstexprFunction")
+        if jit and not value.fn.__module__.startswith("triton."):
             return _expression(self._module.function(value))
         try:
             return _expression(self._module.constant(name, value, name in self._annotated))
         except Unwritten:
             return _expression(self._module.path(value))
-
-
-def _meant(annotation: str) -> ast.expr | None:
-    """What Triton reads out of an annotation in quotes."""
-    for word in ("constexpr", "const"):
-        if word in annotation:
-            return _expression(f"tl.{word}")
-    if _TYPE.fullmatch(annotation):
-        return ast.Constant(annotation)
-    return None
 
 
 def _expression(text: str) -> ast.expr:
@@ -256,25 +255,6 @@ def _is_namespace(value: Any) -> bool:
     if isinstance(value, (enum.Enum, types.SimpleNamespace)):
         return True
     return isinstance(value, type) and not value.__module__.startswith("triton")
-
-
-def _is_own_function(value: Any) -> bool:
-    jit = type(value).__name__ in ("JITFunction", "ConstexprFunction")
-    return jit and not value.fn.__module__.startswith("triton.")
-
-
-def _unwrapped(value: Any) -> Any:
-    while type(value).__name__ in ("Autotuner", "Heuristics"):
-        value = value.fn
-    return value
-
-
-def _scope(function: Any) -> dict[str, Any]:
-    """Globals, and the variables of the functions around it."""
-    scope = dict(function.__globals__)
-    if function.__closure__:
-        scope.update(inspect.getclosurevars(function).nonlocals)
-    return scope
 
 
 def _annotated(function: Any) -> set[str]:

@@ -160,8 +160,7 @@ def facade(card: CardRow) -> dict[str, Any]:
 
 def leave_functions_uncompiled() -> None:
     """torch.compile leaves a function as it is: what it would launch are kernels of its own making.
-    So does torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself.
-    """
+    So does torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself."""
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     torch.jit._state.disable()
     torch.compile = _undecorated

@@ -50,8 +50,7 @@ class TunerTrial:
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The launch, also of the configuration that was chosen, unless the trial failed: then
-        that is one of those that were not tried.
-        """
+        that is one of those that were not tried."""
         if self.error is not None:
             return None
         return self._function.run(*args, **kwargs)

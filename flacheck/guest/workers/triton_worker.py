@@ -39,7 +39,8 @@ class TritonWorker:
         self._shown: str | None = None
         self._text: str | None = None
         self._metadata: dict[str, Any] = {}
-        self._mark: Mark = _unheard
+        # No request is being answered yet.
+        self._mark: Mark = lambda stage: None
         self._count = 0
         self._driver = TargetDriver()
         turn = _torch(config.get("torch"), self._driver)
@@ -192,14 +193,9 @@ class TritonWorker:
 Worker = TritonWorker
 
 
-def _unheard(stage: str) -> None:
-    """No request is being answered."""
-
-
 def _torch(folder: str | None, driver: TargetDriver) -> Callable[[CardRow], None]:
     """Have torch itself importable where the folder that it lies in is given, else its stand-in;
-    returns what turns it to another card.
-    """
+    returns what turns it to another card."""
     if folder is None:
         torch_stub.install(driver)
         return torch_stub.turn

@@ -63,13 +63,11 @@ def describe(kernel: Kernel) -> dict[str, Any]:
     declared: dict[str, Any] = {"arguments": list(releases.unwrap(kernel).arg_names)}
     if tuner is None:
         return {**declared, "configs": [], "keys": []}
-    configs = [_plain(config) for config in tuner.configs]
+    configs = []
+    for config in tuner.configs:
+        options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
+        configs.append({"kwargs": dict(config.kwargs), **options})
     return {**declared, "configs": configs, "keys": releases.key_names(tuner)}
-
-
-def _plain(config: Any) -> dict[str, Any]:
-    options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
-    return {"kwargs": dict(config.kwargs), **options}
 
 
 def _use_configs(tuner: Kernel, launch: LaunchSpec) -> None:
@@ -92,9 +90,13 @@ def _tagged(specs: dict[str, ArgumentSpec]) -> dict[str, Any]:
 
 def _keys(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[dict[str, Any]]:
     """For each name in the key: `want` it, `got` the argument whose value the release took, and the
-    `fault`: `shifted`, `past-end`, or None.
-    """
-    pairs = _pairs(tuner, _passed_names(kernel, tuner, arguments))
+    `fault`: `shifted`, `past-end`, or None."""
+    # The arguments that reach the autotuner, with those of heuristics above it, in order.
+    given, above = set(arguments), kernel
+    while above is not tuner:
+        given |= set(getattr(above, "values", ()))
+        above = above.fn
+    pairs = _pairs(tuner, [name for name in tuner.arg_names if name in given])
     tuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
     # Hooks fill tensors, and there are none.
     tuner.pre_hook = tuner.post_hook = lambda *args, **kwargs: None
@@ -127,12 +129,3 @@ def _entry(want: str, got: str | None) -> dict[str, Any]:
     elif got != want:
         fault = "shifted"
     return {"key": want, "want": want, "got": got, "fault": fault}
-
-
-def _passed_names(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[str]:
-    """The arguments that reach the autotuner, with those of heuristics above it, in order."""
-    given = set(arguments)
-    while kernel is not tuner:
-        given |= set(getattr(kernel, "values", ()))
-        kernel = kernel.fn
-    return [name for name in tuner.arg_names if name in given]

@@ -72,8 +72,7 @@ class DType:
 
 class Pointer:
     """A tensor without data: a dtype and an address aligned to `align` bytes; it has a `name` where
-    it may end up in an autotuner's key.
-    """
+    it may end up in an autotuner's key."""
 
     name: str
 
