@@ -16,8 +16,7 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
-from flacheck.guest.workers.cut import Cutter, handed
-from flacheck.guest.workers.written import Unwritten, literal, path_of
+from flacheck.guest.workers.cut import Cutter, Unwritten, handed, literal, path_of
 
 SOURCE = """\
 import types

@@ -12,7 +12,7 @@ PROGRAM = """
 import sys
 from flacheck.guest.engine.loader import Loader
 packages = {"shop": {"path": sys.argv[1], "modules": ["shop"]}}
-loader = Loader(packages, "", sys.argv[1], lambda card: None)
+loader = Loader({"packages": packages, "scratch": sys.argv[1]}, lambda card: None)
 print(loader.load({"module": "shop.ops", "qualname": sys.argv[2]}, {"name": "any"}))
 print(sorted(name for name in sys.modules if name.startswith("shop.")))
 """

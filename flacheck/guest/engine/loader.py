@@ -18,10 +18,12 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 
-from .messages import CardRow, Kernel, KernelOrigin, PackageFolder
+from .messages import CardRow, Kernel, KernelOrigin, WorkerConfig
+
+Turn = Callable[[CardRow], object]
 
 
 class LazyPackages(importlib.abc.MetaPathFinder):
@@ -155,22 +157,15 @@ class Loader:
     kernels run, what packages depend on is imported as ever (`whole_dependencies`), for it is used.
     """
 
-    def __init__(
-        self,
-        packages: Mapping[str, PackageFolder],
-        corpus: str,
-        scratch: str,
-        turn: Callable[[CardRow], object],
-        whole_dependencies: bool = False,
-    ) -> None:
-        self._corpus, self._scratch, self._turn = corpus, scratch, turn
-        self._whole_dependencies = whole_dependencies
+    def __init__(self, config: WorkerConfig, turn: Turn, whole_dependencies: bool = False) -> None:
+        self._corpus, self._scratch = config.get("corpus", ""), config["scratch"]
+        self._turn, self._whole_dependencies = turn, whole_dependencies
         self._kernels: dict[str, Kernel] = {}
         self._card: str | None = None
         self._finder = LazyPackages()
         sys.meta_path.insert(0, self._finder)
         sys.meta_path.append(AliasFinder())
-        for package in packages.values():
+        for package in config.get("packages", {}).values():
             self._add_package(package["path"], package["modules"])
 
     def _add_package(self, path: str, modules: list[str]) -> None:

@@ -25,21 +25,8 @@ Mark = Callable[[str], None]
 KernelOrigin = dict[str, str]
 
 
-class CardRow(TypedDict, total=False):
-    """A row of flacheck's table of targets: a GPU architecture and one real card of it."""
-
-    name: str
-    backend: str
-    arch: int | str
-    warp_size: int
-    gpu: str
-    capability: list[int]
-    shared_limit: int
-    multiprocessors: int
-    memory_gb: int
-    bf16: bool
-    max_threads: int
-    registers: int
+# A row of flacheck's table of targets: a GPU architecture and one real card of it.
+CardRow = dict[str, Any]
 
 
 class LaunchSpec(TypedDict, total=False):
@@ -81,23 +68,17 @@ class BenchRequest(Request, total=False):
     memory: dict[str, Any]
 
 
-class PackageFolder(TypedDict):
-    """A folder for imports, and which of the packages in it are the package's own."""
-
-    path: str
-    modules: list[str]
-
-
 class WorkerConfig(TypedDict, total=False):
     """What a server is started with: the compiler's `identity` and folders (`path`), which worker
     of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
-    address space; a worker that holds more than `recycle_mb` is replaced."""
+    address space; a worker that holds more than `recycle_mb` is replaced. Each of the `packages`
+    has a `path`, a folder for imports, and the `modules` in it that are the package's own."""
 
     path: list[str]
     identity: str
     worker: str
     worker_file: str
-    packages: dict[str, PackageFolder]
+    packages: dict[str, dict[str, Any]]
     corpus: str
     torch: str
     device: str

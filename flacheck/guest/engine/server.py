@@ -106,7 +106,12 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
-        worker = _load_worker(config)
+        # One of our workers by its module's name, or a file's.
+        if "worker_file" in config:
+            module = module_from(config["worker_file"], f"{__package__}.custom_worker")
+        else:
+            module = importlib.import_module("..workers." + config["worker"], __package__)
+        worker: CompilerWorker = module.Worker(config)
     except BaseException:  # whatever the compiler's own import does is an answer, not our crash
         traceback.print_exc()
         channel.send(sock, {"event": "broken", "log": _read(log, config)})
@@ -116,16 +121,6 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     _serve(sock, worker, config, log)
-
-
-def _load_worker(config: WorkerConfig) -> CompilerWorker:
-    """The worker that knows the compiler: one of ours by its module's name, or a file's."""
-    if "worker_file" in config:
-        module = module_from(config["worker_file"], f"{__package__}.custom_worker")
-    else:
-        module = importlib.import_module("..workers." + config["worker"], __package__)
-    worker: CompilerWorker = module.Worker(config)
-    return worker
 
 
 def _serve(sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, log: int) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,29 +42,23 @@ def _run(
             gradient = torch.ones_like(tensor)
         roots.append((_target(tensor), gradient))
     backward_pass = BackwardPass(captures)
-    with _numbered(), torch.set_grad_enabled(bool(create_graph)):
-        backward_pass.run(roots)
+    outer, _running.number = _current_pass(), next(_numbers)
+    try:
+        with torch.set_grad_enabled(bool(create_graph)):
+            backward_pass.run(roots)
+    finally:
+        _running.number = outer
     return backward_pass.captured
 
 
-class _Running(threading.local):
-    """The numbers of the passes under way on this thread: a pass may begin another."""
-
-    def __init__(self) -> None:
-        self.passes: list[int] = []
+# The number of a thread's innermost pass, for a pass may begin another.
+_running, _numbers = threading.local(), itertools.count()
 
 
-_running, _numbers = _Running(), itertools.count()
-
-
-@contextlib.contextmanager
-def _numbered() -> Iterator[None]:
-    """A checkpoint computes again once for each pass, by its number."""
-    _running.passes.append(next(_numbers))
-    try:
-        yield
-    finally:
-        _running.passes.pop()
+def _current_pass() -> int:
+    """-1 outside of a pass, as torch says it. A checkpoint computes again once for each number."""
+    number: int = getattr(_running, "number", -1)
+    return number
 
 
 def backward(
@@ -173,8 +166,7 @@ def _apply(function: Any, *args: Any, **kwargs: Any) -> Any:
 def install() -> None:
     """Have torch's own names lead here."""
     torch.autograd.Function.apply = classmethod(_apply)
-    # The number of the innermost pass, -1 outside of one.
-    torch._C._current_graph_task_id = lambda: [-1, *_running.passes][-1]
+    torch._C._current_graph_task_id = _current_pass
     torch.autograd.backward = backward
     torch.autograd.grad = grad
     torch.Tensor.backward = _tensor_backward

@@ -84,7 +84,12 @@ class BackwardPass:
 
     def _step(self, node: Node) -> list[Node]:
         """Call a node; the nodes that have all their gradients now."""
-        gradients = _hooked(node, self._waiting.pop(node, {}))
+        gradients = self._waiting.pop(node, {})
+        for index, hook in list(node.metadata.get(HOOKS, {}).values()):
+            if gradients.get(index) is not None:
+                changed = hook(gradients[index])
+                if changed is not None:
+                    gradients[index] = changed
         for wanted in self._captures:
             if wanted[0] is node:
                 self.captured[wanted] = gradients.get(wanted[1])
@@ -115,16 +120,6 @@ class BackwardPass:
 
 def _following(node: Node) -> list[Node]:
     return [following for following, _ in node.next_functions if following is not None]
-
-
-def _hooked(node: Node, gradients: Gradients) -> Gradients:
-    """The gradients as the node's hooks change them."""
-    for index, hook in list(node.metadata.get(HOOKS, {}).values()):
-        if gradients.get(index) is not None:
-            changed = hook(gradients[index])
-            if changed is not None:
-                gradients[index] = changed
-    return gradients
 
 
 def _entry(node: Node) -> tuple[bool, int, int, Node]:

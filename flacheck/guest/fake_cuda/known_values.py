@@ -3,10 +3,14 @@ booleans.
 
 Everything else on the fake device has a shape and a dtype only. A value is kept while all that it
 is computed from is known; it goes when something unknown is written into it.
+
+Of values that nobody computed a program is told that all is as it should be, so that it goes on: a
+comparison holds, a mask takes everything, a difference is zero, nothing is infinite or NaN.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,7 +25,6 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from . import guesses
 from .shortcut import Shortcut
 
 # Elements of the largest tensors whose values are kept. What programs read are offsets and indices;
@@ -39,6 +42,19 @@ _READS = (_aten._local_scalar_dense.default, _aten.item.default)
 _DEVICE = torch.ops.prim.device.default
 # What draws floats at random: another order of calls would give others than the card does.
 _UNORDERED = ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "dropout")
+
+_DOUBTED = "_flacheck_doubted"
+# What asks whether something is wrong; what may ask; and what hands such an answer on.
+_RARE = {_aten.isnan.default, _aten.isinf.default, _aten.isposinf.default, _aten.isneginf.default}
+_COMPARING = {_aten.eq.Scalar, _aten.eq.Tensor, _aten.ne.Tensor}
+_FOLLOWING = {
+    *(_aten.any.default, _aten.any.dim, _aten.any.dims, _aten.all.default),
+    *(_aten.logical_or.default, _aten.logical_and.default),
+    *(_aten.bitwise_or.Tensor, _aten.bitwise_and.Tensor),
+    *(_aten.sum.default, _aten.sum.dim_IntList),
+    *(_aten.view.default, _aten.detach.default, _aten._to_copy.default),
+}
+_OF_INTEREST = _RARE | _COMPARING | _FOLLOWING
 
 # Told what kind of value a program read that nobody knows.
 Guessed = Callable[[str], None]
@@ -143,7 +159,7 @@ class KnownValues(TorchDispatchMode):
             with _disable_current_modes():
                 return value.item()
         self._guessed(_kind(tensor))
-        return guesses.scalar(tensor)
+        return _guess(tensor)
 
     def _faked(self, known: Any, args: Any, kwargs: Any) -> Any:
         """A result's form, where only its values tell it; on the device of the first argument."""
@@ -232,7 +248,7 @@ def _supposed(leaf: Any) -> Any:
     plain = _plain(leaf)
     if plain is None and isinstance(leaf, torch.Tensor):
         with _disable_current_modes():
-            return guesses.stand_in(leaf)
+            return torch.full(leaf.shape, int(not _is_doubted(leaf)), dtype=leaf.dtype)
     return plain
 
 
@@ -260,23 +276,52 @@ def _run(operator: Any, args: Any, kwargs: Any) -> Any:
 
 def _keep(operator: Any, args: Any, result: Any, known: Any) -> None:
     """Note the values behind a result, and that those are gone which an operation wrote over."""
-    if known is None:
-        guesses.remark(operator, args, result)
-        if operator._schema.is_mutable:
-            _forget_overwritten(operator, args)
+    if known is not None:
+        for fake, value in zip(tree_leaves(result), tree_leaves(known)):
+            both = isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor)
+            if both and fake.shape == value.shape:
+                keep_value(fake, value)
         return
-    for fake, value in zip(tree_leaves(result), tree_leaves(known)):
-        both = isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor)
-        if both and fake.shape == value.shape:
-            keep_value(fake, value)
-
-
-def _forget_overwritten(operator: Any, args: Any) -> None:
+    _remark(operator, args, result)
+    if not operator._schema.is_mutable:
+        return
     for argument, passed in zip(operator._schema.arguments, args):
         if argument.alias_info is not None and argument.alias_info.is_write:
             for tensor in tree_leaves(passed):
                 if isinstance(tensor, FakeTensor):
                     keep_value(tensor, None)
+
+
+def _guess(tensor: torch.Tensor) -> bool | int | float:
+    """What `.item()` gives."""
+    if tensor.is_floating_point():
+        return 0.0
+    if tensor.dtype == torch.bool:
+        return not _is_doubted(tensor)
+    return int(not _is_doubted(tensor))
+
+
+def _is_doubted(tensor: object) -> bool:
+    """Whether it says of each element something that should not be so."""
+    return getattr(tensor, _DOUBTED, False)
+
+
+def _remark(operator: Any, args: tuple[Any, ...], result: object) -> None:
+    """Note where an operation asks for what should not be so, and where its answer goes."""
+    if operator in _OF_INTEREST and isinstance(result, torch.Tensor) and _asks(operator, args):
+        setattr(result, _DOUBTED, True)
+
+
+def _asks(operator: Any, args: tuple[Any, ...]) -> bool:
+    if operator in _RARE:
+        return True
+    # A value differs from itself only when it is not a number.
+    if operator is _aten.ne.Tensor:
+        return args[0] is args[1]
+    if operator in _COMPARING:
+        return isinstance(args[1], float) and math.isinf(args[1])
+    tensors = [argument for argument in args if isinstance(argument, torch.Tensor)]
+    return all(_is_doubted(tensor) for tensor in tensors)
 
 
 def _to_list(self: Any) -> Any:

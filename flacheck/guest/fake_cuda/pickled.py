@@ -67,18 +67,13 @@ def _copied(tensor: Any, memo: dict[int, Any]) -> Any:
 
 
 def _rebuilt(
-    shape: tuple[int, ...],
-    stride: tuple[int, ...],
-    dtype: Any,
-    device: Any,
-    requires_grad: bool,
-    is_parameter: bool,
-    held: bytes | None,
+    shape: Any, stride: Any, dtype: Any, device: Any, grad: bool, parameter: bool, held: Any
 ) -> Any:
+    """The tensor of that form; `grad`: whether it wants one, `held`: its value's bytes or None."""
     tensor = torch.empty_strided(shape, stride, dtype=dtype, device=device)
-    if is_parameter:
-        tensor = torch.nn.Parameter(tensor, requires_grad)
-    elif requires_grad:
+    if parameter:
+        tensor = torch.nn.Parameter(tensor, grad)
+    elif grad:
         tensor.requires_grad_()
     keep_value(tensor, None)
     if held is not None:

@@ -60,15 +60,10 @@ def _making(plain: Callable[..., Any]) -> Any:
     return make
 
 
-def _cuda(
-    self: Any,
-    device: Any = None,
-    non_blocking: bool = False,
-    memory_format: Any = torch.preserve_format,
-) -> Any:
+def _cuda(self: Any, device: Any = None, non_blocking: bool = False, **form: Any) -> Any:
     if device is None:
         device = _CARD
-    return self.to(device, non_blocking=non_blocking, memory_format=memory_format)
+    return self.to(device, non_blocking=non_blocking, **form)
 
 
 def _numbered(place: Any) -> Any:

@@ -62,6 +62,6 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
         return {"import_error": failed, "modules": {}, "operators": {}}
     offered = operators(modules, config["modules"])
     caller = Caller(Shapes(offered, recipe), recipe, recorder, witness)
-    search = OperatorSearch(offered, caller, recipe, config["dtypes"], config["seconds"])
+    search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"])
     search.run()
     return {"modules": failed, "operators": search.report, "late": search.late}

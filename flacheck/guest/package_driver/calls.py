@@ -49,7 +49,7 @@ class Caller:
     def __init__(
         self, shapes: Shapes, recipe: Recipe, recorder: Recorder, witness: Witness
     ) -> None:
-        self.shapes, self._recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
+        self.shapes, self.recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
 
     @property
     def recorded(self) -> frozenset[str]:
@@ -71,7 +71,7 @@ class Caller:
         self, operator: Operator, plan: CallPlan, dtype: str
     ) -> tuple[str, CaughtError | None]:
         """The last stage that the call came to, and the error that ended it there."""
-        arguments = Arguments(self.shapes, self._recipe, dtype)
+        arguments = Arguments(self.shapes, self.recipe, dtype)
         function, sized = operator.call, plan
         if operator.kind == LAYER:
             built = attempt(lambda: _layer(operator, plan, arguments), _SECONDS)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .calls import Caller, CallResult
 from .operators import LAYER, Operator
-from .plans import CallPlan, Recipe
+from .plans import CallPlan
 from .variations import Variations
 
 # Calls until a plan works: of an operator's first, of its usual variants, of those that look for a
@@ -27,15 +27,10 @@ class OperatorSearch:
     """Calls operators until their kernels are recorded or the time is over; fills a `report`."""
 
     def __init__(
-        self,
-        operators: Sequence[Operator],
-        caller: Caller,
-        recipe: Recipe,
-        dtypes: Sequence[str],
-        seconds: float,
+        self, operators: Sequence[Operator], caller: Caller, dtypes: Sequence[str], seconds: float
     ) -> None:
-        self._operators, self._caller, self._recipe = operators, caller, recipe
-        self._dtypes = dtypes
+        self._operators, self._caller, self._dtypes = operators, caller, dtypes
+        self._recipe = caller.recipe
         self._end = self._until = seconds - _LEAVING
         # The plan that others vary, and how many tries each of those is worth.
         self._bases: dict[str, tuple[CallPlan, int]] = {}

@@ -225,13 +225,17 @@ class Recorder:
 
     def _write_group(self, call: _HostCall, group: list[_Arrived]) -> None:
         first = group[0]
+        # The options that the host gave, without those of the configuration.
+        given = set(first.options)
+        if first.config is not None:
+            given -= first.config.all_kwargs().keys()
         name, package = self._identities.of(first.function.fn)
         line = {
             "kernel": name,
             "package": package,
             "qualname": first.function.fn.__name__,
             "launch": _launch(call, group),
-            "options": _options(first),
+            "options": {name: constant(first.options[name], {}) for name in sorted(given)},
             "grid": first.extents,
         }
         outer = [n for n, inside in call.heuristics.items() if not inside and n in first.bound]
@@ -284,14 +288,6 @@ def _launch(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
         if keys:
             launch["keys"] = keys
     return launch
-
-
-def _options(arrived: _Arrived) -> dict[str, Any]:
-    """The options that the host gave, without those of the configuration."""
-    given = set(arrived.options)
-    if arrived.config is not None:
-        given -= arrived.config.all_kwargs().keys()
-    return {name: constant(arrived.options[name], {}) for name in sorted(given)}
 
 
 def _config(arrived: _Arrived) -> dict[str, Any]:

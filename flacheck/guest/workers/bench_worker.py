@@ -39,12 +39,8 @@ class BenchWorker:
         sys.path.append(config["torch"])
         if self._device == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
-        packages, scratch = config.get("packages", {}), config["scratch"]
-
-        def turn(card: CardRow) -> None:
-            """There is one card, and torch speaks of it."""
-
-        self._loader = Loader(packages, self._corpus, scratch, turn, whole_dependencies=True)
+        # There is one card, and torch speaks of it: nothing has to turn to another.
+        self._loader = Loader(config, lambda card: None, whole_dependencies=True)
         self._launch: TimedLaunch | None = None
         self._launch_id: str | None = None
 

@@ -31,12 +31,7 @@ class TimedLaunch:
     that are `made_up` may lead to infinities and NaN; other results are all numbers."""
 
     def __init__(
-        self,
-        function: Kernel,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        memory: list[Any],
-        made_up: bool = False,
+        self, function: Kernel, args: Any, kwargs: Any, memory: list[Any], made_up: bool = False
     ) -> None:
         self._function, self._args, self._kwargs, self._made_up = function, args, kwargs, made_up
         self._memory = [(tensor, tensor.clone()) for tensor in memory]

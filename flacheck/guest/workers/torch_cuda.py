@@ -19,15 +19,8 @@ _GIB = 1 << 30
 # The CUDA C++ Programming Guide's table of compute capabilities: threads of a multiprocessor where
 # they are not 2048, and KiB of its shared memory.
 _THREADS: dict[tuple[int, ...], int] = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536, (12, 0): 1536}
-_SHARED: dict[tuple[int, ...], int] = {
-    (7, 0): 96,
-    (7, 5): 64,
-    (8, 0): 164,
-    (8, 6): 100,
-    (8, 9): 100,
-    (9, 0): 228,
-}
-_SHARED |= {(10, 0): 228, (12, 0): 100}
+_SHARED: dict[tuple[int, ...], int] = {(7, 0): 96, (7, 5): 64, (8, 0): 164, (8, 6): 100}
+_SHARED |= {(8, 9): 100, (9, 0): 228, (10, 0): 228, (12, 0): 100}
 # Functions of torch.cuda that say nothing, those that say 0, and its context managers.
 _SILENT = """
 _lazy_init init synchronize empty_cache ipc_collect set_device set_stream manual_seed

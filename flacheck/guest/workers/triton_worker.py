@@ -15,7 +15,7 @@ from ..engine.assembler import Assembler
 from ..engine.driver import TargetDriver
 from ..engine.loader import Loader
 from ..engine.messages import CardRow, Kernel, Mark, Reply, Request, WorkerConfig
-from . import torch_stub, trial, tune, values
+from . import torch_stub, tuner, values
 from .cut import Cutter, handed
 
 # How many compiles share a folder before it is emptied: often enough for a full disk, seldom enough
@@ -48,11 +48,10 @@ class TritonWorker:
         releases.skip_library_hash(config["identity"])
         releases.install_driver(self._driver)
         releases.mark_stages(self._before_stage, self._after_stage)
-        trial.watch()
+        tuner.watch()
         self._assembler = Assembler(releases.binary_folder())
         self._assembler.listen()
-        packages, corpus = config.get("packages", {}), config.get("corpus", "")
-        self._loader = Loader(packages, corpus, self._scratch, turn)
+        self._loader = Loader(config, turn)
 
     def _before_stage(self, stage: str) -> None:
         # The front end is no stage of a backend: it is done when the first of those begins.
@@ -146,12 +145,12 @@ class TritonWorker:
     def op_autotune(self, kernel: Kernel, request: Request) -> Reply:
         """Run the release's own autotuner over the launch, only its timing replaced."""
         self._mark("autotune")
-        return tune.run(kernel, request)
+        return tuner.autotune(kernel, request)
 
     def op_keys(self, kernel: Kernel, request: Request) -> Reply:
         """What the release's own autotuner puts into its key for a launch."""
         self._mark("keys")
-        return tune.keys(kernel, request)
+        return tuner.keys(kernel, request)
 
     def op_trial(self, kernel: Kernel, request: Request) -> Reply:
         """Have the release's own autotuner try one configuration."""
@@ -162,7 +161,7 @@ class TritonWorker:
 
         self._mark("ast")
         self._assembler.forget()
-        return trial.run(kernel, request, loaded)
+        return tuner.attempt(kernel, request, loaded)
 
     def op_cut(self, kernel: Kernel, request: Request) -> Reply:
         """The kernel's source with all that it uses, and what its heuristics make of the launch."""
@@ -186,7 +185,7 @@ class TritonWorker:
 
     def op_inspect(self, kernel: Kernel, request: Request) -> Reply:
         """What the kernel's decorators say: arguments, configurations and keys of its autotuner."""
-        return {"stage": "import", "facts": tune.describe(kernel)}
+        return {"stage": "import", "facts": tuner.describe(kernel)}
 
 
 # The name under which the server looks for a module's worker.
