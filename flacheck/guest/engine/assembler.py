@@ -1,8 +1,6 @@
-"""Registers, stack and spills of a finished compile, as the assembler says them.
-
-Every release runs `ptxas -v` and throws the log of a success away; reading it first costs nothing.
-Where a release hides it, `cuobjdump -res-usage` gives all but the spills.
-"""
+"""Registers, stack and spills of a finished compile, as the assembler says them. Every release runs
+`ptxas -v` and throws the log of a success away; reading it first costs nothing. Where a release
+hides it, `cuobjdump -res-usage` gives all but the spills."""
 
 from __future__ import annotations
 

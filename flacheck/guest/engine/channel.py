@@ -1,8 +1,6 @@
-"""Messages between flacheck and a worker: one JSON value a packet on a SOCK_SEQPACKET socket.
-
-A packet arrives whole or not at all, so a process killed in the middle of an answer cannot
-garble the next one, and a process that dies before it reads leaves the request to its heir.
-"""
+"""Messages between flacheck and a worker: one JSON value a packet on a SOCK_SEQPACKET socket. A
+packet arrives whole or not at all, so a process killed in the middle of an answer cannot garble the
+next one, and a process that dies before it reads leaves the request to its heir."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""Finds the kernel a request names: in our corpus, in a package, or in source sent along.
-
-A package is imported without its `__init__` files: those of layers and models pull in torch and
-more, and one that runs in the middle of an import of its own submodules fails. A name asked of such
-a module is looked up where its `__init__` imports it from; only one that it does not import makes
-it run.
-"""
+"""Finds the kernel a request names: in our corpus, in a package, or in source sent along. A package
+is imported without its `__init__` files: those of layers and models pull in torch and more, and one
+that runs in the middle of an import of its own submodules fails. A name asked of such a module is
+looked up where its `__init__` imports it from; only one that it does not import makes it run."""
 
 from __future__ import annotations
 
@@ -28,11 +25,8 @@ Turn = Callable[[CardRow], object]
 
 class LazyPackages(importlib.abc.MetaPathFinder):
     """Imports packages with their `__init__` put off: `folders` maps their names to the folders
-    they lie in.
-
-    Of those that are only wanted by others, `dependencies`, it runs when it is first asked for
-    anything.
-    """
+    they lie in. Of those that are only wanted by others, `dependencies`, it runs when it is first
+    asked for anything."""
 
     def __init__(self) -> None:
         self.folders: dict[str, str] = {}
@@ -152,10 +146,9 @@ def _from(module: str, name: str) -> object:
 
 class Loader:
     """Kernels by origin, kept until another card is asked for: packages look at it when imported.
-
     `turn` is told the new card: torch, or what stands in for it, speaks of it from then on. Where
-    kernels run, what packages depend on is imported as ever (`whole_dependencies`), for it is used.
-    """
+    kernels run, what packages depend on is imported as ever (`whole_dependencies`), for it is
+    used."""
 
     def __init__(self, config: WorkerConfig, turn: Turn, whole_dependencies: bool = False) -> None:
         self._corpus, self._scratch = config.get("corpus", ""), config["scratch"]

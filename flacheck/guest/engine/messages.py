@@ -1,7 +1,5 @@
-"""What travels between flacheck and its workers, as types: plain JSON objects on both sides.
-
-The words are those of docs/concepts.md. Nothing checks them here: flacheck wrote what arrives.
-"""
+"""What travels between flacheck and its workers, as types: plain JSON objects on both sides. The
+words are those of docs/concepts.md. Nothing checks them here: flacheck wrote what arrives."""
 
 from __future__ import annotations
 
@@ -54,11 +52,9 @@ class Request(TypedDict, total=False):
 
 
 class BenchRequest(Request, total=False):
-    """What a worker with a card is asked: a launch by its id, and the configuration to time.
-
-    Our own kernels are launched by `dtype` and `shape`, others with `memory`: `storages` in bytes,
-    and by argument where each of the `tensors` lies in them.
-    """
+    """What a worker with a card is asked: a launch by its id, and the configuration to time. Our
+    own kernels are launched by `dtype` and `shape`, others with `memory`: `storages` in bytes, and
+    by argument where each of the `tensors` lies in them."""
 
     launch_id: str
     config: dict[str, Any]

@@ -53,11 +53,8 @@ _PAGE = struct.Struct("qq32s")
 
 class SharedPage:
     """A page of memory that outlives the worker writing it: which request, which stage, how many
-    done.
-
-    The compiler may take its process down at any instruction, so what the worker was doing is
-    written where the server still sees it. Writing costs no system call.
-    """
+    done. The compiler may take its process down at any instruction, so what the worker was doing is
+    written where the server still sees it. Writing costs no system call."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)

@@ -1,9 +1,7 @@
 """The fake device: tensors on `cuda` with a shape, a dtype and no data, on a machine without a GPU.
-
 torch's own fake tensors give shapes, dtypes and autocast as CUDA's are. What they lack without a
 device is put in its place: a device guard that does nothing, an autograd engine, and `torch.cuda`'s
-knowledge of the card.
-"""
+knowledge of the card."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Backward without a device: an autograd engine in Python.
-
-The one in C++ asks the accelerator for streams before it adds two gradients, so with fake tensors
-on a device that is not there it cannot run. This one walks the same graph in the same order and
-calls the same nodes.
-"""
+"""Backward without a device: an autograd engine in Python. The one in C++ asks the accelerator for
+streams before it adds two gradients, so with fake tensors on a device that is not there it cannot
+run. This one walks the same graph in the same order and calls the same nodes."""
 
 from __future__ import annotations
 
@@ -35,11 +32,9 @@ def edge(tensor: torch.Tensor) -> Edge:
 
 
 class BackwardPass:
-    """One backward pass: gradients waiting at their nodes, nodes waiting for gradients.
-
-    `captured` are the gradients that arrived at the edges asked for; where some are, nodes that do
-    not lead to them are not called.
-    """
+    """One backward pass: gradients waiting at their nodes, nodes waiting for gradients. `captured`
+    are the gradients that arrived at the edges asked for; where some are, nodes that do not lead to
+    them are not called."""
 
     def __init__(self, captures: list[Edge]) -> None:
         self._waiting: dict[Node, Gradients] = {}

@@ -1,12 +1,8 @@
 """Real values for the few tensors whose values a host program reads: small ones of integers and
-booleans.
-
-Everything else on the fake device has a shape and a dtype only. A value is kept while all that it
-is computed from is known; it goes when something unknown is written into it.
-
-Of values that nobody computed a program is told that all is as it should be, so that it goes on: a
-comparison holds, a mask takes everything, a difference is zero, nothing is infinite or NaN.
-"""
+booleans. Everything else on the fake device has a shape and a dtype only. A value is kept while all
+that it is computed from is known; it goes when something unknown is written into it. Of values that
+nobody computed a program is told that all is as it should be, so that it goes on: a comparison
+holds, a mask takes everything, a difference is zero, nothing is infinite or NaN."""
 
 from __future__ import annotations
 
@@ -84,10 +80,8 @@ def read(tensor: Any) -> list[int] | None:
 
 def forget_written(arguments: Iterable[object]) -> None:
     """A kernel was launched with these and may have written to them: floats, and what was fresh
-    memory till now.
-
-    Integers that the program put there, offsets of sequences above all, are what a kernel reads.
-    """
+    memory till now. Integers that the program put there, offsets of sequences above all, are what a
+    kernel reads."""
     for tensor in arguments:
         value = getattr(tensor, _KEPT, None)
         if value is not None and (value.is_floating_point() or _is_blank(value)):

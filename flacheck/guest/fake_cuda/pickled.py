@@ -1,8 +1,5 @@
 """Fake tensors that are copied, saved, or sent to another process: their form, and their value
-where one is known.
-
-torch would copy or share the memory behind them, and there is none.
-"""
+where one is known. torch would copy or share the memory behind them, and there is none."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Where a program puts its tensors: a device without a number, or a number alone, is the card that
-is not there.
-
-torch asks the device's guard for the number, and the stand-in for CUDA's knows none: a tensor that
-is already where it is to go would be copied, and a parameter that was copied is no leaf.
-"""
+is not there. torch asks the device's guard for the number, and the stand-in for CUDA's knows none:
+a tensor that is already where it is to go would be copied, and a parameter that was copied is no
+leaf."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What the fake mode made of an operation once, made again without asking it.
-
-References that loop over time steps run tens of thousands of small operations, of few kinds.
-torch's own cache of them costs more than the rest together.
-"""
+"""What the fake mode made of an operation once, made again without asking it. References that loop
+over time steps run tens of thousands of small operations, of few kinds. torch's own cache of them
+costs more than the rest together."""
 
 from __future__ import annotations
 

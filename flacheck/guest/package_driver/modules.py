@@ -27,13 +27,10 @@ class NotImported(Exception):
 
 
 def load(names: Iterable[str], skipped: Sequence[str]) -> tuple[list[ModuleType], dict[str, str]]:
-    """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of
-    their names.
-
-    A package whose own `__init__` raises (it registers models, say, that a newer library has
+    """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of their
+    names. A package whose own `__init__` raises (it registers models, say, that a newer library has
     itself) is entered past its `__init__` files. Raises NotImported when nothing below it can be
-    imported either.
-    """
+    imported either."""
     loaded: dict[str, ModuleType] = {}
     failed: dict[str, str] = {}
     for name in names:

@@ -1,11 +1,8 @@
 """Which launches to keep: a kernel that an operator launched as its package does is not scanned as
-we guessed it.
-
-Arguments are made up, and so may be wrong: a call that failed half-way, or one of a package's inner
-functions, can launch a kernel with dtypes that never meet. Such launches stay only where there are
-no better ones of that kernel, and are marked. A layer makes the arguments of its kernels itself:
-where one passes a pointer, a number is wrong.
-"""
+we guessed it. Arguments are made up, and so may be wrong: a call that failed half-way, or one of a
+package's inner functions, can launch a kernel with dtypes that never meet. Such launches stay only
+where there are no better ones of that kernel, and are marked. A layer makes the arguments of its
+kernels itself: where one passes a pointer, a number is wrong."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """A launch as JSON: its arguments and configurations, and where its tensors lie in memory, so that
 others like them can be made. What is in them is left out, for their contents are random where a
-launch is timed; only the values of small integers, which kernels index with, are kept.
-
-`functions` throughout are the jit functions that the launch hands over, with their names in the
-kernel's module.
-"""
+launch is timed; only the values of small integers, which kernels index with, are kept. `functions`
+throughout are the jit functions that the launch hands over, with their names in the kernel's
+module."""
 
 from __future__ import annotations
 
@@ -29,10 +27,8 @@ _Storages = dict[int, tuple[int, int]]
 
 def argument(value: Any, functions: Functions) -> Any:
     """One argument: `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"bool"}`, `{"tuple"}`,
-    `{"constexpr"}` or None.
-
-    One that has no such form is `{"unknown": its type}`; a launch with it cannot be built again.
-    """
+    `{"constexpr"}` or None. One that has no such form is `{"unknown": its type}`; a launch with it
+    cannot be built again."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -125,11 +121,8 @@ def configuration(config: Any, functions: Functions) -> dict[str, Any]:
 def laid_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """`storages`, each one's bytes, and `tensors` by argument: the index of its storage among
     those, its shape, strides and offset in elements, and the known `values` of integers in the
-    order of its indices.
-
-    An item of a tuple is called `name[0]`; a tensor descriptor's tensor has the argument's name.
-    What is no tensor of torch's, or lies in no memory, is left out.
-    """
+    order of its indices. An item of a tuple is called `name[0]`; a tensor descriptor's tensor has
+    the argument's name. What is no tensor of torch's, or lies in no memory, is left out."""
     storages: _Storages = {}
     tensors = {}
     for name, value in arguments.items():

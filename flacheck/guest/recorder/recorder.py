@@ -1,8 +1,6 @@
 """Sits before the compiler: sees every launch on its way through heuristics and autotuner, and
-writes it down.
-
-On the fake device a launch ends here. On a real one it goes on, after it was written.
-"""
+writes it down. On the fake device a launch ends here. On a real one it goes on, after it was
+written."""
 
 from __future__ import annotations
 
@@ -93,11 +91,9 @@ class Launched:
 
 class Recorder:
     """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
-
     `launched` is told the arguments of each launch that ended here; `followed` says after which
     guess of a value a launch came. On a real device, where memory holds what kernels wrote, neither
-    has anything to do.
-    """
+    has anything to do."""
 
     def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
         self.journal, self._real = journal, real

@@ -1,11 +1,7 @@
 """Times configurations of a kernel on the card that is there, with the Triton and the torch that
-are installed.
-
-A launch to time is one that our own host functions make, or a recorded one; all the rest is the
-same: it is made again and again with each configuration, below the autotuner.
-
-A worker with `device` "cpu" runs Triton's interpreter instead: no times, but all else works.
-"""
+are installed. A launch to time is one that our own host functions make, or a recorded one; all the
+rest is the same: it is made again and again with each configuration, below the autotuner. A worker
+with `device` "cpu" runs Triton's interpreter instead: no times, but all else works."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 """A kernel cut out of its program: one module that imports only triton and holds all that the
-kernel uses.
-
-What the kernel reads from its surroundings is frozen as it is now: constants by value, helper
-functions by source, names of the language by their path. Branches over the release of Triton are
-thereby decided.
-"""
+kernel uses. What the kernel reads from its surroundings is frozen as it is now: constants by value,
+helper functions by source, names of the language by their path. Branches over the release of Triton
+are thereby decided."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """A launch to make again with each configuration: the one that a host function of our own kernels
 makes, on the family's own random inputs, or one that a program made, as it was recorded: on tensors
-like its own, with floats drawn from a normal distribution and the program's own integers.
-
-Before each configuration memory is what it was, and memory that nobody wrote holds NaN, so that a
-result that is left out or wrong shows.
-"""
+like its own, with floats drawn from a normal distribution and the program's own integers. Before
+each configuration memory is what it was, and memory that nobody wrote holds NaN, so that a result
+that is left out or wrong shows."""
 
 from __future__ import annotations
 
@@ -56,10 +54,8 @@ class TimedLaunch:
     def error(self) -> float | None:
         """The largest relative difference of what was written since `reset` from what the first
         configuration wrote, None where that is no number anywhere; what the first did not change is
-        not looked at again.
-
-        Raises ArithmeticError where one wrote a number and the other none, or nothing was written.
-        """
+        not looked at again. Raises ArithmeticError where one wrote a number and the other none, or
+        nothing was written."""
         if self._right is None:
             self._memory = [pair for pair in self._memory if not _is_same(*pair)]
             self._right = [tensor.double() for tensor, _ in self._memory]

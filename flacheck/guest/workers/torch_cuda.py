@@ -1,9 +1,6 @@
 """torch itself, speaking of a card that is not there: `torch.cuda` has one device, always ready,
-and says what the real card says.
-
-Its CPU build will do, beside a compiler too, where a package's modules are to be what they are
-when they run.
-"""
+and says what the real card says. Its CPU build will do, beside a compiler too, where a package's
+modules are to be what they are when they run."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""A stand-in for torch, so that kernels load where torch is absent and nothing else of it runs.
-
-It has what modules read while they are imported: dtypes, base classes, decorators that hand their
-function back, and the capability of the card in question. Anything else is a `Placeholder` that
-can be called, subscripted and inherited from in a module's body but never iterated, compared or
-counted, so that a package cannot loop on it: then `StubError` says what was missing.
-"""
+"""A stand-in for torch, so that kernels load where torch is absent and nothing else of it runs. It
+has what modules read while they are imported: dtypes, base classes, decorators that hand their
+function back, and the capability of the card in question. Anything else is a `Placeholder` that can
+be called, subscripted and inherited from in a module's body but never iterated, compared or
+counted, so that a package cannot loop on it: then `StubError` says what was missing."""
 
 from __future__ import annotations
 

@@ -28,10 +28,8 @@ class StageReached(Exception):
 
 
 class TritonWorker:
-    """Made once in the warm process; what it holds is inherited by every worker forked from it.
-
-    An operation `op` of a request is the method `op_…`, called with the kernel.
-    """
+    """Made once in the warm process; what it holds is inherited by every worker forked from it. An
+    operation `op` of a request is the method `op_…`, called with the kernel."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self._scratch = config["scratch"]

@@ -1,14 +1,11 @@
-"""The release's own `Autotuner.run`, with only its timing replaced.
-
-`autotune` passes over a launch twice. The first time arguments remember their names and the launch
-is caught below the autotuner, so that the key the autotuner really built can be read off name by
-name. The second time they are plain, and the configuration that is chosen is compiled.
-
-`attempt` asks what the release makes of one configuration: `run`, `_bench`, `JITFunction.run`, the
-compile, and the check of a finished compile against the card. Replaced are the timing, by one call;
-the launch and the loading below it (see `driver`); and the hooks that fill tensors. What the
-release catches is skipped; what it lets through, or kills the process, ends a run.
-"""
+"""The release's own `Autotuner.run`, with only its timing replaced. `autotune` passes over a launch
+twice. The first time arguments remember their names and the launch is caught below the autotuner,
+so that the key the autotuner really built can be read off name by name. The second time they are
+plain, and the configuration that is chosen is compiled. `attempt` asks what the release makes of
+one configuration: `run`, `_bench`, `JITFunction.run`, the compile, and the check of a finished
+compile against the card. Replaced are the timing, by one call; the launch and the loading below it
+(see `driver`); and the hooks that fill tensors. What the release catches is skipped; what it lets
+through, or kills the process, ends a run."""
 
 from __future__ import annotations
 
@@ -179,11 +176,9 @@ class TunerTrial:
 
 def attempt(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, Any]]) -> Reply:
     """Try the first of the launch's configurations; a second stands for the others that its
-    autotuner has. `loaded` is told of a finished compile, and says its resources.
-
-    Returns `resources`. An error of the compile is raised again with `skipped`, whether the release
-    went on, and `resources`, where there are any.
-    """
+    autotuner has. `loaded` is told of a finished compile, and says its resources. Returns
+    `resources`. An error of the compile is raised again with `skipped`, whether the release went
+    on, and `resources`, where there are any."""
     launch, function = request["launch"], releases.unwrap(kernel)
     names = function.fn.__globals__
     configs = [_built(config, names) for config in launch["configs"]]

@@ -140,10 +140,8 @@ def _value(path: str, spec: ArgumentSpec, names: Names, tensor: TensorMaker) -> 
 
 
 def _descriptor(base: Any, shape: _Ints, strides: _Ints, block: _Ints, **extra: Any) -> Any:
-    """A tensor descriptor made by the host; `extra` is what later releases can say of one.
-
-    Raises ImportError under a release without them, or without that.
-    """
+    """A tensor descriptor made by the host; `extra` is what later releases can say of one. Raises
+    ImportError under a release without them, or without that."""
     try:
         from triton.tools.tensor_descriptor import TensorDescriptor
     except ImportError:
