@@ -56,12 +56,8 @@ class Assembler:
         registers, frame = _REGISTERS.search(self._said), _FRAME.search(self._said)
         if registers and frame:
             return {"registers": int(registers[1]), "stack": int(frame[1]), "spills": int(frame[2])}
-        return self._dumped(compiled.asm["cubin"])
-
-    def _dumped(self, cubin: bytes) -> dict[str, int]:
-        """What `cuobjdump -res-usage` says of a cubin."""
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(cubin)
+            file.write(compiled.asm["cubin"])
             file.flush()
             command = [os.path.join(self._folder, "cuobjdump"), "-res-usage", file.name]
             said = self._run(command, capture_output=True, text=True).stdout

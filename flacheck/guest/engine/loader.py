@@ -152,26 +152,22 @@ class Loader:
 
     def __init__(self, config: WorkerConfig, turn: Turn, whole_dependencies: bool = False) -> None:
         self._corpus, self._scratch = config.get("corpus", ""), config["scratch"]
-        self._turn, self._whole_dependencies = turn, whole_dependencies
+        self._turn = turn
         self._kernels: dict[str, Kernel] = {}
         self._card: str | None = None
         self._finder = LazyPackages()
         sys.meta_path.insert(0, self._finder)
         sys.meta_path.append(AliasFinder())
         for package in config.get("packages", {}).values():
-            self._add_package(package["path"], package["modules"])
-
-    def _add_package(self, path: str, modules: list[str]) -> None:
-        """A folder with a package's own `modules`, and others that it depends on."""
-        sys.path.append(path)
-        for name in os.listdir(path):
-            own = name in modules
-            if self._whole_dependencies and not own:
-                continue
-            if os.path.isfile(os.path.join(path, name, "__init__.py")):
-                self._finder.folders.setdefault(name, path)
-                if not own:
-                    self._finder.dependencies.add(name)
+            sys.path.append(package["path"])
+            for name in os.listdir(package["path"]):
+                # Beside a package's own modules lie others, on which it depends.
+                own = name in package["modules"]
+                is_package = os.path.isfile(os.path.join(package["path"], name, "__init__.py"))
+                if is_package and (own or not whole_dependencies):
+                    self._finder.folders.setdefault(name, package["path"])
+                    if not own:
+                        self._finder.dependencies.add(name)
 
     def load(self, origin: KernelOrigin, card: CardRow) -> Kernel:
         """The kernel, on that card. Raises what its module raises when it is imported."""

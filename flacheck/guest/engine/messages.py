@@ -27,35 +27,22 @@ KernelOrigin = dict[str, str]
 CardRow = dict[str, Any]
 
 
-class LaunchSpec(TypedDict, total=False):
-    """A launch: arguments by name; for an autotuner its `configs` and the names in its key."""
-
-    args: dict[str, ArgumentSpec]
-    omitted: list[str]
-    configs: list[dict[str, Any]]
-    keys: list[str]
-
-
 class Request(TypedDict, total=False):
     """What a worker is asked. `op` names the operation, `until` the last stage to run, `ir` a
-    module's text; `timeout` is in seconds."""
+    module's text; `timeout` is in seconds; a `launch` has its `args` by name, for an autotuner its
+    `configs` and the names in its key (`keys`). A worker with a card is asked for a launch by its
+    id, with the configuration to time. Our own kernels are launched there by `dtype` and `shape`,
+    others with `memory`: `storages` in bytes, and where each of the `tensors` lies in them."""
 
     id: int
     op: str
     timeout: float | None
     kernel: KernelOrigin
     card: CardRow
-    launch: LaunchSpec
+    launch: dict[str, Any]
     options: dict[str, Any]
     until: str | None
     ir: str
-
-
-class BenchRequest(Request, total=False):
-    """What a worker with a card is asked: a launch by its id, and the configuration to time. Our
-    own kernels are launched by `dtype` and `shape`, others with `memory`: `storages` in bytes, and
-    by argument where each of the `tensors` lies in them."""
-
     launch_id: str
     config: dict[str, Any]
     grid: list[int]

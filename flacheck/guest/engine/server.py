@@ -201,21 +201,17 @@ def _become_worker(
         # The server may have died before that call: then no signal comes.
         if os.getppid() != config["server_pid"]:
             os._exit(RECYCLE)
-        _limit(config)
+        # A core file is of no use to anybody.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_LOG_BYTES, _LOG_BYTES))
+        if config.get("memory_mb"):
+            limit = config["memory_mb"] << 20
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         channel.send(sock, {"event": "hello", "pid": os.getpid()})
         _work(sock, worker, config, page, log)
         code = RECYCLE
     finally:
         os._exit(code)
-
-
-def _limit(config: WorkerConfig) -> None:
-    """Bound what the worker, and what it starts, may use; a core file is of no use to anybody."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_LOG_BYTES, _LOG_BYTES))
-    if config.get("memory_mb"):
-        limit = config["memory_mb"] << 20
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def _work(

@@ -68,14 +68,15 @@ class FakeDevice:
 
     def enter(self) -> None:
         """From here on every tensor is fake, in this thread and in those that start later."""
+
         # A thread of Python's begins without the modes of the one that started it.
-        setattr(threading.Thread, "run", lambda thread: self._run_faked(thread))  # noqa: B010
+        def run_faked(thread: threading.Thread) -> None:
+            with self._mode, self._values:
+                self._run_thread(thread)
+
+        setattr(threading.Thread, "run", run_faked)  # noqa: B010
         self._mode.__enter__()
         self._values.__enter__()
-
-    def _run_faked(self, thread: threading.Thread) -> None:
-        with self._mode, self._values:
-            self._run_thread(thread)
 
     def leave(self) -> None:
         """Tensors are real again; what was patched stays patched."""

@@ -110,7 +110,14 @@ class BackwardPass:
             if self._needed is None:
                 accumulate(node.variable, gradients.get(0))
             return ()
-        return _leading_somewhere(node, _call(node, gradients))
+        outputs = _call(node, gradients)
+        if not isinstance(outputs, tuple):
+            outputs = (outputs,)
+        # A function in Python returns something for every argument; only some have an edge.
+        wanted = [following is not None for following, _ in node.next_functions]
+        if hasattr(node, "apply"):
+            wanted = node.needs_input_grad
+        return tuple(output for output, want in zip(outputs, wanted) if want)
 
 
 def _following(node: Node) -> list[Node]:
@@ -179,17 +186,6 @@ def _call(node: Node, gradients: Gradients) -> Any:
             if given[index] is None:
                 given[index] = torch.zeros(shape, dtype=dtype, device=device)
     return node.apply(*given)
-
-
-def _leading_somewhere(node: Node, outputs: Any) -> tuple[Any, ...]:
-    """A function in Python returns something for every argument; only some have an edge."""
-    if not isinstance(outputs, tuple):
-        outputs = (outputs,)
-    if hasattr(node, "apply"):
-        wanted = node.needs_input_grad
-    else:
-        wanted = [following is not None for following, _ in node.next_functions]
-    return tuple(output for output, want in zip(outputs, wanted) if want)
 
 
 def _fitting(node: Node, index: int, gradient: Any) -> Any:

@@ -302,20 +302,18 @@ def _is_doubted(tensor: object) -> bool:
 
 def _remark(operator: Any, args: tuple[Any, ...], result: object) -> None:
     """Note where an operation asks for what should not be so, and where its answer goes."""
-    if operator in _OF_INTEREST and isinstance(result, torch.Tensor) and _asks(operator, args):
-        setattr(result, _DOUBTED, True)
-
-
-def _asks(operator: Any, args: tuple[Any, ...]) -> bool:
-    if operator in _RARE:
-        return True
-    # A value differs from itself only when it is not a number.
+    if operator not in _OF_INTEREST or not isinstance(result, torch.Tensor):
+        return
+    asks = True
     if operator is _aten.ne.Tensor:
-        return args[0] is args[1]
-    if operator in _COMPARING:
-        return isinstance(args[1], float) and math.isinf(args[1])
-    tensors = [argument for argument in args if isinstance(argument, torch.Tensor)]
-    return all(_is_doubted(tensor) for tensor in tensors)
+        # A value differs from itself only when it is not a number.
+        asks = args[0] is args[1]
+    elif operator in _COMPARING:
+        asks = isinstance(args[1], float) and math.isinf(args[1])
+    elif operator in _FOLLOWING:
+        asks = all(_is_doubted(value) for value in args if isinstance(value, torch.Tensor))
+    if asks:
+        setattr(result, _DOUBTED, True)
 
 
 def _to_list(self: Any) -> Any:

@@ -46,12 +46,10 @@ class Shortcut:
             given = (*_key(formative), *_key(kwargs.items()))
         except _Unsuited:
             return operator(*args, **kwargs)
-        if kind == "view":
-            return self._viewed(operator, args, kwargs)
-        return self._fresh((operator, torch.get_default_dtype(), *given), operator, args, kwargs)
-
-    def _viewed(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        """A view is cheap to make, only not to look up: its key would hold where it begins."""
+        if kind != "view":
+            key = (operator, torch.get_default_dtype(), *given)
+            return self._fresh(key, operator, args, kwargs)
+        # A view is cheap to make, only not to look up: its key would hold where it begins.
         with in_kernel_invocation_manager(self._mode):
             view = operator(*args, **kwargs)
         device = args[0].fake_device

@@ -181,17 +181,11 @@ def _compared(module: str) -> dict[str, list[str | int]]:
         if isinstance(node, ast.Compare) and len(node.comparators) == 1:
             # A variable has an id, an attribute an attr.
             name = getattr(node.left, "id", None) or getattr(node.left, "attr", None)
+            parts = getattr(node.comparators[0], "elts", node.comparators)
+            values: list[Any] = [part.value for part in parts if isinstance(part, ast.Constant)]
             if name:
-                constants[name] += _constants(node.comparators[0])
+                constants[name] += [value for value in values if type(value) in (str, int)]
     return constants
-
-
-def _constants(node: ast.expr) -> list[str | int]:
-    parts = [node]
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-        parts = node.elts
-    values = [part.value for part in parts if isinstance(part, ast.Constant)]
-    return [v for v in values if isinstance(v, (str, int)) and not isinstance(v, bool)]
 
 
 def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 FUNCTION, LAYER = "function", "layer"
+# A name that a function takes out of its `**kwargs`.
+_HIDDEN = re.compile(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]")
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
@@ -46,7 +48,11 @@ class Operator:
         named = {p.name: p for p in parameters if p.kind not in _VARIADIC}
         if self.kind == LAYER and len(named) == len(parameters):
             return parameters
-        for name in _hidden(self.source):
+        try:
+            text = inspect.getsource(self.source)
+        except (OSError, TypeError):
+            text = ""
+        for name in _HIDDEN.findall(text):
             optional = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
             named.setdefault(name, optional)
         return tuple(named.values())
@@ -202,15 +208,6 @@ def _operator(name: str, thing: Any, outer: bool, kernels: frozenset[str]) -> Op
         source = inspect.unwrap(thing.forward)
         return Operator(name, thing, LAYER, outer, kernels, _parameters(thing), source)
     return None
-
-
-def _hidden(source: Callable[..., Any]) -> list[str]:
-    """The names that a function takes out of its `**kwargs`."""
-    try:
-        text = inspect.getsource(source)
-    except (OSError, TypeError):
-        return []
-    return re.findall(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]", text)
 
 
 def _parameters(thing: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:

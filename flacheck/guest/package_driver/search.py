@@ -146,24 +146,20 @@ class OperatorSearch:
 
     def _call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         result = self._caller.call(operator, plan, dtype)
-        self._note(self._entry(operator), plan, dtype, result)
-        telling = result.launches and (result.worked or result.recorded)
-        if dtype == self._dtypes[0] and telling:
-            self._worked.append((operator, plan, bool(result.recorded)))
-        return result
-
-    def _note(self, entry: dict[str, Any], plan: CallPlan, dtype: str, result: CallResult) -> None:
+        entry, label = self._entry(operator), plan.label
         entry["calls"] += 1
         entry["launches"] += result.launches
-        label = plan.label
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"
+        elif result.launches and (result.worked or result.recorded):
+            self._worked.append((operator, plan, bool(result.recorded)))
         if result.error is None or result.worked:
             entry["failures"].pop(label, None)
             if label not in entry["worked"]:
                 entry["worked"].append(label)
         elif len(entry["failures"]) < _KEPT_FAILURES:
             entry["failures"].setdefault(label, f"{result.stage}: {result.error.brief()}")
+        return result
 
     def _other_dtypes(self) -> None:
         """What launched once more, those that recorded a kernel first."""

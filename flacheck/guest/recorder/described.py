@@ -153,16 +153,12 @@ def _in_storage(tensor: Any, storages: _Storages) -> dict[str, Any]:
         "strides": [int(stride) for stride in tensor.stride()],
         "offset": int(tensor.storage_offset()),
     }
-    values = _values(tensor)
-    if values is not None:
-        entry["values"] = values
+    whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+    if whole and tensor.numel() <= _VALUES_UP_TO:
+        # Only now: the module needs torch.
+        from ..fake_cuda import known_values
+
+        values = known_values.read(tensor)
+        if values is not None:
+            entry["values"] = values
     return entry
-
-
-def _values(tensor: Any) -> list[int] | None:
-    """The values of a small tensor of integers or booleans, where they are known."""
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.numel() > _VALUES_UP_TO:
-        return None
-    from ..fake_cuda import known_values
-
-    return known_values.read(tensor)

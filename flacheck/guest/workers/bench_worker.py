@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine.loader import Loader
-from ..engine.messages import BenchRequest, CardRow, Mark, Reply, WorkerConfig
+from ..engine.messages import CardRow, Mark, Reply, Request, WorkerConfig
 from . import values
 from .timed_launch import TimedLaunch, host_launch, recorded_launch
 
@@ -44,7 +44,7 @@ class BenchWorker:
         """No autotuner runs here."""
         return False
 
-    def run(self, request: BenchRequest, mark: Mark) -> Reply:
+    def run(self, request: Request, mark: Mark) -> Reply:
         """Answer a request. A process whose card has faulted ends: its heir begins anew."""
         mark(request["op"])
         try:
@@ -57,7 +57,7 @@ class BenchWorker:
             raise
         return answer
 
-    def op_device(self, request: BenchRequest) -> Reply:
+    def op_device(self, request: Request) -> Reply:
         """Which card there is; none is a fact too."""
         import torch
         import triton
@@ -71,12 +71,12 @@ class BenchWorker:
             facts["capability"] = list(torch.cuda.get_device_capability())
         return {"facts": facts}
 
-    def op_prepare(self, request: BenchRequest) -> Reply:
+    def op_prepare(self, request: Request) -> Reply:
         """Import the kernel and make its launch: what fails here fails for every configuration."""
         self._prepared(request)
         return {}
 
-    def op_bench(self, request: BenchRequest) -> Reply:
+    def op_bench(self, request: Request) -> Reply:
         """`median_ms`, `low_ms` and `high_ms` (a fifth of the runs lies below and above),
         `warm_up_s` of the first launch with its compile, and the largest relative `error` of
         anything written against the first configuration that this process ran."""
@@ -98,27 +98,24 @@ class BenchWorker:
         facts["median_ms"], facts["low_ms"], facts["high_ms"] = self._timed(call)
         return {"facts": facts, "seconds": warm_up}
 
-    def _prepared(self, request: BenchRequest) -> TimedLaunch:
+    def _prepared(self, request: Request) -> TimedLaunch:
         if self._launch is None or self._launch_id != request["launch_id"]:
             self._launch = None  # gone before the next one takes its memory
             if "corpus" in request["kernel"]:
                 self._launch = host_launch(request, self._corpus, self._device)
             else:
-                self._give_kernels_memory()
+                import torch
+                import triton
+
+                # Kernels with descriptors ask for scratch memory, under releases that have them.
+                if hasattr(triton, "set_allocator"):
+                    triton.set_allocator(
+                        lambda size, *_: torch.empty(size, device=self._device, dtype=torch.int8)
+                    )
                 kernel = self._loader.load(request["kernel"], _CARD)
                 self._launch = recorded_launch(request, kernel, self._device)
             self._launch_id = request["launch_id"]
         return self._launch
-
-    def _give_kernels_memory(self) -> None:
-        """Kernels with descriptors ask for scratch memory, under releases that have them."""
-        import torch
-        import triton
-
-        if hasattr(triton, "set_allocator"):
-            triton.set_allocator(
-                lambda size, *_: torch.empty(size, device=self._device, dtype=torch.int8)
-            )
 
     def _timed(self, call: Callable[[], object]) -> tuple[float, float, float]:
         """Median, low and high time of a call in ms."""

@@ -80,20 +80,16 @@ class Cutter:
         """`functions` are those that `handed` found."""
         key = (function, *functions)
         if key not in self._done:
-            self._done[key] = _cut({function: function.fn.__name__, **functions})
+            module = _CutModule({function: function.fn.__name__, **functions})
+            try:
+                for root in key:
+                    module.function(root)
+                text = module.text()
+                ast.parse(text)
+                self._done[key] = CutResult(text)
+            except (Unwritten, SyntaxError, OSError) as error:
+                self._done[key] = CutResult(None, str(error))
         return self._done[key]
-
-
-def _cut(roots: dict[Kernel, str]) -> CutResult:
-    module = _CutModule(roots)
-    try:
-        for root in roots:
-            module.function(root)
-        text = module.text()
-        ast.parse(text)
-        return CutResult(text)
-    except (Unwritten, SyntaxError, OSError) as error:
-        return CutResult(None, str(error))
 
 
 class _CutModule:

@@ -7,12 +7,12 @@ that is left out or wrong shows."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ..engine import releases
 from ..engine.loader import corpus_module
-from ..engine.messages import BenchRequest, Kernel
+from ..engine.messages import Kernel, Request
 from . import values
 
 # A norm below this is taken for zero, by which nothing is divided.
@@ -93,7 +93,7 @@ class _Reached(Exception):
     """The launch was made: what the host function does then is of no interest."""
 
 
-def host_launch(request: BenchRequest, corpus: str, device: str) -> TimedLaunch:
+def host_launch(request: Request, corpus: str, device: str) -> TimedLaunch:
     """The kernel's first launch; kernels before it run in the first configuration of each."""
     import torch
 
@@ -105,8 +105,12 @@ def host_launch(request: BenchRequest, corpus: str, device: str) -> TimedLaunch:
     dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
     inputs = module.inputs(**request["shape"], dtype=dtypes[request["dtype"]], device=device)
     host = getattr(module, module.KERNELS[name]["form"])
-    with _unwritten_is_nan():
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills what torch.empty returns
+    try:
         return _first_launch(getattr(module, name), lambda: host(**inputs))
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def _first_launch(tuner: Kernel, program: Callable[[], object]) -> TimedLaunch:
@@ -127,19 +131,7 @@ def _first_launch(tuner: Kernel, program: Callable[[], object]) -> TimedLaunch:
     return launches[0]
 
 
-@contextlib.contextmanager
-def _unwritten_is_nan() -> Iterator[None]:
-    import torch
-
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)  # fills what torch.empty returns
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before)
-
-
-def recorded_launch(request: BenchRequest, kernel: Kernel, device: str) -> TimedLaunch:
+def recorded_launch(request: Request, kernel: Kernel, device: str) -> TimedLaunch:
     """The request's `launch` has what heuristics gave among its arguments."""
     import torch
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import releases
-from ..engine.messages import ArgumentSpec, Kernel, LaunchSpec, Reply, Request
+from ..engine.messages import ArgumentSpec, Kernel, Reply, Request
 from . import values
 
 # Times in ms, as do_bench gives them: the configuration on trial is the fastest, so it is chosen.
@@ -78,7 +78,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
     return {**declared, "configs": configs, "keys": releases.key_names(tuner)}
 
 
-def _use_configs(tuner: Kernel, launch: LaunchSpec) -> None:
+def _use_configs(tuner: Kernel, launch: dict[str, Any]) -> None:
     from triton import Config
 
     if launch.get("configs"):
