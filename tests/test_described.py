@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.recorder.described import argument, configuration, constant
-from flacheck.guest.recorder.identity import Identities
+from flacheck.guest.recorder.described import Identities, argument, configuration, constant
 
 
 class Kind(enum.IntEnum):

@@ -13,8 +13,16 @@ torch = pytest.importorskip("torch")
 
 from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.shapes import Shapes, dimensions_in, documented, unpacked
-from flacheck.guest.package_driver.sizes import SIZES, extent, shape, size
+from flacheck.guest.package_driver.shapes import (
+    SIZES,
+    Shapes,
+    dimensions_in,
+    documented,
+    extent,
+    shape,
+    size,
+    unpacked,
+)
 
 
 @pytest.mark.parametrize(

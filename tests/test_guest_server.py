@@ -67,7 +67,6 @@ def test_a_long_log_keeps_its_beginning_and_its_end() -> None:
 def test_the_page_survives_the_process_that_wrote_it() -> None:
     """What a worker was doing when it died is read by its parent."""
     page = SharedPage()
-    page.clear()
     assert page.read() == (-1, 0, "")
     pid = os.fork()
     if pid == 0:

@@ -49,9 +49,8 @@ class Assembler:
     def usage(self, compiled: Any) -> dict[str, int]:
         """`registers` a thread, `stack` and `spills` in bytes a thread, where they are known."""
         if "amdgcn" in compiled.asm:
-            matches = {
-                name: pattern.search(compiled.asm["amdgcn"]) for name, pattern in _AMD.items()
-            }
+            text = compiled.asm["amdgcn"]
+            matches = {name: pattern.search(text) for name, pattern in _AMD.items()}
             return {name: int(match[1]) for name, match in matches.items() if match}
         registers, frame = _REGISTERS.search(self._said), _FRAME.search(self._said)
         if registers and frame:

@@ -9,21 +9,28 @@ from . import releases
 from .messages import CardRow
 
 
-def _nothing(*args: object, **kwargs: object) -> None:
+def nothing(*args: object, **kwargs: object) -> None:
     """Stands for whatever a card would do."""
+
+
+def constant(value: object) -> Callable[..., Any]:
+    """Says always the same, whatever it is asked."""
+    return lambda *args, **kwargs: value
 
 
 class Launcher:
     """Stands where a release compiles its launcher: a launch gets this far, and nothing runs."""
 
-    __init__ = __call__ = _nothing
+    __init__ = __call__ = nothing
 
 
 class TargetDriver:
     """Triton's driver protocol, as far as compiling and autotuning reach."""
 
     launcher_cls = Launcher
-    set_current_device = get_empty_cache_for_benchmark = clear_cache = unload_module = _nothing
+    set_current_device = get_empty_cache_for_benchmark = clear_cache = unload_module = nothing
+    get_current_stream = constant(0)
+    is_active = constant(True)
     # The release's class for targets, set when Triton has been imported.
     target_class: Callable[..., object]
 
@@ -40,9 +47,6 @@ class TargetDriver:
     def get_current_device(self) -> int:
         """One index a target: releases that cache a backend by device then keep targets apart."""
         return self._indices.setdefault(self.card["name"], len(self._indices))
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        return 0
 
     def get_current_target(self) -> object:
         return self.target_class(self.card["backend"], self.card["arch"], self.card["warp_size"])
@@ -65,9 +69,6 @@ class TargetDriver:
 
     def map_python_to_cpp_type(self, name: str) -> str:
         return name
-
-    def is_active(self) -> bool:
-        return True
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         """Properties of the real card that stands for the target."""

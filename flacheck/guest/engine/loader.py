@@ -9,7 +9,6 @@ import ast
 import contextlib
 import functools
 import hashlib
-import importlib
 import importlib.abc
 import importlib.util
 import os
@@ -25,8 +24,7 @@ Turn = Callable[[CardRow], object]
 
 class LazyPackages(importlib.abc.MetaPathFinder):
     """Imports packages with their `__init__` put off: `folders` maps their names to the folders
-    they lie in. Of those that are only wanted by others, `dependencies`, it runs when it is first
-    asked for anything."""
+    they lie in. That of `dependencies`, which only others want, runs when it is first asked."""
 
     def __init__(self) -> None:
         self.folders: dict[str, str] = {}
@@ -147,8 +145,7 @@ def _from(module: str, name: str) -> object:
 class Loader:
     """Kernels by origin, kept until another card is asked for: packages look at it when imported.
     `turn` is told the new card: torch, or what stands in for it, speaks of it from then on. Where
-    kernels run, what packages depend on is imported as ever (`whole_dependencies`), for it is
-    used."""
+    kernels run, what packages depend on is used, and imported as ever (`whole_dependencies`)."""
 
     def __init__(self, config: WorkerConfig, turn: Turn, whole_dependencies: bool = False) -> None:
         self._corpus, self._scratch = config.get("corpus", ""), config["scratch"]

@@ -114,7 +114,6 @@ def has_positional_keys(tuner: Kernel) -> bool:
 
 
 def key_names(tuner: Kernel) -> list[str]:
-    """The names in an autotuner's key."""
     if has_positional_keys(tuner):
         return [tuner.arg_names[i] for i in tuner.key_idx]
     return list(tuner.keys)
@@ -211,7 +210,6 @@ def tolerated_errors() -> tuple[type[BaseException], ...]:
 
 
 def binary_folder() -> str:
-    """Where the release keeps ptxas and cuobjdump."""
     import triton
 
     return os.path.join(os.path.dirname(triton.__file__), "backends", "nvidia", "bin")

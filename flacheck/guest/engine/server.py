@@ -59,10 +59,6 @@ class SharedPage:
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._request, self._done = -1, 0
-
-    def clear(self) -> None:
-        """A worker begins."""
-        self._request, self._done = -1, 0
         self.stage("")
 
     @property
@@ -76,11 +72,9 @@ class SharedPage:
         self.stage("import")
 
     def stage(self, name: str) -> None:
-        """The stage that begins."""
         _PAGE.pack_into(self._memory, 0, self._request, self._done, name.encode()[:32])
 
     def finish(self) -> None:
-        """The request is done."""
         self._request = -1
         self._done += 1
         self.stage("")
@@ -122,9 +116,8 @@ def main() -> None:
 
 def _serve(sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, log: int) -> None:
     """Fork a worker whenever a request waits and none lives, until flacheck is gone."""
-    page = SharedPage()
     while _waiting(sock):
-        page.clear()
+        page = SharedPage()
         os.ftruncate(log, 0)
         pid = os.fork()
         if pid == 0:

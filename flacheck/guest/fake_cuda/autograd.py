@@ -69,7 +69,6 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """torch.autograd.backward."""
     tensors = _listed(tensors)
     wanted = _listed(inputs)
     captures = [_target(tensor) for tensor in wanted]

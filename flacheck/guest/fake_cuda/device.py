@@ -46,7 +46,7 @@ class FakeDevice:
         check(torch.__version__)
         # Only now: these reach into torch when they are imported.
         from ..workers import torch_cuda
-        from . import autograd, known_values, pickled, placement
+        from . import autograd, known_values, moved
 
         self._mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self._values = known_values.KnownValues(self._mode, guessed)
@@ -62,8 +62,7 @@ class FakeDevice:
         registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
         torch_cuda.turn(card)
         autograd.install()
-        pickled.install()
-        placement.install()
+        moved.install()
         torch_cuda.leave_functions_uncompiled()
 
     def enter(self) -> None:

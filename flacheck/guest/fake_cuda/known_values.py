@@ -80,8 +80,7 @@ def read(tensor: Any) -> list[int] | None:
 
 def forget_written(arguments: Iterable[object]) -> None:
     """A kernel was launched with these and may have written to them: floats, and what was fresh
-    memory till now. Integers that the program put there, offsets of sequences above all, are what a
-    kernel reads."""
+    memory till now. Integers that the program put there, as offsets, are what a kernel reads."""
     for tensor in arguments:
         value = getattr(tensor, _KEPT, None)
         if value is not None and (value.is_floating_point() or _is_blank(value)):
@@ -191,7 +190,6 @@ def _computed(operator: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _is_computable(operator: Any, args: Any, kwargs: Any, tensors: list[Any]) -> bool:
-    """Whether all that goes in is known and cheap."""
     if not tensors:
         return _is_small_factory(operator, args, kwargs)
     floats = False
@@ -257,7 +255,6 @@ def _kind(tensor: Any) -> str:
 
 
 def _run(operator: Any, args: Any, kwargs: Any) -> Any:
-    """An operation on real tensors."""
     kwargs.pop("pin_memory", None)
     with _disable_current_modes():
         result = operator(*args, **kwargs)

@@ -11,8 +11,6 @@ error}, "skipped"?}}, "seconds", "late": whether the time was over before everyt
 every dtype}
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -27,9 +25,8 @@ from .trust import Witness
 
 def main() -> None:
     config = json.loads(sys.argv[1])
-    settings = Settings(
-        config["output"], config["card"], config.get("packages") or {}, config["package"]
-    )
+    packages = config.get("packages") or {}
+    settings = Settings(config["output"], config["card"], packages, config["package"])
     with session(settings) as recorder:
         witness = Witness(recorder)
         report = drive(config, recorder, witness)
@@ -42,7 +39,6 @@ def main() -> None:
 
 
 def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> dict[str, Any]:
-    """The report of one drive."""
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
     from .calls import Caller
@@ -56,8 +52,8 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
     try:
         modules, failed = load(config["modules"], recipe.skipped_modules)
     except NotImported as error:
-        caught = error.caught
-        failed = {"module": error.name, "type": caught.kind, "text": caught.text}
+        name, caught = error.args
+        failed = {"module": name, "type": caught.kind, "text": caught.text}
         failed["traceback"] = caught.trace
         return {"import_error": failed, "modules": {}, "operators": {}}
     offered = operators(modules, config["modules"])

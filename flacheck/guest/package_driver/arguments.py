@@ -1,8 +1,6 @@
 """Makes up arguments: tensors of the right shape and dtype, and plain values by name, annotation,
 and what the code of a module compares them with."""
 
-from __future__ import annotations
-
 import ast
 import collections
 import functools
@@ -18,8 +16,7 @@ import torch
 from ..workers.values import TORCH_NAMES
 from .operators import Operator
 from .plans import CallPlan, Recipe
-from .shapes import Shapes
-from .sizes import SIZES, Sizes, shape, size
+from .shapes import SIZES, Shapes, Sizes, shape, size
 
 DTYPES = {name: getattr(torch, torch_name) for name, torch_name in TORCH_NAMES.items()}
 NOTHING = inspect.Parameter.empty

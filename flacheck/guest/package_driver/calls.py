@@ -1,28 +1,71 @@
-"""One call of an operator: arguments made, forward, backward, and what was launched on the way."""
+"""One call of an operator: arguments made, forward, backward, and what was launched on the way. A
+piece of somebody else's package may raise, hang or exit, and the drive goes on."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+import linecache
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ..recorder.recorder import Recorder
 from .arguments import NOTHING, Arguments
-from .attempts import CaughtError, attempt
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import Shapes
 from .trust import Rank, Witness
 
+T = TypeVar("T")
 # Of CPU, for each step of a call: nothing is computed, so what takes longer loops or hangs.
 _SECONDS = 2.0
 # What constructors call the size of the last axis of a layer's input.
-_WIDTHS = (
-    "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim input_size "
-    "normalized_shape channels"
-).split()
+_WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
+_WIDTHS += "input_size normalized_shape channels".split()
+
+
+class TooLong(BaseException):
+    """The piece used up its time; no package's own `except Exception` stops it."""
+
+
+@dataclass(frozen=True)
+class CaughtError:
+    """The error that a piece raised: its type, its text, the lines of source it went through
+    (innermost last), and its whole traceback."""
+
+    kind: str
+    text: str
+    lines: tuple[str, ...]
+    trace: str
+
+    def brief(self) -> str:
+        said = " ".join(self.text.split())[:300]
+        if not said and self.lines:
+            said = self.lines[-1]
+        return f"{self.kind}: {said}"
+
+
+def attempt(piece: Callable[[], T], seconds: float) -> T | CaughtError:
+    """What the piece returns, or the error that it raised, within so many seconds of CPU."""
+
+    def stop(*_: object) -> None:
+        raise TooLong(f"took more than {seconds:g} s")
+
+    # CPU time, not the clock: what a call is worth does not depend on how busy the machine is.
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        return piece()
+    except (Exception, SystemExit, TooLong) as error:
+        # The first frame is ours.
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        lines = [linecache.getline(each.filename, each.lineno or 0).strip() for each in frames]
+        trace = "".join(traceback.format_exception(error))
+        return CaughtError(type(error).__name__, str(error), tuple(lines), trace)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @dataclass(frozen=True)

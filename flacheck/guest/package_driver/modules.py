@@ -1,7 +1,5 @@
 """The modules of the packages to drive: all that can be imported, and why the others cannot."""
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 import importlib
@@ -12,25 +10,20 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 from ..engine.loader import LazyPackages
-from .attempts import CaughtError, attempt
+from .calls import CaughtError, attempt
 
 # Of CPU, for one import: some packages compile or probe while they are imported.
 _SECONDS = 30.0
 
 
 class NotImported(Exception):
-    """A package itself cannot be imported: there is nothing to drive."""
-
-    def __init__(self, name: str, caught: CaughtError) -> None:
-        super().__init__(f"{name} cannot be imported: {caught.brief()}")
-        self.name, self.caught = name, caught
+    """A package itself cannot be imported, so there is nothing to drive: its name, the error."""
 
 
 def load(names: Iterable[str], skipped: Sequence[str]) -> tuple[list[ModuleType], dict[str, str]]:
     """The modules of packages, and `module → why not` for the rest; `skipped` are patterns of their
     names. A package whose own `__init__` raises (it registers models, say, that a newer library has
-    itself) is entered past its `__init__` files. Raises NotImported when nothing below it can be
-    imported either."""
+    itself) is entered past its `__init__` files. Raises NotImported when that fails, too."""
     loaded: dict[str, ModuleType] = {}
     failed: dict[str, str] = {}
     for name in names:
@@ -53,9 +46,8 @@ def _imported(name: str) -> ModuleType | CaughtError:
 
 def _enter_lazily(name: str) -> None:
     """Have the package imported anew, its `__init__` files only when one is asked for a name."""
-    root = next(
-        path for path in sys.path if os.path.isfile(os.path.join(path, name, "__init__.py"))
-    )
+    init = os.path.join(name, "__init__.py")
+    root = next(path for path in sys.path if os.path.isfile(os.path.join(path, init)))
     for loaded in [module for module in sys.modules if module.partition(".")[0] == name]:
         del sys.modules[loaded]
     finder = LazyPackages()

@@ -1,8 +1,6 @@
 """What a package offers that ends in a launch: functions, autograd functions, layers. A function
 leads to a kernel by the names in its code and what they are bound to."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -66,11 +66,8 @@ class Recipe:
 
     def skips(self, operator: Operator) -> str | None:
         """Why an operator is not called, None when it is."""
-        for entry in self._entries(operator):
-            reason: str | None = entry.get("skip")
-            if reason:
-                return reason
-        return None
+        reasons = [entry["skip"] for entry in self._entries(operator) if entry.get("skip")]
+        return next(iter(reasons), None)
 
     def plain(self, operator: Operator) -> CallPlan:
         """The first call of an operator."""

@@ -1,7 +1,4 @@
-"""The order in which operators are called, and when to stop: outer ones first, then what still
-misses a kernel."""
-
-from __future__ import annotations
+"""The order in which operators are called, outer ones first, and when to stop."""
 
 import time
 from collections import deque

@@ -2,22 +2,56 @@
 siblings, and name. A function's source gives them away in `B, T, H, K = q.shape`, or in a call that
 hands `q` on to such code."""
 
-from __future__ import annotations
-
 import ast
 import collections
 import functools
 import inspect
+import operator as arithmetic
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
-from .sizes import SIZES, extent
 
 Symbols = tuple[str, ...]
+Sizes = Mapping[str, int]
+
+# Letters as the field uses them: batch, time, heads (of queries, of values), key and value width,
+# model width, sequences, memory slots, selected blocks, ranks, vocabulary. Small, for nothing is
+# computed; but 16 query heads share 4 of keys, and a chunk of 64 goes into the time eight times.
+SIZES = {
+    **dict.fromkeys(("B", "N", "R"), 2),
+    **dict.fromkeys(("H", "HV", "HK", "G", "W"), 4),
+    **dict.fromkeys(("NT", "E"), 8),
+    **dict.fromkeys(("HQ", "S"), 16),
+    **dict.fromkeys(("K", "V", "M", "P", "BT"), 64),
+    **dict.fromkeys(("D", "C"), 256),
+    **dict.fromkeys(("T", "TQ", "L"), 512),
+}
+# What longer names mean, the more telling words first.
+_WORDS: tuple[tuple[str, str | int], ...] = (
+    (r"vocab|classes", 1024),
+    (r"batch|^b$|^bs$", "B"),
+    (r"num_?heads?|n_heads?|nheads|n_q_head|^h$|^hq$", "H"),
+    (r"n_kv_head", "H"),
+    (r"(key|value|k|v)_dim|head_?dim|^hd$|^dh$|^k$|^v$|d_head", "K"),
+    (r"seq|len|^t$|^s$|tokens|^n$", "T"),
+    (r"hidden|dim|cols|model|features|channels|^d$", "D"),
+    (r"rows|^bt$|^m$", 1024),
+    (r"experts|^e$", 8),
+    (r"top", 2),
+)
+# A power of two that most kernels take as a width.
+_UNKNOWN = 64
+_OPERATIONS = {
+    ast.Add: arithmetic.add,
+    ast.Sub: arithmetic.sub,
+    ast.Mult: arithmetic.mul,
+    ast.Div: arithmetic.floordiv,
+    ast.FloorDiv: arithmetic.floordiv,
+}
 
 _MODEL = ("B", "T", "D")
 _QUERY, _VALUE, _GATE = ("B", "T", "H", "K"), ("B", "T", "H", "V"), ("B", "T", "H")
@@ -273,3 +307,49 @@ def _pairs(call: ast.Call, callee: Callable[..., Any]) -> Iterator[tuple[str, st
     for keyword in call.keywords:
         if isinstance(keyword.value, ast.Name) and keyword.arg:
             yield keyword.value.id, keyword.arg
+
+
+def size(symbol: str, sizes: Sizes) -> int:
+    """The size that the name of a dimension stands for; a middling one for an unknown name."""
+    if symbol in sizes:
+        return sizes[symbol]
+    lowered = symbol.lower()
+    for pattern, meaning in _WORDS:
+        if re.search(pattern, lowered):
+            if isinstance(meaning, str):
+                return sizes[meaning]
+            return meaning
+    return _UNKNOWN
+
+
+def extent(expression: str, sizes: Sizes) -> int | None:
+    """The value of `H*K` or `N+1`, None for a text that is no such expression."""
+    try:
+        return _value(ast.parse(expression.strip(), mode="eval").body, sizes)
+    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        return None
+
+
+def _value(node: ast.expr, sizes: Sizes) -> int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return int(node.value)
+    if isinstance(node, ast.Name):
+        return size(node.id, sizes)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        operate = _OPERATIONS[type(node.op)]
+        return int(operate(_value(node.left, sizes), _value(node.right, sizes)))
+    raise ValueError("no extent")
+
+
+def shape(dimensions: Iterable[str | int], sizes: Sizes) -> tuple[int, ...] | None:
+    """The extents of symbolic dimensions, None when one of them is no expression."""
+    extents = []
+    for dimension in dimensions:
+        if isinstance(dimension, int):
+            extents.append(dimension)
+            continue
+        worth = extent(dimension, sizes)
+        if worth is None:
+            return None
+        extents.append(worth)
+    return tuple(extents)

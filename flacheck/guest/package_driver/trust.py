@@ -4,8 +4,6 @@ package's inner functions, can launch a kernel with dtypes that never meet. Such
 where there are no better ones of that kernel, and are marked. A layer makes the arguments of its
 kernels itself: where one passes a pointer, a number is wrong."""
 
-from __future__ import annotations
-
 import enum
 import json
 import os

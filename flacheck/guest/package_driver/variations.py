@@ -1,7 +1,4 @@
-"""The calls of one operator that are worth trying: variants of one that works, repairs of one that
-failed."""
-
-from __future__ import annotations
+"""Calls of an operator worth trying: variants of one that works, repairs of one that failed."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +6,7 @@ from inspect import Parameter
 from typing import Any
 
 from .arguments import NOTHING, SEQUENCES, choices, is_length, is_tensor
-from .attempts import CaughtError
+from .calls import CaughtError
 from .operators import LAYER, Operator
 from .plans import CallPlan
 from .shapes import Shapes, dimensions_in

@@ -1,14 +1,19 @@
-"""A launch as JSON: its arguments and configurations, and where its tensors lie in memory, so that
-others like them can be made. What is in them is left out, for their contents are random where a
-launch is timed; only the values of small integers, which kernels index with, are kept. `functions`
-throughout are the jit functions that the launch hands over, with their names in the kernel's
-module."""
+"""A launch as JSON: whose kernel it is, its arguments and configurations, and where its tensors lie
+in memory, so that others like them can be made. What is in them is left out, for their contents are
+random where a launch is timed; only the values of small integers, which kernels index with, are
+kept. `functions` throughout are the jit functions that the launch hands over, with their names in
+the kernel's module."""
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+import os
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import Distribution, distributions
+from types import FunctionType
 from typing import Any
 
 from ..engine.messages import Kernel
@@ -27,8 +32,7 @@ _Storages = dict[int, tuple[int, int]]
 
 def argument(value: Any, functions: Functions) -> Any:
     """One argument: `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"bool"}`, `{"tuple"}`,
-    `{"constexpr"}` or None. One that has no such form is `{"unknown": its type}`; a launch with it
-    cannot be built again."""
+    `{"constexpr"}` or None. Any other is `{"unknown": its type}`: no launch is built with it."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -60,7 +64,6 @@ def _tensor(tensor: Any) -> dict[str, Any]:
 
 
 def _descriptor(descriptor: Any) -> dict[str, Any]:
-    """A tensor descriptor that the host made."""
     described = {
         **_tensor(descriptor.base),
         "shape": [int(extent) for extent in descriptor.shape],
@@ -162,3 +165,59 @@ def _in_storage(tensor: Any, storages: _Storages) -> dict[str, Any]:
         if values is not None:
             entry["values"] = values
     return entry
+
+
+def program() -> str:
+    """What the main module would be imported as."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    return pathlib.Path(getattr(main, "__file__", None) or "__main__").stem
+
+
+class Identities:
+    """`packages` maps folders to the packages that were put there, each as `name==version`."""
+
+    def __init__(self, packages: Mapping[str, str]) -> None:
+        self._packages = {os.path.realpath(folder): package for folder, package in packages.items()}
+        # By folder: what is installed there, each with the text that lists its files.
+        self._installed: dict[str, list[tuple[Distribution, str]]] = {}
+        self._by_module: dict[str, str | None] = {}
+
+    def of(self, function: FunctionType) -> tuple[str, str | None]:
+        """`module:qualname`, and `name==version` of the package, None for a program's own."""
+        module = function.__module__
+        if module == "__main__":
+            module = program()
+        if module not in self._by_module:
+            self._by_module[module] = self._package(os.path.realpath(function.__code__.co_filename))
+        name = f"{module}:{function.__qualname__.replace('.<locals>', '')}"
+        return name, self._by_module[module]
+
+    def _package(self, file: str) -> str | None:
+        folder = os.path.dirname(file)
+        while folder != os.path.dirname(folder):
+            if folder in self._packages:
+                return self._packages[folder]
+            owner = self._owner(folder, os.path.relpath(file, folder))
+            if owner:
+                return owner
+            folder = os.path.dirname(folder)
+        return None
+
+    def _owner(self, folder: str, path: str) -> str | None:
+        """The package installed in a folder whose list of files has this one."""
+        if folder not in self._installed:
+            self._installed[folder] = [(d, d.read_text("RECORD") or "") for d in _all(folder)]
+        for distribution, files in self._installed[folder]:
+            if f"\n{path}," in f"\n{files}":
+                return f"{distribution.metadata['Name']}=={distribution.version}"
+        return None
+
+
+def _all(folder: str) -> Iterable[Distribution]:
+    """The distributions of a folder; most folders above a file have none, which is seen at once."""
+    if any(name.endswith(".dist-info") for name in os.listdir(folder)):
+        return distributions(path=[folder])
+    return ()

@@ -1,5 +1,4 @@
-"""The launches file as it is written: a line is one append, so that it is there even if the next
-step kills us."""
+"""The launches file as it is written: a line is one append, kept even if the next step kills us."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Sits before the compiler: sees every launch on its way through heuristics and autotuner, and
-writes it down. On the fake device a launch ends here. On a real one it goes on, after it was
-written."""
+writes it down. On the fake device a launch ends here, on a real one it goes on then."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from typing import Any, NamedTuple
 from ..engine import releases
 from ..engine.messages import Kernel
 from ..workers.cut import Cutter, handed
-from .described import Functions, argument, configuration, constant, laid_out
-from .identity import Identities
+from .described import Functions, Identities, argument, configuration, constant, laid_out
 from .journal import Journal
 
 Run = Callable[..., Any]
@@ -112,12 +110,8 @@ class Recorder:
         from triton.runtime.autotuner import Autotuner, Heuristics
         from triton.runtime.jit import JITFunction
 
-        layers = (
-            (JITFunction, self._kernel),
-            (Autotuner, self._autotuner),
-            (Heuristics, self._heuristics),
-        )
-        for kind, layer in layers:
+        ours = {JITFunction: self._kernel, Autotuner: self._autotuner, Heuristics: self._heuristics}
+        for kind, layer in ours.items():
             self._originals.append((kind, kind.run))
             kind.run = _method(layer, kind.run)
 
@@ -255,7 +249,6 @@ def _method(layer: Layer, run: Run) -> Run:
 
 
 def _passed(call: _HostCall, function: Kernel, bound: Kwargs, functions: Functions) -> Kwargs:
-    """The arguments that the host passed, described."""
     passed = call.passed
     if call.config is not None:
         passed = passed - call.config.kwargs.keys()
@@ -314,8 +307,7 @@ def _known_extents(arrived: _Arrived) -> list[int] | None:
 
 
 def _extents(grid: Any, function: Kernel, bound: Mapping[str, Any]) -> list[int] | None:
-    """How many programs there are; a callable grid is given the arguments and the defaults of the
-    others, as Triton does."""
+    """How many programs there are; a callable grid is given arguments and defaults, as by Triton."""
     if callable(grid):
         defaults = {p.name: p.default for p in function.params if p.has_default}
         grid = grid({**defaults, **bound})

@@ -9,14 +9,16 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
+from ..engine import releases
+from ..engine.driver import TargetDriver
 from ..engine.messages import CardRow
-from .identity import program
+from .described import program
 from .journal import Journal
 from .recorder import Recorder
 
@@ -84,9 +86,7 @@ class _Watch(importlib.abc.MetaPathFinder):
         if self._device is not None:
             self._device.leave()
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name not in self._actions:
             return None
         for finder in list(sys.meta_path):
@@ -114,9 +114,6 @@ class _Watch(importlib.abc.MetaPathFinder):
 
     def _triton(self) -> None:
         if self._card is not None:
-            from ..engine import releases
-            from ..engine.driver import TargetDriver
-
             driver = TargetDriver()
             driver.select(self._card)
             releases.install_driver(driver)
@@ -175,8 +172,7 @@ class Readers:
 
     def followed(self) -> str | None:
         """Where the last guess was made by something that has not returned to another package
-        since: what the program does from there on may rest on it. None when no such guess was made.
-        """
+        since: what the program does from there on may rest on it. None without such a guess."""
         following = self._thread.following
         if following:
             running = set(_stack(sys._getframe(1)))

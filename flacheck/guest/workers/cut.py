@@ -104,7 +104,6 @@ class _CutModule:
         self._imports: set[str] = set()
 
     def text(self) -> str:
-        """The module as it is now."""
         imports = "".join(f"import {name}\n" for name in sorted(self._imports))
         return _HEAD + imports + "\n\n" + "\n\n\n".join(self._pieces) + "\n"
 
@@ -159,9 +158,7 @@ class _CutModule:
             parameter.annotation = self._annotation(signature[parameter.arg].annotation)
         defaults = [self._default(signature[parameter.arg]) for parameter in positional]
         arguments.defaults = [default for default in defaults if default is not None]
-        arguments.kw_defaults = [
-            self._default(signature[parameter.arg]) for parameter in arguments.kwonlyargs
-        ]
+        arguments.kw_defaults = [self._default(signature[p.arg]) for p in arguments.kwonlyargs]
 
     def _default(self, parameter: inspect.Parameter) -> ast.expr | None:
         if parameter.default is inspect.Parameter.empty:
@@ -258,13 +255,9 @@ def _annotated(function: Any) -> set[str]:
 
 
 def _locals(tree: ast.AST) -> set[str]:
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-    return names
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 def _decorator(function: Kernel) -> str:

@@ -32,14 +32,10 @@ class TimedLaunch:
         self, function: Kernel, args: Any, kwargs: Any, memory: list[Any], made_up: bool = False
     ) -> None:
         self._function, self._args, self._kwargs, self._made_up = function, args, kwargs, made_up
+        # What stands in the kernel's module.
+        self.names: dict[str, Any] = function.fn.__globals__
         self._memory = [(tensor, tensor.clone()) for tensor in memory]
         self._right: list[Any] | None = None
-
-    @property
-    def names(self) -> dict[str, Any]:
-        """What stands in the kernel's module."""
-        module: dict[str, Any] = self._function.fn.__globals__
-        return module
 
     def with_config(self, settings: dict[str, Any]) -> Callable[[], object]:
         """A call that launches with a configuration's constants, options and own grid."""

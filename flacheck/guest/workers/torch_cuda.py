@@ -5,11 +5,11 @@ modules are to be what they are when they run."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ..engine.driver import constant, nothing
 from ..engine.messages import CardRow
 
 _GIB = 1 << 30
@@ -31,14 +31,6 @@ memory_cached max_memory_cached initial_seed get_sync_debug_mode utilization mem
 current_blas_handle
 """.split()
 _CONTEXTS = "device device_of stream StreamContext graph use_mem_pool".split()
-
-
-def _nothing(*args: object, **kwargs: object) -> None:
-    """Stands for whatever a card would do."""
-
-
-def _constant(value: object) -> Callable[..., Any]:
-    return lambda *args, **kwargs: value
 
 
 class DeviceProperties:
@@ -80,9 +72,9 @@ class Event:
     """An event that has always happened."""
 
     cuda_event = 0
-    __init__ = record = wait = synchronize = _nothing
-    query = _constant(True)
-    elapsed_time = _constant(1.0)
+    __init__ = record = wait = synchronize = nothing
+    query = constant(True)
+    elapsed_time = constant(1.0)
 
 
 class Stream(NullContext):
@@ -90,9 +82,9 @@ class Stream(NullContext):
 
     cuda_stream = stream_id = device_index = 0
     device = torch.device("cuda", 0)
-    synchronize = wait_event = wait_stream = _nothing
-    query = _constant(True)
-    is_capturing = _constant(False)
+    synchronize = wait_event = wait_stream = nothing
+    query = constant(True)
+    is_capturing = constant(False)
 
     def record_event(self, event: Event | None = None) -> Event:
         return event or Event()
@@ -101,8 +93,8 @@ class Stream(NullContext):
 class CudaGraph:
     """A CUDA graph: its capture runs the launches, its replay has nothing left to do."""
 
-    __init__ = capture_begin = capture_end = replay = reset = _nothing
-    pool = _constant((0, 0))
+    __init__ = capture_begin = capture_end = replay = reset = nothing
+    pool = constant((0, 0))
 
 
 class Generator(torch.Generator):
@@ -117,29 +109,29 @@ def facade(card: CardRow) -> dict[str, Any]:
     """Every name of torch.cuda that is replaced, with what stands there instead."""
     properties = DeviceProperties(card)
     capability = tuple(card["capability"])
-    names: dict[str, Any] = dict.fromkeys(_SILENT, _nothing)
-    names |= dict.fromkeys(_ZERO, _constant(0))
+    names: dict[str, Any] = dict.fromkeys(_SILENT, nothing)
+    names |= dict.fromkeys(_ZERO, constant(0))
     names |= {name: type(name, (NullContext,), {}) for name in _CONTEXTS}
     return names | {
-        "is_available": _constant(True),
-        "is_initialized": _constant(True),
-        "device_count": _constant(1),
-        "get_device_capability": _constant(capability),
-        "get_device_name": _constant(card["gpu"]),
-        "get_device_properties": _constant(properties),
-        "get_arch_list": _constant([f"sm_{capability[0]}{capability[1]}"]),
-        "is_bf16_supported": _constant(card["bf16"]),
-        "is_tf32_supported": _constant(capability >= (8, 0)),
-        "is_current_stream_capturing": _constant(False),
-        "can_device_access_peer": _constant(False),
-        "mem_get_info": _constant((properties.total_memory, properties.total_memory)),
+        "is_available": constant(True),
+        "is_initialized": constant(True),
+        "device_count": constant(1),
+        "get_device_capability": constant(capability),
+        "get_device_name": constant(card["gpu"]),
+        "get_device_properties": constant(properties),
+        "get_arch_list": constant([f"sm_{capability[0]}{capability[1]}"]),
+        "is_bf16_supported": constant(card["bf16"]),
+        "is_tf32_supported": constant(capability >= (8, 0)),
+        "is_current_stream_capturing": constant(False),
+        "can_device_access_peer": constant(False),
+        "mem_get_info": constant((properties.total_memory, properties.total_memory)),
         "memory_stats": lambda *_: {},
-        "memory_summary": _constant(""),
+        "memory_summary": constant(""),
         "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
         "get_rng_state_all": lambda *_: [torch.zeros(16, dtype=torch.uint8)],
         "current_stream": lambda *_: Stream(),
         "default_stream": lambda *_: Stream(),
-        "graph_pool_handle": _constant((0, 0)),
+        "graph_pool_handle": constant((0, 0)),
         "make_graphed_callables": lambda callables, *_, **__: callables,
         "Stream": Stream,
         "ExternalStream": Stream,
@@ -175,14 +167,14 @@ def turn(card: CardRow) -> None:
             if hasattr(module, name):
                 setattr(module, name, value)
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
-        setattr(torch.cuda.nvtx, name, _nothing)
+        setattr(torch.cuda.nvtx, name, nothing)
     torch.cuda.nvtx.range = NullContext
     torch.version.cuda = torch.version.cuda or "12.8"
     torch.Generator = Generator
     accelerator = torch.accelerator
-    accelerator.is_available = _constant(True)
-    accelerator.device_count = _constant(1)
-    accelerator.current_accelerator = _constant(torch.device("cuda"))
+    accelerator.is_available = constant(True)
+    accelerator.device_count = constant(1)
+    accelerator.current_accelerator = constant(torch.device("cuda"))
     accelerator.current_stream = lambda *_: Stream()
-    accelerator.current_device_index = _constant(0)
-    accelerator.set_device_index = accelerator.synchronize = _nothing
+    accelerator.current_device_index = constant(0)
+    accelerator.set_device_index = accelerator.synchronize = nothing

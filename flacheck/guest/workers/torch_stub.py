@@ -6,7 +6,6 @@ counted, so that a package cannot loop on it: then `StubError` says what was mis
 
 from __future__ import annotations
 
-import importlib
 import importlib.abc
 import sys
 import types
@@ -121,7 +120,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._driver = driver
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if _is_torch(name):
+        if name.partition(".")[0] == "torch":
             return ModuleSpec(name, self, is_package=True)
         return None
 
@@ -132,10 +131,6 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         contents = _CONTENTS.get(module.__name__)
         if contents:
             vars(module).update(contents(self._driver))
-
-
-def _is_torch(name: str) -> bool:
-    return name.partition(".")[0] == "torch"
 
 
 def _torch(driver: TargetDriver) -> dict[str, Any]:
@@ -199,5 +194,5 @@ def install(driver: TargetDriver) -> None:
 def turn(card: CardRow) -> None:
     """Forget what was said of another card: the next import asks anew."""
     for name in list(sys.modules):
-        if _is_torch(name):
+        if name.partition(".")[0] == "torch":
             del sys.modules[name]

@@ -73,22 +73,18 @@ class TritonWorker:
         """Answer a request; its `seconds` are those of the operation, without the import."""
         self._mark, self._until, self._shown = mark, request.get("until"), None
         self._driver.select(request["card"])
-        self._use_private_cache()
+        if self._count % _SWEEP == 0:
+            # A folder for what Triton caches, emptied now and then; nothing in it is ever read.
+            folder = os.path.join(self._scratch, f"cache-{os.getpid()}")
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+            os.environ["TRITON_CACHE_DIR"] = tempfile.tempdir = folder
+        self._count += 1
         kernel = self._loader.load(request["kernel"], request["card"])
         started = time.perf_counter()
         answer: Reply = getattr(self, "op_" + request["op"])(kernel, request)
         answer.setdefault("seconds", time.perf_counter() - started)
         return answer
-
-    def _use_private_cache(self) -> None:
-        """A folder for what Triton caches, emptied now and then; nothing in it is ever read."""
-        if self._count % _SWEEP == 0:
-            folder = os.path.join(self._scratch, f"cache-{os.getpid()}")
-            shutil.rmtree(folder, ignore_errors=True)
-            os.makedirs(folder)
-            os.environ["TRITON_CACHE_DIR"] = folder
-            tempfile.tempdir = folder
-        self._count += 1
 
     def op_compile(self, kernel: Kernel, request: Request) -> Reply:
         """Compile one launch; `resources` of the result, `stage` the last one run."""

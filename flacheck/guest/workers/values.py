@@ -110,12 +110,10 @@ def _pointer(path: str, dtype: str, align: int) -> Pointer:
 def arguments(
     specs: Mapping[str, ArgumentSpec], names: Names | None = None, tensor: TensorMaker = _pointer
 ) -> dict[str, Any]:
-    """The arguments of a launch."""
     return {name: _value(name, spec, names or {}, tensor) for name, spec in specs.items()}
 
 
 def constants(values: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Constants as a configuration or a launch's options name them."""
     return {name: _constant(value, names) for name, value in values.items()}
 
 

@@ -1,5 +1,4 @@
-"""Found by every Python that a captured program starts: arms the recorder, then runs the user's own
-sitecustomize."""
+"""Every Python that a captured program starts finds it: arms the recorder, runs the user's own."""
 
 import importlib
 import importlib.machinery
