@@ -307,7 +307,7 @@ def _known_extents(arrived: _Arrived) -> list[int] | None:
 
 
 def _extents(grid: Any, function: Kernel, bound: Mapping[str, Any]) -> list[int] | None:
-    """How many programs there are; a callable grid is given arguments and defaults, as by Triton."""
+    """How many programs run; a callable grid is given arguments and defaults, as in Triton."""
     if callable(grid):
         defaults = {p.name: p.default for p in function.params if p.has_default}
         grid = grid({**defaults, **bound})
