@@ -33,7 +33,7 @@ def edge(tensor: torch.Tensor) -> Edge:
 
 class BackwardPass:
     """One backward pass: gradients waiting at their nodes, nodes waiting for gradients. `captured`
-    are the gradients that arrived at edges asked for; then only nodes leading to them are called."""
+    are the gradients that arrived at edges asked for; then only nodes before them are called."""
 
     def __init__(self, captures: list[Edge]) -> None:
         self._waiting: dict[Node, Gradients] = {}
