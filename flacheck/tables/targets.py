@@ -88,6 +88,7 @@ def _cuda(
         memory_gb=memory_gb,
         source=f"{CUDA_GUIDE}; {sheet}",
         aliases=aliases,
+        # Ampere is the first.
         bf16=arch >= 80,
         tensor_memory=tensor_memory,
     )
@@ -104,6 +105,8 @@ def _hip(
     aliases: tuple[str, ...],
 ) -> Target:
     """A row for AMD: experimental, for no verdict of it was ever compared with a card here."""
+    # A lane of CDNA has 512 registers, accumulators included, one of RDNA 256.
+    thread_registers = {64: 512, 32: 256}
     return Target(
         name=arch,
         backend="hip",
@@ -116,7 +119,7 @@ def _hip(
         memory_gb=memory_gb,
         source="ROCm documentation, GPU hardware specifications (LDS, compute units, memory)",
         aliases=aliases,
-        thread_registers=512 if warp_size == 64 else 256,
+        thread_registers=thread_registers[warp_size],
         experimental=True,
     )
 
@@ -201,8 +204,9 @@ def find(name: str) -> Target:
     as `h100`."""
     plain = re.sub(r"[\s._-]|^(cuda|hip):", "", name.strip().lower())
     plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon)+", "", plain)
-    capability = re.fullmatch(r"(?:sm|compute)?(\d{2,3})[af]?", plain)
-    found = TARGETS.get(f"sm{capability[1]}" if capability else plain) or _ALIASES.get(plain)
-    if found is None:
+    # 90a and 100f are sm90 and sm100 with the features that no other GPU has.
+    plain = re.sub(r"^(?:sm|compute)?(\d{2,3})[af]?$", r"sm\1", plain)
+    target = TARGETS.get(plain) or _ALIASES.get(plain)
+    if target is None:
         raise UsageError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
-    return found
+    return target
