@@ -99,14 +99,7 @@ class Bench:
         if isinstance(times, str):
             return replace(result, not_timed=times)
         timed = [replace(each, timing=times.get(canonical(each.config))) for each in result.configs]
-        # A fallback's price is also said as a multiple of the best configuration's.
-        medians = [t.timing.median_ms for t in timed if t.timing and t.timing.median_ms]
-        prices = []
-        for use, config in instead:
-            median, times_best = times[canonical(config)].median_ms, None
-            if median is not None and medians:
-                times_best = round(median / min(medians), 3)
-            prices.append(Price(use, median, times_best))
+        prices = [Price(use, *_price(times[canonical(config)], timed)) for use, config in instead]
         return replace(result, configs=timed, prices=prices, rank=_rank(timed))
 
     def _elsewhere(self, result: TunerResult) -> str | None:
@@ -181,6 +174,14 @@ def _instead(result: TunerResult) -> Iterator[tuple[_Config, _Config]]:
         config = configuration(result, fallback)
         if config is not None:
             yield fallback.use, config
+
+
+def _price(timing: Timing, configs: Sequence[ExaminedConfig]) -> tuple[float | None, float | None]:
+    """What a fallback takes, and that as a multiple of the best configuration."""
+    medians = [each.timing.median_ms for each in configs if each.timing and each.timing.median_ms]
+    if timing.median_ms is None or not medians:
+        return timing.median_ms, None
+    return timing.median_ms, round(timing.median_ms / min(medians), 3)
 
 
 def _rank(configs: Sequence[ExaminedConfig]) -> float | None:
