@@ -13,7 +13,6 @@ from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.original import (
     NotReproduced,
     cut_out,
-    refused,
     with_autotuner,
     with_refused_key,
 )
@@ -107,6 +106,14 @@ def package(folder: Path) -> Package:
     return Package("pack", "1", str(folder), "0", {})
 
 
+def refused(package: Package, name: str) -> Specimen:
+    """What a cell of a package whose import fails starts from."""
+    compilers = CuttingCompilers(v3_2_0=cut())
+    compilers.packages["pack==1"] = package
+    kernel = Kernel(name, "pack==1", "0", ORIGIN)
+    return with_refused_key(Cell(kernel, "triton==3.2.0", "sm90", None), compilers)
+
+
 @pytest.mark.parametrize(
     ("kernel", "found"),
     [("pack.b:second", "second"), ("pack.b:fine", "other"), ("pack.c:other", "first")],
@@ -115,7 +122,7 @@ def test_a_refused_key_is_found_in_the_sources_of_its_package(
     tmp_path: Path, kernel: str, found: str
 ) -> None:
     """The kernel asked for when it is at fault, else its module's first, else the first."""
-    specimen = refused(package(tmp_path), kernel, "sm90")
+    specimen = refused(package(tmp_path), kernel)
     assert specimen.name == found
     assert specimen.stage == "import"
     assert configs_and_keys(specimen)[1] == ["K", "gone"]
@@ -124,7 +131,7 @@ def test_a_refused_key_is_found_in_the_sources_of_its_package(
 def test_a_package_without_a_refused_key_is_said() -> None:
     """Keys that are no literals are not known."""
     with pytest.raises(NotReproduced, match="no autotuner in pack==1 has a key in plain text"):
-        refused(Package("pack", "1", "/nowhere", "0", {}), "pack.b:second", "sm90")
+        refused(Package("pack", "1", "/nowhere", "0", {}), "pack.b:second")
 
 
 def test_a_refused_key_without_a_package_is_cut_out(tmp_path: Path) -> None:
@@ -134,7 +141,4 @@ def test_a_refused_key_without_a_package_is_cut_out(tmp_path: Path) -> None:
     asked = cell(configs=configs, keys=("K",))
     alone: Specimen = with_refused_key(asked, compilers)
     assert alone.stage == "autotune"
-    compilers.packages["pack==1"] = package(tmp_path)
-    kernel = Kernel("pack.b:second", "pack==1", "0", ORIGIN)
-    packaged = Cell(kernel, "triton==3.2.0", "sm90", asked.launch)
-    assert with_refused_key(packaged, compilers).name == "second"
+    assert refused(package(tmp_path), "pack.b:second").name == "second"

@@ -9,7 +9,7 @@ from flacheck.reports.document import Item, Listing, Paragraph, Part, Report, To
 from flacheck.reports.phrases import counted
 from flacheck.repro.output.result import Reproduced
 from flacheck.repro.output.script import kernel_text
-from flacheck.repro.versions import listed
+from flacheck.repro.versions import differing, listed
 
 # What the exit status of a script says of a release.
 _EXITS = ((0, "shows it"), (1, "does not show it"), (125, "cannot tell"))
@@ -46,5 +46,6 @@ def _releases(result: Reproduced) -> Iterator[Part]:
     if result.lost:
         lost = f"the original fails like this on {listed(result.lost)} too"
         yield Paragraph(f"{lost}; the script does not show it there", Tone.DOUBT)
-    if result.differing:
-        yield Paragraph(f"differs from the original on {listed(result.differing)}", Tone.DOUBT)
+    others = differing(result.original_table, result.reduced_table)
+    if others:
+        yield Paragraph(f"differs from the original on {listed(others)}", Tone.DOUBT)

@@ -33,8 +33,7 @@ _LIMITS = {
 class FailureKind:
     """What differs between failures. `first` are the passes that run once, `passes` those that run
     round after round. `original` gives the specimen to start from, `same` says what counts as the
-    failure of a record, `symptom` how a script tells that a specimen fails as a record of it
-    says."""
+    same failure, `symptom` how a script tells that a specimen shows it."""
 
     first: Sequence[Pass]
     passes: Sequence[Pass]

@@ -10,7 +10,6 @@ from typing import Any
 
 from flacheck.errors import Exit, FlacheckError
 from flacheck.model import Cell, Cut, Launch, Outcome
-from flacheck.packages.package import Package
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import expression, parameter_names
@@ -73,19 +72,13 @@ def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
 
 
 def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
-    """The kernel whose decorator is refused (FC603), read from a package's sources."""
+    """The kernel whose decorator is refused (FC603): the cell's, or another of its module or of its
+    package, for the import that fails names the kernel that was asked for. A package cannot be
+    imported then, so its sources are read. Raises NotReproduced when no kernel is at fault."""
     package = compilers.packages.get(cell.kernel.package or "")
     if package is None:
         return with_autotuner(cell, compilers)
-    return refused(package, cell.kernel.name, cell.target)
-
-
-def refused(package: Package, kernel: str, target: str) -> Specimen:
-    """The kernel of that name when its autotuner has a key that is no parameter; else the first
-    such kernel of its module, or of the package. The import that fails names the kernel that was
-    asked for, and another kernel of the package may be at fault. Raises NotReproduced when no
-    kernel is."""
-    module, _, name = kernel.partition(":")
+    module, _, name = cell.kernel.name.partition(":")
     best = None
     for faulty_module, function, keys in _faulty(Path(package.path)):
         rank = (faulty_module == module, faulty_module == module and function.name == name)
@@ -102,7 +95,7 @@ def refused(package: Package, kernel: str, target: str) -> Specimen:
     function.returns = None
     source = f"{_HEAD}{ast.unparse(function)}\n"
     omitted = tuple(parameter_names(function))
-    bare = Specimen(source, function.name, {}, target, {}, "import", omitted)
+    bare = Specimen(source, function.name, {}, cell.target, {}, "import", omitted)
     return autotuned(bare, _CONFIGS, keys)
 
 

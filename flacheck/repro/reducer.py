@@ -33,18 +33,15 @@ def reduce(
     """Each improvement as it is found. `first` run once, and what they propose is taken whatever
     the order says; `passes` run round after round. Ends early when the oracle's budget is spent."""
     best = start
+    rounds = [(first, True), *[(passes, False)] * ROUNDS]
     try:
-        for one in first:
-            for better in _improved(one, best, oracle, forced=True):
-                best = better
-                yield Step(best, name_of(one))
-        for _ in range(ROUNDS):
+        for chosen, forced in rounds:
             before = best
-            for one in passes:
-                for better in _improved(one, best, oracle):
+            for one in chosen:
+                for better in _improved(one, best, oracle, forced):
                     best = better
                     yield Step(best, name_of(one))
-            if best == before:
+            if best == before and not forced:
                 return
     except BudgetSpent:
         return

@@ -118,8 +118,9 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
     failure = kind.same(first)
     original = kind.original(cell, compilers)
     alone = compilers.compile(original, cell.toolchain, failure.until)
+    compiles = f"{cell.key[:12]} compiles under {cell.toolchain} in"
     if first.verdict is Verdict.COMPILES and alone.seconds < SECONDS:
-        raise NotReproduced(f"{_compiles(cell, alone)}: there is nothing to reduce")
+        raise NotReproduced(f"{compiles} {alone.seconds:.1f} s: there is nothing to reduce")
     if not failure.shows(alone):
         raise NotReproduced(
             f"cut out of its program, {cell.kernel.name} does not fail in the same way: "
@@ -134,8 +135,9 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
     if first.verdict is Verdict.COMPILES:
         slow = versions.as_slow(first, table)
         if slow is None:
-            what = _compiles(cell, first)
-            raise NotReproduced(f"{what}, which is not slow beside other releases")
+            raise NotReproduced(
+                f"{compiles} {first.seconds:.1f} s, which is not slow beside other releases"
+            )
         record = slow
     contrasts = versions.contrasts(table, cell.toolchain, failure.faster)
     passing = versions.listed(contrasts) or "no other release"
@@ -143,10 +145,6 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
     oracle = Oracle(compilers, cell.toolchain, failure, contrasts, budget)
     budget.begin()
     return Reproduction(cell, compilers, kind, record, original, table, oracle, log, original)
-
-
-def _compiles(cell: Cell, record: Record) -> str:
-    return f"{cell.key[:12]} compiles under {cell.toolchain} in {record.seconds:.1f} s"
 
 
 def exit_status(script: str, toolchain: Toolchain) -> int:

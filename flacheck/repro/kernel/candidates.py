@@ -22,12 +22,10 @@ DTYPES = ("fp32", "fp16", "bf16")
 # end knows.
 BUILTINS = set("tl triton range min max float int bool len print abs isinstance tuple".split())
 
-Cost = tuple[int, str]
-
 
 # Every candidate is compared with the best so far, which stays the same for long.
 @lru_cache(maxsize=256)
-def cost(specimen: Specimen) -> Cost:
+def cost(specimen: Specimen) -> tuple[int, str]:
     """Smaller is better; ties are decided by the text, so that no two specimens are equal."""
     statements = list(trees.all_statements(specimen.function.body))
     control = sum(isinstance(statement, trees.COMPOUND) for statement in statements)
@@ -108,26 +106,22 @@ def is_valid(specimen: Specimen) -> bool:
 
 def _defined(body: trees.Block, known: set[str]) -> bool:
     """Walks in the order of execution, and adds what is bound to `known`."""
-    return all(_is_defined(statement, known) for statement in body)
-
-
-def _is_defined(statement: ast.stmt, known: set[str]) -> bool:
-    if isinstance(statement, ast.For):
-        if not trees.reads(statement.iter) <= known:
+    for statement in body:
+        if isinstance(statement, ast.For):
+            defined = trees.reads(statement.iter) <= known
+            known |= trees.writes(statement.target)
+            defined = defined and _defined(statement.body, known)
+        elif isinstance(statement, (ast.If, ast.While)):
+            # Either side may bind what is read later: the compiler knows which one it takes.
+            one, other = set(known), set(known)
+            defined = trees.reads(statement.test) <= known and _defined(statement.body, one)
+            defined = defined and _defined(statement.orelse, other)
+            known |= one | other
+        else:
+            comprehensions = [n for n in ast.walk(statement) if isinstance(n, ast.comprehension)]
+            own = {name.id for c in comprehensions for name in trees.names_in(c.target)}
+            defined = trees.reads(statement) - own <= known
+            known |= trees.writes(statement)
+        if not defined:
             return False
-        known |= trees.writes(statement.target)
-        return _defined(statement.body, known)
-    if isinstance(statement, (ast.If, ast.While)):
-        if not trees.reads(statement.test) <= known:
-            return False
-        # Either side may bind what is read later: the compiler knows which one it takes.
-        one, other = set(known), set(known)
-        defined = _defined(statement.body, one) and _defined(statement.orelse, other)
-        known |= one | other
-        return defined
-    comprehensions = [n for n in ast.walk(statement) if isinstance(n, ast.comprehension)]
-    own = {name.id for c in comprehensions for name in trees.names_in(c.target)}
-    if not trees.reads(statement) - own <= known:
-        return False
-    known |= trees.writes(statement)
     return True

@@ -28,9 +28,6 @@ class Value:
         return trees.called(self.node) or type(getattr(self.node, "op", self.node)).__name__
 
 
-Bindings = dict[str, Value]
-
-
 def operations(specimen: Specimen) -> list[Value]:
     """Every operation on tensors, in the order of the text."""
     graph = _Graph(inferred(specimen))
@@ -43,7 +40,7 @@ class _Graph:
         self._types = types
         self.operations: list[Value] = []
 
-    def block(self, body: trees.Block, bindings: Bindings) -> None:
+    def block(self, body: trees.Block, bindings: dict[str, Value]) -> None:
         """Follow the statements. What a loop carries round may come from either side."""
         for statement in body:
             if isinstance(statement, trees.COMPOUND):
@@ -60,7 +57,7 @@ class _Graph:
                 if last is not None:
                     bindings[statement.targets[0].id] = last
 
-    def of(self, node: ast.expr, bindings: Bindings) -> Value | None:
+    def of(self, node: ast.expr, bindings: dict[str, Value]) -> Value | None:
         """The value of an expression; None when it is no tensor."""
         if isinstance(node, ast.Name) and node.id in bindings:
             return bindings[node.id]

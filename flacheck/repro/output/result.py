@@ -9,7 +9,7 @@ from flacheck.model import Cell, Json, Record
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import Effort
 from flacheck.repro.output.script import SHOWS
-from flacheck.repro.versions import ReleaseVerdict, Table, differing
+from flacheck.repro.versions import ReleaseVerdict, Table
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,6 @@ class Reproduced:
     def reproduced(self) -> bool:
         """Whether any run of the script showed the failure."""
         return self.runs.reproduced > 0
-
-    @property
-    def differing(self) -> list[str]:
-        """Releases that read the original and judge the reduction differently."""
-        return differing(self.original_table, self.reduced_table)
 
     @property
     def lost(self) -> list[str]:

@@ -139,9 +139,8 @@ class Symptom:
 
 
 def words(record: Record) -> str:
-    """The longest piece of what the failure says in which no path, address or number stands by
-    itself: every run on every machine prints it. The name of the signal (`SIGSEGV`) where the
-    compiler died without a word."""
+    """The longest piece of what the failure says that every run on every machine prints, or the
+    name of the signal (`SIGSEGV`) where the compiler died without a word."""
     line = record.message.partition("\n")[0]
     if record.signal and (line.startswith(record.signal) or not line):
         return record.signal

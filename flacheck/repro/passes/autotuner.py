@@ -66,19 +66,18 @@ def key_check(specimen: Specimen) -> str:
     """A script's comparison of the key that the autotuner built with the arguments it names."""
     _, keys = configs_and_keys(specimen)
     passed = [key for key in keys if key in specimen.args]
-    values = tuple(_value(specimen.args[key]) for key in passed)
+    values = []
+    for key in passed:
+        value = specimen.args[key]
+        if isinstance(value, Mapping) and "dtype" not in value:
+            value = next(iter(value.values()))
+        values.append(value)
     return (
-        f"want = {values!r}  # {', '.join(passed) or 'no key was passed: all are tuned'}\n"
+        f"want = {tuple(values)!r}  # {', '.join(passed) or 'no key was passed: all are tuned'}\n"
         f"key = tuple(part for part in next(iter({specimen.name}.cache))"
         " if not isinstance(part, str))\n"
         f'if key != want:\n    print("{SHIFTED}:", key, "instead of", want)\n'
     )
-
-
-def _value(spec: Any) -> Any:
-    if isinstance(spec, Mapping) and "dtype" not in spec:
-        return next(iter(spec.values()))
-    return spec
 
 
 def body(best: Specimen) -> Generator[Specimen, bool, None]:

@@ -30,12 +30,10 @@ def expressions(best: Specimen) -> Generator[Specimen, bool, None]:
 
 def _evaluated(specimen: Specimen) -> list[ast.expr]:
     """All expressions but plain addresses, the last statement first, outer before inner."""
-    result: list[ast.expr] = []
     # What the last statement no longer needs goes with it.
-    for statement in reversed(list(trees.all_statements(specimen.function.body))):
-        for head in trees.child_expressions(statement):
-            result += _below(head)
-    return result
+    body = reversed(list(trees.all_statements(specimen.function.body)))
+    heads = [head for statement in body for head in trees.child_expressions(statement)]
+    return [node for head in heads for node in _below(head)]
 
 
 def _below(node: ast.expr) -> Iterator[ast.expr]:

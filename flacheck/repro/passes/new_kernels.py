@@ -4,11 +4,10 @@ A slice is one operation, up to a depth of the operations below it, its inputs p
 result stored. It finds most failures at once. Small ones come first, so that the first that fails
 is near the smallest.
 
-A pipeline is a loop, for what only a loop needs: the buffers of a software pipeline are most of a
-kernel's shared memory. It has one dot and what feeds it, loads what the kernel loads in every turn,
-and adds the results up. What the kernel carries from turn to turn is the sum itself where the types
-agree, else loaded before. More of what feeds the dot is more memory, so the deepest is asked first,
-and shallower ones only as long as they still fail.
+A pipeline is a loop of one dot and what feeds it, for the buffers of a software pipeline are most
+of a kernel's shared memory. What the kernel carries from turn to turn is the sum itself where the
+types agree, else loaded before. More of what feeds the dot is more memory, so the deepest is asked
+first, and shallower ones only as long as they still fail.
 """
 
 from __future__ import annotations
@@ -164,23 +163,19 @@ class _Slices(NewKernel):
         # Below the depth everything is loaded, but for ranges, which a load is made of.
         if value.made and (depth > 0 or value.operation == "tl.arange"):
             return copy.deepcopy(value.node)
-        if depth == 0 or not value.operands:
-            return self._input(value)
-        if value not in self.bound:
-            self._bind(value, self.applied(value, depth))
-        return trees.variable(self.bound[value])
-
-    def _input(self, value: Value) -> ast.expr:
-        kind = value.type
-        if kind.pointer:
+        kind, is_input = value.type, depth == 0 or not value.operands
+        if is_input and kind.pointer:
             return plain_addresses.address(self.pointer(kind.dtype[1:]), kind.shape)
-        key: object = kind if self.share else value
+        key: object = value
+        if is_input and self.share:
+            key = kind
         if key not in self.bound:
-            self._bind(key, plain_addresses.load(self.pointer(kind.dtype), kind.shape))
+            if is_input:
+                given = plain_addresses.load(self.pointer(kind.dtype), kind.shape)
+            else:
+                given = self.applied(value, depth)
+            self.body.append(trees.assign(self.new_name(key), given))
         return trees.variable(self.bound[key])
-
-    def _bind(self, key: object, value: ast.expr) -> None:
-        self.body.append(trees.assign(self.new_name(key), value))
 
 
 def pipelines(best: Specimen) -> Generator[Specimen, bool, None]:

@@ -42,12 +42,8 @@ def evaluated(specimen: Specimen, inline: bool = True) -> Specimen:
     known |= {name: value for name, value in values.items() if name not in changed}
     helpers = specimen.helpers if inline else {}
     body = _settled([*bound, *specimen.copied_body()], known, helpers)
-    return with_dtypes(rewritten(specimen, body, args))
-
-
-def with_dtypes(specimen: Specimen) -> Specimen:
-    """The specimen with dtypes named: `tl.float16` for `x.dtype`."""
-    # Once its dtype is named, the variable that it was asked of may go.
+    specimen = rewritten(specimen, body, args)
+    # `x.dtype` is written as `tl.float16`: then `x` itself may go.
     named: dict[ast.AST, ast.AST] = {}
     for node, kind in inferred(specimen).items():
         if not isinstance(kind, DTypeValue) or kind.name not in NAMES:
@@ -142,7 +138,12 @@ def _untupled(statement: ast.Assign, target: ast.expr, value: ast.expr) -> trees
 def inlined(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> trees.Block:
     """The body with what helpers do in place of their calls; one that returns early stays."""
     taken = {name.id for statement in body for name in trees.names_in(statement)}
-    plain = {name: function for name, function in functions.items() if _is_plain(function)}
+    plain = {}
+    for name, function in functions.items():
+        returns = [s for s in trees.all_statements(function.body) if isinstance(s, ast.Return)]
+        returns_at_end = all(r is function.body[-1] and r.value for r in returns)
+        if returns_at_end and not function.args.vararg and not function.args.kwarg:
+            plain[name] = function
 
     def written_out(statement: ast.stmt) -> trees.Block:
         visitor = _Calls(plain, taken)
@@ -155,14 +156,6 @@ def inlined(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> tree
         return [*visitor.before, statement]
 
     return trees.expanded(body, written_out)
-
-
-def _is_plain(function: ast.FunctionDef) -> bool:
-    """Whether it returns at its end and nowhere else, and takes no more than its parameters."""
-    if function.args.vararg or function.args.kwarg:
-        return False
-    returns = [s for s in trees.all_statements(function.body) if isinstance(s, ast.Return)]
-    return all(r is function.body[-1] and r.value for r in returns)
 
 
 class _Calls(trees.Extraction):
