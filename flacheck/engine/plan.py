@@ -15,8 +15,8 @@ class Plan:
     """The cells of a run with what compiling them takes.
 
     `name` is what the run is called and `selection` what narrowed it. `forms` maps
-    (package, kernel) to (operator, form). `warnings` are for the user's eyes; `attempts` hold, by key, what is known
-    of cells without a worker; `coverage` says what of a package was captured.
+    (package, kernel) to (operator, form). `warnings` are for the user's eyes; `attempts` hold, by
+    key, what is known of cells without a worker; `coverage` says what of a package was captured.
     """
 
     name: str

@@ -318,8 +318,7 @@ class Store:
 
     def failed_with(self, signature: str) -> list[Record]:
         """Every record that was ever asked for, overtaken ones too, that failed with this
-        signature.
-        """
+        signature."""
         said = '"signature":' + json.dumps(signature, ensure_ascii=False)
         sql = (
             f"SELECT {_BODY} FROM {_JOINED} WHERE r.verdict = 'fails' AND instr(r.body, ?)"
@@ -329,8 +328,7 @@ class Store:
 
     def find(self, prefix: str) -> list[Record]:
         """The latest record that was asked for of every key that begins with `prefix` (at least 8
-        characters).
-        """
+        characters)."""
         if len(prefix) < PREFIX:
             raise UsageError(
                 f"{prefix!r} is too short for a cell: give at least {PREFIX} characters of its key"

@@ -21,10 +21,12 @@ import yaml
 
 from flacheck import toolchains
 from flacheck.engine.loop import request
-from flacheck.inputs import corpus, planning
+from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.store import Store
+from flacheck.tables import shipped
 from tests.benchmarks.measured import Cost, cost
 from tests.made_records import record
 
@@ -86,14 +88,14 @@ class Bench:
         }
         command = f'exec "$0" "$@" 2> {said}'
         measured = cost(
-            ["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(corpus.folder())],
+            ["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(shipped("kernels"))],
             environment,
         )
         return measured, json.loads(said.read_text().splitlines()[-1])
 
 
 def cells_of(matrix: str) -> list[Cell]:
-    return planning.plan(matrix, Selection()).cells
+    return list(planning.plan(Subject(matrix), Selection()).cells)
 
 
 def _good(triton: str, count: int, **axes: Any) -> dict[str, Any]:

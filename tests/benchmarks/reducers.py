@@ -24,11 +24,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flacheck.engine.plan import Plan
+from flacheck.engine.session import Session
 from flacheck.errors import FlacheckError
 from flacheck.inputs import cell as cells
 from flacheck.inputs.cell import Chosen
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import Plan
+from flacheck.model import Record
 from flacheck.repro import versions
 from flacheck.repro.compilers import LONGEST, Compilers, provided
 from flacheck.repro.kernel.specimen import Specimen
@@ -36,7 +38,6 @@ from flacheck.repro.kinds import kind_of
 from flacheck.repro.oracle import Budget, Oracle
 from flacheck.repro.output.result import Reproduced
 from flacheck.repro.reproduction import begin
-from flacheck.scan import session
 from flacheck.store import Store
 from tests.benchmarks.rivals import RIVALS, Rival, reduced_by
 
@@ -108,10 +109,8 @@ HEAD = f"{'case':16} {'reducer':18} {'lines':>5} {'nodes':>6} {'compiles':>8} {'
 def chosen(case: Case, store: Store) -> Chosen:
     """The case's cell; the first by key where several fail with one signature."""
 
-    def settle(plan: Plan) -> list[session.Record]:
-        return list(
-            session.Session(plan, store, None, 2, 8192, False, purpose="benchmark").records()
-        )
+    def settle(plan: Plan) -> list[Record]:
+        return list(Session(plan, store, jobs=2).records())
 
     return cells.choose(case.matrix, case.selection(), store, settle)
 
