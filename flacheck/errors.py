@@ -1,7 +1,5 @@
 """Exit codes and the one root of every error that flacheck raises on purpose."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

@@ -1,7 +1,5 @@
 """What an analysis must be told, because no record holds it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

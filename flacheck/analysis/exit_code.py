@@ -1,7 +1,5 @@
 """The exit code of a set of records, computed in this one place."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

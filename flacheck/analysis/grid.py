@@ -1,7 +1,5 @@
 """Kernel × release, per target: the counts behind the matrix that a person sees at a glance."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

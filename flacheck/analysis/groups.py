@@ -1,7 +1,5 @@
 """Failures with one signature, together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

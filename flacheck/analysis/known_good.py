@@ -1,7 +1,5 @@
 """Which toolchains are known good for which targets, and the specifiers that pin them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Records, cut down to what an analysis compares: a few hundred bytes a cell."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

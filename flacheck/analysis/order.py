@@ -1,7 +1,5 @@
 """How releases, targets, kernels and settings are named and ordered where people read them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

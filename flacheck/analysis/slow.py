@@ -1,7 +1,5 @@
 """Slow compiles (FC921): finished, and still a finding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median

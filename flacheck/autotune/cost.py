@@ -10,8 +10,6 @@ ask for just what another one asks for (same tiles, warps, registers, shared mem
 those that spill where the same tiles on as many blocks do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -13,8 +13,6 @@ keys followed by the dtypes of the tensors, as the autotuner builds it. In mode 
 count, in `full` a key with other numbers or the default will do.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """An examination as one sitting: cells from a source, compiled by the engine's workers, judged."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

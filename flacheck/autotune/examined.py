@@ -1,7 +1,5 @@
 """The nouns of an examination: a tuned kernel, its configurations, faults of its keys."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum

@@ -5,8 +5,6 @@ tell of its keys. Kernels, packages and captures come from `flacheck.inputs`. Ad
 autotuner is judged by: the kernel's source, the host code that launches it, and the calls seen.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """From records to results: what the release makes of each configuration, and of the whole run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ A fault is a function that yields a finding for each key, or argument, that has 
 list of keys is the remedy it leaves `fix` empty: `faults` writes the list that mends them all.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a release's autotuner tells launches of a kernel apart by, and what the compiler does."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

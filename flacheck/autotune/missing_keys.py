@@ -7,8 +7,6 @@ tile's side, and the host code passes it freely, for it rests on more than keys.
 other constexprs that no key covers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

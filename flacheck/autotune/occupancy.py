@@ -14,8 +14,6 @@ are those of the CUDA C++ Programming Guide's table of compute capabilities
 memory (taken to be as large as it gets) are left out. Of AMD's cards nothing is said.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from flacheck.tables.targets import Target

@@ -6,8 +6,6 @@ tensors; the list is read off the loaded kernel. A kernel that was cut out of it
 list, and one that a matrix launches was never pruned: of these nothing is said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Our own kernels bring inputs and a host function; of others the launches file sa
 tensors were like.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

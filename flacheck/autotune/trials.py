@@ -5,8 +5,6 @@ A trial's launch holds the configuration first and, where the autotuner has othe
 autotuner with a single configuration launches it without a trial, and forgives nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A cell's records over the releases, as a history and its changes. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum

@@ -1,8 +1,6 @@
 """Searching an ordered row of which some places give no answer: a search yields a place, is sent
 its answer, and returns what it found."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Hashable, Sequence
 from enum import Enum
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A cell under each release that a bisection asks, through the scan's own engine and store."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

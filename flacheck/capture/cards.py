@@ -1,7 +1,5 @@
 """Cards by name: a target's row with the size of the card that was asked for."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from flacheck.errors import UsageError

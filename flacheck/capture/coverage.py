@@ -1,8 +1,6 @@
 """How much of a package a capture saw: its launchable kernels, those recorded, and why the others
 were not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ launched.
 A capture is kept in the cache: the same package, compiler, card and driver launch the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

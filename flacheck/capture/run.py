@@ -1,8 +1,6 @@
 """Runs a command with the recorder in every Python that it starts, and closes the launches file
 behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The nearest `[tool.flacheck]`: it comes after flags and variables, before a command's default."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

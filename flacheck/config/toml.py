@@ -1,7 +1,5 @@
 """TOML with the line of every string, and a way to change some strings and nothing else."""
 
-from __future__ import annotations
-
 import re
 import sys
 from bisect import bisect_left

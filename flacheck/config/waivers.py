@@ -1,7 +1,5 @@
 """Waivers: failures that a project knows of and lives with, for a reason and for a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import date, datetime
 from fnmatch import fnmatchcase

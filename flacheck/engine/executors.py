@@ -3,8 +3,6 @@
 A task and an attempt are plain values that travel. An executor knows neither rules nor reports.
 """
 
-from __future__ import annotations
-
 import selectors
 import time
 from collections import deque

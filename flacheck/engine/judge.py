@@ -1,7 +1,5 @@
 """From an attempt to a record: the one place where a verdict is made."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict

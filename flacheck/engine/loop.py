@@ -1,7 +1,5 @@
 """The one loop: cells − done → executor → judge → store, yielding records as they are settled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache

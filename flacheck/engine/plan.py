@@ -1,7 +1,5 @@
 """A plan: the cells of a run with the compilers and packages that they need. A value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

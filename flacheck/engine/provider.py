@@ -1,7 +1,5 @@
 """Who provides compilers: each toolchain is installed once, when its first cell is due."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import asdict, dataclass
 from pathlib import Path

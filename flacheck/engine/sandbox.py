@@ -4,8 +4,6 @@ Everything a compiler can do to its process (abort, fault, hang, eat memory, lea
 running) ends here as an event, never as an exception.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A run of a plan as one sitting: its entry in the store, its workers, its records."""
 
-from __future__ import annotations
-
 import logging
 import os
 import platform

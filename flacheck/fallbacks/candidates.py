@@ -2,8 +2,6 @@
 here. What host code passes differently as a consequence, such as `NC = cdiv(BT, BC)`, goes along
 and is no change of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product

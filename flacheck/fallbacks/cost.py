@@ -28,8 +28,6 @@ occupancy, and never says how long anything takes; `tests/gpu/check_estimate.py`
 with times measured on a card.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """One failing cell's way through its candidates. Pure: it asks for cells and is told of records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -1,7 +1,5 @@
 """The failures of a scan that want a fallback, each with what a search has to know of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

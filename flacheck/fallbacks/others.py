@@ -1,7 +1,5 @@
 """What else compiles where no settings help: another dtype, another form, another release."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

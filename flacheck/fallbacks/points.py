@@ -1,7 +1,5 @@
 """The nearest settings that compile: one candidate for each set of settings that changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import combinations, product
 from typing import Any

@@ -5,8 +5,6 @@ halving (another dtype counts as one); then options before tile sizes, for they 
 the host code as they are; then the least estimated loss; then the smaller value.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -7,8 +7,6 @@ target. Else another dtype (fp32 where the GPU has no bf16, bf16 otherwise), ano
 operator, another release.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Fallbacks among a scan's own records, each on the failing cell's release and target."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

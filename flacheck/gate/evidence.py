@@ -1,7 +1,5 @@
 """The records that a gate goes by, and the plan of a scan for more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

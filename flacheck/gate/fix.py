@@ -1,7 +1,5 @@
 """Writing changed pins into their files: each specifier in its place, everything else as it was."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The gate: installations, evidence and waivers in, the result out; pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date

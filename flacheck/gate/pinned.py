@@ -1,7 +1,5 @@
 """A pin: what one line of a file admits of torch or Triton."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What a gate finds out of pins, records and waivers, and its JSON."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from enum import Enum
 

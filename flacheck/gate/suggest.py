@@ -1,7 +1,5 @@
 """Which pins to change, and to what, so that the gate passes: as few and as little as possible."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

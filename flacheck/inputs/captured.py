@@ -6,8 +6,6 @@ captured apart; captures are kept in the cache, for the same package, compiler a
 same.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ failing ones of one signature, or, where none fails, the one that compiles slowl
 releases in the store.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

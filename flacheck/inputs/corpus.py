@@ -5,8 +5,6 @@ each kernel is launched with, what its autotuner tries and what that autotuner's
 literals feed the decorators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

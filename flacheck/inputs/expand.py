@@ -1,8 +1,6 @@
 """From a matrix and a selection to cells. Pure: kernels and toolchains are given, nothing is
 imported or installed."""
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import math

@@ -17,8 +17,6 @@ without `axes` is its `include` entries). A cell that matches every entry of a m
 is left out.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A command is about a matrix (flacheck's own kernels without one), a launches fil
 or a package. `cell` finds one cell by its key instead.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

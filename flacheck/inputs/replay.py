@@ -5,8 +5,6 @@ A cut freezes the branches that the package took under the release that it was r
 import takes them anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

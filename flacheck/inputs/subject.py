@@ -1,7 +1,5 @@
 """What a command is about, and the kernels that it leads to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Everything here travels between processes and into the store as JSON. What each 
 in docs/concepts.md.
 """
 
-from __future__ import annotations
-
 from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
 from flacheck.model.cell import Cell
 from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unrecorded

@@ -1,7 +1,5 @@
 """JSON values and their digests."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkouts: a package's own sources in a folder, taken as they stand."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata

@@ -1,8 +1,6 @@
 """Packages whose kernels are compiled: installed beside no torch, no triton and no CUDA, in a
 folder of their own."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import shutil

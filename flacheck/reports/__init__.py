@@ -1,7 +1,5 @@
 """Reports: a builder a command makes a document of values, and one format turns it into text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,8 +1,6 @@
 """The report of an examination: each autotuner's configurations, then what is wrong, what it costs,
 and what to use instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report of a bisection: the cell, each release that was asked, and last the changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

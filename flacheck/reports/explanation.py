@@ -1,7 +1,5 @@
 """The report of `flacheck explain`: what failed, why, and what to do about it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from flacheck.reports.document import Labelled, Paragraph, Part, Report, Tone

@@ -1,7 +1,5 @@
 """The report of a gate: the pins, the releases that they allow, and what is wrong with which."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain

@@ -1,7 +1,5 @@
 """What several reports say in the same words: counts, places, failures, fallbacks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The report of a reproduction: the kernel that is left, and how sure it is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

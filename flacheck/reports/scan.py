@@ -1,7 +1,5 @@
 """The report of a run: a matrix at a glance, what fails and why, and what to do about it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

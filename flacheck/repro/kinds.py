@@ -1,7 +1,5 @@
 """The kinds of failure: where each starts, which passes it takes, how a script knows it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

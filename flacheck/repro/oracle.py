@@ -1,8 +1,6 @@
 """Does a specimen still show the failure, and only on the releases that it should? The kinds of
 failure differ in what counts as the same one; memory and budget are common to all."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Where a reduction starts: a cell's kernel cut out with all that it uses, its launch complete."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

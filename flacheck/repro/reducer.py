@@ -1,7 +1,5 @@
 """The loop: passes propose, the order and the oracle dispose, until nothing smaller is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """From a failing cell to a verified script: the search as events, then what came of it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

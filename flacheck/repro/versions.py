@@ -1,7 +1,5 @@
 """What every release at hand makes of a specimen, and what follows from comparing them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median

@@ -1,7 +1,5 @@
 """Failure rules: one declaration a code, and the reading of attempts and logs by them."""
 
-from __future__ import annotations
-
 from flacheck.rules.base import RULES as RULES
 from flacheck.rules.base import UNCLASSIFIED as UNCLASSIFIED
 from flacheck.rules.classify import classify as classify

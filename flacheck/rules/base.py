@@ -1,7 +1,5 @@
 """What a rule is, and every rule by its code: `rules.yaml` holds the declarations."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from importlib.resources import files

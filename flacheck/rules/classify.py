@@ -1,7 +1,5 @@
 """From what a compiler said, or how an attempt ended, to findings; the most specific decides."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ cause stands above it. Native messages come before Python exceptions, and inner 
 outer ones.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

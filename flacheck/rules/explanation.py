@@ -1,7 +1,5 @@
 """Explanations: a rule's texts, beside what it found in a log."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any

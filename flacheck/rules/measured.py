@@ -1,7 +1,5 @@
 """Findings that no log holds: limits of the GPU, slow compiles, keys of an autotuner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

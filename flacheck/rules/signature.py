@@ -1,8 +1,6 @@
 """The identity of a failure: what it says, without what differs from one run or machine to the
 next."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

@@ -1,7 +1,5 @@
 """A scan's fallbacks, and stored runs with their analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial

@@ -1,7 +1,5 @@
 """An autotuned kernel as its source declares it: arguments, keys and where they stand."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

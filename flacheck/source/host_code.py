@@ -1,8 +1,6 @@
 """What host code passes for a kernel's parameters where it launches it (`kernel[grid](…)`): sizes
 of the data, or choices of its own. Read, never run."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

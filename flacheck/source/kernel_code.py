@@ -1,7 +1,5 @@
 """Which of a kernel's constexprs are tile sizes, and what ties them together."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from functools import cache

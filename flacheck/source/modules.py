@@ -1,7 +1,5 @@
 """A package's modules, each read once: what their names stand for, which kernels they launch."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -20,8 +20,6 @@ source does not give may go either way, so a layer may be named that no input ta
 none that one does is left out, as far as the conventions hold.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What syntax says at a glance: names, parameters, what a statement binds, what a call is given."""
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What an expression is worth: constants, comparisons, the arithmetic of sizes."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable, Iterable

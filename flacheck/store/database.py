@@ -1,7 +1,5 @@
 """Opening the store's SQLite file, and saying what to do when that or anything later fails."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

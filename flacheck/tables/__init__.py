@@ -1,7 +1,5 @@
 """Tables and folders that ship with flacheck."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 from pathlib import Path

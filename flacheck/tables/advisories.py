@@ -1,8 +1,6 @@
 """Known miscompiles: what compiles, runs, and computes the wrong thing. No compile can show them;
 they are told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 

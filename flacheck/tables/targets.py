@@ -1,7 +1,5 @@
 """The table of GPUs: one row a target, each with its limits and the document they come from."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

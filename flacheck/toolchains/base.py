@@ -4,8 +4,6 @@ A family (Triton now, nvcc later) is one file in this folder with an object that
 `Family`; the worker that drives its compiler lives in `guest/`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """The user's cache: where it is, what complete folders it holds, and its small files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Whether this machine can do flacheck's work: one check a function, nothing printed."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource

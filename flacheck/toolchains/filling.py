@@ -1,7 +1,5 @@
 """Folders of the cache that are either complete or absent, whoever is killed while filling them."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """What a compiler is by its files: a release as it was published, a build, or a patched install."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import hashlib

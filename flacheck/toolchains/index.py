@@ -1,7 +1,5 @@
 """Which versions of a distribution exist: asked of the user's own index, once a day."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The linker that old releases want for AMD targets and do not bring."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

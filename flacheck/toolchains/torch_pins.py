@@ -1,8 +1,6 @@
 """Which torch release requires which Triton, and the specifiers that admit exactly what is known
 good."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

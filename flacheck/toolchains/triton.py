@@ -1,8 +1,6 @@
 """The Triton family: its releases, the compilers that flacheck did not install (this environment's,
 a wheel file, a folder, a source build), and how one is made ready."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import re

@@ -1,8 +1,6 @@
 """Triton's releases: which there are, which have a wheel for this Python, and which targets each
 knows."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

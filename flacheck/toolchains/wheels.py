@@ -3,8 +3,6 @@
 The installer's environment and configuration are the user's, so their index settings hold.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import logging

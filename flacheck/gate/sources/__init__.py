@@ -1,7 +1,5 @@
 """Where pins come from: one module a kind of file, each from a file to pins with file and line."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

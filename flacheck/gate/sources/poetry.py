@@ -1,7 +1,5 @@
 """Poetry's dependency tables, with its caret, tilde and wildcard requirements as PEP 440."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Pins in a pyproject.toml: dependencies, extras (PEP 621), groups (PEP 735), Poetry's tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

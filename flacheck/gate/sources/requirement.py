@@ -1,7 +1,5 @@
 """A requirement (PEP 508) as a pin, if it is one of torch or Triton for this Python on Linux."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Pins in requirements and constraints files, as pip reads them."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

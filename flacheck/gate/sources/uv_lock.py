@@ -1,7 +1,5 @@
 """Pins in a uv.lock: exact versions; a lock that forks holds several installations."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any

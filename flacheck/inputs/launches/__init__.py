@@ -5,8 +5,6 @@ Nothing in a file is believed: its source is admitted by `admission`, its values
 and by the forms of a launch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

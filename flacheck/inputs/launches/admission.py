@@ -5,8 +5,6 @@ held to what kernels need: triton imports, jit functions, literal constants, nam
 Everything else is refused.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

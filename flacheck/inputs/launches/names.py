@@ -4,8 +4,6 @@ it.
 No module is in here, for from a module of triton's there are ways to the whole of Python.
 """
 
-from __future__ import annotations
-
 LANGUAGE = frozenset(
     """
     PropagateNan TRITON_MAX_TENSOR_NUMEL _experimental_descriptor_load

@@ -4,8 +4,6 @@ A module of this folder has `SUFFIXES`, the endings of the names that it reads, 
 `kernels(subject, selection)`.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from importlib import import_module
 from pathlib import Path

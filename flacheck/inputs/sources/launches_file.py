@@ -1,7 +1,5 @@
 """Launches files: what a program launched, or one line of it (`FILE.jsonl:LINE`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Matrices: those that ship with flacheck, by name, and YAML files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """The annotations of a report as GitHub's workflow commands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from flacheck.reports.document import Display, Report

@@ -1,7 +1,5 @@
 """The value of a report as one JSON document."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The value of a report as JSON lines: one line, or for a long list its fields and an item each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from flacheck.reports.document import Display, Report, Streamed

@@ -1,7 +1,5 @@
 """The parts of a report in GitHub's Markdown: for an issue, a pull request, a job's summary."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

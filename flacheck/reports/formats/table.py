@@ -1,7 +1,5 @@
 """The parts of a report for a terminal, or for a file that is read as text."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

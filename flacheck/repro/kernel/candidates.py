@@ -1,7 +1,5 @@
 """What can be said of a candidate without a compiler: is it better, is it worth a question?"""
 
-from __future__ import annotations
-
 import ast
 from functools import lru_cache
 from math import inf, log2

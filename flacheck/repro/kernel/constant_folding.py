@@ -1,7 +1,5 @@
 """Partial evaluation: arithmetic on literals is done, branches on them are decided."""
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable

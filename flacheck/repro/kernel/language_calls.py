@@ -2,8 +2,6 @@
 has the parameters of its function that decide the type; one that a call does not give is None. The
 first is given by position, and a method's object is its first argument."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from inspect import getfullargspec

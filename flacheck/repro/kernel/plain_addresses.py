@@ -1,7 +1,5 @@
 """Plain accesses to memory, `pointer + arange`: the form that every release takes."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Specimens written again with other statements, nodes or parameters."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Iterable, Mapping, Sequence

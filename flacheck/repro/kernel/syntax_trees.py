@@ -1,7 +1,5 @@
 """Syntax trees of kernels: what is in them, and trees with names or statements replaced."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What a reproduction leaves: a folder of files, one of them the text of an issue."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What came of a reduction, as values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 

@@ -4,8 +4,6 @@ The compile runs in a child of the script, for it may take its process down. A l
 nothing but types is compiled by `triton.compile`; every other goes through the kernel's own launch.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re

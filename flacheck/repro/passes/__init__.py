@@ -2,8 +2,6 @@
 that yields candidates and is sent whether each was taken, and put it in a list; its name is the
 function's."""
 
-from __future__ import annotations
-
 from flacheck.repro.passes.aliases import aliases
 from flacheck.repro.passes.autotuner import arguments, body, configurations, distinct_values, keys
 from flacheck.repro.passes.blocks import dimensions, pointers

@@ -1,7 +1,5 @@
 """Variables that only pass a value on, replaced by what they stand for."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence

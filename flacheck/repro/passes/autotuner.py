@@ -1,7 +1,5 @@
 """Autotuned kernels: the decorator as text, and fewer configurations, keys and parameters."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Plainer and smaller blocks: loads and stores as `pointer + arange`, and their extents."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Generator, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Typed replacement: an expression becomes something simpler of the same type."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Generator, Iterator

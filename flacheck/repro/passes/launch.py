@@ -1,7 +1,5 @@
 """Compiler options, parameters and their values toward the fewest, smallest and most usual."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Generator, Iterator, Mapping
 from itertools import combinations

@@ -10,8 +10,6 @@ types agree, else loaded before. More of what feeds the dot is more memory, so t
 first, and shallower ones only as long as they still fail.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import itertools

@@ -1,7 +1,5 @@
 """The first pass: known constants go into the kernel, its helpers are inlined."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Generator, Mapping

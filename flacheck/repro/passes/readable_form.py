@@ -1,7 +1,5 @@
 """The form that is read: usual names, one step a line. Taken whatever the order says."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """How a pass searches: it proposes smaller specimens and is told of each whether it is taken."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

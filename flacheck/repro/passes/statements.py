@@ -1,7 +1,5 @@
 """Fewer statements: delta debugging, big parts first, and control flow taken away."""
 
-from __future__ import annotations
-
 import ast
 import copy
 from collections.abc import Generator, Iterator, Sequence
