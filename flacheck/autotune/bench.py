@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,7 +90,11 @@ class Bench:
     def timed(self, result: TunerResult, tuned: Tuned, packages: Packages) -> TunerResult:
         """The result with times of its configurations and fallbacks, or why there are none."""
         runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
-        instead = list(_instead(result))
+        instead = []
+        for fallback in result.fallbacks:
+            config = configuration(result, fallback)
+            if config is not None:
+                instead.append((fallback.use, config))
         configs = [*runs, *(config for _, config in instead)]
         why = self._elsewhere(result) or timeable.untimeable(tuned)
         if not why and not configs:
@@ -166,14 +170,6 @@ def _said(attempt: Attempt) -> str:
     if not lines:
         return f"it took its worker along ({attempt.signal or attempt.exit_code})"
     return (named or lines)[-1]
-
-
-def _instead(result: TunerResult) -> Iterator[tuple[_Config, _Config]]:
-    """Fallbacks that are a configuration, with it."""
-    for fallback in result.fallbacks:
-        config = configuration(result, fallback)
-        if config is not None:
-            yield fallback.use, config
 
 
 def _price(timing: Timing, configs: Sequence[ExaminedConfig]) -> tuple[float | None, float | None]:

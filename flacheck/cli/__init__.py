@@ -1,7 +1,5 @@
 """The command line: one thin file a command; the only place that prints, draws or exits."""
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """flacheck bisect: the releases between which a cell's verdict or signature changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flacheck.cli import common

@@ -1,7 +1,5 @@
 """flacheck capture: record a program's launches, with or without a GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """flacheck doctor: whether this machine can work."""
 
-from __future__ import annotations
-
 from flacheck.cli import common
 from flacheck.errors import Exit
 

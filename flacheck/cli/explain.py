@@ -1,7 +1,5 @@
 """flacheck explain: what a failure code means, or which failure a compiler's output shows."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

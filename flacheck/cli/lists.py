@@ -1,7 +1,5 @@
 """flacheck list: the kernels, matrices, targets and rules there are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

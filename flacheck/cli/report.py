@@ -1,7 +1,5 @@
 """flacheck report: render or merge stored runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """flacheck toolchain: the compilers in the cache."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -76,16 +76,10 @@ def _last_line(log: str) -> str:
     return lines[-1].strip()[:500] if lines else ""
 
 
-def untried(cell: Cell, verdict: Verdict, reason: str, finding: Finding | None = None) -> Record:
+def untried(cell: Cell, verdict: Verdict, reason: str, code: str | None = None) -> Record:
     """A cell that was not compiled: skipped, or unknown for want of its compiler."""
-    return _record(
-        cell, Attempt(Outcome.NOT_STARTED), verdict, [finding] if finding else [], reason=reason
-    )
-
-
-def without_toolchain(cell: Cell, verdict: Verdict, reason: str, code: str | None) -> Record:
-    """A cell whose compiler could not be had."""
-    return untried(cell, verdict, reason, rules.RULES[code].finding(reason) if code else None)
+    findings = [rules.RULES[code].finding(reason)] if code else []
+    return _record(cell, Attempt(Outcome.NOT_STARTED), verdict, findings, reason=reason)
 
 
 def with_facts(record: Record, facts: Mapping[str, Any]) -> Record:

@@ -111,7 +111,7 @@ class Loop:
             return judge.judge(cell, attempt)
         kind = self.provider.worker_kind(cell)
         if isinstance(kind, Untried):
-            return judge.without_toolchain(cell, kind.verdict, kind.reason, kind.code)
+            return judge.untried(cell, kind.verdict, kind.reason, kind.code)
         return Task(Trial(cell), kind, request(cell))
 
     def _settled(self, task: Task, attempt: Attempt) -> Iterator[Record]:

@@ -147,9 +147,6 @@ def _cost(move: Changes, releases: Releases) -> tuple[int, int, int]:
     return len(move), sum(map(abs, leaps)), -sum(leaps)
 
 
-# The narrowest change of a specifier that keeps some releases and loses others
-
-
 def narrowed(
     specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None
 ) -> str:

@@ -133,9 +133,6 @@ def _of_plan(what: str, plan: Plan, store: Store, settle: Settle) -> Chosen:
     return Chosen(cell, record, needed, plan.warnings)
 
 
-# Among several
-
-
 def _matching(records: Iterable[Record], selection: Selection) -> list[Record]:
     resolver = Resolver()
     names = {name for spec in selection.toolchains for name in resolver(spec)}
@@ -211,9 +208,6 @@ def settings(cell: Cell) -> str:
     blocks = {name: value for name, value in tuned.items() if BLOCK.fullmatch(name)}
     values = {**cell.shape, **blocks, **cell.options}
     return " ".join(f"{name}={value}" for name, value in values.items())
-
-
-# From a record to what can be compiled
 
 
 def _rebuilt(record: Record) -> Chosen:

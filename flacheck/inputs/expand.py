@@ -147,7 +147,11 @@ def expand(
                 continue
             for target, job in itertools.product(_targets(axes), jobs):
                 cell = job.cell(target, toolchain, until)
-                if not _excluded(matrix, cell, resolve) and cell.key not in seen:
+                excluded = any(
+                    all(_matches(axis, values, cell, resolve) for axis, values in entry.items())
+                    for entry in matrix.exclude
+                )
+                if not excluded and cell.key not in seen:
                     seen.add(cell.key)
                     yield cell
 
@@ -304,13 +308,6 @@ def filled(launch: Launch, constants: Config) -> Launch:
         omitted=tuple(name for name in launch.omitted if name not in constants),
         configs=(),
         keys=(),
-    )
-
-
-def _excluded(matrix: Matrix, cell: Cell, resolve: Resolve) -> bool:
-    return any(
-        all(_matches(axis, values, cell, resolve) for axis, values in entry.items())
-        for entry in matrix.exclude
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from flacheck.engine.plan import Plan
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import captured, sources
-from flacheck.inputs.expand import Selection, Source, expand
+from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.tables import targets
@@ -50,6 +50,7 @@ def plan(
 
 def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) -> Plan:
     kernels = sources.kernels_of(subject, selection)
+    known = [source.kernel for source in kernels.sources]
     resolver = Resolver()
     cells = list(expand(kernels.matrix, kernels.sources, selection, resolver, until))
     return Plan(
@@ -57,14 +58,9 @@ def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) 
         cells=cells,
         choices=resolver.choices,
         packages=kernels.packages,
-        forms=_forms(kernels.sources),
+        forms={(k.package, k.name): (k.operator, k.form) for k in known if k.operator and k.form},
         warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
     )
-
-
-def _forms(sources: Sequence[Source]) -> dict[tuple[str | None, str], tuple[str, str]]:
-    kernels = [source.kernel for source in sources]
-    return {(k.package, k.name): (k.operator, k.form) for k in kernels if k.operator and k.form}
 
 
 def _shard(cells: Sequence[Cell], shard: str | None) -> Sequence[Cell]:
