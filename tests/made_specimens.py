@@ -7,18 +7,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.model import Record
+from flacheck.model import Attempt, Cell, Cut, Outcome
+from flacheck.repro.budget import Budget
+from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import called
-from flacheck.repro.oracle import Budget, Oracle, same_signature
+from flacheck.repro.oracle import Oracle, same_signature
 from flacheck.repro.passes.search import Pass
 from flacheck.repro.reducer import reduce
 from tests.made_records import record
 
 HEAD = "import triton\nimport triton.language as tl\n\n\n"
 POINTER = {"dtype": "fp16", "align": 16}
-FAILS, SIGNATURE = "triton==3.2.0", "FC302:llir:reshapeOuts:03af4665"
+FAILS, SIGNATURE = "triton==3.2.0", "FC302:llir:reshapeOuts:29a22a5b"
 FAILING = record("fails", code="FC302", signature=SIGNATURE)
+DIES = Attempt(
+    Outcome.DIED,
+    stage="llir",
+    signal="SIGABRT",
+    log="LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: "
+    "Assertion `ok' failed.",
+)
+SLIPS = Attempt(
+    Outcome.RAISED,
+    stage="llir",
+    log="LLVM ERROR: Unsupported rounding mode for conversion",
+    exception=("RuntimeError",),
+)
 
 
 def specimen(
@@ -58,22 +73,37 @@ def chain() -> Specimen:
     )
 
 
-class FakeCompilers:
-    """Fails on one release where a predicate says so, everywhere where `slips` does."""
+class FakeCompilers(Compilers):
+    """Fails on one release where a predicate says so, everywhere where `slips` does; no worker
+    runs, and what is asked twice is answered from memory like any compile.
+    """
 
     def __init__(
         self, fails: Callable[[Specimen], bool], slips: Callable[[Specimen], bool] = lambda s: False
     ) -> None:
+        super().__init__({}, {})
         self._fails, self._slips = fails, slips
         self.asked: list[tuple[str, str | None]] = []
 
-    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
-        self.asked.append((release, until))
-        if release == FAILS and self._fails(specimen):
-            return FAILING
-        if self._slips(specimen):
-            return record("fails", code="FC301", signature="FC301:llir:-:00000000")
-        return record("compiles")
+    def ask(self, cell: Cell, **changes: Any) -> Attempt:
+        self.asked.append((cell.toolchain, cell.until))
+        asked = specimen_of(cell)
+        if cell.toolchain == FAILS and self._fails(asked):
+            return DIES
+        if self._slips(asked):
+            return SLIPS
+        return Attempt(Outcome.FINISHED)
+
+
+def specimen_of(cell: Cell) -> Specimen:
+    """The specimen that a cell was made of."""
+    assert isinstance(cell.kernel.origin, Cut)
+    assert cell.launch is not None
+    source, name = cell.kernel.origin.source, cell.kernel.origin.qualname
+    launch = cell.launch
+    return Specimen(
+        source, name, launch.args, cell.target, cell.options, cell.stage, launch.omitted
+    )
 
 
 def calls(found: Specimen, name: str) -> int:
@@ -104,10 +134,5 @@ def two_dots(found: Specimen) -> bool:
 
 
 def oracle(compilers: FakeCompilers, compiles: int | None = None) -> Oracle:
-    return Oracle(
-        compilers,
-        FAILS,
-        same_signature(FAILING),
-        ["triton==3.1.0", "triton==3.4.0"],
-        Budget(compiles),
-    )
+    compilers.budget = Budget(compiles)
+    return Oracle(compilers, FAILS, same_signature(FAILING), ["triton==3.1.0", "triton==3.4.0"])

@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flacheck.engine import judge
-from flacheck.engine.plan import Plan
+from flacheck.engine.session import Session
 from flacheck.errors import UsageError
 from flacheck.inputs import cell, corpus, planning
 from flacheck.inputs.cell import Chosen, choose
@@ -42,8 +42,14 @@ ONE = Selection(("chunk_fwd_o",), ("sm90",), ("bf16",), (4,), (2,), ("3.2.0",))
 ASSERTION = "LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `{}' failed."
 
 
-def never(plan: Plan) -> Sequence[Record]:
-    raise AssertionError("nothing is to be compiled")
+@pytest.fixture(autouse=True)
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is to be compiled, unless a test says so."""
+
+    def refused(self: Session) -> Iterator[Record]:
+        raise AssertionError("nothing is to be compiled")
+
+    monkeypatch.setattr(Session, "records", refused)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,7 @@ def put(
 def refused(store: Store, what: str | None, selection: Selection = Selection()) -> list[str]:
     """The lines of the message."""
     with pytest.raises(UsageError) as caught:
-        choose(what, selection, store, never)
+        choose(what, selection, store, Purpose.REPRO)
     return str(caught.value).splitlines()
 
 
@@ -84,7 +90,7 @@ def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Ce
     """The very cell, so another release is all that differs in what is compiled next."""
     put(store, some)
     for name in (some[3].key, some[3].key[:8]):
-        chosen = choose(name, Selection(), store, never)
+        chosen = choose(name, Selection(), store, Purpose.REPRO)
         assert chosen.cell == some[3]
         assert chosen.cell.key == some[3].key
         assert chosen.record is not None
@@ -130,7 +136,7 @@ def test_flags_name_the_first_of_failing_cells_of_one_signature(
         Selection(),
         Selection(num_warps=(8,), targets=("h100",), toolchains=("==3.2.0",)),
     ):
-        assert choose(None, selection, store, never).cell.key == failing[0]
+        assert choose(None, selection, store, Purpose.REPRO).cell.key == failing[0]
 
 
 def test_flags_name_the_only_slow_compile_where_nothing_fails(
@@ -144,7 +150,7 @@ def test_flags_name_the_only_slow_compile_where_nothing_fails(
         judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin", seconds=2.0)) for cell in some
     ]
     store.add_many(store.begin_run({}), [*quick, slow])
-    assert choose(None, Selection(toolchains=("3.4.0",)), store, never).cell == newer
+    assert choose(None, Selection(toolchains=("3.4.0",)), store, Purpose.REPRO).cell == newer
     assert (
         "no cell of the store that fails"
         in refused(store, None, Selection(toolchains=("3.2.0",)))[0]
@@ -169,7 +175,7 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
     kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
     recorded = replace(some[0], kernel=kernel)
     put(store, [recorded])
-    chosen = choose(recorded.key, Selection(), store, never)
+    chosen = choose(recorded.key, Selection(), store, Purpose.REPRO)
     assert (chosen.cell.key, chosen.warnings) == (recorded.key, ())
     assert chosen.cell.kernel.origin == how("fla.ops", "kernel")
     assert list(chosen.packages) == [package.identity]
@@ -190,18 +196,22 @@ def test_flags_that_leave_several_signatures_or_none_are_refused(
     assert "nothing to choose from" in refused(store, None, Selection(num_warps=(64,)))[0]
 
 
-def test_of_several_cells_of_a_matrix_the_verdicts_decide(store: Store) -> None:
+def test_of_several_cells_of_a_matrix_the_verdicts_decide(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are asked for, in one go."""
     shape = planning.plan(Subject("quick"), ONE).cells
-    asked: list[Plan] = []
+    asked: list[Session] = []
 
-    def settle(plan: Plan) -> list[Record]:
-        asked.append(plan)
-        return put(store, plan.cells, lambda cell: "it holds" if cell is plan.cells[1] else None)
+    def records(self: Session) -> list[Record]:
+        asked.append(self)
+        cells = self.plan.cells
+        return put(store, cells, lambda cell: "it holds" if cell is cells[1] else None)
 
+    monkeypatch.setattr(Session, "records", records)
     assert len(shape) > 1
-    assert choose("quick", ONE, store, settle).cell == shape[1]
-    assert len(asked) == 1
+    assert choose("quick", ONE, store, Purpose.BISECT, jobs=1).cell == shape[1]
+    assert [(each.plan.purpose, each.jobs) for each in asked] == [(Purpose.BISECT, 1)]
 
 
 def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> None:
@@ -214,7 +224,9 @@ def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> No
     )
     file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
     selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
-    found = {line: choose(f"{file}:{line}", selection, store, never).cell for line in (2, 3, 4)}
+    found = {
+        line: choose(f"{file}:{line}", selection, store, Purpose.REPRO).cell for line in (2, 3, 4)
+    }
     assert found[2].toolchain == "triton==3.3.0"
     assert found[2].target == "sm80"
     assert found[2].kernel.origin == Cut(CUT, "scale")
@@ -227,7 +239,7 @@ def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: l
     """With a warning, and without the record, which is about another source."""
     old = replace(some[0], kernel=replace(some[0].kernel, digest="0" * 32))
     put(store, [old])
-    chosen = choose(old.key, Selection(), store, never)
+    chosen = choose(old.key, Selection(), store, Purpose.REPRO)
     assert chosen.cell == some[0]
     assert chosen.record is None
     assert "has changed since" in chosen.warnings[0]
@@ -238,7 +250,7 @@ def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
 ) -> None:
     """As those of the first release's stores are; one that was cut out cannot be."""
     store.add_many(store.begin_run({}), [judged(some[0])])
-    assert choose(some[0].key, Selection(), store, never).cell == some[0]
+    assert choose(some[0].key, Selection(), store, Purpose.REPRO).cell == some[0]
     cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, Cut(CUT, "k")))
     store.add_many(store.begin_run({}), [judged(cut)])
     assert "stored by an older flacheck" in refused(store, cut.key)[0]
@@ -257,7 +269,7 @@ def test_source_in_a_store_is_believed_no_more_than_in_a_file(
     assert "import of os" in refused(store, bad.key)[0]
     good = replace(good, kernel=replace(good.kernel, digest="2" * 32))
     put(store, [good])
-    assert choose(good.key, Selection(), store, never).cell == good
+    assert choose(good.key, Selection(), store, Purpose.REPRO).cell == good
 
 
 def test_a_kernel_of_ours_that_is_gone_is_said(

@@ -28,13 +28,13 @@ def family(monkeypatch: pytest.MonkeyPatch) -> Family:
 
 
 def opened() -> Compilers:
-    return Compilers(provided(fake.cell("k", "3.0"), ["fake==3.0"]), {}, 512)
+    return Compilers(provided("fake==3.0", "sm90", ["fake==3.0"]), {}, 512)
 
 
 def test_the_cells_own_release_is_always_among_those_asked(family: Family) -> None:
     """Oldest first, whatever the order of the specifications."""
     family({})
-    ready = provided(fake.cell("k", "3.0"), ["fake==5.0", "fake==2.0"])
+    ready = provided("fake==3.0", "sm90", ["fake==5.0", "fake==2.0"])
     assert list(ready) == ["fake==2.0", "fake==3.0", "fake==5.0"]
 
 
@@ -43,7 +43,7 @@ def test_releases_that_cannot_be_had_are_left_out_and_named(
 ) -> None:
     """Without a wheel, or without a word for the target."""
     family({}, wheelless=("1.0",), refused={"2.0": ("sm90",)})
-    ready = provided(fake.cell("k", "3.0"), ["fake==1.0", "fake==2.0"])
+    ready = provided("fake==3.0", "sm90", ["fake==1.0", "fake==2.0"])
     assert list(ready) == ["fake==3.0"]
     assert caplog.messages == [
         "fake==1.0 is left out: no wheel for this Python",
@@ -55,7 +55,7 @@ def test_without_the_cells_own_release_nothing_can_be_reproduced(family: Family)
     """The target is named too, for another machine may have its assembler."""
     family({}, wheelless=("3.0",))
     with pytest.raises(ToolchainError, match=r"fake==3\.0, .* not available here for sm90"):
-        provided(fake.cell("k", "3.0"), ["fake==2.0"])
+        provided("fake==3.0", "sm90", ["fake==2.0"])
 
 
 def test_every_question_goes_to_a_worker_that_has_compiled_nothing(family: Family) -> None:

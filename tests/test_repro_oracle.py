@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from flacheck.model import Record
-from flacheck.repro.kernel.specimen import Specimen
+from flacheck.model import Attempt, Cell, Outcome
+from flacheck.repro.budget import Budget, BudgetSpent
+from flacheck.repro.compilers import Compilers
 from flacheck.repro.oracle import (
-    Budget,
-    BudgetSpent,
     Oracle,
     same_code,
     same_signature,
@@ -42,17 +43,19 @@ def test_a_slip_into_another_failure_is_refused_and_counted() -> None:
     assert not otherwise(chain())
     assert elsewhere.effort.slipped == 1
     assert otherwise.effort.slipped == 1
-    assert otherwise.slips == {"FC301:llir:-:00000000": 1}
+    assert otherwise.slips == {"FC301:llir:-:4f5da522": 1}
 
 
-class FakeSeconds:
+class FakeSeconds(Compilers):
     """Every compile ends well; the failing release takes so many seconds, the others so few."""
 
     def __init__(self, here: float, there: float) -> None:
+        super().__init__({}, {})
         self._here, self._there = here, there
 
-    def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
-        return record("compiles", seconds=self._here if release == FAILS else self._there)
+    def ask(self, cell: Cell, **changes: Any) -> Attempt:
+        seconds = self._here if cell.toolchain == FAILS else self._there
+        return Attempt(Outcome.FINISHED, seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_a_slow_compile_stays_slow_and_its_contrast_quick(
 ) -> None:
     """What is no longer slow, or slow everywhere, is refused."""
     slow = still_slow(record("compiles", seconds=here))
-    asking = Oracle(FakeSeconds(here, there), FAILS, slow, ["triton==3.1.0"], Budget())
+    asking = Oracle(FakeSeconds(here, there), FAILS, slow, ["triton==3.1.0"])
     assert asking(chain()) is holds
 
 

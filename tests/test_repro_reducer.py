@@ -66,7 +66,7 @@ def test_a_spent_budget_leaves_the_best_so_far() -> None:
     steps = [step.best for step in reduce(chain(), FIRST, PASSES, holds)]
     assert steps
     assert two_dots(steps[-1])
-    assert holds.budget.ran == 12
+    assert holds.compilers.budget.ran == 12
 
 
 def test_the_same_input_gives_the_same_output() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from flacheck.model import Cell, Cut, Kernel, Launch
 from flacheck.repro import reproduction
+from flacheck.repro.budget import Budget
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kinds import OVER_LIMIT, SLOW
-from flacheck.repro.oracle import Budget
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.result import Runs
 from flacheck.repro.output.script import DOES_NOT, SHOWS

@@ -49,8 +49,9 @@ def bisect(
     seconds = common.seconds(timeout)
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
     with Store.open(store, create=not cells.needs_store(cell)) as opened:
-        how = {"timeout": seconds, "jobs": jobs, "memory_mb": memory}
-        chosen = common.choose(cell, selection, opened, Purpose.BISECT, trust, **how)
+        purpose = Purpose.BISECT
+        chosen = cells.choose(cell, selection, opened, purpose, trust, seconds, jobs, memory)
+        common.say(*chosen.warnings)
         there = releases(chosen.cell, triton, chose=not cells.is_key(cell))
         common.say(*there.warnings)
         sought = Find(find)

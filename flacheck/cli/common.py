@@ -8,19 +8,14 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
-    from flacheck.engine.plan import Plan
-    from flacheck.inputs.cell import Chosen
     from flacheck.inputs.expand import Selection
-    from flacheck.model import Purpose, Record
     from flacheck.reports.document import Report
-    from flacheck.store import Store
 
 from flacheck.errors import Exit, FlacheckError, UsageError
 
@@ -168,22 +163,6 @@ def selection(
         num_stages=numbers("--num-stages", stages),
         toolchains=tuple(toolchain),
     )
-
-
-def choose(
-    cell: str | None, flags: Selection, store: Store, purpose: Purpose, trust: bool, **how: Any
-) -> Chosen:
-    """The cell that CELL and the flags name. What must be compiled to choose it is a session of
-    this purpose; `how` goes to that session."""
-    from flacheck.engine.session import Session
-    from flacheck.inputs import cell as cells
-
-    def settle(plan: Plan) -> Iterable[Record]:
-        return Session(replace(plan, purpose=purpose), store, **how).records()
-
-    chosen = cells.choose(cell, flags, store, settle, trust)
-    say(*chosen.warnings)
-    return chosen
 
 
 def seconds(timeout: str) -> float | None:

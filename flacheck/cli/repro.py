@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,7 @@ from flacheck.cli.common import option
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from flacheck.model import Cell
-    from flacheck.repro.compilers import Compilers
-    from flacheck.repro.oracle import Budget
+    from flacheck.repro.budget import Budget
     from flacheck.repro.output.result import Improvement
     from flacheck.repro.reproduction import Reproduction
 
@@ -52,6 +50,7 @@ def repro(
     from flacheck.inputs import cell as cells
     from flacheck.model import Purpose
     from flacheck.repro.compilers import Compilers, provided
+    from flacheck.repro.reproduction import begin
     from flacheck.store import Store
 
     reports.check(format, reports.TABLE_OR_JSON)
@@ -59,17 +58,27 @@ def repro(
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
     with _terminable():
         with Store.open(store, create=not cells.needs_store(cell)) as opened:
-            how = {"memory_mb": memory}
-            chosen = common.choose(cell, selection, opened, Purpose.REPRO, trust, **how)
-        folder = output or Path(f"repro-{chosen.cell.key[:8]}")
-        ready = provided(chosen.cell, releases)
+            purpose = Purpose.REPRO
+            chosen = cells.choose(cell, selection, opened, purpose, trust, memory_mb=memory)
+        common.say(*chosen.warnings)
+        failing = chosen.cell
+        folder = output or Path(f"repro-{failing.key[:8]}")
+        ready = provided(failing.toolchain, failing.target, releases)
         with Compilers(ready, chosen.packages, memory) as compilers:
-            return _reproduce(chosen.cell, compilers, allowance, runs, folder, format)
+            complete, reproduction = False, None
+            with suppress(KeyboardInterrupt):
+                reproduction = begin(failing, compilers, allowance)
+                for event in reproduction.search():
+                    _show(event)
+                complete = True
+            if sys.stderr.isatty():
+                print(file=sys.stderr)
+            return _finish(reproduction, runs, complete, folder, format)
 
 
 def _budget(text: str) -> Budget:
     """`600` compiles or `120s` seconds."""
-    from flacheck.repro.oracle import Budget
+    from flacheck.repro.budget import Budget
 
     match = _BUDGET.fullmatch(text)
     if not match or int(match[1]) == 0:
@@ -94,38 +103,20 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _reproduce(
-    cell: Cell, compilers: Compilers, budget: Budget, runs: int, folder: Path, format: str
+def _finish(
+    reproduction: Reproduction | None, runs: int, complete: bool, folder: Path, format: str
 ) -> int:
-    """Search and show how far it is, then finish; the exit code."""
-    from flacheck.repro.reproduction import begin
+    """Verify and write the best that was found before the search ended; the exit code."""
+    from flacheck.reports import repro as repro_report
+    from flacheck.repro.output import files
 
-    complete, reproduction = True, None
-    try:
-        reproduction = begin(cell, compilers, budget)
-        for event in reproduction.search():
-            _show(event)
-    except KeyboardInterrupt:
-        complete = False
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
     if reproduction is None:
         common.say("interrupted before the failure was reproduced: there is nothing to show")
         return Exit.INTERRUPTED
     if not complete:
         common.say("interrupted: verifying the best so far; press Ctrl-C again to skip this")
         # Whatever the workers were asked, nobody waits for it any more.
-        compilers.reset()
-    return _finish(reproduction, runs, complete, folder, format)
-
-
-def _finish(
-    reproduction: Reproduction, runs: int, complete: bool, folder: Path, format: str
-) -> int:
-    """Verify and write the best that was found; the exit code."""
-    from flacheck.reports import repro as repro_report
-    from flacheck.repro.output import files
-
+        reproduction.compilers.reset()
     # What was found is on disk before it is verified, for that may be interrupted too.
     drafts = files.write(reproduction.draft(), folder)
     try:

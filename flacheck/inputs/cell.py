@@ -7,7 +7,7 @@ releases in the store.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from flacheck.analysis.observed import BLOCK, observe, take_apart
 from flacheck.analysis.slow import slow_compiles
 from flacheck.engine.plan import Plan
 from flacheck.engine.provider import torch_folder
+from flacheck.engine.session import Session
 from flacheck.errors import UsageError
 from flacheck.inputs import corpus, matrix, planning
 from flacheck.inputs.expand import Selection
@@ -43,8 +44,6 @@ from flacheck.toolchains.base import Choice
 # Candidates that an error lists: what fits on a screen.
 _SCREENFUL = 16
 _KEY = re.compile(r"[0-9a-f]{1,32}")
-
-Settle = Callable[[Plan], Iterable[Record]]
 
 
 @dataclass(frozen=True)
@@ -86,12 +85,16 @@ def choose(
     what: str | None,
     selection: Selection,
     store: Store,
-    settle: Settle,
+    purpose: Purpose,
     trust: bool = False,
+    timeout: float | None = None,
+    jobs: int = 0,
+    memory_mb: int = 8192,
 ) -> Chosen:
     """The one cell that CELL and the selection name.
 
-    Cells of a file or matrix whose verdict is needed to choose among them are compiled by `settle`.
+    Where a file or matrix leaves several cells, they are compiled, in a run of this purpose, and
+    the one among those that fail is taken. `timeout`, `jobs` and `memory_mb` are that run's.
     Raises UsageError with the candidates when no cell or several are left, EmptySelection when
     nothing of a file is selected.
     """
@@ -109,6 +112,21 @@ def choose(
         if len(records) > 1:
             raise _undecided(f"several cells begin with {what}", records)
         return _rebuilt(records[0])
+    plan = _plan_of(what, selection, trust)
+    cells = {cell.key: cell for cell in plan.cells}
+    key = next(iter(cells))
+    if len(cells) > 1:
+        session = Session(replace(plan, purpose=purpose), store, timeout, jobs, memory_mb)
+        key = _one_signature(list(session.records()), what, store).key
+    cell = cells[key]
+    needed = {}
+    if cell.kernel.is_of_package:
+        needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
+    return Chosen(cell, store.done([key]).get(key), needed, plan.warnings)
+
+
+def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
+    """The cells that the selection leaves of a file or a matrix."""
     file, line = line_of(what)
     if line is None and not file.suffix and what not in matrix.names():
         raise UsageError(
@@ -116,21 +134,7 @@ def choose(
             f"FILE.jsonl:LINE, a matrix ({', '.join(matrix.names())} or a YAML file), or only "
             "flags such as --kernel and --triton"
         )
-    plan = planning.plan(Subject(what, trust=trust), selection)
-    return _of_plan(what, plan, store, settle)
-
-
-def _of_plan(what: str, plan: Plan, store: Store, settle: Settle) -> Chosen:
-    """A plan's only cell, or the one among its failing cells."""
-    cells = {cell.key: cell for cell in plan.cells}
-    key = next(iter(cells))
-    if len(cells) > 1:
-        key = _one_signature(list(settle(plan)), what, store).key
-    cell, record = cells[key], store.done([key]).get(key)
-    needed = {}
-    if cell.kernel.is_of_package:
-        needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
-    return Chosen(cell, record, needed, plan.warnings)
+    return planning.plan(Subject(what, trust=trust), selection)
 
 
 def _matching(records: Iterable[Record], selection: Selection) -> list[Record]:

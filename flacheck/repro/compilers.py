@@ -18,6 +18,7 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Record
 from flacheck.packages.package import Package
+from flacheck.repro.budget import Budget
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.toolchains.base import Toolchain
 
@@ -27,36 +28,34 @@ _LOG = logging.getLogger(__name__)
 LONGEST = 300.0
 
 
-def provided(cell: Cell, specs: Sequence[str]) -> dict[str, Toolchain]:
+def provided(own: str, target: str, specs: Sequence[str]) -> dict[str, Toolchain]:
     """The releases to ask, by identity, oldest first: those that `specs` name, or every release
-    with a wheel for this Python, and always the cell's own. A release that does not know the cell's
+    with a wheel for this Python, and always the cell's own. A release that does not know the
     target, or cannot be installed, is left out with a warning. Raises ToolchainError when that is
     the cell's own release."""
     known = toolchains.FAMILIES["triton"]
     resolution = toolchains.resolve(specs) if specs else known.versions()
     for warning in resolution.warnings:
         _LOG.warning(warning)
-    own = toolchains.resolve([cell.toolchain]).choices
-    choices = {choice.identity: choice for choice in [*resolution.choices, *own]}
+    own_choices = toolchains.resolve([own]).choices
+    choices = {choice.identity: choice for choice in [*resolution.choices, *own_choices]}
     ready = {}
     for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
         # A release that is missing takes nothing away from what the others say.
         try:
-            unfit = choice.reason or choice.knows(cell.target)
+            unfit = choice.reason or choice.knows(target)
             if unfit:
                 raise ToolchainError(unfit)
             toolchain = toolchains.provide(choice)
-            lacking = toolchain.lacks(cell.target)
+            lacking = toolchain.lacks(target)
             if lacking:
                 raise ToolchainError(lacking)
         except FlacheckError as error:
             _LOG.warning(f"{choice.identity} is left out: {error}")
         else:
             ready[choice.identity] = toolchain
-    if cell.toolchain not in ready:
-        raise ToolchainError(
-            f"{cell.toolchain}, on which the cell fails, is not available here for {cell.target}"
-        )
+    if own not in ready:
+        raise ToolchainError(f"{own}, on which the cell fails, is not available here for {target}")
     return ready
 
 
@@ -64,12 +63,14 @@ def provided(cell: Cell, specs: Sequence[str]) -> dict[str, Toolchain]:
 class Compilers:
     """Releases of a compiler, by identity, oldest first. A worker starts when it is first asked.
     `packages` hold the imported kernels, by specification. `timeouts.fixed` is the time in seconds
-    that one compile may take."""
+    that one compile may take, `budget` what all of them may."""
 
     releases: Mapping[str, Toolchain]
     packages: Mapping[str, Package]
     memory_mb: int = 8192
     timeouts: loop.Timeouts = field(default_factory=lambda: loop.Timeouts(LONGEST))
+    budget: Budget = field(default_factory=Budget)
+    _records: dict[tuple[str, str, str | None], Record] = field(default_factory=dict)
     _pools: dict[WorkerKind, LocalPool] = field(default_factory=dict)
 
     def __enter__(self) -> Compilers:
@@ -85,9 +86,14 @@ class Compilers:
         self._pools.clear()
 
     def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
-        """What one release makes of a specimen, compiled up to a stage or to the end."""
-        cell = specimen.cell(release, until)
-        return judge(cell, self.ask(cell))
+        """What one release makes of a specimen, compiled up to a stage or to the end. Answers are
+        remembered; raises BudgetSpent when no compile is left for a new one."""
+        question = (specimen.key, release, until)
+        if question not in self._records:
+            self.budget.spend()
+            cell = specimen.cell(release, until)
+            self._records[question] = judge(cell, self.ask(cell))
+        return self._records[question]
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         """What the cell's worker answers to a compile or, with `changes`, to another request."""

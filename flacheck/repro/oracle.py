@@ -1,7 +1,6 @@
 """Does a specimen still show the failure, and only on the releases that it should? The kinds of
-failure differ in what counts as the same one; memory and budget are common to all."""
+failure differ in what counts as the same one."""
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,37 +18,6 @@ _KNOWN_EARLY = ("FC501", "FC504")
 
 # What a reduced slow compile must still take: enough that a busy machine does not decide.
 LEAST_SECONDS = 2.0
-
-
-class BudgetSpent(Exception):
-    """No compile is left; the best so far stands."""
-
-
-@dataclass
-class Budget:
-    """What reduction may spend: compiles, or seconds; None is no limit."""
-
-    compiles: int | None = None
-    seconds: float | None = None
-    ran: int = 0
-    _started: float = field(default_factory=time.monotonic)
-
-    def begin(self) -> None:
-        """Count seconds from now on."""
-        self._started = time.monotonic()
-
-    def spend(self) -> None:
-        """Count one compile; raises BudgetSpent when none is left."""
-        if self.compiles is not None and self.ran >= self.compiles:
-            raise BudgetSpent
-        if self.seconds is not None and self.elapsed >= self.seconds:
-            raise BudgetSpent
-        self.ran += 1
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since `begin`."""
-        return time.monotonic() - self._started
 
 
 @dataclass(frozen=True)
@@ -112,25 +80,23 @@ def still_slow(_: Record) -> SameFailure:
 class Oracle:
     """Whether a specimen shows the failure on `release` and compiles on the contrast releases. The
     failing release is asked first and only up to the failing stage: that rejects most candidates.
-    Every answer is remembered. `slips` counts specimens by the signature of another failure that
-    they showed."""
+    `slips` counts specimens by the signature of another failure that they showed."""
 
     compilers: Compilers
     release: str
     failure: SameFailure
     contrasts: Sequence[str]
-    budget: Budget
     slips: Counter[str] = field(default_factory=Counter)
-    _records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    _asked: set[str] = field(default_factory=set)
     _fails_elsewhere: set[str] = field(default_factory=set)
 
     def __call__(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release and none on the contrast releases."""
         if not self.fails(specimen):
             return False
-        here = self._record(specimen, self.release, self.failure.until)
+        here = self.compilers.compile(specimen, self.release, self.failure.until)
         for release in self.contrasts:
-            there = self._record(specimen, release, self.failure.elsewhere)
+            there = self.compilers.compile(specimen, release, self.failure.elsewhere)
             quick = there.seconds * self.failure.faster <= here.seconds
             if there.verdict is not Verdict.COMPILES or not quick:
                 self._fails_elsewhere.add(specimen.key)
@@ -139,8 +105,9 @@ class Oracle:
 
     def fails(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release, whatever others make of it."""
-        known = (specimen.key, self.release) in self._records
-        record = self._record(specimen, self.release, self.failure.until)
+        record = self.compilers.compile(specimen, self.release, self.failure.until)
+        known = specimen.key in self._asked
+        self._asked.add(specimen.key)
         if self.failure.shows(record):
             return True
         # A probe that comes back as a candidate is no second slip.
@@ -150,19 +117,13 @@ class Oracle:
 
     def hides(self, specimen: Specimen) -> bool:
         """Whether anything in it could fail: not when the release compiles it as it should."""
-        record = self._record(specimen, self.release, self.failure.until)
+        record = self.compilers.compile(specimen, self.release, self.failure.until)
+        self._asked.add(specimen.key)
         return self.failure.shows(record) or record.verdict is not Verdict.COMPILES
 
     @property
     def effort(self) -> Effort:
         """What was spent so far."""
-        asked = sum(release == self.release for _, release in self._records)
+        budget = self.compilers.budget
         slipped = self.slips.total() + len(self._fails_elsewhere)
-        return Effort(asked, self.budget.ran, slipped, self.budget.elapsed)
-
-    def _record(self, specimen: Specimen, release: str, until: str | None) -> Record:
-        question = (specimen.key, release)
-        if question not in self._records:
-            self.budget.spend()
-            self._records[question] = self.compilers.compile(specimen, release, until)
-        return self._records[question]
+        return Effort(len(self._asked), budget.ran, slipped, budget.elapsed)

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from flacheck.repro.budget import BudgetSpent
 from flacheck.repro.kernel.candidates import cost, is_valid
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.oracle import BudgetSpent, Oracle
+from flacheck.repro.oracle import Oracle
 from flacheck.repro.passes.search import Pass, Probe, name_of
 
 # Rounds end by themselves when nothing gets better; this bounds the time of those that hardly do.
@@ -29,7 +30,7 @@ def reduce(
     start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], oracle: Oracle
 ) -> Iterator[Step]:
     """Each improvement as it is found. `first` run once, and what they propose is taken whatever
-    the order says; `passes` run round after round. Ends early when the oracle's budget is spent."""
+    the order says; `passes` run round after round. Ends early when nothing is left to spend."""
     best = start
     rounds = [(first, True), *[(passes, False)] * ROUNDS]
     try:

@@ -5,17 +5,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.analysis.slow import SECONDS
 from flacheck.engine.judge import judge
 from flacheck.model import Cell, Outcome, Record, Verdict
 from flacheck.repro import versions
+from flacheck.repro.budget import Budget
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import FailureKind, kind_of
-from flacheck.repro.oracle import Budget, Oracle, SameFailure
+from flacheck.repro.oracle import Oracle, SameFailure
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.repro.output.result import Improvement, Reproduced, Runs
@@ -68,8 +69,10 @@ class Reproduction:
     def finish(self, runs: int = 3, complete: bool = True) -> Reproduced:
         """The best so far, readable, its script run in fresh processes on every release."""
         # The few compiles that the end takes are allowed, whatever was spent.
-        self.oracle.budget.compiles = self.oracle.budget.seconds = None
+        budget = self.compilers.budget
+        budget.compiles = budget.seconds = None
         reduced = polished(self.best, reading, self.oracle)
+        ran = budget.ran
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
         table = versions.judged(reduced, self.compilers)
@@ -83,7 +86,7 @@ class Reproduction:
             reduced=reduced,
             script=script,
             original_script=self._script(self.original),
-            effort=self.oracle.effort,
+            effort=replace(self.oracle.effort, ran=ran),
             runs=Runs(shown, runs),
             original_table=self.table,
             reduced_table=table,
@@ -124,11 +127,7 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
             f"cut out of its program, {cell.kernel.name} does not fail in the same way: "
             f"{alone.signature or alone.verdict.value} instead of {first.signature}"
         )
-    known = None
-    if failure.until == failure.elsewhere:
-        # Compiled as far as other releases will be, it is its release's row of the table already.
-        known = alone
-    table = versions.judged(original, compilers, failure.elsewhere, known)
+    table = versions.judged(original, compilers, failure.elsewhere)
     record = first
     if first.verdict is Verdict.COMPILES:
         slow = versions.as_slow(first, table)
@@ -140,7 +139,9 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
     contrasts = versions.contrasts(table, cell.toolchain, failure.faster)
     passing = versions.listed(contrasts) or "no other release"
     log = [f"{record.signature}; must keep compiling: {passing}"]
-    oracle = Oracle(compilers, cell.toolchain, failure, contrasts, budget)
+    oracle = Oracle(compilers, cell.toolchain, failure, contrasts)
+    # What was compiled so far only showed that there is something to reduce.
+    compilers.budget = budget
     budget.begin()
     return Reproduction(cell, compilers, kind, record, original, table, oracle, log, original)
 

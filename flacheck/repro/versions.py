@@ -33,16 +33,11 @@ class ReleaseVerdict:
 Table = dict[str, ReleaseVerdict]
 
 
-def judged(
-    specimen: Specimen, compilers: Compilers, until: str | None = None, known: Record | None = None
-) -> Table:
-    """What each release makes of a specimen. A `known` record saves a compile."""
+def judged(specimen: Specimen, compilers: Compilers, until: str | None = None) -> Table:
+    """What each release makes of a specimen."""
     table = {}
     for release in compilers.releases:
-        if known is not None and known.toolchain == release:
-            record = known
-        else:
-            record = compilers.compile(specimen, release, until)
+        record = compilers.compile(specimen, release, until)
         signature = None
         if record.verdict is Verdict.FAILS:
             signature = record.signature

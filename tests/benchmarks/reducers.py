@@ -24,18 +24,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck.engine.plan import Plan
-from flacheck.engine.session import Session
 from flacheck.errors import FlacheckError
 from flacheck.inputs import cell as cells
 from flacheck.inputs.cell import Chosen
 from flacheck.inputs.expand import Selection
-from flacheck.model import Record
+from flacheck.model import Purpose
 from flacheck.repro import versions
+from flacheck.repro.budget import Budget
 from flacheck.repro.compilers import LONGEST, Compilers, provided
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import kind_of
-from flacheck.repro.oracle import Budget, Oracle
+from flacheck.repro.oracle import Oracle
 from flacheck.repro.output.result import Reproduced
 from flacheck.repro.reproduction import begin
 from flacheck.store import Store
@@ -108,11 +107,7 @@ HEAD = f"{'case':16} {'reducer':18} {'lines':>5} {'nodes':>6} {'compiles':>8} {'
 
 def chosen(case: Case, store: Store) -> Chosen:
     """The case's cell; the first by key where several fail with one signature."""
-
-    def settle(plan: Plan) -> list[Record]:
-        return list(Session(plan, store, jobs=2).records())
-
-    return cells.choose(case.matrix, case.selection(), store, settle)
+    return cells.choose(case.matrix, case.selection(), store, Purpose.REPRO, jobs=2)
 
 
 @dataclass
@@ -127,7 +122,7 @@ class Comparison:
     def rows(self, store: Store, rivals: Sequence[Rival]) -> Iterator[Row]:
         """A row for flacheck repro, one for the original, then one for each rival."""
         found = chosen(self.case, store)
-        releases = provided(found.cell, ())
+        releases = provided(found.cell.toolchain, found.cell.target, ())
         with Compilers(releases, found.packages) as compilers:
             ours = begin(found.cell, compilers, Budget(compiles=self.budget))
             for _ in ours.search():
@@ -150,7 +145,9 @@ class Comparison:
             time.monotonic() - started,
             f"{got.ended}, {got.refused} candidates refused unseen",
         )
-        return self._row(rival.name, got.best, result, compilers, oracle.budget.ran, took, ended)
+        return self._row(
+            rival.name, got.best, result, compilers, oracle.compilers.budget.ran, took, ended
+        )
 
     def _row(
         self,
@@ -169,11 +166,12 @@ class Comparison:
 
 
 def _oracle(result: Reproduced, compilers: Compilers, budget: int) -> Oracle:
-    """The oracle of flacheck's own reduction, its memory empty and its budget whole."""
+    """The oracle of flacheck's own reduction, its budget whole."""
     kind = kind_of(result.cell, result.record)
     failure, release = kind.same(result.record), result.cell.toolchain
     contrasts = versions.contrasts(result.original_table, release, failure.faster)
-    return Oracle(compilers, release, failure, contrasts, Budget(compiles=budget))
+    compilers.budget = Budget(compiles=budget)
+    return Oracle(compilers, release, failure, contrasts)
 
 
 def main() -> None:
