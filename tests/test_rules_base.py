@@ -1,0 +1,53 @@
+"""What is declared of each failure code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from flacheck.rules.base import RULES, Rule
+from tests.rule_logs import LOGS
+
+
+def test_every_rule_has_a_golden_log_and_a_near_miss() -> None:
+    """A code without evidence from a real run is no rule."""
+    for code in RULES:
+        names = [path.name for path in (LOGS / code).iterdir()]
+        assert any(name.startswith("golden-") for name in names), code
+        assert any(name.startswith("near-") for name in names), code
+
+
+def test_every_rule_tells_a_user_what_to_do() -> None:
+    """Codes are well formed and every text is there."""
+    for code, rule in RULES.items():
+        assert re.fullmatch(r"FC\d{3}", code)
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
+        assert all((rule.title, rule.summary, rule.cause, rule.remedy))
+        assert rule.effect in ("fails", "unknown", "compiles", "advisory")
+        assert all(link.startswith("https://") for link in rule.links)
+    assert len({rule.name for rule in RULES.values()}) == len(RULES)
+
+
+def test_a_rule_searches_its_patterns_in_their_order() -> None:
+    """The first pattern that matches anywhere gives the match, not the one that matches first."""
+    patterns = (re.compile("late"), re.compile("early"))
+    rule = Rule("FC000", "name", "Title", "summary", "cause", "remedy", patterns)
+    assert [rule.search(log)[0] for log in ("early late", "early")] == ["late", "early"]  # type: ignore[index]
+    assert rule.search("never") is None
+
+
+def test_a_rules_finding_may_differ_in_title_and_confidence() -> None:
+    """What is not said is the rule's own."""
+    rule = RULES["FC302"]
+    assert rule.finding("said").title == rule.title
+    changed = rule.finding("said", title="Other", confidence="low", line=3)
+    assert (changed.code, changed.title, changed.confidence) == ("FC302", "Other", "low")
+    assert (changed.message, changed.line) == ("said", 3)
+
+
+@pytest.mark.parametrize("code", sorted(RULES))
+def test_the_named_releases_are_specifiers(code: str) -> None:
+    """`bad` and `good` name a compiler and its versions."""
+    for text in (*RULES[code].bad, *RULES[code].good):
+        assert re.fullmatch(r"(triton|nvcc|torch)\S*|[\w-]+[<>=!~].*", text), text

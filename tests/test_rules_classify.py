@@ -1,0 +1,143 @@
+"""Rules against logs that really came from a compiler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flacheck.model import MESSAGE_LIMIT, Attempt, Outcome
+from flacheck.rules import RULES, decisive, normalise
+from flacheck.rules.classify import classify, read
+from tests.rule_logs import log_of, logs
+
+
+@pytest.mark.parametrize("name", logs("golden"))
+def test_a_golden_log_reads_as_its_code_first(name: str) -> None:
+    """The decisive finding of a golden log has the code of its folder, a place in the log and a
+    message."""
+    first = read(log_of(name))[0]
+    assert first.code == name.partition("/")[0]
+    assert first.line is not None
+    assert first.excerpt in log_of(name) or first.excerpt.startswith("AssertionError: ")
+    assert first.message
+
+
+@pytest.mark.parametrize("name", logs("near"))
+def test_a_near_miss_does_not_read_as_the_code_it_resembles(name: str) -> None:
+    """No finding of a near miss has the code of its folder."""
+    assert name.partition("/")[0] not in {finding.code for finding in read(log_of(name))}
+
+
+def test_a_text_without_a_failure_reads_as_nothing() -> None:
+    """A successful compile with a warning gives no finding."""
+    assert read(log_of("FC000/near-warning-3.9.0.log")) == []
+    assert read("") == []
+    assert decisive("all fine\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("FC101/golden-triton-ops-3.9.0.log", {"api": "triton.ops"}),
+        ("FC301/golden-bf16-3.3.1.log", {"source": "bf16", "wanted": "f16"}),
+        ("FC301/golden-f16-3.3.0.log", {"source": "f16", "wanted": "f16"}),
+        ("FC401/golden-bf16-add-3.2.0.log", {"feature": ".bf16", "requires": "sm_80"}),
+        ("FC501/golden-sm90-3.2.0.log", {"required": 262_144, "limit": 232_448}),
+        ("FC501/golden-ptxas-13.0.log", {"required": 65_536, "limit": 49_152}),
+        ("FC502/golden-num-warps-64-3.5.0.log", {"required": 2_048, "limit": 1_024}),
+        ("FC503/golden-maxnreg-3.5.0.log", {"required": 154, "limit": 40}),
+        ("FC504/golden-three-accumulators-3.6.0.log", {"required": 832, "limit": 512}),
+        ("FC603/golden-head-first-3.9.0.log", {"names": ["head_first", "NV"]}),
+        ("FC701/golden-fla-0.1.2-rwkv7.log", {"contract": "q.dtype == k.dtype == v.dtype"}),
+        ("FC903/golden-uv.log", {"requirement": "triton==3.1.0"}),
+    ],
+)
+def test_facts_are_read_from_the_message(name: str, facts: dict[str, Any]) -> None:
+    """Quantities are numbers, names are names."""
+    assert read(log_of(name))[0].facts == facts
+
+
+def test_prefixes_of_launchers_do_not_hide_a_failure() -> None:
+    """A rank in front of every line changes neither code nor line number."""
+    plain = log_of("FC701/golden-fla-0.1.2-rwkv7.log")
+    ranked = "".join(f"[rank0]: {line}\n" for line in plain.splitlines())
+    assert read(ranked) == read(plain)
+
+
+def test_a_time_out_is_fc901_whatever_the_log_says() -> None:
+    """What a killed compiler had printed so far is no cause."""
+    attempt = Attempt(
+        Outcome.TIMED_OUT,
+        stage="cubin",
+        log=log_of("FC401/golden-bf16-add-3.2.0.log"),
+        seconds=300.2,
+    )
+    (finding,) = classify(attempt)
+    assert (finding.code, finding.facts) == ("FC901", {"seconds": 300.2})
+    assert RULES["FC901"].effect == "unknown"
+
+
+@pytest.mark.parametrize("name", [name for name in logs("golden") if name.startswith("FC902")])
+def test_memory_is_fc902_even_when_it_comes_as_an_abort(name: str) -> None:
+    """`bad_alloc` under a limit is unknown, not a failure of the kernel."""
+    attempt = Attempt(Outcome.DIED, stage="llir", signal="SIGABRT", log=log_of(name))
+    assert classify(attempt)[0].code == "FC902"
+    assert RULES["FC902"].effect == "unknown"
+
+
+def test_a_kill_without_a_word_is_memory() -> None:
+    """The kernel's out-of-memory killer leaves no message."""
+    assert classify(Attempt(Outcome.DIED, stage="cubin", signal="SIGKILL"))[0].code == "FC902"
+    assert classify(Attempt(Outcome.OUT_OF_MEMORY, stage="cubin", peak_mb=4_096.0))[0].facts == {
+        "peak_mb": 4_096.0
+    }
+
+
+def test_a_killed_process_with_a_named_failure_keeps_its_name() -> None:
+    """The message outranks the signal."""
+    log = log_of("FC302/golden-reshape-outs-3.2.0.log")
+    assert classify(Attempt(Outcome.DIED, signal="SIGKILL", log=log))[0].code == "FC302"
+
+
+def test_a_signal_without_a_message_says_where_it_struck() -> None:
+    """Nothing on stderr still gives a finding."""
+    (finding,) = classify(Attempt(Outcome.DIED, stage="ttgir", signal="SIGSEGV"))
+    assert (finding.code, finding.message) == ("FC000", "SIGSEGV in stage ttgir, nothing on stderr")
+
+
+def test_the_last_lines_stand_in_for_an_unknown_message() -> None:
+    """A log without any known form of complaint is quoted from its end."""
+    (finding,) = classify(Attempt(Outcome.RAISED, stage="ttir", exit_code=3, log="one\ntwo\n"))
+    assert finding.message == "exit status 3 in stage ttir, the last lines were:\none\ntwo"
+    (silent,) = classify(Attempt(Outcome.NOT_STARTED))
+    assert silent.message == "not_started in stage unknown, nothing on stderr"
+
+
+def test_a_finished_attempt_has_no_findings() -> None:
+    """Warnings of a finished compile are no failure."""
+    assert classify(Attempt(Outcome.FINISHED, log="error: looked bad but compiled")) == []
+
+
+def test_a_key_past_the_end_completes_the_exception() -> None:
+    """The IndexError gives the message, the audit of the keys the name."""
+    keys = [
+        {"key": "BT", "want": 64, "got": None, "fault": "past-end"},
+        {"key": "K", "want": 64, "got": "BT", "fault": "shifted"},
+    ]
+    log = log_of("FC601/golden-fla-0.2.0-kkt-3.1.0.log")
+    found = classify(Attempt(Outcome.RAISED, stage="autotune", log=log, facts={"keys": keys}))
+    assert [finding.code for finding in found] == ["FC601", "FC602"]
+    assert found[0].facts == {"keys": keys[:1]}
+    assert found[0].title.endswith(": BT")
+
+
+@given(st.text(max_size=400))
+def test_any_text_can_be_read(text: str) -> None:
+    """Whatever a program prints, reading gives known codes and short messages."""
+    for finding in read(text):
+        assert finding.code in RULES
+        assert len(finding.message) <= MESSAGE_LIMIT
+    assert isinstance(normalise(text), str)

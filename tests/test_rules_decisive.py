@@ -1,0 +1,65 @@
+"""Which lines of a compiler's output say what it complained about."""
+
+from __future__ import annotations
+
+from flacheck.model import MESSAGE_LIMIT
+from flacheck.rules import read
+from flacheck.rules.decisive import clean, decisive, join
+from tests.rule_logs import log_of
+
+
+def test_the_cause_stands_before_its_wrapper() -> None:
+    """The last line of a recovered crash is a wrapper and is not shown."""
+    lines = decisive(log_of("FC301/golden-f16-3.3.0.log")).splitlines()
+    assert lines[0] == "Unsupported conversion from f16 to f16"
+    assert not any("PassManager" in line for line in lines)
+
+
+def test_a_wrapper_alone_is_better_than_nothing() -> None:
+    """Where only the wrapper was kept it is the decisive line."""
+    assert read("Traceback (most recent call last):\nRuntimeError: PassManager::run failed\n")[
+        0
+    ].message == ("RuntimeError: PassManager::run failed")
+
+
+def test_a_message_is_cut_at_the_limit() -> None:
+    """Many different complaints stay within the contract's 2,000 characters, whole lines only."""
+    log = "".join(
+        f"LLVM ERROR: complaint {chr(97 + i // 26)}{chr(97 + i % 26)}\n" for i in range(300)
+    )
+    assert len(decisive(log)) <= MESSAGE_LIMIT
+    assert set(decisive(log).splitlines()) <= set(log.splitlines())
+    assert len(decisive("LLVM ERROR: " + "x" * 5_000)) == MESSAGE_LIMIT
+
+
+def test_a_cleaned_log_keeps_its_lines() -> None:
+    """Dumped IR becomes an empty line, so that a finding's line number holds."""
+    dumped = "[rank3]: error: one\n  %0 = tt.load %x\n2024-05-01T10:00:00.1Z stderr F two\r\n"
+    assert clean(dumped) == "error: one\n\ntwo\n"
+
+
+def test_a_line_without_end_is_cut() -> None:
+    """A pattern need not be linear in a line of megabytes."""
+    assert clean("x" * 5_000 + "\nshort") == "x" * (2 * MESSAGE_LIMIT) + "…\nshort"
+
+
+def test_the_message_of_a_compilation_error_stands_behind_its_caret() -> None:
+    """The exception's own line only says where."""
+    log = (
+        "triton.compiler.errors.CompilationError: at 3:4:\n"
+        "def k(x):\n    tl.dot(x, x)\n    ^\nshapes differ\n"
+    )
+    assert decisive(log) == "shapes differ"
+
+
+def test_a_bare_assertion_is_named_by_its_source() -> None:
+    """`AssertionError` alone says nothing; the line above it does."""
+    log = '  File "a.py", line 2, in f\n    assert K <= 128\n    ^^^^^^\nAssertionError\n'
+    assert decisive(log) == "AssertionError: assert K <= 128"
+
+
+def test_lines_are_joined_up_to_the_limit() -> None:
+    """Whole lines where there is more than one."""
+    half = "y" * (MESSAGE_LIMIT // 2)
+    assert join([half, half]) == half
+    assert join(["a", "b"]) == "a\nb"

@@ -1,0 +1,145 @@
+"""Signatures: the same for one failure whatever machine it struck, another for another failure."""
+
+from __future__ import annotations
+
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flacheck.model import Finding
+from flacheck.rules import read
+from flacheck.rules.signature import bare_name, signature
+from tests.rule_logs import log_of, signature_of
+
+
+def test_one_assertion_is_one_signature_however_the_process_died() -> None:
+    """3.2.0 aborts on this assertion; 3.3.0 survives it as `PassManager::run failed`."""
+    died, survived = (
+        "FC000/golden-scan-assertion-3.2.0.log",
+        "FC000/golden-scan-assertion-3.3.0.log",
+    )
+    assert "PassManager::run failed" not in log_of(died)
+    assert "PassManager::run failed" in log_of(survived)
+    assert signature_of(died) == signature_of(survived)
+    assert signature_of(died).startswith("FC000:llir:AddPartialReduce:")
+
+
+def test_signatures_of_one_failure_agree_over_releases() -> None:
+    """The same message on another release is the same failure."""
+    assert signature_of("FC302/golden-st-matrix-3.3.0.log") == signature_of(
+        "FC302/golden-st-matrix-3.3.1.log"
+    )
+    assert signature_of("FC303/golden-tf32-3.0.0.log") == signature_of(
+        "FC303/golden-tf32-3.2.0.log"
+    )
+    assert signature_of("FC401/golden-bf16-add-3.2.0.log") == signature_of(
+        "FC401/golden-bf16-dot-3.1.0.log"
+    )
+    assert signature_of("FC501/golden-sm90-3.2.0.log") == signature_of(
+        "FC501/golden-sm86-3.9.0.log"
+    )
+
+
+def test_signatures_of_different_failures_differ() -> None:
+    """Two assertions about layouts, two about reductions, two types: six failures."""
+    names = [
+        "FC302/golden-reshape-outs-3.2.0.log",
+        "FC302/golden-st-matrix-3.3.0.log",
+        "FC000/golden-reduce-assertion-3.2.0.log",
+        "FC302/near-reduce-assertion-3.3.0.log",
+        "FC301/golden-bf16-3.3.1.log",
+        "FC301/golden-f16-3.3.0.log",
+    ]
+    assert len({signature_of(name) for name in names}) == len(names)
+
+
+def test_a_signature_has_the_form_of_the_contract() -> None:
+    """Code, stage, bare function name, eight hex digits; a dash for what is not known."""
+    assert re.fullmatch(
+        r"FC302:ttgir:reshapeOuts:[0-9a-f]{8}",
+        signature_of("FC302/golden-reshape-outs-3.2.0.log", "ttgir"),
+    )
+    assert re.fullmatch(
+        r"FC000:-:-:[0-9a-f]{8}", signature(Finding("FC000", "", "error: no"), None)
+    )
+
+
+@pytest.mark.parametrize(
+    ("declaration", "name"),
+    [
+        (
+            "mlir::triton::LinearLayout::reshapeOuts(llvm::ArrayRef<std::pair<X, int> >) const",
+            "reshapeOuts",
+        ),
+        (
+            "LinearLayout mlir::triton::gpu::(anonymous namespace)::choose(MLIRContext *, int)",
+            "choose",
+        ),
+        (
+            "virtual LogicalResult {anonymous}::ReduceOpConversion::matchAndRewrite(A, B&) const",
+            "matchAndRewrite",
+        ),
+        ("main", "main"),
+    ],
+)
+def test_the_bare_name_of_a_function(declaration: str, name: str) -> None:
+    """Namespaces, templates and arguments go; both compilers' spelling of no name goes too."""
+    assert bare_name(declaration) == name
+
+
+PATHS = st.lists(
+    st.text(string.ascii_lowercase + string.digits + "._-", min_size=1, max_size=8),
+    min_size=1,
+    max_size=5,
+)
+
+
+LINES = st.integers(1, 99_999)
+
+
+@given(path=PATHS, line=LINES, program=st.sampled_from(["python3.11", "python", "triton-opt"]))
+def test_an_assertion_keeps_its_signature_wherever_it_was_built(
+    path: list[str], line: int, program: str
+) -> None:
+    """Neither the file's folder nor the line nor the program's name is part of the identity."""
+    log = log_of("FC302/golden-reshape-outs-3.2.0.log")
+    moved = log.replace(
+        "python3.11: /project/lib/Tools/", f"{program}: /{'/'.join(path)}/"
+    ).replace(":562:", f":{line}:")
+    assert moved != log or (line == 562 and path == ["project", "lib", "Tools"])
+    assert signature(read(moved)[0], "ttgir") == signature(read(log)[0], "ttgir")
+
+
+@given(
+    path=PATHS, line=LINES, column=LINES, ssa=st.integers(0, 9_999), address=st.integers(0, 2**63)
+)
+def test_a_diagnostic_keeps_its_signature_over_places_and_temporaries(
+    path: list[str], line: int, column: int, ssa: int, address: int
+) -> None:
+    """Paths, positions, SSA names and addresses are noise in MLIR's diagnostics."""
+    moved = f"/{'/'.join(path)}/k.py:{line}:{column}: error: operand %{ssa} at {address:#x} does not dominate this use"
+    plain = "/a/k.py:1:2: error: operand %7 at 0x10 does not dominate this use"
+    assert signature(read(moved)[0], "ttgir") == signature(read(plain)[0], "ttgir")
+
+
+@given(
+    name=st.text(string.ascii_lowercase + string.digits + "_", min_size=8, max_size=8), line=LINES
+)
+def test_an_assembler_error_keeps_its_signature_over_temporary_files(name: str, line: int) -> None:
+    """Every run of ptxas reads another temporary file."""
+    moved = f"ptxas /tmp/tmp{name}.ptx, line {line}; error   : Feature '.bf16' requires .target sm_80 or higher"
+    assert signature(read(moved)[0], "cubin") == signature_of(
+        "FC401/golden-bf16-add-3.2.0.log", "cubin"
+    )
+
+
+@given(required=st.integers(1, 10**9), limit=st.integers(1, 10**9))
+def test_quantities_are_facts_and_no_identity(required: int, limit: int) -> None:
+    """Two kernels over the limit by different amounts share a signature and keep their figures."""
+    log = f"OutOfResources: out of resource: shared memory, Required: {required}, Hardware limit: {limit}."
+    finding = read(log)[0]
+    assert finding.facts == {"required": required, "limit": limit}
+    assert signature(finding, None) == signature(read(log.replace(str(required), "7", 1))[0], None)
