@@ -1,87 +1,15 @@
-"""The nouns: what of them travels as JSON, and what a launch may hold."""
+"""Launches: what one may hold."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from flacheck.model import Corpus, Cut, Imported, Kernel, Launch, Origin, Stubbed, Unrecorded
-from flacheck.model.kernel import origin_from_json, origin_to_json
+from flacheck.model import Launch
 from flacheck.model.launch import DTYPES, FormError, LaunchForm, check_options, main_dtype
-from flacheck.model.record import Record
-from tests import fake
-from tests.made_records import failure, record
 
 TENSOR = {"dtype": "bf16", "align": 16}
-
-
-@pytest.mark.parametrize(
-    ("origin", "plain", "how"),
-    [
-        (Corpus("retention", "fwd"), {"corpus": "retention", "name": "fwd"}, "corpus"),
-        (Imported("m", "k"), {"import": "m", "qualname": "k"}, "import"),
-        (Imported("m"), {"import": "m"}, "import"),
-        (Stubbed("m", "k"), {"module": "m", "qualname": "k"}, "stub"),
-        (Cut("x = 1", "k"), {"source": "x = 1", "qualname": "k"}, "cut"),
-        (
-            Cut("x = 1", "k", made_up=True),
-            {"source": "x = 1", "qualname": "k", "made_up": True},
-            "cut",
-        ),
-    ],
-)
-def test_an_origin_travels_as_workers_and_stores_read_it(
-    origin: Origin, plain: dict[str, Any], how: str
-) -> None:
-    """The form is that of stores in use."""
-    assert origin_to_json(origin) == plain
-    assert origin_from_json(plain) == origin
-    assert origin.how == how
-
-
-def test_an_origin_of_no_known_kind_is_refused() -> None:
-    """A store may have been merged from anywhere."""
-    with pytest.raises(ValueError, match="no origin of a kernel"):
-        origin_from_json({"path": "/etc/passwd"})
-
-
-def test_a_kernel_says_what_its_worker_needs() -> None:
-    """A package, and torch beside it."""
-    kernel = Kernel("m:k", "p==1", "0", Imported("m", "k", made_up=True))
-    assert kernel.is_of_package
-    assert kernel.is_imported
-    assert kernel.is_made_up
-    stubbed = replace(kernel, origin=Stubbed("m", "k"))
-    assert stubbed.is_of_package
-    assert not stubbed.is_imported
-    assert not stubbed.is_made_up
-    assert not replace(kernel, origin=Corpus("f", "k")).is_of_package
-    assert Kernel.from_json(kernel.to_json()) == kernel
-
-
-def test_a_record_comes_back_from_its_json() -> None:
-    """With the key that it was stored by, though nobody knows its source any more."""
-    made = failure(options={"num_warps": 8})
-    back = Record.from_json(made.to_json())
-    assert back == made
-    assert back.key == made.key
-    assert back.cell.kernel.origin == Unrecorded("stub")
-
-
-def test_a_stored_key_is_not_taken_to_another_cell() -> None:
-    """A cell that differs has a key of its own."""
-    cell = record().cell
-    other = replace(cell, toolchain="triton==3.9.0")
-    assert other.key != cell.key
-
-
-def test_cells_with_the_same_content_are_one_key() -> None:
-    """Neither the shape nor the autotuner's list is part of it."""
-    cell = fake.cell("k", num_warps=4)
-    assert replace(cell, shape={"T": 8}, configs=({"num_warps": 4},)).key == cell.key
-    assert replace(cell, until="ttir").key != cell.key
 
 
 def test_a_declared_launch_is_filled_in_with_values_of_their_own_type() -> None:

@@ -1,0 +1,28 @@
+"""The annotations of a report as a workflow's commands."""
+
+from __future__ import annotations
+
+from flacheck.reports.document import Annotation, Display, Paragraph, Report
+from flacheck.reports.formats import github
+
+
+def rendered(report: Report) -> list[str]:
+    return "".join(github.render(report, Display())).splitlines()
+
+
+def test_only_annotations_reach_a_workflow() -> None:
+    """Each on one line, whatever it holds."""
+    said = (
+        Annotation("error", "a: b, c", "50%\nof it", "r.txt", 3),
+        Annotation("notice", "d", "e: f"),
+    )
+    report = Report([Paragraph("not this")], annotations=said)
+    assert rendered(report) == [
+        "::error file=r.txt,line=3,title=a%3A b%2C c::50%25%0Aof it",
+        "::notice title=d::e: f",
+    ]
+
+
+def test_without_annotations_nothing_is_said() -> None:
+    """A workflow's log stays as it was."""
+    assert rendered(Report([Paragraph("fine")])) == []

@@ -1,0 +1,40 @@
+"""Attempts as workers report them, and findings as records hold them."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import ValidationError
+
+from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
+
+
+def test_an_attempt_is_read_as_a_worker_wrote_it() -> None:
+    """What it does not say is not known, rather than nought."""
+    plain = {"outcome": "finished", "stage": "cubin", "resources": {"shared": 0, "registers": 64}}
+    attempt = Attempt.from_json(plain)
+    assert attempt == Attempt(
+        Outcome.FINISHED, stage="cubin", resources=Resources(shared=0, registers=64)
+    )
+    assert attempt.resources.spills is None
+    assert attempt.peak_mb is None
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        ({}, "missing required field `outcome`"),
+        ({"outcome": "vanished"}, "Invalid enum value 'vanished'"),
+        ({"outcome": "died", "signal": 6}, r"at `\$.signal`"),
+        ({"outcome": "raised", "resources": {"shared": "much"}}, r"at `\$.resources.shared`"),
+    ],
+)
+def test_what_is_no_attempt_is_refused(plain: dict[str, object], said: str) -> None:
+    """With the field that is wrong."""
+    with pytest.raises(ValidationError, match=said):
+        Attempt.from_json(plain)
+
+
+def test_a_record_holds_of_a_finding_what_names_it() -> None:
+    """The message and the place in the log are told elsewhere."""
+    finding = Finding("FC501", "Too much", "said", facts={"limit": 1}, line=7)
+    assert finding.to_json() == {"code": "FC501", "title": "Too much", "facts": {"limit": 1}}

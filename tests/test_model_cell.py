@@ -1,0 +1,64 @@
+"""Cells and their keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flacheck.model import Launch
+from tests import fake
+from tests.made_records import record
+
+
+def test_a_stored_key_is_not_taken_to_another_cell() -> None:
+    """A cell that differs has a key of its own."""
+    cell = record().cell
+    other = replace(cell, toolchain="triton==3.9.0")
+    assert other.key != cell.key
+
+
+def test_cells_with_the_same_content_are_one_key() -> None:
+    """Neither the shape nor the autotuner's list is part of it."""
+    cell = fake.cell("k", num_warps=4)
+    assert replace(cell, shape={"T": 8}, configs=({"num_warps": 4},)).key == cell.key
+    assert replace(cell, until="ttir").key != cell.key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"toolchain": "fake==2.0"},
+        {"target": "sm80"},
+        {"options": {"num_warps": 8}},
+        {"launch": Launch({"x": {"dtype": "fp16", "align": 16}})},
+        {"launch": None},
+        {"stage": "autotune"},
+        {"until": "ttir"},
+    ],
+)
+def test_whatever_can_change_the_outcome_changes_the_key(change: dict[str, object]) -> None:
+    """A stored record is never taken for another cell's."""
+    cell = fake.cell("k", num_warps=4)
+    assert replace(cell, **change).key != cell.key  # type: ignore[arg-type]
+
+
+def test_a_kernels_source_is_part_of_the_key() -> None:
+    """An edited kernel is compiled again."""
+    cell = fake.cell("k")
+    assert replace(cell, kernel=replace(cell.kernel, digest="1")).key != cell.key
+
+
+def test_options_in_another_order_are_the_same_cell() -> None:
+    """A matrix may name them in any order; a set of cells holds one."""
+    one, other = (
+        fake.cell("k", num_warps=4, num_stages=2),
+        fake.cell("k", num_stages=2, num_warps=4),
+    )
+    assert one.key == other.key
+    assert {one: 1}.keys() == {other: 1}.keys()
+
+
+def test_a_record_knows_its_key_where_nobody_knows_the_source() -> None:
+    """The key that it was stored by is not computed again."""
+    assert fake.cell("k").with_key("0" * 32).key == "0" * 32

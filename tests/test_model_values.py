@@ -1,0 +1,36 @@
+"""JSON values and their digests, on which every key rests."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flacheck.model.values import canonical, digest
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_the_hashed_form_is_fixed() -> None:
+    """Keys of stores in use rest on it: sorted, without white space, in UTF-8."""
+    assert canonical({"b": [1, 2.5, None], "a": "ä"}) == '{"a":"ä","b":[1,2.5,null]}'
+
+
+def test_a_digest_is_the_beginning_of_a_sha_256() -> None:
+    """As many digits as are asked."""
+    whole = hashlib.sha256(b'{"a":1}').hexdigest()
+    assert digest({"a": 1}) == whole[:32]
+    assert digest({"a": 1}, 8) == whole[:8]
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4))
+def test_the_order_of_names_is_no_content(value: dict[str, object]) -> None:
+    """Nor is a tuple another thing than a list."""
+    turned = dict(reversed(list(value.items())))
+    assert digest(turned) == digest(value)
+    assert digest([tuple(value)]) == digest([list(value)])
