@@ -1,0 +1,168 @@
+"""What syntax says at a glance."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from flacheck.source import syntax
+
+
+def expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def statement(text: str) -> ast.stmt:
+    return ast.parse(text).body[0]
+
+
+def function(text: str) -> ast.FunctionDef:
+    node = statement(text)
+    assert isinstance(node, ast.FunctionDef)
+    return node
+
+
+def call(text: str) -> ast.Call:
+    node = expression(text)
+    assert isinstance(node, ast.Call)
+    return node
+
+
+def written(*nodes: ast.AST | None) -> list[str]:
+    return [ast.unparse(node) for node in nodes if node is not None]
+
+
+def test_text_that_is_no_python_is_an_empty_module() -> None:
+    """Where a reader can do without it; `parse` raises."""
+    for text in ("def (", "x = 1\0", b"\xff\xfe", "(" * 5_000):
+        assert syntax.tree(text).body == []
+    assert len(syntax.tree("x = 1\ny = 2\n").body) == 2
+    with pytest.raises(SyntaxError):
+        syntax.parse("def (")
+
+
+def test_a_file_that_cannot_be_read_has_no_content(tmp_path: Path) -> None:
+    """A package may list a file that it does not bring."""
+    (tmp_path / "a.py").write_bytes(b"x")
+    assert syntax.content(tmp_path / "a.py") == b"x"
+    assert syntax.content(tmp_path / "none.py") == b""
+    assert syntax.content(tmp_path) == b""
+
+
+@pytest.mark.parametrize(
+    ("text", "dotted", "called"),
+    [
+        ("a", "a", "a"),
+        ("a.b.c", "a.b.c", "c"),
+        ("a.b(1)", None, "b"),
+        ("f(1)", None, "f"),
+        ("f(1).b", None, "b"),
+        ("a[0].b", None, "b"),
+        ("f()()", None, ""),
+        ("1", None, ""),
+    ],
+)
+def test_names_of_expressions(text: str, dotted: str | None, called: str) -> None:
+    """The whole chain of attributes, and the last part of what is called."""
+    assert syntax.dotted(expression(text)) == dotted
+    assert syntax.called(expression(text)) == called
+
+
+def test_what_a_call_is_given_for_a_parameter() -> None:
+    """By name before the position, which a keyword-only parameter does not have."""
+    node = call("f(a, b, key=c)")
+    given = [
+        syntax.argument(node, "key", 0),
+        syntax.argument(node, "other", 1),
+        syntax.argument(node, "other", 2),
+        syntax.argument(node, "other"),
+    ]
+    assert [each and ast.unparse(each) for each in given] == ["c", "b", None, None]
+
+
+def test_elements_are_those_that_are_written_out() -> None:
+    """A computed list has none that can be read."""
+    assert written(*syntax.elements(expression("[a, 1, 'b']"))) == ["a", "1", "'b'"]
+    assert syntax.elements(expression("list(x)")) == []
+    assert syntax.elements(None) == []
+    constants = syntax.constants_in(expression("(a, 1, 'b')"))
+    assert [constant.value for constant in constants] == [1, "b"]
+
+
+def test_parameters_and_their_defaults() -> None:
+    """Those given by position have theirs at the end; `*args` and `**kwargs` are none."""
+    node = function("def f(a, b, /, c=1, *args, d, e=2, **kwargs): pass")
+    assert [each.arg for each in syntax.parameters(node)] == ["a", "b", "c", "d", "e"]
+    defaults = syntax.defaults(node.args)
+    assert {name: ast.unparse(each) for name, each in defaults.items()} == {"c": "1", "e": "2"}
+
+
+@pytest.mark.parametrize(
+    ("decorators", "is_kernel"),
+    [
+        ("@triton.jit", True),
+        ("@jit", True),
+        ("@triton.jit(do_not_specialize=['T'])", True),
+        ("@triton.autotune(configs=[], key=[])\n@triton.jit", True),
+        ("@numba.jit", False),
+        ("@functools.cache", False),
+        ("", False),
+    ],
+)
+def test_a_kernel_is_known_by_its_decorator(decorators: str, is_kernel: bool) -> None:
+    """As it is imported, with arguments or without."""
+    assert syntax.is_kernel(statement(f"{decorators}\ndef k(x): pass")) is is_kernel
+    assert not syntax.is_kernel(statement("class K: pass"))
+
+
+def test_a_launch_names_its_kernel() -> None:
+    """`name[grid](…)`; what is computed has no name."""
+    assert syntax.launched(expression("k[(1,)](x)")) == "k"
+    assert syntax.launched(expression("k(x)")) is None
+    assert syntax.launched(expression("kernels[0][grid](x)")) is None
+
+
+def test_a_definition_begins_with_its_decorators() -> None:
+    """Otherwise a cut or a digest would lose them."""
+    assert syntax.first_line(statement("\n@a\n@b\ndef f(): pass")) == 2
+    assert syntax.first_line(statement("\n\nx = 1")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("a = b.c = 1", ["a", "b.c"]),
+        ("a: int = 1", ["a"]),
+        ("a += 1", ["a"]),
+        ("f(a)", []),
+    ],
+)
+def test_what_a_statement_assigns_to(text: str, targets: list[str]) -> None:
+    """Of every form of assignment."""
+    assert written(*syntax.targets(statement(text))) == targets
+
+
+def test_annotations_are_not_evaluated() -> None:
+    """Naming a layer as a type does not run it."""
+    node = function("@wrap\ndef f(x: Layer = DEFAULT) -> Other:\n    y: Third = x\n")
+    parts = {syntax.dotted(part) for part in syntax.dotted_parts(node)}
+    assert parts == {"wrap", "DEFAULT", "x", "y"}
+
+
+def test_what_is_stored_in_whatever_branch() -> None:
+    """Variables and attributes, those of loops and `with` too."""
+    node = statement(
+        "for i in a:\n    if b:\n        self.c = d\n    with e as f:\n        g += 1\n"
+    )
+    assert syntax.stored(node) == {"i", "self.c", "f", "g"}
+
+
+def test_the_blocks_of_a_statement() -> None:
+    """Each way that it may go."""
+    node = statement("try:\n    a\nexcept E:\n    b\nelse:\n    c\nfinally:\n    d\n")
+    blocks = [written(*block) for block in syntax.inner_blocks(node) if block]
+    assert blocks == [["a"], ["c"], ["d"], ["b"]]
+    cases = statement("match x:\n    case 1:\n        a\n    case _:\n        b\n")
+    assert [written(*block) for block in syntax.inner_blocks(cases) if block] == [["a"], ["b"]]
