@@ -1,5 +1,6 @@
 """Cards by name: a target's row with the size of the card that was asked for."""
 
+import re
 from dataclasses import asdict
 
 from flacheck.errors import UsageError
@@ -48,4 +49,11 @@ def target_of(gpu: str) -> str | None:
     named = next((name for name, (driver, _, _) in CARDS.items() if driver == gpu), None)
     if named is not None:
         return targets.find(named).name
-    return next((name for name, row in targets.TARGETS.items() if row.gpu == gpu), None)
+    # Drivers add the board and its memory to the model's name: "NVIDIA H100 PCIe".
+    words = re.split(r"[\s-]+", gpu)
+    for count in range(len(words), 0, -1):
+        try:
+            return targets.find("".join(words[:count])).name
+        except UsageError:
+            continue
+    return None

@@ -1,6 +1,6 @@
 """Launches files: what a program launched, or one line of it (`FILE.jsonl:LINE`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flacheck.capture.cards import target_of
@@ -9,6 +9,7 @@ from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
 from flacheck.inputs.launches import Launches, RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.subject import Kernels, Subject, line_of
+from flacheck.packages.package import Package
 
 SUFFIXES = (".jsonl",)
 
@@ -34,7 +35,8 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
     provided = replay.provided(file, asked, subject.trust)
     axes = {"target": recorded_targets(read), "configs": (configs,)}
     made = Matrix(file.stem, str(file), (Block(axes),))
-    return Kernels(made, replay.sources(entries, provided), provided, _guessed(asked))
+    warnings = (*_lost(asked, provided), *_guessed(asked))
+    return Kernels(made, replay.sources(entries, provided), provided, warnings)
 
 
 def recorded_targets(read: Launches) -> tuple[str, ...]:
@@ -42,6 +44,18 @@ def recorded_targets(read: Launches) -> tuple[str, ...]:
     card."""
     target = target_of(str(read.header.get("device")))
     return (target,) if target else DEFAULT_TARGETS
+
+
+def _lost(entries: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> tuple[str, ...]:
+    """A word on kernels that nothing can compile: no source in the file, no package to import."""
+    lost = [each for each in entries if each.text is None and each.package not in provided]
+    names = sorted({entry.kernel for entry in lost})
+    if not names:
+        return ()
+    return (
+        f"not compiled: the launches file holds no source of {', '.join(names)} "
+        "and names no package to import from",
+    )
 
 
 def _guessed(entries: Sequence[RecordedLaunch]) -> tuple[str, ...]:

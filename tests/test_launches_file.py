@@ -1,0 +1,95 @@
+"""A launches file as what a command is about: its kernels, on the card that it was recorded on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.inputs import launches
+from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
+from flacheck.inputs.launches import Launches
+from flacheck.inputs.sources.launches_file import entries_of, kernels, recorded_targets
+from flacheck.inputs.subject import Subject
+from tests.test_launches import HEADER, launch, write
+
+FP16 = {**launch()["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
+OTHER_DTYPE = {**launch(id="c" * 16), "launch": {**launch()["launch"], "args": FP16}}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Three launches of one kernel in two dtypes, and one of another kernel."""
+    same_dtype = launch(id="b" * 16, options={"num_stages": 2})
+    other_kernel = launch(id="d" * 16, kernel="program:other")
+    return write(tmp_path, HEADER, launch(), same_dtype, OTHER_DTYPE, other_kernel)
+
+
+@pytest.mark.parametrize(
+    ("device", "targets"),
+    [
+        ("NVIDIA H100 PCIe", ("sm90",)),
+        ("NVIDIA A100-SXM4-80GB", ("sm80",)),
+        ("Nobody's card", DEFAULT_TARGETS),
+        (None, DEFAULT_TARGETS),
+    ],
+)
+def test_launches_are_for_the_card_that_recorded_them(
+    device: str | None, targets: tuple[str, ...]
+) -> None:
+    """The usual targets where nobody knows it."""
+    assert recorded_targets(Launches({"device": device}, (), None)) == targets
+
+
+def test_a_file_is_a_matrix_of_its_own(recorded: Path) -> None:
+    """Named like the file, with the kernels' own configurations."""
+    found = kernels(Subject(str(recorded)), Selection())
+    assert (found.matrix.name, found.matrix.file) == ("l", str(recorded))
+    (block,) = found.matrix.blocks
+    assert block.axes == {"target": ("sm90",), "configs": ("own",)}
+    assert [(each.kernel.name, len(each.launches)) for each in found.sources] == [
+        ("program:scale", 3),
+        ("program:other", 1),
+    ]
+    assert found.packages == {}
+    assert found.warnings == ()
+
+
+def test_the_usual_launches_are_one_of_each_kernel_and_dtype(recorded: Path) -> None:
+    """The first that was recorded."""
+    found = kernels(Subject(str(recorded), configs="usual"), Selection())
+    assert [len(each.launches) for each in found.sources] == [2, 1]
+    assert found.matrix.blocks[0].axes["configs"] == ("usual",)
+
+
+def test_a_line_is_one_launch(recorded: Path) -> None:
+    """`FILE.jsonl:LINE`, counted from 1."""
+    found = kernels(Subject(f"{recorded}:4"), Selection())
+    (source,) = found.sources
+    assert [each.dtype for each in source.launches] == ["fp16"]
+    read = launches.read(recorded)
+    assert len(entries_of(read, recorded, None, False)) == 4
+    with pytest.raises(UsageError, match=r"l\.jsonl:1: no launch is on that line"):
+        entries_of(read, recorded, 1, False)
+
+
+def test_a_guess_is_told_of_the_kernels_that_are_asked_for(tmp_path: Path) -> None:
+    """Another kernel's launches may be what they like."""
+    guessed = launch(guessed="program:7")
+    file = write(tmp_path, HEADER, guessed, launch(id="b" * 16, kernel="program:other"))
+    (warning,) = kernels(Subject(str(file)), Selection()).warnings
+    assert warning.startswith("1 of 2 launches may rest on values that the fake GPU made up")
+    assert kernels(Subject(str(file)), Selection(kernels=("other",))).warnings == ()
+
+
+def test_a_kernel_that_nothing_can_compile_is_named(tmp_path: Path) -> None:
+    """With the user's word too: it has no source, and no package to import."""
+    bare = {**launch(id="b" * 16, kernel="program:bare"), "source": None, "uncut": "a closure"}
+    file = write(tmp_path, HEADER, launch(), bare)
+    found = kernels(Subject(str(file), trust=True), Selection())
+    assert [each.kernel.name for each in found.sources] == ["program:scale"]
+    assert found.warnings == (
+        "not compiled: the launches file holds no source of program:bare "
+        "and names no package to import from",
+    )
