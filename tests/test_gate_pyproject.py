@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from flacheck.errors import UsageError
 from flacheck.gate import sources
-from flacheck.gate.sources import poetry
+from flacheck.gate.sources import pyproject
+from flacheck.gate.sources.pin_files import PinFile
 from tests.made_pin_files import no_warning, read, write
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -94,51 +93,64 @@ def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -
     assert str(caught.value).startswith(where)
 
 
-def test_poetrys_tables() -> None:
-    """Strings, tables, several constraints, optional dependencies, both kinds of groups."""
-    minor = sys.version_info.minor
-    text = f"""
-[tool.poetry.dependencies]
-python = "^3.9"
-triton = {{version = "^3.2", markers = "sys_platform == 'linux'"}}
-torch = [
-    {{version = "~2.6", python = "<3.{minor}"}},
-    {{version = "~2.7", python = ">=3.{minor}"}},
-    {{version = "2.5.0", platform = "darwin"}},
-]
-[tool.poetry.dev-dependencies]
-triton = "3.4.*"
-[tool.poetry.group.gpu.dependencies]
-triton = {{version = "3.3.0 || >=3.5,<3.6", optional = true}}
+def labels(text: str) -> list[tuple[str | None, str]]:
+    """Each pin with the extra or group that it belongs to."""
+    file = write("pyproject.toml", text)
+    return [(label, pin.said) for label, pin in pyproject.read(PinFile(file, file.name))]
+
+
+def test_the_projects_own_pins_have_no_label() -> None:
+    """They are part of every installation."""
+    assert labels(PROJECT) == [
+        (None, "triton>=3.2"),
+        ("extra cu-12", "torch>=2.6"),
+        ("extra all", "torch>=2.6"),
+        ("group Test_GPU", "triton<3.9"),
+        ("group dev", "triton<3.9"),
+    ]
+
+
+def test_extras_that_ask_for_each_other_are_each_taken_once() -> None:
+    """As pip takes them."""
+    text = """
+[project]
+name = "mine"
+[project.optional-dependencies]
+a = ["mine[b]", "triton>=3"]
+b = ["mine[a]", "torch>=2"]
 """
-    base = ["pyproject.toml:4 triton>=3.2,<4", "pyproject.toml:7 torch>=2.7,<2.8"]
-    assert read(write("pyproject.toml", text)) == {
-        "pyproject.toml": base,
-        "pyproject.toml (group dev)": [*base, "pyproject.toml:11 triton==3.4.*"],
-        "pyproject.toml (group gpu)": [*base, "pyproject.toml:13 triton==3.3.0 || >=3.5,<3.6"],
-    }
+    assert labels(text) == [
+        ("extra a", "torch>=2"),
+        ("extra a", "triton>=3"),
+        ("extra b", "triton>=3"),
+        ("extra b", "torch>=2"),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("constraint", "specifier"),
-    [
-        ("^1.2.3", ">=1.2.3,<2"),
-        ("^0.2.3", ">=0.2.3,<0.3"),
-        ("^0.0.3", ">=0.0.3,<0.0.4"),
-        ("^0.0", ">=0.0,<0.1"),
-        ("^0", ">=0,<1"),
-        ("~1.2.3", ">=1.2.3,<1.3"),
-        ("~1.2", ">=1.2,<1.3"),
-        ("~1", ">=1,<2"),
-        ("~=3.8.0", "~=3.8.0"),
-        ("3.4", "==3.4"),
-        ("=3.4", "==3.4"),
-        ("3.*", "==3.*"),
-        ("*", ""),
-        (">= 3.2 <3.9, != 3.3.0", ">=3.2,<3.9,!=3.3.0"),
-        ("^2.6 || ~3.1", ">=2.6,<3 || >=3.1,<3.2"),
-    ],
-)
-def test_poetrys_constraints_as_pep_440(constraint: str, specifier: str) -> None:
-    """As Poetry's documentation explains them."""
-    assert poetry.pep440(constraint, "x") == specifier
+def test_an_extra_for_another_machine_is_not_followed() -> None:
+    """Its marker does not hold here."""
+    text = """
+[project]
+name = "mine"
+[project.optional-dependencies]
+a = ["mine[b]; sys_platform == 'win32'"]
+b = ["torch>=2"]
+"""
+    assert labels(text) == [("extra b", "torch>=2")]
+
+
+def test_a_group_may_be_included_twice() -> None:
+    """By two groups that a third includes; only a circle is an error."""
+    text = """
+[dependency-groups]
+base = ["triton>=3"]
+a = [{include-group = "base"}]
+b = [{include-group = "base"}]
+all = [{include-group = "a"}, {include-group = "b"}]
+"""
+    assert [pin for label, pin in labels(text) if label == "group all"] == ["triton>=3"] * 2
+
+
+def test_a_file_without_these_tables_has_no_pins() -> None:
+    """A project may say nothing of torch or Triton."""
+    assert labels("[tool.ruff]\nline-length = 100\n") == []

@@ -8,7 +8,8 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.gate import sources
-from flacheck.gate.sources import requirement
+from flacheck.gate.sources import requirement, requirements
+from flacheck.gate.sources.pin_files import PinFile
 from tests.made_pin_files import no_warning, read, said, write
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -108,3 +109,61 @@ def test_a_bad_line_is_an_error_with_file_and_line(text: str, where: str) -> Non
 def test_a_specifier_is_found_in_its_requirement(text: str, specifier: str) -> None:
     """Nothing more and nothing less is replaced by --fix."""
     assert text[slice(*requirement.specifier_span(text))] == specifier
+
+
+def pins(text: str) -> list[tuple[int | None, str, str | None]]:
+    """Line, requirement and what keeps --fix from mending it, of each pin of a file."""
+    file = write("r.txt", text)
+    found = requirements.read(PinFile(file, "r.txt"))
+    assert {label for label, _ in found} <= {None}
+    return [(pin.line, pin.said, pin.obstacle) for _, pin in found]
+
+
+def test_a_variable_is_expanded_as_pip_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only `${UPPER_CASE}`; a variable that is not set stays as it is written."""
+    monkeypatch.setenv("WANTED", "triton>=3.2")
+    monkeypatch.delenv("UNSET", raising=False)
+    assert [
+        pin[:2]
+        for pin in pins("numpy\n${WANTED}\n${UNSET}/torch-2.7.1-cp311-cp311-linux_x86_64.whl\n")
+    ] == [
+        (2, "triton>=3.2"),
+        (3, "torch==2.7.1"),
+    ]
+
+
+def test_a_comment_ends_a_continuation() -> None:
+    """As pip reads it; the last line may end in a backslash."""
+    assert [pin[:2] for pin in pins("triton \\\n# >=3.9\ntorch>=2 \\")] == [
+        (1, "triton"),
+        (3, "torch>=2"),
+    ]
+
+
+def test_hashes_hold_a_pin_to_its_release() -> None:
+    """Another version would need other hashes."""
+    (pinned,) = pins("triton==3.4.0 --hash=sha256:aa\n")
+    assert pinned == (1, "triton==3.4.0", "its hashes are of that release")
+
+
+def test_an_included_address_is_not_fetched(caplog: pytest.LogCaptureFixture) -> None:
+    """And that is said."""
+    assert pins("-r https://example.com/r.txt\ntriton\n") == [(2, "triton", None)]
+    assert caplog.messages == [
+        "r.txt:1: https://example.com/r.txt is not fetched: give a copy of it as a file"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "./torch-geometric-2.0.tar.gz",
+        "https://example.com/triton-windows-3.0.whl",
+        "-e ./mytorch",
+        "--index-url https://example.com/torch",
+        "./a-folder/torch",
+    ],
+)
+def test_an_address_of_something_else_is_no_pin(line: str) -> None:
+    """Though it has torch or triton in its name."""
+    assert pins(f"{line}\n") == []

@@ -8,6 +8,8 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.gate import sources
+from flacheck.gate.sources import uv_lock
+from flacheck.gate.sources.pin_files import PinFile
 from tests.made_pin_files import read, write
 
 GOLDEN = Path(__file__).parent / "golden" / "pins"
@@ -105,3 +107,41 @@ def test_a_real_lock_with_conflicting_extras() -> None:
         for pin in installation.pins
     ]
     assert all(row == f'version = "{version}"' for version, row in lines)
+
+
+def test_a_lock_is_written_by_uv_alone() -> None:
+    """So no pin of it is mended by --fix."""
+    file = write("uv.lock", LOCK)
+    pins = [pin for _, pin in uv_lock.read(PinFile(file, "uv.lock"))]
+    assert {pin.obstacle for pin in pins} == {"a lock is written by uv"}
+    assert {pin.span for pin in pins} == {None}
+
+
+def test_a_source_tree_without_a_version_may_be_any_release(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And that is said."""
+    file = write("uv.lock", '[[package]]\nname = "triton"\nsource = { editable = "." }\n')
+    (labelled,) = uv_lock.read(PinFile(file, "uv.lock"))
+    assert labelled[1].said == "triton"
+    assert caplog.messages == [
+        "uv.lock:2: triton is locked without a version: every release is assumed"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        ('name = "triton"\nversion = 3', "uv.lock:2: version is no text"),
+        (
+            'name = "triton"\nversion = "3"\nresolution-markers = "x"',
+            "uv.lock:3: resolution-markers is no list",
+        ),
+    ],
+)
+def test_what_is_no_uv_lock_is_an_error_with_its_line(package: str, said: str) -> None:
+    """Other tools write files of that name."""
+    file = write("uv.lock", f"[[package]]\n{package}\n")
+    with pytest.raises(UsageError) as caught:
+        uv_lock.read(PinFile(file, "uv.lock"))
+    assert str(caught.value).startswith(said)

@@ -1,0 +1,102 @@
+"""One run of a plan: its entry in the store, its records, and when it came to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import flacheck
+from flacheck.engine import session
+from flacheck.engine.plan import Plan
+from flacheck.engine.session import Session, environment, processors
+from flacheck.model import Cell, Purpose, Verdict
+from flacheck.store import Store
+from tests import fake
+
+ASSERTION = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
+TABLE: dict[str, Any] = {"bad": ASSERTION, "tolerated": "shared 245760"}
+
+
+@pytest.fixture(autouse=True)
+def refreshed(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """The fake compiler in place of a release, and how often the pins would have been asked for."""
+    asked: list[None] = []
+    monkeypatch.setattr(session, "Provider", lambda plan, memory_mb: fake.Provider(TABLE))
+    monkeypatch.setattr(session.torch_pins, "refresh", lambda: asked.append(None))
+    return asked
+
+
+def begun(store: Store, cells: Sequence[Cell], **more: Any) -> Session:
+    return Session(Plan("mine", cells, {}, **more.pop("plan", {})), store, jobs=1, **more)
+
+
+def cells(*names: str) -> list[Cell]:
+    return [fake.cell(name, num_warps=4) for name in names]
+
+
+def test_a_run_is_stored_before_anything_is_compiled(store: Store) -> None:
+    """With what it asks, and on behalf of whom."""
+    forms = {(None, "fake.a"): ("sum", "chunk")}
+    begun(store, cells("a", "b"), plan={"purpose": Purpose.BISECT, "forms": forms})
+    run = store.run()
+    assert (run.matrix, run.purpose, run.finished) == ("mine", Purpose.BISECT, None)
+    assert run.context["forms"] == [[None, "fake.a", "sum", "chunk"]]
+    assert run.question is not None
+    assert sum(each.cells for each in run.question.asked) == 2
+    assert list(store.records(run.id)) == []
+
+
+def test_a_run_that_settled_every_cell_is_finished(store: Store, refreshed: list[None]) -> None:
+    """And then the index is asked what torch pins, for whoever compiled is online."""
+    records = list(begun(store, cells("a", "bad")).records())
+    assert sorted(record.verdict.value for record in records) == ["compiles", "fails"]
+    assert store.run().finished is not None
+    assert refreshed == [None]
+
+
+def test_a_run_that_compiled_nothing_asks_nobody(store: Store, refreshed: list[None]) -> None:
+    """The store answered."""
+    list(begun(store, cells("a")).records())
+    (record,) = begun(store, cells("a")).records()
+    assert record.cached
+    assert refreshed == [None]
+    (again,) = begun(store, cells("a"), again=True).records()
+    assert not again.cached
+
+
+def test_a_run_stops_after_so_many_failures_and_is_not_finished(
+    store: Store, refreshed: list[None]
+) -> None:
+    """A tolerated failure is none of them."""
+    run = begun(store, cells("tolerated", "a", "bad", "b"), max_failures=1)
+    records = list(run.records())
+    assert sum(each.verdict is Verdict.FAILS and not each.tolerated for each in records) == 1
+    assert store.run().finished is None
+    assert refreshed == []
+
+
+def test_closing_the_iterator_ends_the_run_and_keeps_what_it_had(store: Store) -> None:
+    """As an interrupt does."""
+    run = begun(store, cells(*(f"k{number}" for number in range(8))))
+    records = run.records()
+    first = next(records)
+    records.close()  # type: ignore[attr-defined]
+    assert first.key in {record.key for record in store.records(run.run)}
+    assert store.run().finished is None
+
+
+def test_results_join_what_is_known_of_the_run(store: Store) -> None:
+    """Beside its kernels."""
+    run = begun(store, cells("a"))
+    run.finish({"answer": 3})
+    assert store.run().context["answer"] == 3
+    assert store.run().context["kernels"] == ["fake.a"]
+
+
+def test_an_environment_names_the_flacheck_that_ran() -> None:
+    """With Python and the platform; there is at least one CPU."""
+    assert environment()["flacheck"] == flacheck.__version__
+    assert set(environment()) == {"flacheck", "python", "platform"}
+    assert processors() >= 1
