@@ -1,0 +1,88 @@
+"""The modules of packages to drive: what can be imported, and why the rest cannot."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.modules import NotImported, load
+
+NAME = "made_up_shop"
+Writer = Callable[[dict[str, str]], None]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
+    """Writes a package that can be imported, and forgets it in the end."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finders = list(sys.meta_path)
+
+    def write(files: dict[str, str]) -> None:
+        for name, text in {"__init__.py": "", **files}.items():
+            path = tmp_path / NAME / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    yield write
+    sys.meta_path[:] = finders
+    for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+        del sys.modules[name]
+
+
+def loaded(*skipped: str) -> tuple[list[str], dict[str, str]]:
+    modules, failed = load([NAME], skipped)
+    return [module.__name__ for module in modules], failed
+
+
+def test_every_module_below_a_package_is_imported(package: Writer) -> None:
+    """Folders within folders; a package before its modules."""
+    package({"a.py": "", "ops/__init__.py": "", "ops/b.py": ""})
+    assert loaded() == ([NAME, f"{NAME}.a", f"{NAME}.ops", f"{NAME}.ops.b"], {})
+
+
+def test_a_module_that_cannot_be_imported_says_why(package: Writer) -> None:
+    """The others are there; what is below it is not looked for."""
+    package({"a.py": "import nobody_has_this", "b.py": "", "c/__init__.py": "1 / 0", "c/d.py": ""})
+    names, failed = loaded()
+    assert names == [NAME, f"{NAME}.b"]
+    assert failed == {
+        f"{NAME}.a": "ModuleNotFoundError: No module named 'nobody_has_this'",
+        f"{NAME}.c": "ZeroDivisionError: division by zero",
+    }
+
+
+def test_a_module_that_ends_the_program_only_fails(package: Writer) -> None:
+    """It is somebody else's."""
+    package({"a.py": "raise SystemExit('wants a card')", "b.py": ""})
+    assert loaded() == ([NAME, f"{NAME}.b"], {f"{NAME}.a": "SystemExit: wants a card"})
+
+
+def test_what_a_recipe_skips_is_not_imported(package: Writer) -> None:
+    """With all that is below it."""
+    package({"a.py": "1 / 0", "ops/__init__.py": "1 / 0", "ops/b.py": "", "c.py": ""})
+    assert loaded(f"{NAME}.a", "*.ops") == ([NAME, f"{NAME}.c"], {})
+
+
+def test_a_package_whose_init_raises_is_entered_past_it(package: Writer) -> None:
+    """Its modules can be driven all the same."""
+    package({"__init__.py": "raise RuntimeError('registered twice')", "ops.py": "HERE = 1\n"})
+    names, failed = loaded()
+    assert names == [NAME, f"{NAME}.ops"]
+    assert failed == {NAME: "RuntimeError: registered twice"}
+
+
+def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
+    """There is nothing below its `__init__`."""
+    package({"__init__.py": "raise RuntimeError('no')"})
+    with pytest.raises(NotImported) as caught:
+        load([NAME], ())
+    assert caught.value.args[0] == NAME
+    assert caught.value.args[1].brief() == "RuntimeError: no"

@@ -1,0 +1,178 @@
+"""The order in which operators are called, outer ones first, and when a plan is given up."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.calls import CallResult, CaughtError
+from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, _parameters
+from flacheck.guest.package_driver.plans import CallPlan, Recipe
+from flacheck.guest.package_driver.search import OperatorSearch
+from flacheck.guest.package_driver.shapes import Shapes
+
+# What a call of an operator comes to.
+Ending = Callable[[Operator, CallPlan, str], CallResult]
+PLENTY = 3_600.0
+
+
+def sample(x: Any, weight: Any = None, mode: str = "chunk") -> None: ...
+
+
+def operator(name: str, *kernels: str, outer: bool = True, kind: str = FUNCTION) -> Operator:
+    return Operator(
+        f"m:{name}", sample, kind, outer, frozenset(kernels), _parameters(sample), sample
+    )
+
+
+def raised(text: str, kind: str = "ValueError") -> CaughtError:
+    return CaughtError(kind, text, (), "")
+
+
+def fine(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+    """Everything works, and launches what it leads to."""
+    return CallResult(len(operator.kernels), operator.kernels, "backward", None)
+
+
+def never(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+    return CallResult(0, frozenset(), "forward", raised("no"))
+
+
+class Caller:
+    """In place of calls of a package: it notes them, and each ends as a test says."""
+
+    def __init__(self, ending: Ending, operators: Sequence[Operator], recipe: Recipe) -> None:
+        self.recipe, self.shapes = recipe, Shapes(operators, recipe)
+        self.recorded: frozenset[str] = frozenset()
+        self.calls: list[tuple[str, str, str]] = []
+        self._ending = ending
+
+    def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        self.calls.append((operator.name[2:], plan.label, dtype))
+        ended = self._ending(operator, plan, dtype)
+        self.recorded |= ended.recorded
+        return ended
+
+
+def searched(
+    *operators: Operator,
+    ending: Ending = fine,
+    recipe: dict[str, Any] | None = None,
+    dtypes: Sequence[str] = ("bf16",),
+    seconds: float = PLENTY,
+) -> tuple[Caller, OperatorSearch]:
+    caller = Caller(ending, operators, Recipe(recipe or {}))
+    search = OperatorSearch(operators, caller, dtypes, seconds)  # type: ignore[arg-type]
+    search.run()
+    return caller, search
+
+
+def first_calls(caller: Caller) -> list[str]:
+    """The operators in the order of their first calls."""
+    return list(dict.fromkeys(name for name, _, _ in caller.calls))
+
+
+def test_what_a_package_offers_is_called_before_what_lies_within() -> None:
+    """Layers in between; an inner operator only for kernels that nobody has launched."""
+    operators = (
+        operator("inner", "a", "b", outer=False),
+        operator("layer", "a", kind=LAYER),
+        operator("op", "a"),
+    )
+    caller, _ = searched(*operators)
+    assert first_calls(caller) == ["op", "layer", "inner"]
+
+
+def test_an_inner_operator_whose_kernels_are_recorded_is_not_called() -> None:
+    """Its caller makes better arguments."""
+    caller, search = searched(operator("inner", "a", outer=False), operator("op", "a"))
+    assert first_calls(caller) == ["op"]
+    assert set(search.report) == {"m:op"}
+
+
+def test_what_a_recipe_skips_is_reported_with_its_reason() -> None:
+    """And never called."""
+    recipe = {"operators": {"m:op": {"skip": "needs two cards"}}}
+    caller, search = searched(operator("op", "a"), recipe=recipe)
+    assert caller.calls == []
+    assert search.report["m:op"]["skipped"] == "needs two cards"
+    assert search.report["m:op"]["kernels"] == ["a"]
+
+
+def test_an_error_is_repaired_as_it_suggests() -> None:
+    """The plan that then works is the one that others vary."""
+
+    def wants_weight(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        if "weight" in plan.given:
+            return fine(operator, plan, dtype)
+        return CallResult(0, frozenset(), "forward", raised("weight must be given"))
+
+    _, search = searched(operator("op", "a"), ending=wants_weight)
+    report = search.report["m:op"]
+    assert report["worked"]
+    assert report["calls"] >= 2
+
+
+def test_a_plan_that_nothing_repairs_is_given_up() -> None:
+    """With the reasons, of which a few are kept."""
+    caller, search = searched(operator("op", "a"), ending=never)
+    report = search.report["m:op"]
+    assert report["worked"] == []
+    assert report["failures"]["plain"] == "forward: ValueError: no"
+    assert 1 <= len(report["failures"]) <= 6
+    assert len(caller.calls) == report["calls"]
+
+
+def test_an_operator_that_hangs_is_called_once() -> None:
+    """Whatever else might be tried of it."""
+
+    def hangs(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        return CallResult(0, frozenset(), "forward", raised("took more than 2 s", "TooLong"))
+
+    caller, _ = searched(operator("op", "a"), ending=hangs, dtypes=("bf16", "fp16"))
+    assert caller.calls == [("op", "plain", "bf16")]
+
+
+def test_what_recorded_a_kernel_is_called_in_the_other_dtypes_first() -> None:
+    """Then what launched at all; what launched nothing is not called again."""
+    recorded: set[str] = set()
+
+    def once(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        if operator.name == "m:silent":
+            return CallResult(0, frozenset(), "backward", None)
+        new = operator.kernels - recorded
+        recorded.update(operator.kernels)
+        return CallResult(1, new, "backward", None)
+
+    operators = (operator("late", "b"), operator("again", "b"), operator("silent", "b"))
+    caller, _ = searched(*operators, ending=once, dtypes=("bf16", "fp16"))
+    others = [name for name, _, dtype in caller.calls if dtype == "fp16"]
+    assert others[0] == "late"
+    assert "again" in others[1:]
+    assert "silent" not in others
+
+
+def test_without_a_backward_a_call_has_worked() -> None:
+    """It goes on as inference."""
+
+    def no_backward(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        error = raised("no backward", "NotImplementedError")
+        return CallResult(1, operator.kernels, "backward", error)
+
+    _, search = searched(operator("op", "a"), ending=no_backward)
+    assert search.report["m:op"]["failures"] == {}
+    assert "plain" in search.report["m:op"]["worked"]
+
+
+def test_without_time_nothing_is_called() -> None:
+    """The last seconds are for ending."""
+    caller, search = searched(operator("op", "a"), seconds=0.0)
+    assert caller.calls == []
+    assert search.report == {}

@@ -1,0 +1,121 @@
+"""Arguments that are made up: what is a tensor, what a length, and which words are worth trying."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Literal, Optional
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.arguments import (
+    DTYPES,
+    Arguments,
+    _plain,
+    choices,
+    is_length,
+    is_tensor,
+)
+from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
+from flacheck.guest.package_driver.plans import CallPlan, Recipe
+from flacheck.guest.package_driver.shapes import SIZES, Shapes
+
+
+def annotated(
+    x: torch.Tensor,
+    weight: Optional[torch.Tensor] = None,  # noqa: UP045
+    size: int = 3,
+    kind: Literal["fast", "slow", "none"] = "none",
+) -> None: ...
+
+
+def plain(x, eps, mask, head_dim, num_heads, is_causal, use_it=True, mode="chunk", n=None):  # type: ignore[no-untyped-def]
+    if mode == "parallel" or mode == "":
+        return n in (2, 3)
+    return mode in ("chunk", "fused")
+
+
+def parameter(function: Any, name: str) -> inspect.Parameter:
+    return inspect.signature(function).parameters[name]
+
+
+def operator(function: Any) -> Operator:
+    name = f"{__name__}:{function.__name__}"
+    return Operator(
+        name, function, FUNCTION, True, frozenset({"m:k"}), _parameters(function), function
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "known", "is_one"),
+    [
+        (annotated, "x", False, True),
+        (annotated, "weight", False, True),
+        (annotated, "size", True, False),
+        (plain, "x", False, True),
+        (plain, "mask", False, True),
+        (plain, "eps", False, False),
+        (plain, "eps", True, True),
+        (plain, "num_heads", False, False),
+        (plain, "is_causal", False, False),
+        (plain, "use_it", True, False),
+        (plain, "n", False, True),
+    ],
+)
+def test_what_is_a_tensor(function: Any, name: str, known: bool, is_one: bool) -> None:
+    """By annotation; else by documentation, and by what its name does not say."""
+    assert is_tensor(parameter(function, name), known) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("cu_seqlens", True),
+        ("cuseqlens_q", True),
+        ("seq_offsets", True),
+        ("cu_len", True),
+        ("seqlen", False),
+        ("offsets", False),
+    ],
+)
+def test_what_says_where_packed_sequences_begin(name: str, is_one: bool) -> None:
+    """As the field names it."""
+    assert is_length(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)) is is_one
+
+
+def test_words_worth_trying_are_those_that_the_code_knows() -> None:
+    """Of `Literal[…]` and of comparisons; never the default, nor the empty word."""
+    assert choices(operator(annotated), parameter(annotated, "kind")) == ["fast", "slow"]
+    assert choices(operator(plain), parameter(plain, "mode")) == ["fused", "parallel"]
+    assert choices(operator(plain), parameter(plain, "n")) == [2, 3]
+    assert choices(operator(plain), parameter(plain, "use_it")) == [False]
+    assert choices(operator(plain), parameter(plain, "x")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("eps", 1e-5),
+        ("head_dim", SIZES["K"]),
+        ("num_heads", SIZES["H"]),
+        ("mode", "fused"),
+        ("use_it", True),
+    ],
+)
+def test_a_plain_value_follows_its_name(name: str, expected: Any) -> None:
+    """Where nothing else says more."""
+    assert _plain(operator(plain), parameter(plain, name), SIZES) == expected
+
+
+def test_what_a_plan_says_comes_before_what_is_guessed() -> None:
+    """Optional arguments stay out unless they are given; a recipe's value may call a function."""
+    of = operator(annotated)
+    arguments = Arguments(Shapes([of], Recipe({})), Recipe({}), "bf16")
+    values = {"x": {"call": "builtins:dict", "with": {"a": 1}}, "weight": {"dtype": "fp32"}}
+    built = arguments.build(of, CallPlan(values=values), of.takes)
+    assert built == {"x": {"a": 1}, "weight": torch.float32}
+    assert arguments.dtype is DTYPES["bf16"]
