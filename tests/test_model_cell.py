@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flacheck.model import Launch
+from flacheck.model.cell import Cell
 from tests import fake
 from tests.made_records import record
 
@@ -45,7 +46,7 @@ def test_whatever_can_change_the_outcome_changes_the_key(change: dict[str, objec
 
 def test_a_kernels_source_is_part_of_the_key() -> None:
     """An edited kernel is compiled again."""
-    cell = fake.cell("k")
+    cell: Cell = fake.cell("k")
     assert replace(cell, kernel=replace(cell.kernel, digest="1")).key != cell.key
 
 

@@ -192,6 +192,10 @@ def show(format: str, report: Report, file: Path | None = None) -> None:
 
 def write(text: Iterable[str], file: Path | None) -> None:
     """Stream a report to a file (whole or not at all) or to stdout; a closed pipe is no error."""
+    # A device or a pipe is written to: /dev/null must not become a file.
+    if file is not None and file.exists() and not file.is_file():
+        _write_device(text, file)
+        return
     if file is not None:
         _write_file(text, file)
         return
@@ -204,6 +208,14 @@ def write(text: Iterable[str], file: Path | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _write_device(text: Iterable[str], file: Path) -> None:
+    try:
+        with file.open("w", encoding="utf-8") as out:
+            out.writelines(text)
+    except OSError as error:
+        raise _unwritable(file, error) from None
+
+
 def _write_file(text: Iterable[str], file: Path) -> None:
     # Beside the file, for a rename is one step only within one file system.
     partial = file.with_name(f".{file.name}.{os.getpid()}")
@@ -213,5 +225,8 @@ def _write_file(text: Iterable[str], file: Path) -> None:
         partial.replace(file)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        why = f"cannot be written ({error.strerror}); name another file with -o"
-        raise UsageError(f"{file}: {why}") from None
+        raise _unwritable(file, error) from None
+
+
+def _unwritable(file: Path, error: OSError) -> UsageError:
+    return UsageError(f"{file}: cannot be written ({error.strerror}); name another file with -o")

@@ -65,5 +65,5 @@ class FakeFamily:
     def provide(self, choice: Choice) -> Toolchain:
         self.provided.append(choice.version)
         return FakeToolchain(
-            "fake", choice.version, choice.identity, "cache", (), "", table=self.table
+            "fake", choice.version, choice.identity, "cache", ("/fake",), "", table=self.table
         )

@@ -1,0 +1,81 @@
+"""What all commands share: how values are read, and where output goes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flacheck.cli import common
+from flacheck.errors import UsageError
+
+
+def test_values_are_repeated_or_separated_by_commas() -> None:
+    """As the user likes; empty ones are none."""
+    assert common.split(["a, b", "c", "", " ,"]) == ("a", "b", "c")
+    assert common.split([]) == ()
+    assert common.numbers("--num-warps", ["4,8", "16"]) == (4, 8, 16)
+    with pytest.raises(UsageError, match="--num-warps takes whole numbers"):
+        common.numbers("--num-warps", ["4.5"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("auto", None), ("30", 30.0), ("0.5", 0.5), ("inf", math.inf)]
+)
+def test_a_timeout_is_auto_or_seconds(text: str, seconds: float | None) -> None:
+    """None for one that is learnt."""
+    assert common.seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", ""])
+def test_a_timeout_that_is_none_is_an_error(text: str) -> None:
+    """With what is expected."""
+    with pytest.raises(UsageError, match="expected auto or a number of seconds"):
+        common.seconds(text)
+
+
+def test_a_selection_takes_known_dtypes_only() -> None:
+    """The kernels and targets are looked up where they are known."""
+    chosen = common.selection(["a,b"], ["sm90"], ["bf16"], ["4"], [], ["3.2.0"])
+    assert (chosen.kernels, chosen.targets, chosen.dtypes) == (("a", "b"), ("sm90",), ("bf16",))
+    assert (chosen.num_warps, chosen.num_stages, chosen.toolchains) == ((4,), (), ("3.2.0",))
+    with pytest.raises(UsageError, match="unknown dtype 'fp12'"):
+        common.selection([], [], ["fp12"], [], [], [])
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """What fails half-way leaves the old file, and nothing beside it."""
+
+    def failing() -> Iterator[str]:
+        yield "half"
+        raise OSError(28, "No space left on device")
+
+    file = tmp_path / "out.txt"
+    common.write(["old"], file)
+    with pytest.raises(
+        UsageError, match=r"out\.txt: cannot be written \(No space left on device\)"
+    ):
+        common.write(failing(), file)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+    assert file.read_text() == "old"
+
+
+def test_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    """Root could make a file of /dev/null."""
+    device = tmp_path / "null"
+    device.symlink_to("/dev/null")
+    common.write(["lost"], device)
+    assert device.is_symlink()
+    assert device.is_char_device()
+    with pytest.raises(UsageError, match="cannot be written"):
+        common.write(["x"], tmp_path)
+
+
+def test_without_a_file_output_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    """And talk to stderr."""
+    common.write(["a", "b"], None)
+    common.say("talk", "more")
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()) == ("ab", ["flacheck: talk", "flacheck: more"])
