@@ -31,7 +31,10 @@ def numbers(*values: int) -> Several:
         ("tl.sum", [BLOCK, Constant(1)], {}, Tensor("fp16", (16,))),
         (".sum", [BLOCK], {"axis": Constant(-1)}, Tensor("fp16", (16,))),
         ("tl.sum", [Tensor("i1", (16,)), Constant(0)], {}, Tensor("i32")),
-        ("tl.max", [BLOCK, Constant(0)], {"keep_dims": Constant(True)}, Tensor("fp16", (1, 32))),
+        ("tl.sum", [BLOCK, Constant(0), Constant(True)], {}, Tensor("fp16", (1, 32))),
+        ("tl.max", [BLOCK, Constant(0)], {"keep_dims": Constant(True)}, Tensor("fp32", (1, 32))),
+        ("tl.min", [Tensor("u8", (16,)), Constant(0)], {}, Tensor("i32")),
+        ("tl.max", [Tensor("i64", (16,)), Constant(0)], {}, Tensor("i64")),
         ("tl.argmin", [BLOCK, Constant(0)], {}, Tensor("i32", (32,))),
         ("tl.expand_dims", [BLOCK, Constant(-1)], {}, Tensor("fp16", (16, 32, 1))),
         ("tl.permute", [BLOCK, Constant(1), Constant(0)], {}, Tensor("fp16", (32, 16))),
@@ -94,6 +97,7 @@ def test_what_the_language_refuses_is_ill_typed(name: str, arguments: list[Type]
         ("tl.exp", []),
         ("tl.store", [Constant(1), BLOCK]),
         ("tl.sum", [Tensor("fp16"), Constant(0)]),
+        ("tl.max", [BLOCK, Constant(0), Constant(True)]),
     ],
 )
 def test_what_nobody_knows_is_unknown(name: str, arguments: list[Type]) -> None:

@@ -73,7 +73,7 @@ BLOCK = "tl.zeros([16, 32], tl.float16)"
         ("tl.expand_dims(b, 1)", Tensor("fp16", (16, 1, 32))),
         ("tl.sum(b)", Tensor("fp16")),
         ("tl.sum(b, axis=1)", Tensor("fp16", (16,))),
-        ("tl.max(b, 0, keep_dims=True)", Tensor("fp16", (1, 32))),
+        ("tl.max(b, 0, keep_dims=True)", Tensor("fp32", (1, 32))),
         ("tl.sum(b.to(tl.bfloat16), 0)", Tensor("fp32", (32,))),
         ("tl.argmax(b, 1)", Tensor("i32", (16,))),
         ("tl.dot(b, tl.trans(b))", Tensor("fp32", (16, 16))),

@@ -29,8 +29,10 @@ from flacheck.repro.kernel.block_types import (
 # Triton up to 3.3 refuses a dot with a smaller axis. Newer releases pad it, but a candidate has to
 # reach the compiler's later stages on all releases that are asked.
 SMALLEST_DOT = 16
-# Reductions compute narrow numbers in a wider type.
-_REDUCED_IN = {"i1": "i32", "i8": "i32", "i16": "i32", "bf16": "fp32"}
+# Sums compute narrow numbers in a wider type.
+_ADDED_IN = {"i1": "i32", "i8": "i32", "i16": "i32", "bf16": "fp32"}
+# The largest and the smallest number come in 32 bits at least.
+_WIDE = ("i32", "u32", "i64", "u64", "fp32", "fp64")
 # A dot sums in fp32, but for these.
 _SUMMED_IN = {"fp64": "fp64", **dict.fromkeys(INTEGERS, "i32")}
 
@@ -141,24 +143,49 @@ def _expand_dims(block: Type, axis: Type) -> Type:
     return Tensor(known_block(block).dtype, tuple(shape))
 
 
-def _reduce(block: Type, axis: Type, *, keep_dims: Type) -> Tensor:
-    dtype, shape = known_block(block).dtype, list(known_block(block).shape)
-    dtype = _REDUCED_IN.get(dtype, dtype)
+def _reduced(block: Type, axis: Type, keep_dims: Type) -> tuple[int, ...]:
+    """The shape that is left of a block."""
+    shape = list(known_block(block).shape)
     # Without an axis, over all of them.
     if axis in (None, Constant(None)):
-        return Tensor(dtype)
+        return ()
     if not shape:
         raise Unknown
     at = known_number(axis) % len(shape)
-    if isinstance(keep_dims, Constant) and keep_dims.value:
+    if _holds(keep_dims):
         shape[at] = 1
     else:
         del shape[at]
-    return Tensor(dtype, tuple(shape))
+    return tuple(shape)
 
 
-def _index(block: Type, axis: Type, *, keep_dims: Type) -> Type:
-    return Tensor("i32", _reduce(block, axis, keep_dims=keep_dims).shape)
+def _holds(flag: Type) -> bool:
+    return isinstance(flag, Constant) and bool(flag.value)
+
+
+def _sum(block: Type, axis: Type, keep_dims: Type) -> Type:
+    dtype = known_block(block).dtype
+    return Tensor(_ADDED_IN.get(dtype, dtype), _reduced(block, axis, keep_dims))
+
+
+def _extreme(
+    block: Type,
+    axis: Type,
+    return_indices: Type,
+    return_indices_tie_break_left: Type,
+    keep_dims: Type,
+) -> Type:
+    dtype = known_block(block).dtype
+    # With the places beside the numbers it is two blocks.
+    if _holds(return_indices):
+        raise Unknown
+    if dtype not in _WIDE:
+        dtype = "i32" if dtype in INTEGERS else "fp32"
+    return Tensor(dtype, _reduced(block, axis, keep_dims))
+
+
+def _index(block: Type, axis: Type, tie_break_left: Type, keep_dims: Type) -> Type:
+    return Tensor("i32", _reduced(block, axis, keep_dims))
 
 
 _ELEMENTWISE = """
@@ -168,7 +195,8 @@ math.abs math.exp math.log math.sqrt
 """.split()
 _WITH_SIZES = ("trans", "permute", "reshape", "view", "broadcast_to")
 _RULES: dict[str, Callable[..., Type]] = {
-    **dict.fromkeys(("sum", "max", "min", "xor_sum"), _reduce),
+    **dict.fromkeys(("sum", "xor_sum"), _sum),
+    **dict.fromkeys(("max", "min"), _extreme),
     **dict.fromkeys(("argmax", "argmin"), _index),
     **dict.fromkeys(("to", "cast"), _cast),
     **dict.fromkeys(("trans", "permute"), _permute),
