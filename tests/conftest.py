@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from flacheck.store import Store
+from flacheck.toolchains import index, wheels
+from tests import fake_installer
+
+# The releases of Triton that the fake installer has.
+RELEASES = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.9.0"]
 
 
 @pytest.fixture
@@ -22,3 +29,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test's own folder as the current one: files are written there, and named from there."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def installer_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own and the fake uv first on the PATH; the log of its runs is returned."""
+    (tmp_path / "bin").mkdir()
+    log = tmp_path / "installer.log"
+    log.touch()
+    path = fake_installer.put_on_path(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAKE_INSTALLER_LOG", str(log))
+    monkeypatch.setattr(
+        wheels, "installers", lambda: [wheels.Installer("uv", ("uv", "pip", "install"), ("uv",))]
+    )
+    monkeypatch.setattr(index, "available", lambda name, *_, **__: [Version(v) for v in RELEASES])
+    return log

@@ -1,0 +1,51 @@
+"""Installing wheels by uv or pip, whichever is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from flacheck.errors import ToolchainError
+from flacheck.toolchains import wheels
+from tests.made_toolchains import failure
+
+
+def test_no_installer_at_all_is_said(installer_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither uv nor pip: the message names both and the way out."""
+    monkeypatch.setattr(wheels, "installers", list)
+    assert "neither uv nor pip" in failure()
+
+
+def test_the_second_installer_is_asked_when_the_first_finds_nothing(
+    installer_log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An index that only pip is told of still serves; a full disk is not tried twice."""
+    missing = wheels.Installer("uv", ("sh", "-c", "echo 'no version of triton'; exit 1"), ())
+    works = wheels.Installer("pip", ("sh", "-c", "true"), ())
+    monkeypatch.setattr(wheels, "installers", lambda: [missing, works])
+    assert wheels.install(["triton==3.4.0"], tmp_path, what="triton")["installer"] == "pip"
+    full = wheels.Installer("uv", ("sh", "-c", "echo 'os error 28'; exit 1"), ())
+    monkeypatch.setattr(wheels, "installers", lambda: [full, works])
+    with pytest.raises(ToolchainError, match="no space"):
+        wheels.install(["triton==3.4.0"], tmp_path, what="triton")
+
+
+def test_the_users_constraints_do_not_reach_what_is_installed_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cap on torch in the user's environment says nothing of a folder of flacheck's own."""
+    monkeypatch.setenv("PIP_CONSTRAINT", "/there/constraints.txt")
+    monkeypatch.setenv("UV_CONSTRAINT", "/there/constraints.txt")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    status, output = wheels.run([sys.executable, "-c", code], "nothing")
+    seen = json.loads(output)
+    assert status == 0
+    # An empty file: of an empty variable pip takes no notice.
+    assert seen["PIP_CONSTRAINT"] == os.devnull
+    assert "UV_CONSTRAINT" not in seen
+    assert seen["PIP_INDEX_URL"] == "https://index.example/simple"
