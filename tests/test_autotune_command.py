@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from flacheck.autotune.gathering import of_launches
-from flacheck.errors import MatrixError, UsageError
+from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose
 from flacheck.store import Store
@@ -104,7 +104,7 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
     write(tmp_path, lines[0], {**lines[1], "text": text, "source": source_id(text)})
     file, asked = tmp_path / "l.jsonl", Selection(kernels=("picky",), targets=("sm90",))
     for line in (None, 2):
-        with pytest.raises(MatrixError, match=r"import of os.*--trust"):
+        with pytest.raises(UsageError, match=r"import of os.*--trust"):
             of_launches(file, asked, line)
         (trusted,) = of_launches(file, asked, line, trust=True).tuned
         assert trusted.cell.kernel.name == "program:picky"

@@ -12,7 +12,7 @@ import pytest
 
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Selection, expand
-from flacheck.inputs.launches import Guess, read, sources, stream
+from flacheck.inputs.launches import Guess, read, sources, stream, without_refused
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.planning import plan
 from flacheck.inputs.subject import Subject
@@ -131,8 +131,8 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
     """Without the user's word it is refused, and the message says what the word is."""
     text = KERNEL + "\nimport os\n"
     file = write(tmp_path, HEADER, launch(text))
-    with pytest.raises(MatrixError, match=r"l\.jsonl:2: .* import of os.*--trust"):
-        read(file)
+    with pytest.raises(UsageError, match=r"l\.jsonl:2: .* import of os.*--trust"):
+        without_refused(read(file).launches)
     assert [one.text for one in read(file, trust=True).launches] == [text]
     assert [one.text for one in read(file, ours=True).launches] == [None]
 
@@ -282,9 +282,53 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_a_refused_source_names_its_file_and_line(tmp_path: Path) -> None:
-    """A file with hostile source is malformed, before anything of it runs."""
+    """A file of nothing but hostile source is an error, before anything of it runs."""
     hostile = HEAD + "import os\n"
-    with pytest.raises(
-        MatrixError, match=r"l\.jsonl:2: source .* is refused: source line 3: import of os"
-    ):
-        read(write(tmp_path, HEADER, launch(hostile)))
+    file = write(tmp_path, HEADER, launch(hostile))
+    with pytest.raises(UsageError, match=r"l\.jsonl:2: source line 3: import of os.* is refused"):
+        plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",)))
+
+
+def test_a_refused_source_leaves_the_others_of_its_file(tmp_path: Path) -> None:
+    """Its kernel is left out and named; a file cannot say itself that a source was refused."""
+    hostile = launch(HEAD + "import os\n", kernel="program:evil", id="b" * 16)
+    file = write(tmp_path, HEADER, hostile, launch(refused="so it says"))
+    planned = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",)))
+    assert {cell.kernel.name for cell in planned.cells} == {"program:scale"}
+    (said,) = (text for text in planned.warnings if "refused" in text)
+    assert said.startswith(f"{file}:2: source line 3: import of os")
+    assert "program:evil" in said
+
+
+DEEP: Any = {"tuple": []}
+for _ in range(200):
+    DEEP = {"tuple": [DEEP]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"launch": {"args": {"x": {"dtype": ["bf16"]}}}},
+        {"launch": {"args": {"x": {"dtype": {"a": 1}}}}},
+        {"launch": {"args": {"x": {"dtype": "bf16", "align": [16]}}}},
+        {"launch": {"args": {"x": {"constexpr": {"dtype": ["fp32"]}}}}},
+        {"launch": {"args": {"x": {"constexpr": "\ud800"}}}},
+        {"launch": {"args": {"x": DEEP}}},
+        {"launch": {"args": {"x": {"int": 1 << 4000}}}},
+        {"kernel": "a:\udfff"},
+        {"text": "# \ud800\n"},
+        {"options": {"num_warps": 1 << 4000}},
+    ],
+)
+def test_values_that_nothing_can_be_done_with_are_named(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """What cannot be hashed, written or sent is refused where it stands."""
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: "):
+        read(write(tmp_path, HEADER, {**launch(), **change}))
+
+
+def test_a_line_without_end_of_nesting_is_named(tmp_path: Path) -> None:
+    """The parser's own limit is no fault of flacheck's."""
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: not JSON: it is nested too deeply"):
+        read(write(tmp_path, HEADER, "[" * 200_000 + "\n"))

@@ -77,11 +77,14 @@ def of_launches(
     read = launches.read(file, trust=trust)
     entries = launches_file.entries_of(read, file, line, trust)
     check_kernels(selection.kernels, [entry.kernel for entry in entries])
-    wanted = [entry for entry in entries if entry.launch.configs and selection.names(entry.kernel)]
+    wanted: Sequence[RecordedLaunch] = [
+        entry for entry in entries if entry.launch.configs and selection.names(entry.kernel)
+    ]
     if not wanted and line is not None:
         raise UsageError(f"{file}:{line}: the kernel that is launched here has no autotuner")
     if not wanted:
         raise EmptySelection(f"{file}: no kernel that {_globs(selection)} names has an autotuner")
+    wanted, refusals = launches.without_refused(wanted)
     provided = replay.provided(file, wanted, trust)
     targets = launches_file.recorded_targets(read)
     resolver = Resolver()
@@ -90,7 +93,7 @@ def of_launches(
         tuned += _of_entries(of_kernel, selection, resolver, provided, targets, driven=False)
     if not tuned:
         raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
-    return Gathered(tuned, resolver.choices, provided, resolver.warnings)
+    return Gathered(tuned, resolver.choices, provided, [*refusals, *resolver.warnings])
 
 
 def of_package(spec: str, selection: Selection) -> Gathered:

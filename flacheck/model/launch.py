@@ -38,6 +38,10 @@ OPTIONS = frozenset(
 )
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _SCALARS = (bool, int, float, str)
+# Characters that UTF-8 cannot write.
+_HALVES = re.compile("[\ud800-\udfff]")
+# Bits of an integer, and levels of lists and mappings, beyond what any launch holds.
+_LONGEST_INTEGER, _DEEPEST = 128, 40
 # What later releases added to a tensor descriptor.
 _DESCRIPTOR_EXTRAS: Mapping[str, tuple[Any, ...]] = {
     "padding": ("zero", "nan"),
@@ -192,12 +196,15 @@ class LaunchForm:
 
     def _check_tensor(self, name: str, spec: Json, path: Sequence[str | int]) -> None:
         dtype = spec["dtype"]
+        if not isinstance(dtype, str):
+            raise FormError(f"argument {name}: dtype {dtype!r}", "a dtype is a word", path)
         if dtype not in DTYPES and not (dtype == "{dtype}" and self._is_open(dtype)):
             known = ", ".join(DTYPES)
             raise FormError(f"argument {name}: unknown dtype {dtype!r}", f"known are {known}", path)
         if set(spec) - {"dtype", "align"}:
             raise FormError(f"argument {name}: {spec!r}", "a tensor has dtype and align", path)
-        if spec.get("align", 16) not in _ALIGNMENTS:
+        align = spec.get("align", 16)
+        if not is_int(align) or align not in _ALIGNMENTS:
             raise FormError(f"argument {name}: align is 1, 2, 4, 8 or 16", path=path)
 
     def _check_integer(self, name: str, spec: Json, path: Sequence[str | int]) -> None:
@@ -234,7 +241,8 @@ class LaunchForm:
             what = "a descriptor has dtype, align, shape, strides and block"
             raise FormError(f"argument {name}: {what}", path=path)
         for extra, values in _DESCRIPTOR_EXTRAS.items():
-            if held.get(extra, values[0]) not in values:
+            said = held.get(extra, values[0])
+            if not isinstance(said, type(values[0])) or said not in values:
                 what = f"{extra} of a descriptor is one of {values}"
                 raise FormError(f"argument {name}: {what}", path=path)
         self._check_tensor(name, {"dtype": held["dtype"], "align": held["align"]}, path)
@@ -261,6 +269,25 @@ def is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def check_plain(value: Any, path: Sequence[str | int] = ()) -> None:
+    """Raises FormError for what cannot be hashed, stored or sent: half a character (a lone
+    surrogate), a number of hundreds of digits, lists within lists without end."""
+    if len(path) > _DEEPEST:
+        raise FormError("it is nested too deeply", f"{_DEEPEST} levels are the most", path)
+    if isinstance(value, str):
+        if _HALVES.search(value):
+            raise FormError(f"{value[:40]!r} is no text: it holds half a character", path=path)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            check_plain(str(key), path)
+            check_plain(item, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            check_plain(item, (*path, place))
+    elif is_int(value) and value.bit_length() > _LONGEST_INTEGER:
+        raise FormError("a number is too large", f"{_LONGEST_INTEGER} bits are the most", path)
+
+
 def check_options(options: Any, path: Sequence[str | int] = ()) -> None:
     """Raises FormError for an option that no release's compiler has, or that could name a file."""
     if not isinstance(options, dict):
@@ -283,7 +310,7 @@ def _check_constant(name: str, value: Any, path: Sequence[str | int]) -> None:
         for item in _list(held, f"constant {name}", path):
             _check_constant(name, item, path)
     elif kind == "dtype":
-        if held not in _LANGUAGE_DTYPES:
+        if not isinstance(held, str) or held not in _LANGUAGE_DTYPES:
             raise FormError(f"constant {name}: {held!r} is no dtype of the language", path=path)
     elif kind == "function":
         _check_name(held, path)

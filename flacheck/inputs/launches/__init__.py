@@ -20,7 +20,7 @@ from flacheck.inputs.expand import Source
 from flacheck.inputs.launches.admission import admitted
 from flacheck.model import Cut, Json, Kernel, Launch, canonical, digest
 from flacheck.model.launch import LAUNCHES_SCHEMA as SCHEMA
-from flacheck.model.launch import FormError, LaunchForm, check_options
+from flacheck.model.launch import FormError, LaunchForm, check_options, check_plain
 
 # A recorded launch leaves nothing open.
 _FORM = LaunchForm()
@@ -69,7 +69,8 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     `heuristics` are the values that @triton.heuristics gave; `count` how often it was launched;
     `by` what the recorder was told was running; `made_up` marks arguments that a driver guessed for
     one of a package's inner functions; `guessed` says where the program read a value made up for
-    it, on which this launch may rest. `memory` says where its tensors lie and `grids` what each
+    it, on which this launch may rest; `refused` says where and why its source was not admitted,
+    and is never read from a file. `memory` says where its tensors lie and `grids` what each
     configuration's grid is (None where it raised); files of earlier recorders have neither."""
 
     id: str
@@ -89,6 +90,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     count: Count = 1
     memory: Memory | None = None
     grids: tuple[Grid | None, ...] | None = None
+    refused: str | None = None
 
     def __post_init__(self) -> None:
         if not self.qualname.isidentifier():
@@ -147,8 +149,8 @@ Entry = RecordedLaunch | Counted | Guess | Note
 def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
     """Every distinct launch once, with its count. Raises MatrixError with file and line.
 
-    In a file of `ours`, just captured, a source that is refused only leaves its kernel without one;
-    in one that the user trusts it is kept.
+    A source that is refused leaves its kernel without one: in a file of `ours`, just captured,
+    without a word, else with the reason; in a file that the user trusts it is kept.
     """
     launches: dict[str, RecordedLaunch] = {}
     counts: dict[str, int] = {}
@@ -207,17 +209,20 @@ class _LaunchesReader:
     def __init__(self, file: str, ours: bool, trust: bool) -> None:
         self._file, self._ours, self._trust = file, ours, trust
         self._texts: dict[str, str | None] = {}
+        self._refused: dict[str, str] = {}
         self._begun = False
 
     def entry(self, number: int, line: str) -> Iterator[Entry]:
         try:
             value = json.loads(line, parse_constant=_constant)
+        except RecursionError:
+            raise MatrixError(self._file, number, "not JSON: it is nested too deeply") from None
         except ValueError as error:
             if not line.endswith("\n"):
                 return  # the writer was killed in the middle of its last line
             raise MatrixError(self._file, number, f"not JSON: {error}") from None
         try:
-            yield self._entry(value)
+            yield self._entry(value, number)
         except (FormError, ValidationError) as error:
             raise MatrixError(self._file, number, str(error)) from None
 
@@ -226,16 +231,17 @@ class _LaunchesReader:
             allowed = f"a launches file begins with a {SCHEMA} line"
             raise MatrixError(self._file, None, "is empty", allowed)
 
-    def _entry(self, value: Any) -> Entry:
+    def _entry(self, value: Any, number: int) -> Entry:
         if not isinstance(value, dict):
             raise FormError("a line is a mapping")
+        check_plain(value)
         if "schema" in value or not self._begun:
             if value.get("schema") != SCHEMA:
                 raise FormError(f"schema is {value.get('schema')!r}; this flacheck reads {SCHEMA}")
             self._begun = True
             return Note(value)
         if "kernel" in value:
-            return self._launch(value)
+            return self._launch(value, number)
         if "of" in value:
             return convert(value, Counted)
         if "guessed" in value:
@@ -244,19 +250,20 @@ class _LaunchesReader:
             return Note(value)
         raise FormError("neither a launch, a count, a guess nor an end line")
 
-    def _launch(self, value: Json) -> RecordedLaunch:
+    def _launch(self, value: Json, number: int) -> RecordedLaunch:
         _FORM.check(value.get("launch"))
         _FORM.check_arguments(value.get("heuristics", {}), "heuristics")
         check_options(value.get("options", {}))
         if "tensors" in value:
             memory = {"storages": value.get("storages"), "tensors": value["tensors"]}
             value = {**value, "memory": memory}
-        entry = convert(value, RecordedLaunch)
+        entry = convert({**value, "refused": None}, RecordedLaunch)
         if entry.source is None:
             return structs.replace(entry, text=None)
-        return structs.replace(entry, text=self._text(entry.source, entry.text))
+        text = self._text(entry.source, entry.text, number)
+        return structs.replace(entry, text=text, refused=self._refused.get(entry.source))
 
-    def _text(self, source: str, text: str | None) -> str | None:
+    def _text(self, source: str, text: str | None, number: int) -> str | None:
         """The text of a source, which stands in the first line that names it; None for one that is
         refused."""
         if source not in self._texts:
@@ -270,15 +277,31 @@ class _LaunchesReader:
                 try:
                     admitted(text)
                 except UsageError as error:
-                    self._refuse(source, error)
+                    self._texts[source] = None
+                    if not self._ours:
+                        self._refused[source] = f"{self._file}:{number}: {error}"
         return self._texts[source]
 
-    def _refuse(self, source: str, error: UsageError) -> None:
-        if not self._ours:
-            raise FormError(
-                f"source {source} is refused: {error}; --trust compiles it all the same"
-            ) from None
-        self._texts[source] = None
+
+def without_refused(
+    entries: Sequence[RecordedLaunch],
+) -> tuple[Sequence[RecordedLaunch], tuple[str, ...]]:
+    """The launches whose sources were admitted, and a word on the kernels that are left out.
+
+    Raises UsageError when every one was refused.
+    """
+    kept = [entry for entry in entries if not entry.refused]
+    reasons = {entry.kernel: entry.refused for entry in entries if entry.refused}
+    if not reasons:
+        return entries, ()
+    if not kept:
+        first = next(iter(reasons.values()))
+        raise UsageError(f"{first}: the source is refused; --trust compiles it all the same")
+    return kept, tuple(
+        f"{reason}: the source of {kernel} is refused and its launches are left out; --trust "
+        "compiles them all the same"
+        for kernel, reason in reasons.items()
+    )
 
 
 def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:

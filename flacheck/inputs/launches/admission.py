@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from flacheck.errors import UsageError
+from flacheck.inputs.launches import assembly
 
 _MODULE = re.compile(r"triton(\.language(\.(math|extra(\.(cuda|hip))?(\.libdevice)?))?)?")
 _LIBRARY_FUNCTION = re.compile(r"[a-z][a-z0-9_]*")
@@ -73,6 +74,8 @@ _MEMBERS = frozenset(
 _BUILTINS = frozenset(
     "abs bool float int isinstance len list max min print range tuple zip".split()
 )
+# Its text goes to an assembler, so it is only called where that text can be read.
+_ASSEMBLY = "inline_asm_elementwise"
 _NO_FUNCTIONS = frozenset(
     "core math extra builtins jit language libdevice os sys triton tl".split()
 )
@@ -120,13 +123,15 @@ class _Module:
     def __init__(self) -> None:
         self._modules: dict[str, str] = {}
         self._names: set[str] = set()
+        # The strings that a constant may be: a name may be bound more than once.
+        self._texts: dict[str, list[str]] = {}
 
     def check(self, tree: ast.Module) -> None:
         functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
         for statement in tree.body:
             self._statement(statement)
         for function in functions:
-            _Body(function, self._modules, self._names).check()
+            _Body(function, self._modules, self._names, self._texts).check()
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Import):
@@ -169,6 +174,7 @@ class _Module:
                 self._bind(node, name, path)
             else:
                 _check_end(node, module, alias.name)
+                _check_no_assembly(node, [alias.name])
                 self._bind(node, name)
 
     def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
@@ -181,6 +187,9 @@ class _Module:
             raise Refused(node.lineno, "a declaration without a value")
         self._constant(node.value)
         self._bind(node, targets[0].id)
+        text = _literal_text(node.value)
+        if text is not None:
+            self._texts.setdefault(targets[0].id, []).append(text)
 
     def _constant(self, node: ast.expr) -> None:
         """A literal, `tl.constexpr(…)` or `float("inf")` of one, or a name of the language."""
@@ -214,6 +223,7 @@ class _Module:
         root, names = _chain(node)
         if not isinstance(root, ast.Name) or root.id not in self._modules:
             raise Refused(node.lineno, "an attribute of something else than a triton module")
+        _check_no_assembly(node, names)
         _check_path(node, self._modules[root.id], names)
 
     def _annotation(self, node: ast.expr | None) -> None:
@@ -259,8 +269,15 @@ class _Module:
 class _Body:
     """A function's body: Triton evaluates every name and attribute, and calls what it finds."""
 
-    def __init__(self, function: ast.FunctionDef, modules: dict[str, str], names: set[str]) -> None:
+    def __init__(
+        self,
+        function: ast.FunctionDef,
+        modules: dict[str, str],
+        names: set[str],
+        texts: dict[str, list[str]],
+    ) -> None:
         self._function, self._modules, self._names = function, modules, names
+        self._texts = texts
         self._parameters = {parameter.arg for parameter in _parameters(function)}
         self._local = set(self._parameters)
         self._local |= {
@@ -281,15 +298,74 @@ class _Body:
             raise Refused(
                 getattr(node, "lineno", self._function.lineno), f"{_kind(node)} in a kernel"
             )
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            raise Refused(node.lineno, f"an assignment to {ast.unparse(node)}")
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
         if isinstance(node, ast.Name):
             self._name(node)
+        elif isinstance(node, ast.Call) and self._calls_assembler(node):
+            return self._assembly(node)
         elif isinstance(node, ast.Call) and not self._callable(node.func):
             raise Refused(node.lineno, "a call of something computed")
         for child in ast.iter_child_nodes(node):
             self._visit(child)
         return None
+
+    def _calls_assembler(self, node: ast.Call) -> bool:
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != _ASSEMBLY:
+            return False
+        root, _ = _chain(node.func)
+        return isinstance(root, ast.Name) and root.id in self._modules
+
+    def _assembly(self, node: ast.Call) -> None:
+        """A call with inline assembly, whose text must stand in the source as it is."""
+        assert isinstance(node.func, ast.Attribute)
+        root, names = _chain(node.func)
+        assert isinstance(root, ast.Name)
+        _check_path(node, self._modules[root.id], names)
+        spread = any(isinstance(each, ast.Starred) for each in node.args)
+        if spread or any(keyword.arg is None for keyword in node.keywords):
+            raise Refused(node.lineno, "inline assembly with arguments that are spread")
+        written = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "asm")]
+        if not written:
+            raise Refused(node.lineno, "inline assembly without its text")
+        for text in (text for each in written for text in self._assembly_texts(each)):
+            odd = assembly.problem(text)
+            if odd:
+                raise Refused(node.lineno, f"{odd} in inline assembly")
+        for child in (*node.args, *(keyword.value for keyword in node.keywords)):
+            self._visit(child)
+
+    def _assembly_texts(self, node: ast.expr) -> list[str]:
+        """Every text that an expression may be; Refused for one that is computed."""
+        text = _literal_text(node)
+        if text is not None:
+            return [text]
+        if isinstance(node, ast.IfExp):
+            return self._assembly_texts(node.body) + self._assembly_texts(node.orelse)
+        if isinstance(node, ast.Name) and node.id not in self._local and node.id in self._texts:
+            return self._texts[node.id]
+        if isinstance(node, ast.Name) and node.id in self._local - self._parameters:
+            return self._local_texts(node)
+        raise Refused(node.lineno, "inline assembly whose text is computed")
+
+    def _local_texts(self, name: ast.Name) -> list[str]:
+        """What a local name may be when all that is ever assigned to it is written out."""
+        bound = 0
+        texts = []
+        for node in ast.walk(self._function):
+            if isinstance(node, ast.Name) and node.id == name.id:
+                bound += not isinstance(node.ctx, ast.Load)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                text = _literal_text(node.value)
+                named = [target.id for target in targets if isinstance(target, ast.Name)]
+                if text is not None and named == [name.id]:
+                    texts.append(text)
+        if len(texts) != bound:
+            raise Refused(name.lineno, f"inline assembly whose text, {name.id}, is computed")
+        return texts
 
     def _callable(self, node: ast.expr) -> bool:
         """A name, a path, or an entry of a parameter by its number: a launch may hand over a tuple
@@ -308,6 +384,7 @@ class _Body:
     def _attribute(self, node: ast.Attribute) -> None:
         root, names = _chain(node)
         if isinstance(root, ast.Name) and root.id in self._modules:
+            _check_no_assembly(node, names)
             return _check_path(node, self._modules[root.id], names)
         if isinstance(root, ast.Name) and root.id not in self._local:
             raise Refused(node.lineno, f"an attribute of {root.id}")
@@ -335,6 +412,23 @@ def _check_end(node: ast.AST, module: str, name: str) -> None:
         good = name in (_TRITON if module == "triton" else _LANGUAGE)
     if not good:
         raise Refused(getattr(node, "lineno", None), f"{module}.{name} is no name of the language")
+
+
+def _check_no_assembly(node: ast.AST, names: list[str]) -> None:
+    """A launch may hand a kernel whatever name the module has, so the assembler gets no name."""
+    if _ASSEMBLY in names:
+        raise Refused(getattr(node, "lineno", None), f"{_ASSEMBLY} other than called")
+
+
+def _literal_text(node: ast.expr | None) -> str | None:
+    """The string that an expression is, also within `tl.constexpr(…)`."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "constexpr":
+            return _literal_text(node.args[0])
+        return None
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
 
 
 def _check_member(node: ast.AST, name: str) -> None:

@@ -31,11 +31,12 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
     entries = entries_of(read, file, line, subject.trust)
     if configs == "usual":
         entries = launches.one_each(entries)
-    asked = [entry for entry in entries if selection.names(entry.kernel)]
+    named = [entry for entry in entries if selection.names(entry.kernel)]
+    asked, refusals = launches.without_refused(named)
     provided = replay.provided(file, asked, subject.trust)
     axes = {"target": recorded_targets(read), "configs": (configs,)}
     made = Matrix(file.stem, str(file), (Block(axes),))
-    warnings = (*_lost(asked, provided), *_guessed(asked))
+    warnings = (*refusals, *_lost(asked, provided), *_guessed(asked))
     return Kernels(made, replay.sources(entries, provided), provided, warnings)
 
 
