@@ -8,6 +8,9 @@ import pytest
 
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs import matrix
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.planning import plan
+from flacheck.inputs.subject import Subject
 
 GOOD = """\
 version: 1
@@ -67,6 +70,65 @@ def test_an_error_names_file_line_and_what_is_allowed(
         read(tmp_path, GOOD.replace(old, new, 1))
     assert str(caught.value).startswith(f"{tmp_path}/m.yaml:{line}: ")
     assert said in str(caught.value)
+
+
+BOMB = "version: 1\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi")
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (f"  num_warps: {'9' * 5_000}", "digits"),
+        ("  num_warps: !!int abc", "not valid YAML"),
+        ("  options: [{maxnreg: 2026-13-45}]", "not valid YAML"),
+        ("  options: [{maxnreg: 2026-01-01}]", "a value of the type date; quote it"),
+        ("  options: [{maxnreg: !!binary aGk=}]", "a value of the type bytes"),
+        ("  options: [{maxnreg: !!python/object:os.system x}]", "not valid YAML"),
+        ("  options: &o [*o]", "levels deep"),
+        ("  options: " + "[" * 200 + "]" * 200, "levels deep"),
+        ("  options: " + "[" * 50_000, "nested too deeply"),
+        ('  kernel: "\\ud800"', "half a character"),
+        ("  options: [{? [a] : b}]", "a key must be a plain word"),
+        ("  shape: [{T: 1" + "0" * 100 + "}]", "too large"),
+        ("  stage: [[compile]]", "is unknown"),
+        ("  dtype: [{bf16: 1}]", "is unknown"),
+        ("  configs: [[own]]", "is unknown"),
+    ],
+)
+def test_hostile_values_are_named_with_their_line(tmp_path: Path, change: str, said: str) -> None:
+    """What a YAML parser itself stumbles over is an error of the matrix, not of flacheck."""
+    with pytest.raises(MatrixError, match=r"m\.yaml") as caught:
+        read(tmp_path, f"version: 1\naxes:\n{change}\n")
+    assert said in str(caught.value)
+
+
+def test_aliases_are_counted_with_what_they_stand_for(tmp_path: Path) -> None:
+    """Nine lines that stand for a thousand million values are refused at once."""
+    with pytest.raises(MatrixError, match="200,000 values"):
+        read(tmp_path, BOMB)
+
+
+def test_a_product_of_configs_beyond_the_limit_is_said_before_it_is_made(tmp_path: Path) -> None:
+    """With how many it would be."""
+    values = f"[{', '.join(map(str, range(1, 41)))}]"
+    names = ", ".join(f"B{number}: {values}" for number in range(8))
+    launch = f"launches: {{a:k: [{{args: {{}}, configs: {{{names}}}}}]}}"
+    with pytest.raises(MatrixError, match=r"m\.yaml:2: a product of 6,553,600,000,000 configs"):
+        read(tmp_path, f"version: 1\n{launch}\naxes: {{target: sm90}}\n")
+
+
+def test_a_matrix_of_too_many_cells_says_how_many(tmp_path: Path) -> None:
+    """Before any of them is made."""
+    many = f"[{', '.join(map(str, range(1, 2001)))}]"
+    file = tmp_path / "m.yaml"
+    file.write_text(f"version: 1\naxes: {{num_warps: {many}, num_stages: {many}}}\n")
+    asked = Selection(toolchains=("installed",))
+    with pytest.raises(
+        UsageError, match=r"asks up to [\d,]{10,} cells, and 1,000,000 are the most"
+    ):
+        plan(Subject(str(file)), asked)
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "version: 1\n", "just words\n"])

@@ -126,3 +126,13 @@ def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
         provide_package(str(tmp_path))
     with pytest.raises(UsageError, match="there is no such folder"):
         provide_package("./nowhere/at/all")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["a[x]==1", "a==1; python_version > '3'", "a===foo", "a==1.*", "a @ file:///x", "a==", ""],
+)
+def test_what_names_no_package_at_one_version_is_an_error(spec: str) -> None:
+    """An extra, a marker, a version that is none: in one line, with how to write it."""
+    with pytest.raises(UsageError, match="names no package: give NAME==VERSION"):
+        parse(spec)

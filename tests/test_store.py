@@ -80,8 +80,8 @@ def test_a_record_comes_back_as_it_went_in(store: Store) -> None:
 
 def test_a_run_tells_its_environment(store: Store) -> None:
     """A run keeps its matrix, environment and context, and shows the contract's fields."""
-    run = store.run(store.begin_run(ENVIRONMENT, "quick", {"forms": [1]}))
-    assert run.context == {"forms": [1]}
+    run = store.run(store.begin_run(ENVIRONMENT, "quick", {"forms": [[None, "k", "op", "chunk"]]}))
+    assert run.context == {"forms": [[None, "k", "op", "chunk"]]}
     assert run.finished is None
     assert run.to_json() == {"id": run.id, "started": run.started, **ENVIRONMENT, "matrix": "quick"}
     store.finish_run(run.id)

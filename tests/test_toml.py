@@ -147,3 +147,15 @@ def test_what_is_no_toml_is_an_error_with_its_line(text: str, line: int) -> None
     with pytest.raises(UsageError, match=rf"^x\.toml:{line}: not valid TOML: ") as caught:
         toml.loads(text, "x.toml")
     assert "at line" not in str(caught.value)
+
+
+def test_a_key_of_a_thousand_parts_is_nested_too_deeply() -> None:
+    """Dotted keys nest without the parser's help; whoever walks the tables would not come back."""
+    with pytest.raises(UsageError, match="nested too deeply"):
+        toml.loads(".".join(["a"] * 5_000) + " = 1", "p.toml")
+
+
+def test_a_number_of_thousands_of_digits_is_an_error() -> None:
+    """Python refuses to read it."""
+    with pytest.raises(UsageError, match=r"p\.toml: not valid TOML"):
+        toml.loads("a = " + "9" * 5_000, "p.toml")

@@ -1,5 +1,7 @@
 """The command line: one thin file a command; the only place that prints, draws or exits."""
 
+import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -18,6 +20,7 @@ from flacheck.cli import (
     explain,
     gate,
     lists,
+    output,
     report,
     repro,
     scan,
@@ -51,6 +54,8 @@ app.add_typer(toolchain.app, name="toolchain")
 app.command("doctor")(doctor.doctor)
 
 
+# Errors of a disk that is full, wherever they come up.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _VERSION = "Show the version and exit."
 
 
@@ -71,7 +76,11 @@ def _root(
 
 def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """An unexpected exception is flacheck's own fault: say so, with what a report needs."""
-    sys.stdout.flush()
+    with contextlib.suppress(AttributeError, OSError):
+        sys.stdout.flush()
+    if isinstance(error, OSError) and error.errno in _FULL:
+        common.say(f"{error.strerror}: {error.filename or 'stdout'}; free some and try again")
+        os._exit(Exit.USAGE)
     traceback.print_exception(kind, error, trace)
     common.say(f"a fault in flacheck {__version__} itself; please report it with the lines above")
     # sys.exit does nothing here: the interpreter ends with 1 after an excepthook.
@@ -80,6 +89,7 @@ def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType
 
 def main() -> None:
     sys.excepthook = _fault
+    output.forgive_encodings()
     common.show_log()
     try:
         defaults = settings.defaults(Path.cwd())

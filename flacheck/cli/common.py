@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flacheck.inputs.expand import Selection
     from flacheck.reports.document import Report
 
+from flacheck.cli.output import write as write
 from flacheck.errors import Exit, FlacheckError, UsageError
 
 Run = TypeVar("Run", bound=Callable[..., Any])
@@ -72,8 +73,12 @@ Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_O
 
 def say(*messages: str) -> None:
     """Talk goes to stderr, data to stdout."""
-    for message in messages:
-        print(f"flacheck: {message}", file=sys.stderr, flush=True)
+    # Without stderr `print` would take stdout; one that is full is no reason to end.
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError):
+        for message in messages:
+            print(f"flacheck: {message}", file=sys.stderr, flush=True)
 
 
 class _Talk(logging.Handler):
@@ -188,45 +193,3 @@ def show(format: str, report: Report, file: Path | None = None) -> None:
     if file is None:
         display = Display.of_stdout()
     write(render(format, report, display), file)
-
-
-def write(text: Iterable[str], file: Path | None) -> None:
-    """Stream a report to a file (whole or not at all) or to stdout; a closed pipe is no error."""
-    # A device or a pipe is written to: /dev/null must not become a file.
-    if file is not None and file.exists() and not file.is_file():
-        _write_device(text, file)
-        return
-    if file is not None:
-        _write_file(text, file)
-        return
-    try:
-        for part in text:
-            sys.stdout.write(part)
-        sys.stdout.flush()
-    # `| head` has read enough. Python would flush stdout again at exit and fail once more.
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _write_device(text: Iterable[str], file: Path) -> None:
-    try:
-        with file.open("w", encoding="utf-8") as out:
-            out.writelines(text)
-    except OSError as error:
-        raise _unwritable(file, error) from None
-
-
-def _write_file(text: Iterable[str], file: Path) -> None:
-    # Beside the file, for a rename is one step only within one file system.
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with partial.open("w", encoding="utf-8") as out:
-            out.writelines(text)
-        partial.replace(file)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise _unwritable(file, error) from None
-
-
-def _unwritable(file: Path, error: OSError) -> UsageError:
-    return UsageError(f"{file}: cannot be written ({error.strerror}); name another file with -o")

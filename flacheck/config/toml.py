@@ -14,6 +14,8 @@ else:
     import tomli as tomllib
 
 Path = tuple[str | int, ...]
+# Tables and lists within each other, beyond what any project's file has.
+_DEEPEST = 100
 
 # A bare key, or one in quotes.
 _KEY = r"""(?:[A-Za-z0-9_-]+ | "(?:\\.|[^"\\\n])*" | '[^'\n]*')"""
@@ -41,8 +43,35 @@ def loads(text: str, file: str) -> dict[str, Any]:
         line = int(at_line[1]) if at_line else text.count("\n") + 1
         raise UsageError(f"{file}:{line}: not valid TOML: {_AT_LINE.sub('', str(error))}") from None
     except RecursionError:
-        raise UsageError(f"{file}: not valid TOML: it is nested too deeply") from None
+        raise _too_deep(file) from None
+    except ValueError as error:
+        # A number that Python does not read, with thousands of digits; tomllib says no line.
+        raise UsageError(f"{file}: not valid TOML: {error}") from None
+    if _depth(document) > _DEEPEST:
+        raise _too_deep(file)
     return document
+
+
+def _too_deep(file: str) -> UsageError:
+    return UsageError(f"{file}: not valid TOML: it is nested too deeply")
+
+
+def _depth(document: Any) -> int:
+    """How many tables and lists lie within each other; dotted keys nest without the parser's
+    recursion."""
+    depth, level = 0, [document]
+    while level and depth <= _DEEPEST:
+        depth += 1
+        level = [entry for each in level for entry in _entries(each)]
+    return depth
+
+
+def _entries(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, list):
+        return value
+    return ()
 
 
 def lines(text: str) -> Mapping[Path, int]:

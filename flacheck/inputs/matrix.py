@@ -18,6 +18,7 @@ is left out.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,14 @@ import yaml
 
 from flacheck.errors import MatrixError, UsageError
 from flacheck.model import Launch
-from flacheck.model.launch import DTYPES, FormError, LaunchForm, is_int
+from flacheck.model.launch import (
+    DTYPES,
+    FormError,
+    LaunchForm,
+    check_constants,
+    check_plain,
+    is_int,
+)
 from flacheck.tables import shipped, targets
 
 # Options of an autotuner's configuration; every other name in one is a constexpr of the kernel.
@@ -35,6 +43,10 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 STAGES = ("compile", "autotune")
 _TOP = ("version", "description", "packages", "launches", "forms", "axes", "include", "exclude")
 _SUFFIXES = (".yaml", ".yml")
+# Cells of one run: a scan of all launches of a large package under every release has a third of it.
+MOST_CELLS = 1_000_000
+# Levels of a file and values in it, beyond what any matrix holds.
+_DEEPEST, _MOST_VALUES = 40, 200_000
 # Shapes fill in what a launch leaves open, so any name may stand in one.
 _FORM = LaunchForm(placeholders=None)
 
@@ -110,10 +122,13 @@ class _MatrixReader:
     def __init__(self, file: str, text: str) -> None:
         self._file = file
         self._lines: dict[tuple[Any, ...], int] = {}
+        self._values = 0
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
         except yaml.YAMLError as error:
             raise self._yaml_error(error) from None
+        except RecursionError:
+            raise MatrixError(file, None, "not valid YAML: it is nested too deeply") from None
         self._loader = yaml.SafeLoader("")
         self._top = self._plain(node, ()) if node else None
 
@@ -123,15 +138,30 @@ class _MatrixReader:
         return MatrixError(self._file, mark.line + 1 if mark else None, f"not valid YAML: {what}")
 
     def _plain(self, node: yaml.Node, path: tuple[Any, ...]) -> Any:
-        self._lines[path] = node.start_mark.line + 1
+        self._lines[path] = line = node.start_mark.line + 1
+        self._values += 1
+        # An alias stands for all that its anchor holds, the anchor itself included.
+        if len(path) > _DEEPEST or self._values > _MOST_VALUES:
+            what = f"nested over {_DEEPEST} levels deep or over {_MOST_VALUES:,} values"
+            raise MatrixError(
+                self._file, line, what, "aliases are counted with what they stand for"
+            )
         if isinstance(node, yaml.MappingNode):
             return dict(self._entry(key, value, path) for key, value in node.value)
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(item, (*path, index)) for index, item in enumerate(node.value)]
         try:
-            return self._loader.construct_object(node)
+            value = self._loader.construct_object(node)
+            check_plain(value)
         except yaml.YAMLError as error:
             raise self._yaml_error(error) from None
+        except (ValueError, LookupError, AttributeError, TypeError, FormError) as error:
+            # Whatever the parser's own constructors raise of a tag or of digits.
+            raise MatrixError(self._file, line, f"not valid YAML: {error}") from None
+        if value is not None and not isinstance(value, (bool, int, float, str)):
+            kind = type(value).__name__
+            raise MatrixError(self._file, line, f"a value of the type {kind}", "quote it")
+        return value
 
     def _entry(self, key: yaml.Node, value: yaml.Node, path: tuple[Any, ...]) -> tuple[str, Any]:
         name = self._key(key, path)
@@ -142,6 +172,10 @@ class _MatrixReader:
     def _key(self, node: yaml.Node, path: tuple[Any, ...]) -> str:
         if not isinstance(node, yaml.ScalarNode):
             raise MatrixError(self._file, node.start_mark.line + 1, "a key must be a plain word")
+        try:
+            check_plain(node.value)
+        except FormError as error:
+            raise MatrixError(self._file, node.start_mark.line + 1, str(error)) from None
         return str(node.value)
 
     def _fail(self, path: tuple[Any, ...], what: str, allowed: str = "") -> MatrixError:
@@ -259,6 +293,11 @@ class _MatrixReader:
         if not all(isinstance(values, list) and values for values in configs.values()):
             what = "configs as a product maps each name to a list"
             raise self._fail(path, what, "{BK: [32, 64], num_warps: [4]}")
+        count = math.prod(map(len, configs.values()))
+        if count > MOST_CELLS:
+            raise self._fail(
+                path, f"a product of {count:,} configs", f"{MOST_CELLS:,} are the most"
+            )
         combinations = itertools.product(*configs.values())
         return [_config(dict(zip(configs, values))) for values in combinations]
 
@@ -269,6 +308,7 @@ class _MatrixReader:
             if not isinstance(entry, dict) or set(entry) != {"operator", "form"}:
                 what = f"{kernel}: expected {{operator: …, form: …}}"
                 raise self._fail(("forms", kernel), what)
+            self._strings(("forms", kernel), [*entry.values()])
         return {kernel: (entry["operator"], entry["form"]) for kernel, entry in value.items()}
 
 
@@ -285,8 +325,18 @@ def _is_shape(item: Any) -> bool:
 
 _TEXT = (lambda item: isinstance(item, str) and item != "", "is no string", "quote it")
 _COUNT = (lambda item: is_int(item) and item > 0, "is no positive whole number", "for example 4")
+
+
+def _holds_constants(item: Any) -> bool:
+    try:
+        check_constants(item)
+    except FormError:
+        return False
+    return True
+
+
 _OPTION_VALUES = (
-    lambda item: isinstance(item, dict),
+    _holds_constants,
     "is no mapping of options",
     "for example {maxnreg: 128}",
 )
@@ -295,11 +345,23 @@ _CONFIGS = ("own", "first", "usual")
 _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
     "kernel": _TEXT,
     "package": _TEXT,
-    "stage": (STAGES.__contains__, "is unknown", f"allowed are {', '.join(STAGES)}"),
-    "dtype": (DTYPES.__contains__, "is unknown", f"allowed are {', '.join(DTYPES)}"),
+    "stage": (
+        lambda item: isinstance(item, str) and item in STAGES,
+        "is unknown",
+        f"allowed are {', '.join(STAGES)}",
+    ),
+    "dtype": (
+        lambda item: isinstance(item, str) and item in DTYPES,
+        "is unknown",
+        f"allowed are {', '.join(DTYPES)}",
+    ),
     "shape": (_is_shape, "is no shape", "a shape is {T: 8192, K: 128} or own"),
     "constants": _OPTION_VALUES,
-    "configs": (_CONFIGS.__contains__, "is unknown", f"allowed are {', '.join(_CONFIGS)}"),
+    "configs": (
+        lambda item: isinstance(item, str) and item in _CONFIGS,
+        "is unknown",
+        f"allowed are {', '.join(_CONFIGS)}",
+    ),
     "num_warps": _COUNT,
     "num_stages": _COUNT,
     "options": _OPTION_VALUES,

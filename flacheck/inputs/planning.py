@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from flacheck.engine.plan import Plan
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import captured, sources
+from flacheck.inputs import captured, size, sources
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
@@ -52,6 +52,7 @@ def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) 
     kernels = sources.kernels_of(subject, selection)
     known = [source.kernel for source in kernels.sources]
     resolver = Resolver()
+    size.check(kernels.matrix, kernels.sources, selection, resolver)
     cells = list(expand(kernels.matrix, kernels.sources, selection, resolver, until))
     return Plan(
         name=kernels.matrix.name,

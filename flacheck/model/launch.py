@@ -292,12 +292,19 @@ def check_options(options: Any, path: Sequence[str | int] = ()) -> None:
     """Raises FormError for an option that no release's compiler has, or that could name a file."""
     if not isinstance(options, dict):
         raise FormError("options are a mapping", path=path)
-    for name, value in options.items():
+    for name in options:
         if name not in OPTIONS:
             known = ", ".join(sorted(OPTIONS))
             raise FormError(f"option {name!r} is unknown", f"known are {known}", path)
-        if value is not None and not isinstance(value, _SCALARS):
-            _check_constant(name, value, path)
+    check_constants(options, path)
+
+
+def check_constants(values: Any, path: Sequence[str | int] = ()) -> None:
+    """Raises FormError unless this maps names to values that a constexpr or an option may have."""
+    if not isinstance(values, dict):
+        raise FormError(f"{values!r} is no mapping of names to values", path=path)
+    for name, value in values.items():
+        _check_constant(name, value, path)
 
 
 def _check_constant(name: str, value: Any, path: Sequence[str | int]) -> None:

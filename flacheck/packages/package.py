@@ -12,7 +12,7 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
@@ -86,13 +86,14 @@ def parse(spec: str) -> tuple[str, str]:
     try:
         wanted = Requirement(spec)
         exact = re.fullmatch(r"={2,3}\s*([^*,]+)", str(wanted.specifier))
-    except InvalidRequirement:
-        exact = None
-    if not exact:
-        raise UsageError(
-            f"{spec!r} names no package: give NAME==VERSION, as flash-linear-attention==0.2.2"
-        )
-    return canonicalize_name(wanted.name), str(Version(exact[1]))
+        # An extra or a marker would be another question than the package's own kernels.
+        if exact and not (wanted.extras or wanted.marker):
+            return canonicalize_name(wanted.name), str(Version(exact[1]))
+    except (InvalidRequirement, InvalidVersion):
+        pass
+    raise UsageError(
+        f"{spec!r} names no package: give NAME==VERSION, as flash-linear-attention==0.2.2"
+    )
 
 
 def _unknown(name: str, version: str, error: ToolchainError) -> str:

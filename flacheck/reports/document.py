@@ -151,7 +151,9 @@ class Display:
     def of_stdout() -> Display:
         """What stdout offers; `COLUMNS` and `NO_COLOR` hold."""
         width = shutil.get_terminal_size((100, 24)).columns
-        return Display(width, sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+        # None where the shell closed it.
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        return Display(width, is_terminal and not os.environ.get("NO_COLOR"))
 
 
 def row(*cells: str | Words) -> tuple[Words, ...]:

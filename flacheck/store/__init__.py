@@ -32,6 +32,7 @@ from flacheck.model import (
     canonical,
     digest,
 )
+from flacheck.store import form
 from flacheck.store.database import connect, explained, missing
 
 FILE = "flacheck.sqlite"
@@ -151,7 +152,8 @@ class Store:
 
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
-        return [_run(row) for row in self._rows(f"SELECT {RUN} FROM runs ORDER BY started, id")]
+        rows = self._rows(f"SELECT {RUN} FROM runs ORDER BY started, id")
+        return [self._run(row) for row in rows]
 
     def run(self, name: str = "last") -> Run:
         """The run of that id, of that unique prefix, or the `last` scan; else a UsageError with the
@@ -211,9 +213,12 @@ class Store:
             for *kept, its_purpose, question in other._rows(f"SELECT {RUN} FROM runs"):
                 if purpose is not None:
                     its_purpose = purpose.value
+                other._run((*kept, its_purpose, question))
                 values = (*kept, its_purpose, question)
                 db.execute(f"INSERT OR IGNORE INTO runs ({RUN}) VALUES ({marks})", values)
             for kernel in other._rows("SELECT id, body FROM kernels"):
+                with form.undamaged(other.path, "the kernel", kernel[0]):
+                    Kernel.from_json(json.loads(kernel[1]))
                 db.execute("INSERT OR IGNORE INTO kernels VALUES (?, ?)", kernel)
             for cell in other._rows("SELECT key, kernel, stage, until FROM cells"):
                 db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", cell)
@@ -223,6 +228,8 @@ class Store:
             for there, key, run, added, verdict, body in other._paged(
                 "SELECT id, key, run, added, verdict, body FROM records WHERE id > ?"
             ):
+                # All or nothing is taken over, so that no bad row gets into a good store.
+                other._record((body, None, None, None), cached=False)
                 here = db.execute(same, (key, run, added, body)).fetchone()
                 if here:
                     (ids[there],) = here
@@ -230,7 +237,9 @@ class Store:
                     ids[there] = _insert(db, (key, run, added, verdict, body))
                     new += 1
             for run, record in other._rows("SELECT run, record FROM run_records"):
-                db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", (run, ids[record]))
+                with form.undamaged(other.path, "a record of the run", run):
+                    row = (run, ids[record])
+                db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", row)
         return new
 
     def fallbacks(self, runs: Sequence[str]) -> list[tuple[str | None, Json]]:
@@ -351,13 +360,24 @@ class Store:
         """A stored record with its cell, from the columns of `_BODY`; one whose cell is not stored
         cannot be compiled again."""
         body, kernel, stage, until = row
-        plain = {**json.loads(body), "cached": cached}
-        if kernel is None or stage is None:
-            return Record.from_json(plain)
-        if kernel not in self._kernels:
-            ((source,),) = self._rows("SELECT body FROM kernels WHERE id = ?", kernel)
-            self._kernels[kernel] = Kernel.from_json(json.loads(source))
-        return Record.from_json(plain, self._kernels[kernel], stage, until)
+        with form.undamaged(self.path, "the record", str(body)[:60]):
+            plain = {**form.record(body), "cached": cached}
+            if kernel is None or stage is None:
+                return Record.from_json(plain)
+            if kernel not in self._kernels:
+                ((source,),) = self._rows("SELECT body FROM kernels WHERE id = ?", kernel)
+                self._kernels[kernel] = Kernel.from_json(json.loads(source))
+            return Record.from_json(plain, self._kernels[kernel], stage, until)
+
+    def _run(self, row: tuple[Any, ...]) -> Run:
+        run, started, finished, matrix, environment, context, purpose, question = row
+        with form.undamaged(self.path, "the run", run):
+            form.columns({"id": run, "started": started, "finished": finished, "matrix": matrix})
+            asked = None
+            if question:
+                asked = Question.from_json(json.loads(question))
+            where, noted = form.mapping(environment), form.context(context)
+            return Run(run, started, finished, matrix, where, noted, Purpose(purpose), asked)
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         with explained(self.path):
@@ -390,15 +410,6 @@ class Store:
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
     sql = "INSERT INTO records (key, run, added, verdict, body) VALUES (?, ?, ?, ?, ?)"
     return db.execute(sql, row).lastrowid or 0
-
-
-def _run(row: tuple[Any, ...]) -> Run:
-    run, started, finished, matrix, environment, context, purpose, question = row
-    asked = None
-    if question:
-        asked = Question.from_json(json.loads(question))
-    where, noted = json.loads(environment), json.loads(context)
-    return Run(run, started, finished, matrix, where, noted, Purpose(purpose), asked)
 
 
 def _text(time: datetime) -> str:

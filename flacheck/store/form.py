@@ -1,0 +1,126 @@
+"""The form of what is stored. A store may come from elsewhere, or a disk may have damaged it, so a
+row is held to the types that its readers count on before any of them sees it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, convert
+
+from flacheck.errors import StoreError
+from flacheck.model import Json, Launch, Verdict
+from flacheck.model.launch import FormError, LaunchForm, check_constants, check_plain
+
+Amount = Annotated[float, Meta(ge=0)]
+Toolchain = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]+==.+$")]
+# A stored launch leaves nothing open, but older files may hold what is no placeholder today.
+_LAUNCH = LaunchForm(placeholders=None)
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, FormError)
+
+
+class StoredFinding(Struct):
+    """A named cause."""
+
+    code: str
+    title: str
+    facts: dict[str, Any]
+
+
+class StoredRecord(Struct):
+    """A record's own columns and those of its cell."""
+
+    key: str
+    kernel: str
+    package: str | None
+    how: str
+    toolchain: Toolchain
+    target: str
+    dtype: str | None
+    shape: dict[str, int]
+    launch: Launch | None
+    options: dict[str, Any]
+    widened: bool
+    verdict: Verdict
+    reason: str | None
+    tolerated: bool
+    code: str | None
+    signature: str | None
+    stage: str | None
+    signal: str | None
+    message: str
+    findings: list[StoredFinding]
+    seconds: Amount
+    peak_mb: Amount | None
+    resources: dict[str, int | float | None]
+
+
+class StoredCoverage(Struct):
+    """What of a package was captured."""
+
+    package: str
+    toolchain: Toolchain
+    launchable: int
+    recorded: int
+    missed: list[dict[str, str]]
+
+
+class StoredContext(Struct):
+    """What a report needs to know of a run and no record holds."""
+
+    forms: list[tuple[str | None, str, str, str]] = []
+    kernels: list[str] = []
+    coverage: list[StoredCoverage] = []
+    of: str | None = None
+    fallbacks: list[tuple[str | None, dict[str, Any]]] = []
+
+
+def record(body: str) -> Json:
+    """A record's JSON; ValueError and its kind for what is none."""
+    plain: Json = json.loads(body)
+    check_plain(plain)
+    convert(plain, StoredRecord)
+    check_constants(plain["options"])
+    launch = plain["launch"] or {"args": {}}
+    _LAUNCH.check_arguments(launch["args"])
+    for config in launch.get("configs", ()):
+        check_constants({name: held for name, held in config.items() if name != "kwargs"})
+        check_constants(config.get("kwargs", {}))
+    return plain
+
+
+def mapping(text: str) -> Json:
+    """A JSON object."""
+    return convert(json.loads(text), dict[str, Any])
+
+
+def context(text: str) -> Json:
+    """What is noted of a run."""
+    plain = mapping(text)
+    convert(plain, StoredContext)
+    return plain
+
+
+@contextmanager
+def undamaged(path: Path, what: str, key: Any) -> Iterator[None]:
+    """Turn whatever a damaged row makes its reader raise into one StoreError that names it."""
+    try:
+        yield
+    # A row may hold any type in any place.
+    except _DAMAGE as error:
+        raise StoreError(
+            f"{path}: {what} {key} is damaged ({_first_line(error)}); nothing of the file was"
+            " changed: restore it from a copy, or move it away and scan again"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
+
+
+def columns(row: Mapping[str, Any]) -> None:
+    """ValueError for a column of another type than a run's."""
+    for name, value in row.items():
+        if not isinstance(value, str) and (name not in ("finished", "matrix") or value is not None):
+            raise ValueError(f"{name} is {type(value).__name__}")
