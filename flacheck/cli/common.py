@@ -76,9 +76,12 @@ def say(*messages: str) -> None:
     # Without stderr `print` would take stdout; one that is full is no reason to end.
     if sys.stderr is None:
         return
+    # Here, for most commands that end at once say nothing.
+    from flacheck.model.text import visible
+
     with contextlib.suppress(OSError):
         for message in messages:
-            print(f"flacheck: {message}", file=sys.stderr, flush=True)
+            print(f"flacheck: {visible(message)}", file=sys.stderr, flush=True)
 
 
 class _Talk(logging.Handler):

@@ -10,11 +10,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
 from flacheck.model import Json
+from flacheck.model.text import visible
 
 
 class Tone(Enum):
@@ -154,6 +155,19 @@ class Display:
         # None where the shell closed it.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         return Display(width, is_terminal and not os.environ.get("NO_COLOR"))
+
+
+def shown(part: Any) -> Any:
+    """The part, row, note or text with nothing in it that a terminal or browser would act on."""
+    if isinstance(part, str):
+        return visible(part)
+    if isinstance(part, tuple):
+        return tuple(map(shown, part))
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(
+            part, **{each.name: shown(getattr(part, each.name)) for each in fields(part)}
+        )
+    return part
 
 
 def row(*cells: str | Words) -> tuple[Words, ...]:

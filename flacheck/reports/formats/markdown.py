@@ -1,8 +1,10 @@
 """The parts of a report in GitHub's Markdown: for an issue, a pull request, a job's summary."""
 
+import html
 import re
 from collections.abc import Iterator
 
+from flacheck.model.text import code_span, fence
 from flacheck.reports import document
 from flacheck.reports.document import Display, Part, Report, Tone
 from flacheck.reports.phrases import omitted
@@ -10,14 +12,16 @@ from flacheck.reports.phrases import omitted
 # GitHub takes 65,536 characters in an issue; a run of any size stays below that.
 MOST_ROWS = 60
 # What Markdown or HTML would read as its own; underscores within names it leaves alone.
-_SPECIAL = re.compile(r"[\\`*<]")
+_SPECIAL = re.compile(r"[\\`*<\[&]|~(?=~)")
+# What makes a heading, a quotation or another list of a line that begins so.
+_BEGINNING = re.compile(r"^(?:[#>]|[-+](?=\s)|(?<=\d)[.)](?=\s))")
 _BOLD = (Tone.STRONG, Tone.BAD)
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
     """Part after part with an empty line between them, the items of a list without."""
     before: Part | None = None
-    for part in report.parts:
+    for part in map(document.shown, report.parts):
         in_list = isinstance(before, document.Item) and isinstance(part, document.Item)
         if before is not None and not in_list:
             yield "\n"
@@ -41,15 +45,15 @@ def _text(part: Part) -> str:
         case document.Labelled():
             return _folded(part)
         case document.Listing():
-            fence = _fence(part.text, 3)
-            return f"{fence}{part.language}\n{part.text}\n{fence}"
+            marks = fence(part.text, 3)
+            return f"{marks}{part.language}\n{part.text}\n{marks}"
         case document.Table():
             return "\n".join(_table(part))
 
 
 def _folded(part: document.Labelled) -> str:
-    labels = ", ".join(dict.fromkeys(label for label, _ in part.texts))
-    texts = "\n\n".join(f"{label}: {_inline(text)}" for label, text in part.texts)
+    labels = html.escape(", ".join(dict.fromkeys(label for label, _ in part.texts)))
+    texts = "\n\n".join(f"{_inline(label)}: {_inline(text)}" for label, text in part.texts)
     return f"<details><summary>{labels}</summary>\n\n{texts}\n\n</details>"
 
 
@@ -74,24 +78,21 @@ def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
     """Text within a line, its own lines divided by `<br>`."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if code:
-        lines = [_code(line) for line in lines]
+        lines = [_in_table(line) for line in lines]
     else:
-        lines = [_SPECIAL.sub(r"\\\g<0>", line) for line in lines]
+        lines = [_BEGINNING.sub(r"\\\g<0>", _SPECIAL.sub(r"\\\g<0>", line)) for line in lines]
     whole = "<br>".join(lines)
     if whole and tone in _BOLD:
         return f"**{whole}**"
     return whole
 
 
-def _code(text: str) -> str:
-    """Code that may hold a backtick, as assertions do."""
-    fence = _fence(text, 1)
-    if len(fence) > 1:
-        text = f" {text} "
-    return f"{fence}{text}{fence}"
+def _in_table(text: str) -> str:
+    """Code in a table, where a backslash before a bar would let the bar end the cell."""
+    if r"\|" not in text:
+        return code_span(text)
+    return f"<code>{''.join(_entity(character) for character in text)}</code>"
 
 
-def _fence(text: str, least: int) -> str:
-    """One backtick more than stand together anywhere in the text."""
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    return "`" * max(longest + 1, least)
+def _entity(character: str) -> str:
+    return character if character.isalnum() else f"&#{ord(character)};"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.errors import UsageError
+from flacheck.model.text import code_span, fence, visible
 from flacheck.repro.output.result import Reproduced
 from flacheck.repro.output.script import CANNOT_TELL, DOES_NOT, SHOWS
 from flacheck.repro.versions import ReleaseVerdict, listed
@@ -72,16 +73,19 @@ def issue(result: Reproduced) -> Iterator[str]:
     yield f"# {_title(result)}, {result.cell.target}, Triton {version}"
     yield ""
     yield f"Compiling the kernel below with Triton {version} for {gpu} fails:"
-    yield from ("", "```", *nameless(result.record.message).splitlines(), "```", "")
+    message = visible(nameless(result.record.message))
+    marks = fence(message, 3)
+    yield from ("", marks, *message.splitlines(), marks, "")
     yield from _releases(result)
     yield from ("", "## Reproducer", "", "It needs no GPU, only Triton:", "", "```sh")
     yield f"pip install triton=={version}"
     yield from ("python repro.py    # 0: the failure shows, 1: it does not", "```", "")
     yield f"It showed the failure in {result.runs} runs, each in a fresh process."
-    yield from ("", "```python", *result.script.rstrip().splitlines(), "```", "")
+    marks = fence(result.script, 3)
+    yield from ("", f"{marks}python", *result.script.rstrip().splitlines(), marks, "")
     if result.ttir:
         yield from ("The same failure shows when the attached `repro.ttir` is compiled.", "")
-    kernel = f"`{result.cell.kernel.name}`"
+    kernel = code_span(visible(result.cell.kernel.name))
     if result.cell.kernel.package:
         kernel += f" of {result.cell.kernel.package}"
     yield (
@@ -105,7 +109,7 @@ def _title(result: Reproduced) -> str:
 def _function(signature: str) -> str:
     """The compiler's function that a signature names, in backticks; else the empty string."""
     function = signature.split(":")[2].strip("-")
-    return function and f"`{function}`"
+    return function and code_span(visible(function))
 
 
 def _releases(result: Reproduced) -> Iterator[str]:
