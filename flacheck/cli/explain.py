@@ -1,15 +1,22 @@
 """flacheck explain: what a failure code means, or which failure a compiler's output shows."""
 
+import logging
 import re
 import sys
+from collections import deque
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
 from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
+_LOG = logging.getLogger(__name__)
+# Bytes at either end of a log that are read; a long build prints a tenth of it.
+_HALF, _BLOCK = 8 << 20, 1 << 20
+# What is read at all: a device or a pipe may never end.
+_MOST = 1 << 30
 _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 _WHAT = "A code such as FC302, a log file, or - for stdin."
 
@@ -39,10 +46,36 @@ def explain(
 
 def _text(what: str) -> str:
     # Bytes, for a compiler's output may hold anything.
-    if what == "-":
-        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    if what == "-" and sys.stdin is None:
+        raise UsageError("stdin is closed; name a log file")
     try:
-        return Path(what).read_bytes().decode("utf-8", "replace")
+        if what == "-":
+            return _beginning_and_end(sys.stdin.buffer, "stdin")
+        with Path(what).open("rb") as file:
+            return _beginning_and_end(file, what)
     except OSError as error:
         why = f"cannot be read ({error.strerror}); give a code (FC302), a log file, or -"
         raise UsageError(f"{what}: {why}") from None
+
+
+def _beginning_and_end(stream: BinaryIO, name: str) -> str:
+    """The text; of a long one both ends, and as many empty lines as were left out between them, so
+    that the numbers of lines stay."""
+    beginning = stream.read(_HALF)
+    end: deque[bytes] = deque()
+    size = lines = total = 0
+    while total < _MOST and (block := stream.read(_BLOCK)):
+        end.append(block)
+        size, total = size + len(block), total + len(block)
+        if size - len(end[0]) >= _HALF:
+            dropped = end.popleft()
+            size -= len(dropped)
+            lines += dropped.count(b"\n")
+    if total > size:
+        _LOG.warning(
+            f"{name} is long: only its first and last {_HALF >> 20} MB were read; cut the part that"
+            " failed out of it if the failure stands between them"
+        )
+    # More lines than this are a log of empty lines, whose numbers help nobody.
+    kept = min(lines, _HALF)
+    return (beginning + b"\n" * kept + b"".join(end)).decode("utf-8", "replace")

@@ -25,16 +25,16 @@ _PREFIX = re.compile(
 _DUMP = re.compile(
     r"^ +(?:%[\w:]+ = |(?:tt|ttg|ttng|triton_\w+|scf|cf|arith|llvm|nvvm|gpu)\.\w).*$", re.MULTILINE
 )
-# Twice the longest message: the patterns need not be linear in a line of megabytes.
+# Twice the longest message: no pattern has to be linear in a line of megabytes.
 _ENDLESS = re.compile(rf"^(.{{{2 * MESSAGE_LIMIT}}}).+$", re.MULTILINE)
 _NATIVE = re.compile(
     r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):"
     r"|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code"
     r"|is not a recognized processor|Failures have been detected while processing"
     r"|Pipeline failed while executing|^Triton Error \["
-    r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]*?\b(?:error|fatal)\b\s*:"
+    r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
     r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: "
-    r"|^\s*(?:cause: |[×╰─▶ ]+)Because "
+    r"|^\s*(?:cause: |[×╰─▶][×╰─▶ ]*)Because |^\s* Because "
 )
 _WRAPPER = re.compile(
     r"PassManager::run failed|Failures have been detected while processing"
@@ -51,6 +51,8 @@ _EXCEPTION = re.compile(
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')
 _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _CHAIN = ("Traceback", "The above exception", "During handling")
+# A message has room for a few dozen; in the rest of a log rules are looked for as a whole.
+_MOST_LINES = 500
 # How far a front-end error's source excerpt may reach before its caret.
 _EXCERPT_LINES = 400
 
@@ -117,7 +119,7 @@ def decisive_lines(log: str) -> list[Line]:
     found = sorted(_scan(log.splitlines()), key=lambda line: line.rank)
     causes = [line for line in found if line.rank < 2] or found
     once: dict[str, Line] = {}
-    for line in causes:
+    for line in causes[:_MOST_LINES]:
         once.setdefault(normalise(line.text), line)
     return list(once.values())
 

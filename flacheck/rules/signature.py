@@ -25,9 +25,14 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"^(?:[A-Z]\w*Error)\((['\"])(.*)\1\)$", r"\2"),
         (r"loc\([^()]*(?:\([^()]*\)[^()]*)*\)", "@"),
         (r"#loc\d*", "@"),
-        (r"(?:[A-Za-z]:)?(?:[\w.+~<>-]*[/\\])+[\w.+~<>-]+", "@"),
+        # A path begins where its first character does: looked for anywhere within, a long line of
+        # letters or of slashes would take the square of its length.
         (
-            r"\btmp[\w-]*(?:\.\w+)*|\b[\w-]+\.(?:ptx|cubin|cu|cuh|cpp|h|py|ll|o|ttir|ttgir|llir)\b",
+            r"(?:[A-Za-z]:|(?<![\w.+~<>/\\-]))(?:[\w.+~<>-]*[/\\])+[\w.+~<>-]+",
+            "@",
+        ),
+        (
+            r"\btmp[\w-]*(?:\.\w+)*|\b[\w-]{1,255}\.(?:ptx|cubin|cu|cuh|cpp|h|py|ll|o|ttir|ttgir|llir)\b",
             "@",
         ),
         (r"0x[0-9a-fA-F]+", "#"),
@@ -50,13 +55,20 @@ def normalise(message: str) -> str:
     Of a failed assertion only the asserted expression counts: compilers print the function around
     it differently.
     """
-    assertion = _ASSERTION.search(message)
+    assertion = _assertion(message)
     if assertion:
         return "Assertion " + " ".join(assertion["assertion"].split())
     text = message.strip()
     for pattern, by in _NOISE:
         text = pattern.sub(by, text)
     return text.strip(" .:@")
+
+
+def _assertion(message: str) -> re.Match[str] | None:
+    # Without the word, each file's name in the line would be tried up to the line's end.
+    if "Assertion" not in message:
+        return None
+    return _ASSERTION.search(message)
 
 
 def bare_name(declaration: str) -> str:
@@ -73,7 +85,7 @@ def bare_name(declaration: str) -> str:
 
 def asserting_function(message: str) -> str:
     """The bare name of the function whose assertion failed, empty for other messages."""
-    assertion = _ASSERTION.search(message)
+    assertion = _assertion(message)
     if assertion is None:
         return ""
     return bare_name(assertion["declaration"])

@@ -1,0 +1,33 @@
+"""Logs that somebody wrote to tire flacheck out."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from flacheck.rules import read
+
+# Each would take a careless pattern the square of its length, or worse.
+TIRING = (
+    *("Error", "error: ", "A", "a.", "/", "a/", "1x", " ", "(", "<", "@:1", "loc(", "tmp.", "a-"),
+    *("Error('", "a.cpp:1: ", "Assertion `", "ptxas ", 'File "', "CompilationError: at ", "0x"),
+    *("[rank0]: ", "(a pid=1) ", "×╰─▶ ", " %a = ", "ERROR 01-01 ", "2026-01-01T", "\x1b[", "E   "),
+)
+
+
+def _seconds(text: str) -> float:
+    started = time.process_time()
+    read(text)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("piece", TIRING)
+def test_a_log_takes_time_in_proportion_to_its_length(piece: str) -> None:
+    """Five times the lines take no more than some ten times the processor's time, and a hundred
+    kilobytes no second or two."""
+    line = "RuntimeError: " + (piece * 4_000)[:3_900]
+    few = min(_seconds("\n".join(f"{line}{n}" for n in range(5))) for _ in range(3))
+    many = min(_seconds("\n".join(f"{line}{n}" for n in range(25))) for _ in range(2))
+    assert many < max(10 * few, 0.5)
+    assert _seconds(piece * (100_000 // len(piece))) < 5
