@@ -7,12 +7,12 @@ from datetime import date
 from typing import Any
 
 from flacheck.gate.admitted import Releases
-from flacheck.gate.evidence import Evidence, cell_identity
+from flacheck.gate.evidence import Evidence
 from flacheck.gate.judging import Gate
 from flacheck.gate.pinned import Installation, Pin
 from flacheck.gate.result import GateResult
 from flacheck.model import Record
-from tests.made_records import failure, record
+from tests.made_records import failure, record, whole
 
 RELEASES = Releases(
     ("3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.8.0"),
@@ -47,7 +47,8 @@ def gate(
 ) -> GateResult:
     judge = Gate(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
     known = Evidence(
-        {cell_identity(r): r for r in records},
+        whole(records),
+        records,
         lambda signature: [r for r in history if r.signature == signature],
     )
     return judge.judge([installation(*requirements)], known)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_version
+from flacheck.analysis.standing import Standing, standing
+from flacheck.analysis.summary import Summary, summarise
 from flacheck.fallbacks.seen import fallbacks
-from flacheck.model import Record, Verdict, digest
+from flacheck.model import AskedCells, KeySet, Question, Record, Verdict, digest
+from flacheck.store import Store
 
 PACKAGE = "flash-linear-attention==0.1.1"
 DELTA = "fla.ops.common.chunk_delta_h:chunk_gated_delta_rule_fwd_kernel_h"
@@ -113,6 +117,51 @@ def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
         if version not in good and first < by_version(version) < last
     ]
     return name + ",".join([f">={order[0]}", *bad, f"<={order[-1]}"])
+
+
+def asked_of(
+    records: Sequence[Record], about: str = "seeds", made_up: Sequence[str] = (), **more: Any
+) -> tuple[Question, list[KeySet]]:
+    """A question that asks just these records' cells, with its key sets."""
+    places: dict[tuple[str, str], dict[str, str]] = {}
+    for each in records:
+        places.setdefault((each.toolchain, each.target), {})[each.key] = each.kernel
+    sets = {
+        place: KeySet(kernels, frozenset(made_up) & kernels.keys())
+        for place, kernels in places.items()
+    }
+    asked = [AskedCells(*place, len(keys.kernels), keys.digest) for place, keys in sets.items()]
+    return Question(about, asked=tuple(asked), **more), list(sets.values())
+
+
+def whole(records: Sequence[Record], **more: Any) -> list[Standing]:
+    """How the question stands that asks just these records' cells."""
+    question, sets = asked_of(records, **more)
+    by_digest = {keys.digest: keys for keys in sets}
+    return [
+        standing(
+            question,
+            asked,
+            by_digest[asked.keys or ""],
+            [each for each in records if (each.toolchain, each.target) == asked.place],
+        )
+        for asked in question.asked
+    ]
+
+
+def summarised(records: Sequence[Record], context: Context | None = None) -> Summary:
+    """The summary of a scan that asked just these records' cells."""
+    asked = replace(context or CONTEXT, standings=whole(records))
+    return summarise(records, asked)
+
+
+def scanned(store: Store, records: Sequence[Record], about: str = "seeds", **more: Any) -> str:
+    """A finished scan of just these records' cells in a store; its run."""
+    question, sets = asked_of(records, about, **more)
+    run = store.begin_run({}, about, {}, question=question, key_sets=sets)
+    store.add_many(run, records)
+    store.finish_run(run)
+    return run
 
 
 TORCH = {"3.1.0": ["2.5.1", "2.5.0"], "3.2.0": ["2.6.0"], "3.4.0": ["2.8.0"]}

@@ -12,7 +12,7 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.slow import mark_slow
-from flacheck.analysis.summary import RunView, summarise
+from flacheck.analysis.summary import RunView
 from flacheck.autotune.examined import Timing
 from flacheck.bisect.history import Bisection, Change, Entry, Find, Kind
 from flacheck.config.waivers import Waiver
@@ -23,7 +23,7 @@ from flacheck.model import Verdict
 from flacheck.reports import autotune, bisect, document, explanation, gate, repro, scan
 from flacheck.reports.document import Report
 from flacheck.rules.explanation import of_log
-from tests.made_records import between, failure, record, skipped, unknown
+from tests.made_records import between, failure, record, skipped, summarised, unknown
 from tests.made_specimens import FAILS, chain
 from tests.made_tuned import SOURCE, fatal, good, result
 from tests.test_repro_files import result as reproduced
@@ -49,7 +49,7 @@ def of_scan(_: Path) -> Report:
         skipped("Triton 3.1.0 does not know sm120", toolchain="triton==3.1.0", target="sm120"),
     ]
     torch = {"3.1.0": ["2.5.0", "2.5.1"]}
-    summary = summarise(
+    summary = summarised(
         cells, Context(torch_for=lambda triton: torch.get(triton, []), specifier=between)
     )
     return scan.report(RunView(RUN, lambda: mark_slow(cells, summary.slow), summary))
@@ -83,7 +83,7 @@ def of_gate(_: Path) -> Report:
             Admission(group, conflict=conflict),
         ),
         versions=(
-            JudgedRelease("3.1.0", ReleaseState.UNTESTED, why="no record", torch=("2.5.0",)),
+            JudgedRelease("3.1.0", ReleaseState.NO_RECORD, why="no record", torch=("2.5.0",)),
             JudgedRelease("3.2.0", ReleaseState.BAD, (signature,), torch=("2.6.0",)),
             JudgedRelease(
                 "3.3.0", ReleaseState.ADVISED, (), ("it computes 0 × NaN wrongly",), ("sm90",), 2

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flacheck.engine import judge
 from flacheck.errors import Exit
 from flacheck.gate import evidence
 from flacheck.gate.evidence import RecordFilter, of_store
+from flacheck.inputs import planning
+from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.model import Record
+from flacheck.model import Attempt, Outcome
 from flacheck.store import Store
 from tests.made_gate import (
     BROKEN,
     gate,
     on,
 )
-from tests.made_records import DELTA, PACKAGE, failure, record
+from tests.made_records import DELTA, PACKAGE, record, scanned
 
 
-def test_only_the_records_that_are_asked_for_count(tmp_path: Path) -> None:
-    """A matrix by its runs, a package, kernels and targets by what the record says."""
+def test_only_the_questions_that_are_asked_about_count(tmp_path: Path) -> None:
+    """A matrix by its name, a package, kernels and targets by what is asked."""
     other = record(**on("3.4.0"), kernel="retention.chunk_fwd_o", package=None, target="sm80")
     with Store.open(tmp_path) as store:
-        store.add_many(store.begin_run({}, "seeds", {}), [BROKEN])
-        store.add_many(store.begin_run({}, "mine", {}), [other])
+        scanned(store, [BROKEN], "seeds")
+        scanned(store, [other], "mine")
 
         def kernels(**asked: Any) -> set[str]:
-            return {found.kernel for found in of_store(store, RecordFilter(**asked)).records}
+            found = of_store(store, RecordFilter(**asked))
+            assert {each.key for each in found.records} == {
+                cell.key for each in found.standings for cell in each.cells
+            }
+            return {record.kernel for record in found.records}
 
         assert kernels() == {DELTA, other.kernel}
         assert (
@@ -49,36 +55,59 @@ def test_only_the_records_that_are_asked_for_count(tmp_path: Path) -> None:
         assert kernels(matrix="mine", package=PACKAGE) == {DELTA}
 
 
-def of_edited_kernel(old: Record) -> Record:
-    """The record of the same cell after its kernel's source was edited."""
-    kernel = replace(old.cell.kernel, digest="edited")
-    return replace(old, cell=replace(old.cell, kernel=kernel))
-
-
-def test_the_newest_record_of_a_cell_counts_whatever_its_source_was(tmp_path: Path) -> None:
-    """An edited kernel has other keys; a compile that was stopped on request proves nothing."""
-    mended = of_edited_kernel(record(**on("3.2.0"), options={"num_warps": 8}))
-    stopped = of_edited_kernel(failure(**on("3.3.0")))
-    stopped = replace(stopped, verdict=mended.verdict, reason="up to ttgir", code=None)
+def test_a_part_of_what_is_asked_about_makes_nothing_good(tmp_path: Path) -> None:
+    """A narrower scan, or a matrix with some of a package's kernels, can only speak against it."""
     with Store.open(tmp_path) as store:
-        run = store.begin_run({}, "seeds", {})
-        store.add_many(run, [BROKEN, failure(**on("3.3.0"))])
-        store.add_many(run, [mended, stopped])
-        found = of_store(store, RecordFilter())
-        assert [(r.toolchain, r.verdict.value) for r in found.records] == [
-            ("triton==3.2.0", "compiles"),
-            ("triton==3.3.0", "fails"),
+        scanned(store, [record(**on("3.4.0"))], "seeds", selection={"kernels": ["chunk_*"]})
+
+        def stands(**asked: Any) -> list[tuple[str, str, str]]:
+            found = of_store(store, RecordFilter(**asked)).standings
+            return [(each.question.name, each.progress, each.note) for each in found]
+
+        assert stands() == [("seeds --kernel chunk_*", "1/1", "")]
+        assert stands(matrix="seeds", kernels=("chunk_*",)) == [
+            ("seeds --kernel chunk_*", "1/1", "")
         ]
-        assert [r.key for r in found.failed_with(BROKEN.signature or "")] == [
-            BROKEN.key,
-            failure(**on("3.3.0")).key,
+        assert stands(matrix="seeds") == [
+            ("seeds", "1/?", "only --kernel chunk_* of seeds was scanned")
         ]
+        assert stands(package=PACKAGE) == [
+            (PACKAGE, "1/?", "only a part of the package was scanned")
+        ]
+
+
+MATRIX = """
+version: 1
+axes:
+  kernel: ["retention.*"]
+  dtype: [bf16]
+  target: [sm90]
+  triton: ["==3.4.0"]
+"""
+
+
+def test_a_file_is_asked_as_it_is_now(here: Path) -> None:
+    """A scan of a part of it is partial of the whole file, not good of the part."""
+    (here / "mine.yaml").write_text(MATRIX)
+    part = planning.plan(Subject("mine.yaml"), Selection(kernels=("*fwd_o",)))
+    whole = planning.plan(Subject("mine.yaml"), Selection())
+    assert 0 < len(part.cells) < len(whole.cells)
+    with Store.open(here / "store") as store:
+        question, sets = part.asks()
+        run = store.begin_run({}, part.name, {}, question=question, key_sets=sets.values())
+        attempt = Attempt(Outcome.FINISHED, stage="cubin")
+        store.add_many(run, [judge.judge(cell, attempt) for cell in part.cells])
+        (found,) = of_store(store, RecordFilter("mine.yaml")).standings
+        assert found.progress == f"{len(part.cells)}/{len(whole.cells)}"
+        # Without the file only the scan's own question is known.
+        (named,) = of_store(store, RecordFilter("mine")).standings
+        assert named.progress == f"{len(part.cells)}/?"
 
 
 def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
     """And none is made."""
     with evidence.opened(tmp_path / "no", RecordFilter()) as known:
-        assert known.records == []
+        assert (known.records, known.standings) == ((), ())
     assert not (tmp_path / "no").exists()
     assert gate([], "triton==3.4.0").exit_code() is Exit.INCOMPLETE
 

@@ -27,12 +27,12 @@ from tests.made_records import DELTA, failure, record, skipped, unknown
     [
         (["triton==3.2.0"], {"3.2.0": "bad"}, Exit.FINDINGS),
         (["triton>=3.4,<3.9"], {"3.4.0": "good", "3.5.0": "good", "3.8.0": "good"}, Exit.OK),
-        (["triton>=3.3.1,<3.5"], {"3.3.1": "untested", "3.4.0": "good"}, Exit.OK),
-        (["triton==3.3.1"], {"3.3.1": "untested"}, Exit.INCOMPLETE),
+        (["triton>=3.3.1,<3.5"], {"3.3.1": "no-record", "3.4.0": "good"}, Exit.OK),
+        (["triton==3.3.1"], {"3.3.1": "no-record"}, Exit.INCOMPLETE),
         (["torch==2.7.1", "triton==3.4.0"], {}, Exit.FINDINGS),
         (["torch==2.6.0"], {"3.2.0": "bad"}, Exit.FINDINGS),
         (["torch==2.8.0"], {"3.4.0": "good"}, Exit.OK),
-        (["triton>=3.5"], {"3.5.0": "good", "3.8.0": "good", ">3.8.0": "untested"}, Exit.OK),
+        (["triton>=3.5"], {"3.5.0": "good", "3.8.0": "good", ">3.8.0": "no-record"}, Exit.OK),
     ],
 )
 def test_records_decide(pins: list[str], found: dict[str, str], code: Exit) -> None:
@@ -52,6 +52,10 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
         "state": "bad",
         "codes": ["FC302"],
         "kernels": [DELTA],
+        "why": "",
+        "advisories": [],
+        "answered": 2,
+        "asked": 2,
     }
 
 
@@ -59,11 +63,12 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
     ("records", "state", "why"),
     [
         (
-            [record(**on("3.4.0")), unknown(**on("3.4.0"), options={"num_warps": 8})],
-            "untested",
+            [record(**on("3.4.0")), unknown(**on("3.4.0"), kernel="m:other")],
+            "no-record",
             "sm90: 1 cell without a verdict",
         ),
-        ([skipped(**on("3.4.0"))], "untested", "only skipped cells"),
+        ([record(**on("3.4.0")), unknown(**on("3.4.0"), options={"num_warps": 8})], "good", ""),
+        ([skipped(**on("3.4.0"))], "no-record", "only skipped cells"),
         ([record(**on("3.4.0")), skipped(**on("3.4.0"), target="sm120")], "good", ""),
         (
             [
@@ -75,13 +80,13 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
         ),
         ([failure("FC501", tolerated=True, **on("3.4.0"))], "bad", ""),
         ([record(**on("3.4.0")), failure(**on("3.4.0"), target="sm80")], "bad", ""),
-        ([record(**on("3.4.0+local.0123abcd"))], "untested", "no record"),
+        ([record(**on("3.4.0+local.0123abcd"))], "no-record", "no record"),
     ],
 )
 def test_a_release_is_good_as_the_contract_has_it(
     records: list[Record], state: str, why: str
 ) -> None:
-    """An unknown cell leaves it untested, a skipped one does not count, a tolerated failure is
+    """An unknown cell leaves it without a verdict, a skipped one does not count, a tolerated failure is
     served by another.
     """
     (version,) = gate(records, "triton==3.4.0").versions
@@ -92,7 +97,7 @@ def test_targets_that_are_asked_must_all_be_known() -> None:
     """Without targets those count that have records."""
     assert states(gate(RECORDS, "triton==3.4.0", targets=("sm90",))) == {"3.4.0": "good"}
     (version,) = gate(RECORDS, "triton==3.4.0", targets=("sm80", "sm90")).versions
-    assert (version.state, version.why) == (ReleaseState.UNTESTED, "no record on sm80")
+    assert (version.state, version.why) == (ReleaseState.NO_RECORD, "no record on sm80")
 
 
 def test_an_advisory_makes_a_good_release_compile_but() -> None:
@@ -110,7 +115,7 @@ def test_an_advisory_makes_a_good_release_compile_but() -> None:
     assert states(gate(RECORDS, "triton==3.2.0", advise=advise)) == {"3.2.0": "bad"}
 
 
-def test_strictly_an_untested_release_is_incomplete() -> None:
+def test_strictly_a_release_without_record_is_incomplete() -> None:
     """And a finding comes before that."""
     assert gate(RECORDS, "triton>=3.5").exit_code(strict=True) is Exit.INCOMPLETE
     assert gate(RECORDS, "triton>=3.2").exit_code(strict=True) is Exit.FINDINGS

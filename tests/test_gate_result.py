@@ -38,8 +38,14 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
                 "state": "bad",
                 "codes": ["FC302"],
                 "kernels": [RECORDS[0].kernel],
+                "why": "",
+                "advisories": [],
+                "answered": 2,
+                "asked": 2,
             }
         ],
+        "questions": ["seeds"],
+        "untested": [],
         "conflicts": [],
         "waived": [
             {

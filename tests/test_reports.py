@@ -18,14 +18,23 @@ import flacheck
 from flacheck import reports
 from flacheck.analysis.context import Context
 from flacheck.analysis.slow import mark_slow
-from flacheck.analysis.summary import RunView, summarise
+from flacheck.analysis.summary import RunView
 from flacheck.errors import UsageError
 from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Json, Record
 from flacheck.reports import scan
 from flacheck.reports.document import Display
 from flacheck.rules import RULES, explanation
-from tests.made_records import DELTA, PACKAGE, between, failure, record, skipped, unknown
+from tests.made_records import (
+    DELTA,
+    PACKAGE,
+    between,
+    failure,
+    record,
+    skipped,
+    summarised,
+    unknown,
+)
 from tests.made_reports import RUN
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -60,7 +69,7 @@ def _cells(releases: Sequence[str] = ("3.1.0", "3.2.0", "3.4.0")) -> list[Record
 
 
 def _view(cells: Sequence[Record]) -> RunView:
-    summary = summarise(
+    summary = summarised(
         cells,
         Context(
             forms=FORMS,

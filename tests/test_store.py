@@ -19,6 +19,7 @@ import pytest
 from flacheck.engine import judge
 from flacheck.errors import Exit, StoreError, UsageError
 from flacheck.model import (
+    AskedCells,
     Attempt,
     Cell,
     Cut,
@@ -31,6 +32,7 @@ from flacheck.model import (
     Unrecorded,
     Verdict,
 )
+from flacheck.model.question import key_sets
 from flacheck.store import Store, database
 from tests.made_records import failure, record
 
@@ -301,7 +303,8 @@ def _judged(**more: Any) -> tuple[Cell, Record]:
 
 
 def _to_schema_2(db: sqlite3.Connection) -> None:
-    """Take away what schema 3 added."""
+    """Take away what schemas 3 and 4 added."""
+    db.execute("DROP TABLE key_sets")
     db.execute("DROP INDEX run_records_by_record")
     db.execute("ALTER TABLE runs DROP COLUMN purpose")
     db.execute("ALTER TABLE runs DROP COLUMN question")
@@ -433,15 +436,38 @@ def test_what_a_search_compiled_answers_a_later_scan(store: Store) -> None:
 def test_a_run_keeps_its_purpose_and_question(store: Store) -> None:
     """What was asked of each toolchain on each target is counted."""
     cell, _ = _judged()
-    question = Question.of("quick", {"dtypes": ["bf16"]}, [cell])
-    run = store.run(store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question))
+    keys = key_sets([cell])["triton==3.2.0", "sm90"]
+    asked = AskedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    question = Question("quick", {"dtypes": ["bf16"]}, (asked,))
+    begun = store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question, key_sets=[keys])
+    run = store.run(begun)
     assert run.purpose is Purpose.REPRO
     assert run.question == question
-    assert question.to_json() == {
-        "about": "quick",
-        "selection": {"dtypes": ["bf16"]},
-        "asked": [{"toolchain": "triton==3.2.0", "target": "sm90", "cells": 1}],
-    }
+    assert store.key_set(asked) == keys
+
+
+def test_key_sets_travel_with_their_runs(tmp_path: Path) -> None:
+    """A merged store can say how its questions stand."""
+    cell, judged = _judged()
+    keys = key_sets([cell])["triton==3.2.0", "sm90"]
+    asked = AskedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    with Store.open(tmp_path / "theirs") as theirs:
+        question = Question("quick", asked=(asked,))
+        run = theirs.begin_run(ENVIRONMENT, question=question, key_sets=[keys])
+        theirs.add(run, judged)
+        with Store.open(tmp_path / "ours") as ours:
+            ours.merge(theirs)
+            assert ours.key_set(asked) == keys
+            assert [record.key for record in ours.current(keys.kernels)] == [cell.key]
+
+
+def test_only_what_a_scan_asked_is_current(store: Store) -> None:
+    """A bisection's record answers no question until a scan takes it over."""
+    _, judged = _judged()
+    store.add(store.begin_run(ENVIRONMENT, purpose=Purpose.BISECT), judged)
+    assert list(store.current([judged.key])) == []
+    store.add_cached(store.begin_run(ENVIRONMENT), [judged])
+    assert [record.key for record in store.current([judged.key])] == [judged.key]
 
 
 def test_a_newer_schema_is_left_untouched(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observed import Observed
+from flacheck.analysis.standing import Standing
 from flacheck.model import Json
 
 FormsOf = Mapping[tuple[str | None, str], tuple[str, str]]
@@ -18,7 +19,10 @@ class Context:
     exactly the good of the known releases. `known_triton` and `known_torch` are all releases there
     are; empty, only those asked count, and the requirement may admit releases that nobody tried.
     `advisories(triton, target)` names known miscompiles; `waives(cell)` says whether a project lets
-    a failing cell pass; `fallbacks(cells, forms)` what to use instead of the failing ones."""
+    a failing cell pass; `fallbacks(cells, forms)` what to use instead of the failing ones.
+    `standings` say how the questions stand that the records belong to: without a question nothing
+    is good. `made_up` are the keys of launches that flacheck invented; None to go by what is stored
+    of each kernel."""
 
     forms: FormsOf = field(default_factory=dict)
     torch_for: Callable[[str], Sequence[str]] = lambda triton: ()
@@ -29,6 +33,8 @@ class Context:
     waives: Callable[[Observed], bool] = lambda cell: False
     fallbacks: Callable[[Sequence[Observed], FormsOf], Sequence[Fallback]] = lambda cells, forms: ()
     coverage: Sequence[Json] = ()
+    standings: Sequence[Standing] = ()
+    made_up: frozenset[str] | None = None
 
 
 def forms_from_json(context: Mapping[str, Any]) -> FormsOf:

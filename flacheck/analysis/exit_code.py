@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import unserved
 from flacheck.analysis.observed import Observed
+from flacheck.analysis.standing import unserved
 from flacheck.errors import Exit
 from flacheck.model import Verdict
 
@@ -19,7 +19,7 @@ PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE
 class Tally:
     """How many cells ended how. `blocking` are the failures that no other configuration makes up
     for and no waiver lets pass, `waived` those that one does, `missing` the cells whose exact
-    toolchain could not be had."""
+    toolchain could not be had; `untested` cells are in none of the other counts."""
 
     compiles: int = 0
     fails: int = 0
@@ -28,16 +28,20 @@ class Tally:
     blocking: int = 0
     waived: int = 0
     missing: int = 0
+    untested: int = 0
 
     @property
     def total(self) -> int:
-        return self.compiles + self.fails + self.unknown + self.skipped
+        return self.compiles + self.fails + self.unknown + self.skipped + self.untested
 
 
 def tally(
-    cells: Sequence[Observed], waives: Callable[[Observed], bool] = lambda cell: False
+    cells: Sequence[Observed],
+    waives: Callable[[Observed], bool] = lambda cell: False,
+    untested: int = 0,
 ) -> Tally:
-    """Count the cells; a tolerated failure blocks if no configuration of its launch compiles."""
+    """Count the cells that count and, as a number, the untested ones; a tolerated failure blocks if
+    no configuration of its launch compiles."""
     failing = unserved(cells)
     waived = sum(map(waives, failing))
     verdicts = Counter(cell.verdict for cell in cells)
@@ -49,6 +53,7 @@ def tally(
         blocking=len(failing) - waived,
         waived=waived,
         missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
+        untested=untested,
     )
 
 

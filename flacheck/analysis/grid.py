@@ -1,7 +1,7 @@
 """Kernel × release, per target: the counts behind the matrix that a person sees at a glance."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flacheck.analysis.groups import UNCLASSIFIED
@@ -15,15 +15,19 @@ KernelOf = tuple[str | None, str]
 @dataclass
 class Square:
     """All cells of one kernel on one release and target; `codes` counts the failures, `tolerated`
-    those that an autotuner passes over."""
+    those that an autotuner passes over, `untested` the cells that say nothing."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
     tolerated: Counter[str] = field(default_factory=Counter)
     slow: int = 0
+    untested: int = 0
 
-    def count(self, record: Record) -> None:
+    def count(self, record: Record, untested: bool) -> None:
         """Take in one more cell."""
+        if untested:
+            self.untested += 1
+            return
         self.verdicts[record.verdict] += 1
         self.slow += any(finding["code"] == SLOW for finding in record.findings)
         if record.verdict is Verdict.FAILS and record.tolerated:
@@ -52,7 +56,8 @@ class Square:
     @property
     def perfect(self) -> bool:
         """Whether there is nothing to say but that all compile."""
-        return self.asked > 0 and self.compiles == self.asked and not self.slow
+        aside = self.slow or self.untested
+        return self.asked > 0 and self.compiles == self.asked and not aside
 
 
 Row = Mapping[str, Square]
@@ -71,14 +76,16 @@ class Grid:
         return tuple(name for name in self.toolchains if any(name in row for row in rows))
 
 
-def grid(records: Iterable[Record]) -> Grid:
-    """Count the records into squares, targets and kernels in order."""
+def grid(records: Iterable[Record], untested: Container[str] = ()) -> Grid:
+    """Count the records into squares, targets and kernels in order; `untested` are keys of cells
+    that say nothing."""
     squares: defaultdict[str, defaultdict[KernelOf, defaultdict[str, Square]]]
     squares = defaultdict(lambda: defaultdict(lambda: defaultdict(Square)))
     toolchains: set[str] = set()
     for record in records:
         toolchains.add(record.toolchain)
-        squares[record.target][record.package, record.kernel][record.toolchain].count(record)
+        square = squares[record.target][record.package, record.kernel][record.toolchain]
+        square.count(record, record.key in untested)
     rows = {}
     for target in sorted(squares, key=by_target):
         # Our own kernels, which have no package, come first.

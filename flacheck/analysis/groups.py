@@ -15,8 +15,8 @@ UNCLASSIFIED = "FC000"
 @dataclass(frozen=True)
 class SignatureGroup:
     """One failure wherever it shows. `line` is its decisive line, `tolerated` how many of its cells
-    an autotuner would pass over, `example` the key of one cell (an untolerated one if there is
-    any)."""
+    an autotuner would pass over, `made_up` how many have arguments that flacheck invented,
+    `example` the key of one cell (an untolerated one if there is any)."""
 
     signature: str
     code: str
@@ -28,6 +28,7 @@ class SignatureGroup:
     stage: str | None
     line: str
     example: str
+    made_up: int = 0
 
     def to_json(self) -> Json:
         return {
@@ -54,7 +55,7 @@ def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
 
 def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
     # What stops a run is the better example; the key decides, so that shards agree on it.
-    example = min(cells, key=lambda cell: (cell.tolerated, cell.key))
+    example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
     return SignatureGroup(
         signature=signature,
         code=example.code or UNCLASSIFIED,
@@ -66,4 +67,5 @@ def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
         stage=example.stage,
         line=example.line,
         example=example.key,
+        made_up=sum(cell.made_up for cell in cells),
     )

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flacheck.analysis.context import Context
-from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_target, by_version, split
-from flacheck.model import Verdict
+from flacheck.analysis.standing import Standing
 
 K = TypeVar("K", bound=Hashable)
 Place = tuple[str, str]
@@ -34,40 +33,17 @@ class Specifier:
     torch: str | None
 
 
-def is_good(cells: Sequence[Observed]) -> bool:
-    """Whether a toolchain is "known good" (docs/concepts.md) on a target, by its cells there."""
-    compiled = {cell.launch for cell in cells if cell.compiles}
-    for cell in cells:
-        # One that was stopped before its last stage is not known to compile.
-        if cell.partial or cell.verdict is Verdict.UNKNOWN:
-            return False
-        if cell.launch not in compiled or (cell.fails and not cell.tolerated):
-            return False
-    return bool(compiled)
-
-
-def unserved(cells: Sequence[Observed]) -> list[Observed]:
-    """The failures that matter: untolerated, or of a launch that no configuration compiles."""
-    served = {(cell.place, cell.launch) for cell in cells if cell.compiles}
-    return [
-        cell
-        for cell in cells
-        if cell.fails and not (cell.tolerated and (cell.place, cell.launch) in served)
-    ]
-
-
-def known_good(cells: Sequence[Observed], context: Context) -> list[KnownGood]:
-    """The Triton releases that are known good for at least one target, oldest first."""
-    places = {place: there for place, there in _triton_places(cells).items() if is_good(there)}
-    targets = grouped((version, target) for version, target in places)
+def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGood]:
+    """The Triton releases that are known good for at least one target, oldest first: where every
+    question that was asked of the release there is answered well as a whole."""
+    places = _triton_places(standings)
+    good = {place: asked for place, asked in places.items() if all(one.is_good for one in asked)}
+    targets = grouped((version, target) for version, target in good)
     releases = []
     for version in sorted(targets, key=by_version):
         on = sorted(targets[version], key=by_target)
-        advisories = [
-            said for target in targets[version] for said in context.advisories(version, target)
-        ]
-        there = [cell for target in on for cell in places[version, target]]
-        count = sum(cell.verdict is not Verdict.SKIPPED for cell in there)
+        advisories = [said for target in on for said in context.advisories(version, target)]
+        count = sum(standing.tried for target in on for standing in good[version, target])
         torch: Sequence[str] = ()
         # No torch pins a local build, whatever its public version.
         if "+" not in version:
@@ -77,10 +53,11 @@ def known_good(cells: Sequence[Observed], context: Context) -> list[KnownGood]:
 
 
 def specifiers(
-    cells: Sequence[Observed], good: Sequence[KnownGood], context: Context
+    standings: Sequence[Standing], good: Sequence[KnownGood], context: Context
 ) -> list[Specifier]:
-    """What to pin, for each target that has a known-good release from an index."""
-    asked = sorted({version for version, _ in _triton_places(cells)}, key=by_version)
+    """What to pin, for each target that has a known-good release from an index. A release that an
+    advisory speaks against is pinned only where no other is good."""
+    asked = sorted({version for version, _ in _triton_places(standings)}, key=by_version)
     # A requirement cannot name a local build: no index has it.
     known = [version for version in (context.known_triton or asked) if "+" not in version]
     known_torch = context.known_torch or sorted(
@@ -88,8 +65,9 @@ def specifiers(
     )
     specifiers = []
     for target in sorted({target for release in good for target in release.targets}, key=by_target):
-        there = [release for release in good if target in release.targets]
-        triton = [release.triton for release in there if "+" not in release.triton]
+        on_target = [release for release in good if target in release.targets]
+        there = preferred(on_target, target, context)
+        triton = [release.triton for release in there]
         torch = sorted({torch for release in there for torch in release.torch}, key=by_version)
         pinned, pinned_torch = None, None
         if triton:
@@ -101,6 +79,14 @@ def specifiers(
     return specifiers
 
 
+def preferred(good: Sequence[KnownGood], target: str, context: Context) -> list[KnownGood]:
+    """The good releases from an index that no advisory speaks against on the target; where there is
+    none, those that an advisory does."""
+    indexed = [release for release in good if "+" not in release.triton]
+    clean = [release for release in indexed if not context.advisories(release.triton, target)]
+    return clean or indexed
+
+
 def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
     """Values by key, in order of appearance."""
     out: defaultdict[K, list[Any]] = defaultdict(list)
@@ -109,8 +95,10 @@ def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
     return out
 
 
-def _triton_places(cells: Iterable[Observed]) -> Mapping[Place, list[Observed]]:
-    named = ((split(cell.toolchain), cell) for cell in cells)
+def _triton_places(standings: Iterable[Standing]) -> Mapping[Place, list[Standing]]:
+    named = ((split(standing.toolchain), standing) for standing in standings)
     return grouped(
-        ((version, cell.target), cell) for (name, version), cell in named if name == "triton"
+        ((version, standing.target), standing)
+        for (name, version), standing in named
+        if name == "triton"
     )

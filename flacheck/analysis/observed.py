@@ -1,7 +1,7 @@
 """Records, cut down to what an analysis compares: a few hundred bytes a cell."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,8 @@ class Observed:
     """One cell's outcome; strings and mappings are shared between the cells of one `observe`.
 
     `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
-    a compile that was stopped on request before its last stage.
+    a compile that was stopped on request before its last stage, `crashed` an attempt that a signal
+    ended. `made_up` says that flacheck's driver invented the arguments; `reason` is the record's.
     """
 
     key: str
@@ -52,6 +53,9 @@ class Observed:
     stage: str | None
     line: str
     partial: bool = False
+    reason: str | None = None
+    crashed: bool = False
+    made_up: bool = False
 
     @property
     def launch(self) -> tuple[Any, ...]:
@@ -76,10 +80,20 @@ class Observed:
         return {**self.options, **self.parts.tuned, "dtype": self.dtype}
 
 
-def observe(records: Iterable[Record]) -> list[Observed]:
-    """All records, each cut down; equal parts are kept once."""
+def observe(records: Iterable[Record], made_up: Container[str] | None = None) -> list[Observed]:
+    """All records, each cut down; equal parts are kept once.
+
+    `made_up` are the keys of made-up launches, as the question has them. Without it, what was
+    stored of the kernel says so.
+    """
     shared: dict[Any, Any] = {}
-    return [_observed(record, shared) for record in records]
+    observed = []
+    for record in records:
+        is_made_up = record.cell.kernel.is_made_up
+        if made_up is not None:
+            is_made_up = record.key in made_up
+        observed.append(_observed(record, shared, is_made_up))
+    return observed
 
 
 def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
@@ -106,7 +120,7 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
     return LaunchParts(canonical([fixed, rest]), canonical([bare, rest]), tuned)
 
 
-def _observed(record: Record, shared: dict[Any, Any]) -> Observed:
+def _observed(record: Record, shared: dict[Any, Any], made_up: bool) -> Observed:
     def once(value: Any) -> Any:
         return shared.setdefault(value, value)
 
@@ -137,4 +151,7 @@ def _observed(record: Record, shared: dict[Any, Any]) -> Observed:
         line=shared.setdefault(("line", record.signature), record.message.partition("\n")[0]),
         # A compile that has a reason beside its verdict was stopped early, on request.
         partial=record.verdict is Verdict.COMPILES and record.reason is not None,
+        reason=once(record.reason),
+        crashed=record.signal is not None,
+        made_up=made_up,
     )

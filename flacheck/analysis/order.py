@@ -54,3 +54,10 @@ def some(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str
     if rest <= 1:
         return list(texts)
     return [*texts[:most], more.format(rest)]
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 cell`, `2 cells`; `many` where the plural is more than an added s."""
+    if number == 1:
+        return f"1 {one}"
+    return f"{number} {many or one + 's'}"

@@ -12,14 +12,18 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup, by_signature
 from flacheck.analysis.known_good import KnownGood, Specifier, known_good, specifiers
 from flacheck.analysis.observed import observe
+from flacheck.analysis.slices import Slice, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.untested import Untested, listed, separated
 from flacheck.model import Json, Record, canonical
 
 
 @dataclass(frozen=True)
 class Summary:
     """What a report says of a run besides its records; `tally` carries what the exit code needs,
-    `slow` the FC921 findings by key."""
+    `slow` the FC921 findings by key. `standings` say how the questions stand, `slices` how their
+    dtypes and forms do where those differ; `untested_keys` are the cells behind `untested`."""
 
     tally: Tally
     known_good: tuple[KnownGood, ...] = ()
@@ -28,6 +32,15 @@ class Summary:
     fallbacks: tuple[Fallback, ...] = ()
     slow: Mapping[str, SlowCompile] = field(default_factory=dict)
     coverage: tuple[Json, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    slices: tuple[Slice, ...] = ()
+    untested: tuple[Untested, ...] = ()
+    untested_keys: frozenset[str] = frozenset()
+
+    @property
+    def partial(self) -> tuple[Standing, ...]:
+        """The places where a question is not answered as a whole."""
+        return tuple(standing for standing in self.standings if standing.is_partial)
 
     def with_searched(self, searched: Sequence[Fallback]) -> Summary:
         """With the searched fallbacks; cells without one keep what the records show."""
@@ -46,17 +59,22 @@ class Summary:
             "by_signature": [group.to_json() for group in self.by_signature],
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "coverage": list(self.coverage),
+            "partial": [standing.to_json() for standing in self.partial],
+            "untested": [each.to_json() for each in self.untested],
+            "slices": [each.to_json() for each in self.slices],
         }
 
 
 @dataclass(frozen=True)
 class RunView:
     """One run, or several as one, as a report shows it: `run` is the run's JSON object, `records`
-    gives all records anew each time it is called."""
+    gives all records anew each time it is called; `mixed` are the (question, toolchain, target)
+    that shards of different captures asked."""
 
     run: Json
     records: Callable[[], Iterable[Record]]
     summary: Summary
+    mixed: tuple[tuple[str, str, str], ...] = ()
 
 
 def _identity(one: Fallback) -> tuple[Any, ...]:
@@ -65,14 +83,18 @@ def _identity(one: Fallback) -> tuple[Any, ...]:
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:
     """One pass over the records, small and shared: 20,000 fit in tens of megabytes."""
-    cells = observe(records)
-    good = known_good(cells, context)
+    cells, untested = separated(observe(records, context.made_up))
+    good = known_good(context.standings, context)
     return Summary(
-        tally=tally(cells, context.waives),
+        tally=tally(cells, context.waives, len(untested)),
         known_good=tuple(good),
-        specifiers=tuple(specifiers(cells, good, context)),
+        specifiers=tuple(specifiers(context.standings, good, context)),
         by_signature=tuple(by_signature(cells)),
         fallbacks=tuple(context.fallbacks(cells, context.forms)),
         slow=slow_compiles(cells),
         coverage=tuple(context.coverage),
+        standings=tuple(context.standings),
+        slices=tuple(slices(context.standings, context)),
+        untested=tuple(listed(untested)),
+        untested_keys=frozenset(cell.key for cell in untested),
     )

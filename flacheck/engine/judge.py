@@ -19,8 +19,6 @@ _UNFIT = (
 # Exceptions of a module that cannot be loaded where it is: no fault of the compiler.
 _UNLOADED = ("StubError", "ModuleNotFoundError", "ImportError")
 _OF_TRITON = re.compile(r"(from|No module named) '?triton\b")
-# The plain words for a front-end error of a call that nobody but flacheck made.
-_MADE_UP = "Not tested: flacheck could not guess this internal call's arguments"
 
 
 def judge(cell: Cell, attempt: Attempt) -> Record:
@@ -38,8 +36,6 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
         return _finished(cell, attempt)
     findings = rules.classify(attempt)
     code = findings[0].code
-    if cell.kernel.is_made_up and attempt.stage == "ast" and code == rules.UNCLASSIFIED:
-        return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=_MADE_UP)
     if rules.RULES[code].effect == "unknown":
         reason, tolerated = findings[0].title, attempt.tolerated
         return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=reason, tolerated=tolerated)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flacheck.model import Attempt, Cell, Json, Purpose, Question
+from flacheck.model import AskedCells, Attempt, Cell, Json, KeySet, Purpose, Question
+from flacheck.model.question import key_sets
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice
 
@@ -15,6 +16,8 @@ class Plan:
     `name` is what the run is called and `selection` what narrowed it. `forms` maps
     (package, kernel) to (operator, form). `warnings` are for the user's eyes; `attempts` hold, by
     key, what is known of cells without a worker; `coverage` says what of a package was captured.
+    `source` tells two plans of one name apart. `whole` are all cells of the question where this
+    run compiles only a shard of them.
     """
 
     name: str
@@ -27,10 +30,20 @@ class Plan:
     coverage: tuple[Json, ...] = ()
     selection: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     purpose: Purpose = Purpose.SCAN
+    source: str = ""
+    whole: Sequence[Cell] | None = None
 
-    def question(self) -> Question:
-        """What a run of this plan asks."""
-        return Question.of(self.name, self.selection, self.cells)
+    def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:
+        """What a run of this plan asks, with its cells by (toolchain, target)."""
+        cells = self.cells
+        if self.whole is not None:
+            cells = self.whole
+        sets = key_sets(cells)
+        asked = [
+            AskedCells(*place, len(there.kernels), there.digest) for place, there in sets.items()
+        ]
+        question = Question(self.name, self.selection, tuple(asked), self.source)
+        return question, sets
 
     def context(self) -> Json:
         """What a report needs to know of a run of this plan and no record holds."""

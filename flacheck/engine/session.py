@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flacheck import __version__
+from flacheck.analysis.observed import observe
+from flacheck.analysis.untested import why_untested
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.plan import Plan
@@ -51,12 +53,14 @@ class Session:
     run: str = field(init=False)
 
     def __post_init__(self) -> None:
+        question, key_sets = self.plan.asks()
         self.run = self.store.begin_run(
             environment(),
             self.plan.name,
             self.plan.context(),
             purpose=self.plan.purpose,
-            question=self.plan.question(),
+            question=question,
+            key_sets=key_sets.values(),
         )
         self.store.add_cells(self.plan.cells)
 
@@ -75,6 +79,13 @@ class Session:
         """Note that all was done, and what came of it beside the records."""
         self.store.finish_run(self.run, results)
 
+    def _is_failure(self, record: Record) -> bool:
+        """Whether `--max-failures` counts it: not what flacheck's own arguments may have caused."""
+        if record.verdict is not Verdict.FAILS or record.tolerated:
+            return False
+        (cell,) = observe([record])
+        return why_untested(cell) is None
+
     def records(self) -> Iterator[Record]:
         """Each cell's record as it is settled. Closing the iterator ends the workers."""
         failures = compiled = 0
@@ -82,7 +93,7 @@ class Session:
             for record in loop.records(self.plan.cells):
                 yield record
                 compiled += not record.cached
-                failures += record.verdict is Verdict.FAILS and not record.tolerated
+                failures += self._is_failure(record)
                 if self.max_failures and failures >= self.max_failures:
                     _LOG.info(f"stopped after {failures} failures (--max-failures)")
                     return

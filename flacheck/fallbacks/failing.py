@@ -6,8 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped, unserved
+from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.standing import unserved
+from flacheck.analysis.untested import why_untested
 from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constexprs import Constexprs, constexprs
@@ -95,7 +97,8 @@ class Scanned:
         failures = []
         for observed in unserved(self.observed):
             cell = self.cells.get(observed.key)
-            if cell and cell.until is None:
+            # Of arguments that flacheck invented nobody needs a fallback.
+            if cell and cell.until is None and why_untested(observed) is None:
                 known = constexprs(cell, self.plan.packages, launches[cell.kernel.name])
                 failures.append(Failing(cell, observed, known))
         return failures

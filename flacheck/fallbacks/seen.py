@@ -6,8 +6,9 @@ from typing import Any
 
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped, is_good, unserved
+from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed
+from flacheck.analysis.standing import is_good, unserved
 from flacheck.fallbacks.points import Points
 from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
 from flacheck.model import canonical

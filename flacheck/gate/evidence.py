@@ -1,21 +1,32 @@
-"""The records that a gate goes by, and the plan of a scan for more."""
+"""What a gate goes by: how the questions of the store's scans stand, and the plan of a scan for
+more."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flacheck.analysis.order import by_version, split
+from flacheck.analysis.standing import Standing, standings
 from flacheck.engine.plan import Plan
+from flacheck.errors import FlacheckError
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
-from flacheck.model import Record, Verdict, digest
-from flacheck.store import FILE, Store
+from flacheck.model import AskedCells, AskedPlace, KeySet, Question, Record, digest
+from flacheck.store import FILE, Store, questions
+
+_LOG = logging.getLogger(__name__)
+
+# The suffixes of files that hold a matrix or launches.
+_FILES = (".yaml", ".yml", ".jsonl")
 
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Which records count. `matrix` is a name or a file; a package comes before it."""
+    """Which questions count, and which of their cells. `matrix` is a name or a file; a package
+    comes before it."""
 
     matrix: str | None = None
     package: str | None = None
@@ -26,43 +37,69 @@ class RecordFilter:
     def about(self) -> str:
         """What is asked, in a few words."""
         matrix = self.run_name and f"matrix {self.run_name}"
-        whole = self.package or matrix or "every record"
+        whole = self.package or matrix or "every scan"
         return " · ".join(filter(None, (whole, ", ".join(self.kernels), ", ".join(self.targets))))
 
     @property
     def run_name(self) -> str | None:
         """The matrix as its runs are called: a file's by the file's name alone."""
         path = Path(self.matrix or "")
-        if path.suffix in (".yaml", ".yml", ".jsonl"):
+        if path.suffix in _FILES:
             return path.stem
         return self.matrix
 
+    @property
+    def is_of_file(self) -> bool:
+        """Whether what is asked stands in a file that can be read now."""
+        path = Path(self.matrix or "")
+        return self.package is None and path.suffix in _FILES and path.is_file()
+
+    def names(self, kernel: str) -> bool:
+        """Whether a kernel is asked about."""
+        return not self.kernels or any(named(glob, kernel) for glob in self.kernels)
+
     def wants(self, record: Record) -> bool:
-        """Whether a record is about what is asked; the matrix is not looked at."""
-        if self.package and record.package != self.package:
-            return False
+        """Whether a record is of the kernels and targets that are asked about."""
         if self.targets and record.target not in self.targets:
             return False
-        return not self.kernels or any(named(glob, record.kernel) for glob in self.kernels)
+        return self.names(record.kernel)
 
-    def plan(self, releases: Sequence[str]) -> Plan:
-        """What `flacheck scan` would compile for the same question under these releases alone."""
+    def is_whole(self, question: Question) -> bool:
+        """Whether a question leaves out nothing but the kernels that are left out here as well."""
+        narrowed = set(question.selection) - {"targets", "toolchains"}
+        same_kernels = tuple(question.selection.get("kernels", ())) == self.kernels
+        return not narrowed or (narrowed == {"kernels"} and same_kernels)
+
+    def part_of(self, place: AskedPlace) -> AskedPlace | None:
+        """What of a question is about these kernels and targets; None for nothing."""
+        if self.targets and place.asked.target not in self.targets:
+            return None
+        if not self.kernels or place.keys is None:
+            return place
+        kernels = {key: name for key, name in place.keys.kernels.items() if self.names(name)}
+        if not kernels:
+            return None
+        return replace(place, keys=KeySet(kernels, place.keys.made_up & kernels.keys()))
+
+    def plan(self, releases: Sequence[str], targets: tuple[str, ...] = ()) -> Plan:
+        """What `flacheck scan` would compile for the same question under these releases alone, on
+        other `targets` than those asked where any are given."""
         toolchains = tuple(f"triton=={release}" for release in releases)
-        selection = Selection(kernels=self.kernels, targets=self.targets, toolchains=toolchains)
+        selection = Selection(
+            kernels=self.kernels, targets=targets or self.targets, toolchains=toolchains
+        )
         subject = Subject(self.matrix, self.package)
         return planning.plan(subject, selection)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The newest record of each cell by `cell_identity`, and what ever failed with a signature."""
+    """How each question stands on every place, the current records of all of them, and what ever
+    failed with a signature."""
 
-    newest: Mapping[str, Record]
-    failed_with: Callable[[str], Sequence[Record]]
-
-    @property
-    def records(self) -> list[Record]:
-        return list(self.newest.values())
+    standings: Sequence[Standing] = ()
+    records: Sequence[Record] = ()
+    failed_with: Callable[[str], Sequence[Record]] = lambda signature: ()
 
 
 @contextmanager
@@ -70,28 +107,84 @@ def opened(folder: Path, wanted: RecordFilter) -> Iterator[Evidence]:
     """The evidence of the store in a folder, for as long as the store is open."""
     # No store is made: without one nothing is known, which is an answer too.
     if not (folder / FILE).is_file():
-        yield Evidence({}, lambda signature: ())
+        yield Evidence()
     else:
         with Store.open(folder, create=False) as store:
             yield of_store(store, wanted)
 
 
 def of_store(store: Store, wanted: RecordFilter) -> Evidence:
-    """The store's newest records of what is asked."""
-    keys = None
-    if wanted.run_name and not wanted.package:
-        keys = store.keys_of(wanted.run_name)
-    newest: dict[str, tuple[float, Record]] = {}
-    for added, record in store.dated():
-        if (keys is not None and record.key not in keys) or not wanted.wants(record):
-            continue
-        # A compile that was stopped on request proves nothing.
-        if record.verdict is Verdict.COMPILES and record.reason is not None:
-            continue
-        cell = cell_identity(record)
-        if cell not in newest or newest[cell][0] <= added:
-            newest[cell] = added, record
-    return Evidence({cell: record for cell, (_, record) in newest.items()}, store.failed_with)
+    """How the questions stand that are asked about, by the store's current records."""
+    in_force = questions.in_force(store)
+    places = [part for place in _chosen(wanted, in_force) if (part := wanted.part_of(place))]
+    if wanted.package:
+        places += _parts_of_package(store, wanted, in_force, places)
+    answered = standings(places, store.current)
+    keys = {key for place in places for key in place.known_keys}
+    records = [record for record in store.current(keys) if wanted.wants(record)]
+    return Evidence(answered, records, store.failed_with)
+
+
+def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[AskedPlace]:
+    """The questions that are asked about. Without a matrix or package it is every one; of those the
+    whole question counts, and a narrower one answers an unknown part of it."""
+    about = wanted.package or wanted.run_name
+    if about is None:
+        return in_force
+    mine = [place for place in in_force if place.question.about == about]
+    if wanted.is_of_file and mine:
+        try:
+            return _of_file(wanted, mine)
+        except FlacheckError as error:
+            # The scan needed more than the gate is told, `--trust` for example.
+            _LOG.warning(f"{wanted.matrix}: judged as it was scanned, for it says now: {error}")
+    whole = [place for place in mine if wanted.is_whole(place.question)]
+    asked = {place.asked.place for place in whole}
+    return [*whole, *(_as_part(place) for place in mine if place.asked.place not in asked)]
+
+
+def _of_file(wanted: RecordFilter, mine: Sequence[AskedPlace]) -> list[AskedPlace]:
+    """What a file asks now, wherever it was ever scanned: the scan may have asked only a part of
+    it, or the file may have changed since."""
+    asked = {place.asked.place for place in mine}
+    releases = sorted({split(toolchain)[1] for toolchain, _ in asked}, key=by_version)
+    targets = tuple({target: None for _, target in asked})
+    question, sets = wanted.plan(releases, wanted.targets or targets).asks()
+    return [
+        AskedPlace(question, each, sets[each.place])
+        for each in question.asked
+        if each.place in asked
+    ]
+
+
+def _as_part(place: AskedPlace) -> AskedPlace:
+    """A narrower question as evidence on the whole one, of which it answers an unknown part."""
+    note = place.note
+    if place.question.narrowing:
+        note = f"only {place.question.narrowing} of {place.question.about} was scanned"
+    whole = Question(place.question.about, source=place.question.source)
+    return AskedPlace(whole, AskedCells(*place.asked.place), None, place.known_keys, note)
+
+
+def _parts_of_package(
+    store: Store,
+    wanted: RecordFilter,
+    in_force: Sequence[AskedPlace],
+    places: Sequence[AskedPlace],
+) -> Iterator[AskedPlace]:
+    """Where the package itself was never asked about: its records from scans of matrices. They can
+    speak against a release, and make none good."""
+    asked = {place.asked.place for place in places}
+    keys = {key for place in in_force for key in place.known_keys}
+    answered: dict[tuple[str, str], list[str]] = {}
+    for record in store.current(keys):
+        place = record.toolchain, record.target
+        if record.package == wanted.package and place not in asked and wanted.wants(record):
+            answered.setdefault(place, []).append(record.key)
+    question = Question(wanted.package or "")
+    note = "only a part of the package was scanned"
+    for place, there in answered.items():
+        yield AskedPlace(question, AskedCells(*place), None, tuple(there), note)
 
 
 def cell_identity(record: Record) -> str:

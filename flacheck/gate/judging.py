@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.groups import by_signature
-from flacheck.analysis.known_good import grouped, is_good, unserved
-from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_target, by_version, split
+from flacheck.analysis.standing import Standing, is_good
+from flacheck.analysis.untested import listed
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
@@ -45,75 +47,118 @@ class Gate:
         changes, helpless = suggest(installations, Acceptance(releases, states, self.strict))
         return GateResult(
             admissions=admissions,
-            versions=_admitted_releases(admissions, recorded, releases),
+            versions=self._admitted_releases(admissions, recorded, releases, evidence),
             waived=tuple(self._judged(waiver, evidence) for waiver in self.waivers),
             suggest=changes,
             helpless=helpless,
             about=about,
             known_good=_known_good(recorded, releases),
+            questions=_named(evidence),
+            untested=tuple(listed([c for each in evidence.standings for c in each.untested])),
         )
 
     def _recorded(self, evidence: Evidence) -> dict[str, JudgedRelease]:
-        """Each Triton release that has a record, by its version."""
-        cells = ((split(cell.toolchain), cell) for cell in observe(evidence.records))
+        """Each Triton release that a question was asked of, by its version."""
+        asked = ((split(each.toolchain), each) for each in evidence.standings)
         return {
             triton: self._judged_release(triton, mine)
-            for (compiler, triton), mine in grouped(cells).items()
+            for (compiler, triton), mine in grouped(asked).items()
             if compiler == "triton"
         }
 
-    def _judged_release(self, triton: str, cells: Sequence[Observed]) -> JudgedRelease:
-        on_target = grouped(
-            (cell.target, cell) for cell in cells if not self.targets or cell.target in self.targets
-        )
+    def _judged_release(self, triton: str, standings: Sequence[Standing]) -> JudgedRelease:
+        asked = [each for each in standings if not self.targets or each.target in self.targets]
         valid = waivers.in_force(self.waivers, self.today)
-        failing = [cell for mine in on_target.values() for cell in unserved(mine)]
+        failing = [cell for each in asked for cell in each.failing]
         waived = {
             cell.key for cell in failing if waivers.waived(valid, cell.kernel, cell.signature)
         }
-        blocking = [cell for cell in failing if cell.key not in waived]
-        # A skipped cell was not asked, so it says nothing.
-        tried = grouped(
-            (target, cell)
-            for target, mine in on_target.items()
-            for cell in mine
-            if cell.verdict is not Verdict.SKIPPED
-        )
+        blocking = {cell.key: cell for cell in failing if cell.key not in waived}
+        advisories: list[str] = []
+        for target, there in grouped((each.target, each) for each in asked).items():
+            kernels = {cell.kernel for each in there for cell in each.cells}
+            advisories += self.advise(kernels, triton, target)
+        tried = {cell.key: cell for each in asked for cell in each.cells if _was_tried(cell)}
+        wanted = [each.asked for each in asked if each.asked is not None]
+        # A sum with an unknown part is unknown.
+        total = None
+        if len(wanted) == len(asked):
+            total = sum(wanted)
         release = JudgedRelease(
             triton=triton,
-            state=ReleaseState.BAD,
-            failures=tuple(by_signature(blocking)),
-            targets=tuple(sorted(tried, key=by_target)),
-            cells=sum(map(len, tried.values())),
+            state=ReleaseState.GOOD,
+            failures=tuple(by_signature(list(blocking.values()))),
+            advisories=tuple(dict.fromkeys(advisories)),
+            targets=tuple(sorted({cell.target for cell in tried.values()}, key=by_target)),
+            cells=len(tried),
             waived=len(waived),
+            untested=sum(len(each.untested) for each in asked),
+            answered=sum(each.answered for each in asked),
+            asked=total,
         )
+        partial = [_progress(each) for each in asked if each.is_partial]
         if blocking:
-            return release
-        missing = "; ".join(self._missing(tried, waived))
+            return replace(release, state=ReleaseState.BAD, why="; ".join(partial))
+        if partial:
+            return replace(release, state=ReleaseState.PARTIAL, why="; ".join(partial))
+        missing = "; ".join(self._missing(asked, waived))
         if missing:
-            return replace(release, state=ReleaseState.UNTESTED, why=missing)
-        advisories: list[str] = []
-        for target in tried:
-            advisories += self.advise({cell.kernel for cell in on_target[target]}, triton, target)
-        if not advisories:
-            return replace(release, state=ReleaseState.GOOD)
-        told = tuple(dict.fromkeys(advisories))
-        return replace(release, state=ReleaseState.ADVISED, advisories=told)
+            return replace(release, state=ReleaseState.NO_RECORD, why=missing)
+        if advisories:
+            return replace(release, state=ReleaseState.ADVISED)
+        return release
 
-    def _missing(self, tried: Mapping[str, Sequence[Observed]], waived: set[str]) -> Iterator[str]:
-        """Why no target, or not every one that must be, is known to compile."""
-        for target in self.targets or sorted(tried, key=by_target):
-            if target not in tried:
+    def _missing(self, asked: Sequence[Standing], waived: set[str]) -> Iterator[str]:
+        """Why not every question that is answered as a whole, or not every target, is known to
+        compile."""
+        answered = [each for each in asked if any(map(_was_tried, each.cells))]
+        targets = {each.target for each in answered}
+        for target in self.targets:
+            if target not in targets:
                 yield f"no record on {target}"
-                continue
+        for each in sorted(answered, key=lambda one: by_target(one.target)):
+            rest = replace(each, cells=tuple(c for c in each.cells if c.key not in waived))
             # Where every cell is waived, there is nothing left to ask of the target.
-            rest = [cell for cell in tried[target] if cell.key not in waived]
-            if rest and not is_good(rest):
-                undecided = sum(cell.verdict is Verdict.UNKNOWN for cell in rest)
-                cells = "cell" if undecided == 1 else "cells"
-                yield f"{target}: {undecided} {cells} without a verdict"
-        if not self.targets and not tried:
-            yield "only skipped cells"
+            if rest.cells and not is_good(rest.cells):
+                yield f"{each.target}: {rest.obstacle}"
+        if not self.targets and not answered:
+            yield _nothing_tried(asked)
+
+    def _admitted_releases(
+        self,
+        admissions: Sequence[Admission],
+        recorded: Mapping[str, JudgedRelease],
+        releases: Releases,
+        evidence: Evidence,
+    ) -> tuple[JudgedRelease, ...]:
+        """All admitted Triton releases, oldest first, with the torch releases that may come
+        along."""
+        tritons = {triton for admission in admissions for triton in admission.triton}
+        torches = grouped(
+            (triton, torch) for admission in admissions for torch, triton in admission.pairs
+        )
+        admitted = []
+        # Those that have a number first, then `<3.0.0`, `>3.9.0` and `of torch 2.15.0`.
+        for triton in sorted(tritons, key=lambda name: (not name[0].isdigit(), by_version(name))):
+            beside = set(torches.get(triton, ()))
+            # Where torch is not pinned, any that requires this Triton may come.
+            if None in beside:
+                beside = beside - {None} | set(releases.torch_for(triton))
+            release = recorded.get(triton)
+            if release is None:
+                release = self._advised(_unrecorded(triton, releases), evidence)
+            admitted.append(replace(release, torch=tuple(sorted(beside, key=by_version))))
+        return tuple(admitted)
+
+    def _advised(self, release: JudgedRelease, evidence: Evidence) -> JudgedRelease:
+        """A release that nothing was asked of, with what is publicly known against the kernels that
+        other releases were asked about."""
+        if not release.triton[0].isdigit():
+            return release
+        kernels = {cell.kernel for each in evidence.standings for cell in each.cells}
+        targets = self.targets or tuple(dict.fromkeys(each.target for each in evidence.standings))
+        told = [said for target in targets for said in self.advise(kernels, release.triton, target)]
+        return replace(release, advisories=tuple(dict.fromkeys(told)))
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
         failing = (record for record in evidence.records if record.verdict is Verdict.FAILS)
@@ -128,26 +173,6 @@ class Gate:
         return JudgedWaiver(waiver, use, cells)
 
 
-def _admitted_releases(
-    admissions: Sequence[Admission], recorded: Mapping[str, JudgedRelease], releases: Releases
-) -> tuple[JudgedRelease, ...]:
-    """All admitted Triton releases, oldest first, with the torch releases that may come along."""
-    tritons = {triton for admission in admissions for triton in admission.triton}
-    torches = grouped(
-        (triton, torch) for admission in admissions for torch, triton in admission.pairs
-    )
-    admitted = []
-    # Those that have a number first, then `<3.0.0`, `>3.9.0` and `of torch 2.15.0`.
-    for triton in sorted(tritons, key=lambda name: (not name[0].isdigit(), by_version(name))):
-        beside = set(torches.get(triton, ()))
-        # Where torch is not pinned, any that requires this Triton may come.
-        if None in beside:
-            beside = beside - {None} | set(releases.torch_for(triton))
-        release = recorded.get(triton) or _unrecorded(triton, releases)
-        admitted.append(replace(release, torch=tuple(sorted(beside, key=by_version))))
-    return tuple(admitted)
-
-
 def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
     """A release without a record, with the reason why nothing is known of it."""
     why = "nobody knows which Triton that torch requires"
@@ -157,7 +182,31 @@ def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
         why = f"flacheck drives {releases.triton[0]} and newer"
     elif triton[0].isdigit():
         why = "no record"
-    return JudgedRelease(triton, ReleaseState.UNTESTED, why=why)
+    return JudgedRelease(triton, ReleaseState.NO_RECORD, why=why)
+
+
+def _was_tried(cell: Observed) -> bool:
+    """Whether a cell was asked of the compiler; a skipped one says nothing."""
+    return cell.verdict is not Verdict.SKIPPED
+
+
+def _progress(standing: Standing) -> str:
+    """How much of a question is answered, and why no more is known."""
+    said = f"{standing.progress} cells of {standing.question.name} on {standing.target}"
+    if standing.note:
+        return f"{said} ({standing.note})"
+    return said
+
+
+def _nothing_tried(asked: Sequence[Standing]) -> str:
+    if any(each.untested for each in asked):
+        return "only untested cells"
+    return "only skipped cells"
+
+
+def _named(evidence: Evidence) -> tuple[str, ...]:
+    """The questions that were judged by, each once; a narrower one says so."""
+    return tuple(dict.fromkeys(each.question.name for each in evidence.standings))
 
 
 def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
@@ -167,6 +216,12 @@ def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tu
         triton
         for triton, release in recorded.items()
         if release.state is ReleaseState.GOOD and not release.waived
+    }
+    # One that an advisory speaks against only where no other is good.
+    good = good or {
+        triton
+        for triton, release in recorded.items()
+        if release.state is ReleaseState.ADVISED and not release.waived
     }
     tritons = [triton for triton in releases.triton if triton in good]
     torches = [torch for triton in tritons for torch in releases.torch_for(triton)]
@@ -179,10 +234,10 @@ def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tu
 
 def _is_mended(waiver: Waiver, evidence: Evidence) -> bool:
     """Whether a cell compiles now that failed so before, or one of the waiver's kernel."""
-    asked: list[Record] = evidence.records
+    asked: Sequence[Record] = evidence.records
     if waiver.signature is not None:
-        cells = map(cell_identity, evidence.failed_with(waiver.signature))
-        asked = [evidence.newest[cell] for cell in cells if cell in evidence.newest]
+        cells = set(map(cell_identity, evidence.failed_with(waiver.signature)))
+        asked = [record for record in evidence.records if cell_identity(record) in cells]
     return any(
         record.verdict is Verdict.COMPILES for record in asked if waiver.names(record.kernel)
     )

@@ -6,6 +6,7 @@ from enum import Enum
 from msgspec import json, structs
 
 from flacheck.analysis.groups import SignatureGroup
+from flacheck.analysis.untested import Untested
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.gate.admitted import Admission, Conflict
@@ -14,7 +15,10 @@ from flacheck.model import Json
 
 # What flacheck.gate/1 shows of a pin and of a release; the rest is told to people.
 _PIN = ("file", "line", "name", "specifier")
-_RELEASE = ("triton", "torch", "state", "codes", "kernels")
+_RELEASE = (
+    *("triton", "torch", "state", "codes", "kernels"),
+    *("why", "advisories", "answered", "asked"),
+)
 
 
 class ReleaseState(str, Enum):
@@ -25,15 +29,22 @@ class ReleaseState(str, Enum):
     ADVISED = "advised"
     # A kernel fails, and nothing makes up for it.
     BAD = "bad"
-    # No verdict either way.
-    UNTESTED = "untested"
+    # A question was asked of it and is not answered as a whole.
+    PARTIAL = "partial"
+    # Nothing was asked of it, or nothing that was asked came to a verdict.
+    NO_RECORD = "no-record"
+
+
+# What a scan could mend.
+OPEN = (ReleaseState.PARTIAL, ReleaseState.NO_RECORD)
 
 
 @dataclass(frozen=True)
 class JudgedRelease:
     """A Triton release, or `>3.9.0` and the like, by its records. `failures` are those that count,
-    `waived` counts the cells that fail with leave, `why` says what an untested release misses;
-    `torch` are the releases that it may come with."""
+    `waived` counts the cells that fail with leave, `why` says what keeps the release from being
+    good; `untested` counts cells that say nothing. `torch` are the releases that it may come
+    with."""
 
     triton: str
     state: ReleaseState
@@ -44,6 +55,9 @@ class JudgedRelease:
     waived: int = 0
     why: str = ""
     torch: tuple[str, ...] = ()
+    untested: int = 0
+    answered: int = 0
+    asked: int | None = 0
 
     @property
     def codes(self) -> list[str]:
@@ -85,7 +99,8 @@ class GateResult:
 
     `versions` are the admitted releases, `helpless` the installations that no change of a pin lets
     pass; `known_good` are the requirements that admit just the good releases, whatever the pins
-    exclude now; `about` says which records were asked."""
+    exclude now; `about` says which questions were chosen, `questions` names them; `untested` lists
+    what the answers leave out."""
 
     admissions: tuple[Admission, ...]
     versions: tuple[JudgedRelease, ...] = ()
@@ -94,6 +109,8 @@ class GateResult:
     helpless: tuple[str, ...] = ()
     about: str = ""
     known_good: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    untested: tuple[Untested, ...] = ()
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -109,19 +126,19 @@ class GateResult:
 
     @property
     def unproven(self) -> tuple[Installation, ...]:
-        """Installations of which no admitted release has a verdict."""
-        untested = {release.triton for release in self.of(ReleaseState.UNTESTED)}
+        """Installations of which no admitted release is answered as a whole."""
+        still_open = {release.triton for release in self.of(*OPEN)}
         return tuple(
             admission.installation
             for admission in self.admissions
-            if not admission.conflict and untested.issuperset(admission.triton)
+            if not admission.conflict and still_open.issuperset(admission.triton)
         )
 
     @property
     def gaps(self) -> list[str]:
-        """The admitted releases that exist and have no verdict, oldest first."""
-        untested = (release.triton for release in self.of(ReleaseState.UNTESTED))
-        return [triton for triton in untested if triton[0].isdigit()]
+        """The admitted releases that exist and are not answered as a whole, oldest first."""
+        still_open = (release.triton for release in self.of(*OPEN))
+        return [triton for triton in still_open if triton[0].isdigit()]
 
     def of(self, *states: ReleaseState) -> tuple[JudgedRelease, ...]:
         """The admitted releases in any of these states."""
@@ -133,9 +150,9 @@ class GateResult:
             return Exit.FINDINGS
         if any(waived.is_finding for waived in self.waived):
             return Exit.FINDINGS
-        if strict and self.of(ReleaseState.ADVISED):
+        if strict and any(release.advisories for release in self.versions):
             return Exit.FINDINGS
-        if self.unproven or (strict and self.of(ReleaseState.UNTESTED)):
+        if self.unproven or (strict and self.of(*OPEN)):
             return Exit.INCOMPLETE
         return Exit.OK
 
@@ -145,6 +162,8 @@ class GateResult:
             "schema": "flacheck.gate/1",
             "pins": [_fields(pin, *_PIN) for pin in self.pins],
             "versions": [_fields(release, *_RELEASE) for release in self.versions],
+            "questions": list(self.questions),
+            "untested": [each.to_json() for each in self.untested],
             "conflicts": [
                 {**asdict(conflict), "pins": [_fields(pin, *_PIN) for pin in conflict.pins]}
                 for conflict in self.conflicts

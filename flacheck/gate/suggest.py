@@ -1,5 +1,7 @@
 """Which pins to change, and to what, so that the gate passes: as few and as little as possible."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,9 +29,19 @@ class Acceptance:
     # Whether all that is admitted has to be good.
     strict: bool = False
 
+    def without_advised(self, admitted: Iterable[str]) -> Acceptance:
+        """The same without releases that an advisory speaks against, where another is good."""
+        if not any(self.states.get(triton) is ReleaseState.GOOD for triton in admitted):
+            return self
+        states = dict(self.states)
+        for triton, state in self.states.items():
+            if state is ReleaseState.ADVISED:
+                states[triton] = ReleaseState.BAD
+        return replace(self, states=states)
+
     def tolerates(self, triton: str) -> bool:
         """Whether a pin may admit the release."""
-        state = self.states.get(triton, ReleaseState.UNTESTED)
+        state = self.states.get(triton, ReleaseState.NO_RECORD)
         if self.strict:
             return state is ReleaseState.GOOD
         return state is not ReleaseState.BAD
@@ -42,7 +54,7 @@ class Acceptance:
         return state in (ReleaseState.GOOD, ReleaseState.ADVISED)
 
     def is_harmless(self, admission: Admission) -> bool:
-        """Whether nothing admitted is known to be wrong; what is untested wants a scan instead."""
+        """Whether nothing admitted is known to be wrong; what has no record wants a scan."""
         return not admission.conflict and all(map(self.tolerates, admission.triton))
 
     def passes(self, admission: Admission) -> bool:
@@ -64,7 +76,9 @@ def suggest(
         if wanted.is_harmless(admission):
             continue
         original = dict(zip(changed.pins, installation.pins))
-        new = _narrow(admission, wanted) or _move(admission, wanted)
+        # What is written anew need not admit what an advisory speaks against.
+        better = wanted.without_advised(admission.triton)
+        new = _narrow(admission, better) or _move(admission, wanted)
         changes |= {original[pin]: to for pin, to in new.items()}
         if not wanted.passes(admit(with_changes(installation, changes), wanted.releases)):
             helpless.append(installation.name)
@@ -120,7 +134,7 @@ def _move(admission: Admission, wanted: Acceptance) -> Changes:
     pairs: list[Pair] = [(None, triton) for triton in proven]
     if installation.torch_with_triton:
         pairs = [pair for pair in product(releases.torch, proven) if releases.goes(*pair)]
-    moves = []
+    moves: list[tuple[bool, int, int, int, int, dict[Pin, str]]] = []
     for torch, triton in pairs:
         to = {"torch": torch, "triton": triton}
         move = {
@@ -129,8 +143,10 @@ def _move(admission: Admission, wanted: Acceptance) -> Changes:
             if to[pin.name] and not pin.admits(to[pin.name] or "")
         }
         if wanted.passes(admit(with_changes(installation, move), releases)):
-            moves.append(move)
-    return min(moves, key=lambda move: _cost(move, releases), default={})
+            is_advised = wanted.states.get(triton) is ReleaseState.ADVISED
+            moves.append((is_advised, *_cost(move, releases), len(moves), move))
+    # The count of those before decides between equals, so that mappings are never compared.
+    return min(moves)[-1] if moves else {}
 
 
 def _cost(move: Changes, releases: Releases) -> tuple[int, int, int]:

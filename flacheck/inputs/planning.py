@@ -12,7 +12,7 @@ from flacheck.engine.plan import Plan
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import captured, size, sources
 from flacheck.inputs.expand import Selection, expand
-from flacheck.inputs.subject import Subject
+from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.model import Cell
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
@@ -38,6 +38,9 @@ def plan(
     else:
         made = _plan_of_kernels(subject, selection, until)
     cells = _shard(made.cells, shard)
+    whole = None
+    if shard is not None:
+        whole = made.cells
     if not cells and subject.package is not None:
         raise EmptySelection(f"{subject.package}: nothing that it launches matches the selection")
     if not cells:
@@ -45,7 +48,10 @@ def plan(
             f"nothing in {made.name} matches the selection; `flacheck list matrices` shows what is "
             "in it"
         )
-    return replace(made, cells=cells, selection=selection.to_json())
+    narrowed = selection.to_json()
+    if subject.configs is not None:
+        narrowed["configs"] = [subject.configs]
+    return replace(made, cells=cells, selection=narrowed, whole=whole)
 
 
 def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) -> Plan:
@@ -56,12 +62,23 @@ def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) 
     cells = list(expand(kernels.matrix, kernels.sources, selection, resolver, until))
     return Plan(
         name=kernels.matrix.name,
+        source=_source(subject),
         cells=cells,
         choices=resolver.choices,
         packages=kernels.packages,
         forms={(k.package, k.name): (k.operator, k.form) for k in known if k.operator and k.form},
         warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
     )
+
+
+def _source(subject: Subject) -> str:
+    """What tells apart two matrices or launches files of one name: a file's path."""
+    file, line = line_of(subject.matrix or DEFAULT_MATRIX)
+    if not file.suffix:
+        return str(file)
+    if line is not None:
+        return f"{file.absolute()}:{line}"
+    return str(file.absolute())
 
 
 def _shard(cells: Sequence[Cell], shard: str | None) -> Sequence[Cell]:

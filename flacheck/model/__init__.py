@@ -8,12 +8,14 @@ from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
 from flacheck.model.cell import Cell
 from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unrecorded
 from flacheck.model.launch import Launch
-from flacheck.model.question import Purpose, Question
+from flacheck.model.question import AskedCells, AskedPlace, KeySet, Purpose, Question
 from flacheck.model.record import MESSAGE_LIMIT, Record, Verdict
 from flacheck.model.values import Json, canonical, digest
 
 __all__ = [
     "MESSAGE_LIMIT",
+    "AskedCells",
+    "AskedPlace",
     "Attempt",
     "Cell",
     "Corpus",
@@ -22,6 +24,7 @@ __all__ = [
     "Imported",
     "Json",
     "Kernel",
+    "KeySet",
     "Launch",
     "Origin",
     "Outcome",

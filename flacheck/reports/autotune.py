@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import kernel_name, settings, short, some
+from flacheck.analysis.order import counted, kernel_name, settings, short, some
 from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
-from flacheck.reports.phrases import advice, beside, counted
+from flacheck.reports.phrases import advice, beside
 
 FORMATS = ("table", "json", "markdown")
 SCHEMA = "flacheck.autotune/1"

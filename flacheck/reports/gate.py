@@ -6,22 +6,32 @@ from itertools import chain
 
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import by_target, kernel_name, short, some
+from flacheck.analysis.order import by_target, counted, kernel_name, short, some
 from flacheck.gate.admitted import Conflict
 from flacheck.gate.pinned import Pin, PinChange
-from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
+from flacheck.gate.result import (
+    OPEN,
+    GateResult,
+    JudgedRelease,
+    JudgedWaiver,
+    ReleaseState,
+    WaiverUse,
+)
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
-from flacheck.reports.phrases import counted, items
+from flacheck.reports.phrases import items
 from flacheck.rules import RULES
 
 # In the order in which the headline counts them.
 _TONES = {
     ReleaseState.GOOD: Tone.GOOD,
     ReleaseState.ADVISED: Tone.DOUBT,
-    ReleaseState.UNTESTED: Tone.DOUBT,
+    ReleaseState.PARTIAL: Tone.DOUBT,
+    ReleaseState.NO_RECORD: Tone.DOUBT,
     ReleaseState.BAD: Tone.BAD,
 }
+# How the headline calls a state that is no adjective.
+_WORDS = {ReleaseState.NO_RECORD: "without a record"}
 
 
 def report(result: GateResult, command: str, suggest: bool, strict: bool) -> document.Report:
@@ -37,7 +47,7 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
         tone = Tone.BAD
     elif result.unproven:
         tone = Tone.DOUBT
-    yield document.Title("flacheck gate", _headline(result), tone, f"judged by {result.about}")
+    yield document.Title("flacheck gate", _headline(result), tone, _judged_by(result))
     pins = (row(pin.said, Words(pin.where, Tone.FAINT)) for pin in result.pins)
     yield document.Table(("pin", "in"), tuple(pins))
     if result.versions:
@@ -46,21 +56,30 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
     advised = ((each.triton, said) for each in result.versions for said in each.advisories)
-    lines = dict.fromkeys(f"{triton} compiles, but {said}" for triton, said in advised)
+    lines = dict.fromkeys(f"{triton}: {said}" for triton, said in advised)
     yield from items("Advisories", lines, Tone.DOUBT)
     waived = result.waived
     yield from items("Waivers", [_waiver(each) for each in waived if not each.is_finding])
     to_go = [_waiver(each) for each in waived if each.is_finding]
     yield from items("Waivers that have to go", to_go, Tone.BAD)
+    yield from phrases.untested(result.untested)
     yield from items("Known good", result.known_good, Tone.GOOD, code=True)
     if suggest:
         yield from items("Suggested", _suggested(result, strict), Tone.GOOD)
     yield from _next(result, command, suggest, strict)
 
 
+def _judged_by(result: GateResult) -> str:
+    """Which questions decided; several that were not chosen are named one by one."""
+    said = f"judged by {result.about}"
+    if result.questions and result.questions != (result.about,):
+        said += f": {'; '.join(some(result.questions, phrases.NAMED))}"
+    return said
+
+
 def _headline(result: GateResult) -> str:
     """One line with what came out."""
-    counts = [(len(result.of(state)), state.value) for state in _TONES]
+    counts = [(len(result.of(state)), _WORDS.get(state, state.value)) for state in _TONES]
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
     line = f"Your pins allow {counted(len(result.versions), 'Triton release')}: {said}"
     if result.conflicts:
@@ -74,7 +93,7 @@ def _release(release: JudgedRelease) -> tuple[Words, ...]:
     if release.state is ReleaseState.BAD:
         kernels = some([kernel_name(kernel) for kernel in release.kernels], phrases.NAMED)
         about = f"{', '.join(release.codes)}: {', '.join(kernels)}"
-    elif release.state is ReleaseState.UNTESTED:
+    elif release.state in OPEN:
         about = release.why
     elif release.waived:
         about += f", {release.waived} waived"
@@ -128,8 +147,10 @@ def _waiver(waived: JudgedWaiver) -> str:
 def _suggested(result: GateResult, strict: bool) -> Iterator[str]:
     """The changes, what they leave untested, and where none helps."""
     yield from map(_change, result.suggest)
-    if result.suggest and not strict and result.of(ReleaseState.UNTESTED):
-        yield "untested releases stay allowed; with --strict only known good releases do"
+    if result.suggest and not strict and result.of(*OPEN):
+        yield (
+            "releases without a complete record stay allowed; --strict allows only known good ones"
+        )
     for name in result.helpless:
         yield f"{name}: no change of its pins passes: no release that fits is known good"
 
@@ -146,8 +167,8 @@ def _next(result: GateResult, command: str, suggest: bool, strict: bool) -> Iter
     does = {}
     if result.suggest and not suggest:
         does["--suggest"] = "Show the narrowest change that passes; --fix writes it."
-    if result.unproven or (strict and result.of(ReleaseState.UNTESTED)):
-        does["--scan"] = "Compile for the releases that have no verdict."
+    if result.unproven or (strict and result.of(*OPEN)):
+        does["--scan"] = "Compile for the releases that have no complete record."
     if does:
         yield document.Heading("Next")
     for flag, note in does.items():
@@ -156,7 +177,7 @@ def _next(result: GateResult, command: str, suggest: bool, strict: bool) -> Iter
 
 def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotation]:
     """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind),
-    advisories, untested releases and waivers."""
+    advisories, releases without a complete record, and waivers."""
     for conflict in result.conflicts:
         for pin in conflict.pins:
             yield _at(pin, "error", "pins contradict each other", _conflict(conflict))
@@ -169,14 +190,15 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
     advised = ((said, each.triton) for each in result.versions for said in each.advisories)
     for advisory, releases in grouped(advised).items():
         said = f"Triton {', '.join(releases)}: {advisory}"
-        yield from _pinned(result, releases, "warning", "compiles, but", said)
+        yield from _pinned(result, releases, "warning", "advisory", said)
     level = "notice"
     if strict:
         level = "warning"
-    untested = ((each.why, each.triton) for each in result.of(ReleaseState.UNTESTED))
-    for why, releases in grouped(untested).items():
-        said = f"allows Triton {', '.join(releases)}, which nobody tested: {why}"
-        yield from _pinned(result, releases, level, "untested", said)
+    for state in OPEN:
+        unproven = ((each.why, each.triton) for each in result.of(state))
+        for why, releases in grouped(unproven).items():
+            said = f"allows Triton {', '.join(releases)}, which is not known to work: {why}"
+            yield from _pinned(result, releases, level, state.value, said)
     for waived in result.waived:
         level = "notice"
         if waived.is_finding:
@@ -184,7 +206,7 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
         yield document.Annotation(level, "waiver", _waiver(waived))
     for change in result.suggest:
         yield _at(change.pin, "notice", "suggestion", _change(change))
-    said = f"{_headline(result)} (judged by {result.about})"
+    said = f"{_headline(result)} ({_judged_by(result)})"
     yield document.Annotation("notice", "flacheck gate", said)
 
 

@@ -7,7 +7,16 @@ from typing import Any
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import by_target, by_version, kernel_name, settings, short, some
+from flacheck.analysis.order import (
+    by_target,
+    by_version,
+    counted,
+    kernel_name,
+    settings,
+    short,
+    some,
+)
+from flacheck.analysis.untested import Untested
 from flacheck.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
@@ -16,13 +25,6 @@ from flacheck.rules import RULES
 SHOWN = 20
 # How many kernels a line names: with their usual length it fits a page.
 NAMED = 4
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """`1 cell`, `2 cells`; `many` where the plural is more than an added s."""
-    if number == 1:
-        return f"1 {one}"
-    return f"{number} {many or one + 's'}"
 
 
 def beside(text: str, aside: str | None) -> str:
@@ -67,6 +69,25 @@ def title_of(code: str) -> str:
     return f"{code} {RULES[code].title}"
 
 
+def untested(entries: Sequence[Untested]) -> Iterator[Part]:
+    """What flacheck could not test, by reason, with the kernels and where."""
+    if not entries:
+        return
+    cells = sum(each.cells for each in entries)
+    yield Heading("Not tested")
+    yield Paragraph(
+        f"{counted(cells, 'cell')} with arguments that flacheck made up: no evidence either way",
+        Tone.FAINT,
+    )
+    by_reason = grouped((each.reason, each) for each in entries)
+    for reason, alike in list(by_reason.items())[:SHOWN]:
+        kernels = list(dict.fromkeys(kernel_name(each.kernel) for each in alike))
+        where = places(*sorted_places([(each.toolchain, each.target) for each in alike]))
+        count = sum(each.cells for each in alike)
+        yield Item(f"{count} × {reason}", notes=(f"{', '.join(some(kernels, NAMED))} · {where}",))
+    yield from rest(len(by_reason), "reason")
+
+
 def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
     """Each code with its signatures, its cause and its remedy."""
     for place, (code, alike) in enumerate(grouped((each.code, each) for each in groups).items()):
@@ -93,7 +114,10 @@ def where(group: SignatureGroup) -> str:
     """Cells, releases, targets and kernels in one line; of many kernels the first few."""
     names = list(dict.fromkeys(map(kernel_name, group.kernels)))
     kernels = ", ".join(some(names, NAMED, "{} more kernels"))
-    return f"{group.count} × {places(group.toolchains, group.targets)} · {kernels}"
+    said = f"{group.count} × {places(group.toolchains, group.targets)} · {kernels}"
+    if group.made_up == group.count:
+        said += " · with made-up arguments"
+    return said
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from flacheck.analysis.order import counted
 from flacheck.reports.document import Item, Listing, Paragraph, Part, Report, Tone
-from flacheck.reports.phrases import counted
 from flacheck.repro.output.result import Reproduced
 from flacheck.repro.output.script import kernel_text
 from flacheck.repro.versions import differing, listed

@@ -5,13 +5,14 @@ from typing import Any
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.known_good import Place, grouped
-from flacheck.analysis.order import kernel_name, settings, short, some
+from flacheck.analysis.order import by_target, counted, kernel_name, settings, short, some
+from flacheck.analysis.slices import Slice
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
-from flacheck.reports.phrases import SHOWN, counted
+from flacheck.reports.phrases import SHOWN
 from flacheck.rules import RULES
 from flacheck.tables.targets import TARGETS
 
@@ -41,14 +42,19 @@ def report(view: RunView) -> document.Report:
 
 def _parts(view: RunView) -> Iterator[Part]:
     yield _title(view)
-    yield from _matrix(grid(view.records()))
+    yield document.Paragraph(answer(view.summary))
+    yield from _mixed(view)
+    yield from _matrix(grid(view.records(), view.summary.untested_keys))
     yield from phrases.failures(view.summary.by_signature)
     yield from _reached(view)
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
+    yield from phrases.untested(view.summary.untested)
+    yield from _coverage(view.summary)
     yield from _fallbacks(view.summary)
     yield from _known_good(view.summary)
+    yield from _slices(view.summary)
     # What the first failure means, which releases have it; the same report for others to read.
     commands = [f"flacheck report {view.run['id']} --format markdown"]
     for group in view.summary.by_signature[:1]:
@@ -77,6 +83,7 @@ def _counts(summary: Summary) -> str:
         _count(tally.fails, "fails", "fail", tolerated=tolerated, waived=tally.waived),
         _count(tally.unknown, "unknown", "unknown"),
         _count(tally.skipped, "skipped", "skipped"),
+        _count(tally.untested, "not tested", "not tested"),
     )
     return f"{counted(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
 
@@ -124,6 +131,8 @@ def _square(square: Square | None) -> Words:
     """A square of the matrix in a few short lines; empty where nothing was asked."""
     if square is None:
         return Words("")
+    if not square.asked and square.untested:
+        return Words("not tested", Tone.FAINT)
     if not square.asked:
         return Words("–", Tone.FAINT)
     if square.unknown == square.asked:
@@ -133,7 +142,8 @@ def _square(square: Square | None) -> Words:
     codes = [code for code, _ in square.codes.most_common()]
     codes += [tolerated.format(code) for code, _ in square.tolerated.most_common()]
     lines = [f"{square.compiles}/{square.asked}", *some(codes, 2, "+{}")]
-    lines += [word for word, count in (("slow", square.slow), ("?", square.unknown)) if count]
+    aside = (("slow", square.slow), ("?", square.unknown), ("not tested", square.untested))
+    lines += [word for word, count in aside if count]
     tone = Tone.DOUBT
     if square.blocking:
         tone = Tone.BAD
@@ -200,10 +210,11 @@ def _places_by_reason(view: RunView, verdict: Verdict) -> list[tuple[Reason, lis
     """Why cells have this verdict and where they are, the most frequent reason first."""
     if not getattr(view.summary.tally, verdict.value):
         return []
+    untested = view.summary.untested_keys
     places = grouped(
         ((record.reason or "no reason recorded", record.code), (record.toolchain, record.target))
         for record in view.records()
-        if record.verdict is verdict
+        if record.verdict is verdict and record.key not in untested
     )
     return sorted(places.items(), key=lambda each: (-len(each[1]), each[0][0]))
 
@@ -224,25 +235,149 @@ def _fallbacks(summary: Summary) -> Iterator[Part]:
     yield from phrases.rest(len(entries), "row")
 
 
+def answer(summary: Summary) -> str:
+    """The whole run in one sentence, for somebody who has never seen a compiler."""
+    if not summary.standings:
+        return "This run asked no whole question, so it says nothing about a release as a whole."
+    targets = sorted({each.target for each in summary.standings}, key=by_target)
+    if summary.specifiers:
+        pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
+        said = [
+            f"{' and '.join(filter(None, (torch, triton)))} on {', '.join(on)}"
+            for (triton, torch), on in pins.items()
+        ]
+        line = f"Everything that was asked compiles with {'; '.join(said)}."
+        without = [target for target in targets if target not in _targets_of(summary)]
+        if without:
+            line += f" No release is known good on {', '.join(without)}."
+        return line
+    if summary.known_good:
+        good = ", ".join(release.triton for release in summary.known_good)
+        return f"Everything that was asked compiles with Triton {good}, which no index has."
+    if summary.partial:
+        answered = sum(each.answered for each in summary.standings)
+        asked = sum(each.asked or 0 for each in summary.standings)
+        if all(each.asked is not None for each in summary.standings):
+            return f"No answer yet: {answered} of {asked} cells are compiled."
+        return f"No answer yet: {answered} cells are compiled, and nobody knows of how many."
+    failing = sum(bool(each.failing) for each in summary.standings)
+    if failing:
+        return f"No release that was asked compiles everything on {', '.join(targets)}."
+    return f"No release is known good on {', '.join(targets)}: some cells reached no verdict."
+
+
+def _targets_of(summary: Summary) -> set[str]:
+    return {pin.target for pin in summary.specifiers}
+
+
+def _mixed(view: RunView) -> Iterator[Part]:
+    """Shards that do not belong together."""
+    for question, toolchain, target in view.mixed:
+        said = (
+            f"{question}: these runs ask different cells on {short(toolchain)}, {target}. They are "
+            "shards of different captures and do not make a whole; scan all shards with one "
+            "--captured FILE"
+        )
+        yield document.Item(said, Tone.BAD)
+
+
+def _coverage(summary: Summary) -> Iterator[Part]:
+    """How many of a package's kernels were recorded, and why the others were not."""
+    if not summary.coverage:
+        return
+    yield document.Heading("Coverage")
+    reasons: dict[tuple[str, str], None] = {}
+    by_counts = grouped(
+        ((each["package"], each["recorded"], each["launchable"]), each) for each in summary.coverage
+    )
+    for (package, recorded, launchable), alike in by_counts.items():
+        releases = ", ".join(dict.fromkeys(short(each["toolchain"]) for each in alike))
+        said = f"{package}: launches of {recorded} of {launchable} kernels were recorded"
+        yield document.Item(f"{said} ({releases})")
+        for each in alike:
+            for missed in each["missed"]:
+                reasons[missed["kernel"], missed["reason"]] = None
+    by_reason = grouped((reason, kernel_name(kernel)) for kernel, reason in reasons)
+    for reason, kernels in list(by_reason.items())[:SHOWN]:
+        named = ", ".join(some(kernels, phrases.NAMED))
+        yield document.Item(f"missed: {named}", Tone.FAINT, notes=(reason,))
+    yield from phrases.rest(len(by_reason), "reason")
+
+
 def _known_good(summary: Summary) -> Iterator[Part]:
     yield document.Heading("Known good")
-    if not summary.known_good:
-        why = "on every target, each has a failure or a cell that was not compiled to its end."
-        yield document.Paragraph(f"No release: {why}")
-        return
-    rows = (
-        row(each.triton, ", ".join(each.torch) or "–", ", ".join(each.targets), str(each.cells))
-        for each in summary.known_good
-    )
-    yield document.Table(("Triton", "torch", "targets", "cells"), tuple(rows))
+    if summary.known_good:
+        rows = (
+            row(each.triton, ", ".join(each.torch) or "–", ", ".join(each.targets), str(each.cells))
+            for each in summary.known_good
+        )
+        yield document.Table(("Triton", "torch", "targets", "cells"), tuple(rows))
+    else:
+        yield document.Paragraph("No release.")
+    yield from _not_good(summary)
     for each in summary.known_good:
         for advisory in dict.fromkeys(each.advisories):
-            yield document.Item(f"{each.triton} compiles, but {advisory}", Tone.DOUBT)
+            yield document.Item(f"{each.triton} is advised against: {advisory}", Tone.DOUBT)
     pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
     for requirements, targets in pins.items():
         yield document.Paragraph(f"pin for {', '.join(targets)}")
         for requirement in filter(None, requirements):
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
+
+
+def _not_good(summary: Summary) -> Iterator[Part]:
+    """What keeps each release from being known good, and what was narrower than its package."""
+    narrower = dict.fromkeys(
+        each.question.name for each in summary.standings if each.question.narrowing
+    )
+    for question in narrower:
+        yield document.Item(f"asked: {question}", Tone.FAINT)
+    reasons = grouped((each.obstacle, each) for each in summary.standings if each.obstacle)
+    for reason, alike in list(reasons.items())[:SHOWN]:
+        place = phrases.places(*phrases.sorted_places([each.place for each in alike]))
+        yield document.Item(f"{place}: {reason}", Tone.DOUBT)
+    yield from phrases.rest(len(reasons), "reason")
+    for each in summary.standings:
+        if each.timed_out:
+            cells = counted(len(each.timed_out), "configuration")
+            place = phrases.places([each.toolchain], [each.target])
+            why = each.timed_out[0].reason or "no verdict"
+            said = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"
+            yield document.Item(said, Tone.FAINT)
+
+
+def _slices(summary: Summary) -> Iterator[Part]:
+    """dtype by release, where the dtypes or forms differ."""
+    for target, alike in grouped((each.target, each) for each in summary.slices).items():
+        releases = [release for release, _ in alike[0].answers]
+        yield document.Heading(f"dtype by release on {target}")
+        rows = []
+        for each in alike:
+            answers = dict(each.answers)
+            cells = [Words(answers[release], _ANSWERS[answers[release]]) for release in releases]
+            name = " ".join(filter(None, (each.dtype, each.form)))
+            rows.append(row(name, *cells, _pair(each)))
+        yield document.Table(("", *releases, "pin"), tuple(rows), document.Fit.SPLIT)
+
+
+# How a dtype's answer on a release is shown.
+_ANSWERS = {
+    "good": Tone.GOOD,
+    "fails": Tone.BAD,
+    "partial": Tone.DOUBT,
+    "unknown": Tone.DOUBT,
+}
+
+
+def _pair(each: Slice) -> Words:
+    """The torch and Triton releases to pin for one dtype."""
+    if each.pair is None:
+        return Words("none", Tone.BAD)
+    torch, triton = each.pair
+    names = [f"triton=={triton}"]
+    if torch:
+        names = [f"torch=={torch}", *names]
+    return Words(" ".join(names), Tone.GOOD)
 
 
 def _annotations(view: RunView) -> Iterator[document.Annotation]:
@@ -264,7 +399,15 @@ def _annotations(view: RunView) -> Iterator[document.Annotation]:
     if summary.slow:
         said = counted(len(summary.slow), "slow compile")
         yield document.Annotation("warning", f"{SLOW} slow compile", said)
-    yield document.Annotation("notice", "flacheck", _counts(summary))
+    if summary.untested:
+        cells = counted(sum(each.cells for each in summary.untested), "cell")
+        said = f"{cells} with made-up arguments: no evidence either way"
+        yield document.Annotation("notice", "not tested", said)
+    for each in summary.partial:
+        said = f"{each.question.name}: {each.progress} cells answered"
+        place = f"{short(each.toolchain)} on {each.target}"
+        yield document.Annotation("warning", f"partial: {place}", said)
+    yield document.Annotation("notice", "flacheck", f"{answer(summary)} {_counts(summary)}")
     for pin in summary.specifiers:
         said = " ".join(filter(None, (pin.triton, pin.torch)))
         yield document.Annotation("notice", f"known good on {pin.target}", said)

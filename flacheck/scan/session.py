@@ -7,14 +7,15 @@ from functools import partial
 from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.slow import mark_slow
+from flacheck.analysis.standing import Standing, standings
 from flacheck.analysis.summary import RunView, summarise
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.engine.session import Session
 from flacheck.fallbacks import seen
 from flacheck.fallbacks.searching import search_with_workers
-from flacheck.model import Record
-from flacheck.store import Run, Store
+from flacheck.model import AskedPlace, Json, Record
+from flacheck.store import Run, Store, questions
 from flacheck.tables import advisories
 from flacheck.toolchains import torch_pins, triton_releases
 
@@ -44,6 +45,8 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
     for run in runs:
         forms.update(forms_from_json(run.context))
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
+    places = questions.of_runs(store, runs)
+    answered = standings(places, store.current)
     context = Context(
         forms=forms,
         torch_for=torch_pins.torch_for,
@@ -54,6 +57,8 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
         waives=lambda cell: waivers.waived(valid, cell.kernel, cell.signature),
         advisories=partial(advisories.of, kernels),
         fallbacks=seen.fallbacks,
+        standings=answered,
+        made_up=_made_up(places),
     )
     searched = [
         Fallback.from_json(plain, package)
@@ -61,11 +66,43 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
     ]
     summary = summarise(_records(store, runs), context).with_searched(searched)
     matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
+    asked: Json = {"purpose": runs[0].purpose.value, "question": _question(answered)}
     return RunView(
-        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None},
+        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **asked},
         records=lambda: mark_slow(_records(store, runs), summary.slow),
         summary=summary,
+        mixed=tuple(questions.mixed_captures(places)),
     )
+
+
+def _made_up(places: Sequence[AskedPlace]) -> frozenset[str] | None:
+    """The made-up launches of these questions; None where no question is stored."""
+    known = [place.keys for place in places if place.keys is not None]
+    if not known:
+        return None
+    made_up = frozenset[str]().union(*(keys.made_up for keys in known))
+    # What one question saw is seen in the answer to all of them.
+    return made_up.difference(*(keys.kernels.keys() - keys.made_up for keys in known))
+
+
+def _question(answered: Sequence[Standing]) -> Json | None:
+    """The question of the runs as flacheck.run/1 has it; None where none is stored."""
+    if not answered:
+        return None
+    names = dict.fromkeys(each.question.about for each in answered)
+    selection: Json = {}
+    for each in answered:
+        selection.update(each.question.selection)
+    asked = [
+        {
+            "toolchain": each.toolchain,
+            "target": each.target,
+            "cells": each.asked,
+            "answered": each.answered,
+        }
+        for each in answered
+    ]
+    return {"about": ", ".join(names), "selection": selection, "asked": asked}
 
 
 def _records(store: Store, runs: Sequence[Run]) -> Iterator[Record]:

@@ -12,6 +12,7 @@ import os
 import secrets
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ from typing import Any
 
 from flacheck.errors import UsageError
 from flacheck.model import (
+    AskedCells,
     Cell,
     Json,
     Kernel,
+    KeySet,
     Purpose,
     Question,
     Record,
@@ -46,15 +49,25 @@ _ASIDE = (Purpose.FALLBACKS, Purpose.AUTOTUNE)
 LATEST = (
     "NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key AND (n.added, n.id) > (r.added, r.id))"
 )
+_SCANNED = f"u.purpose = '{Purpose.SCAN.value}'"
 _NOT_ASIDE = f"u.purpose NOT IN ({', '.join(repr(purpose.value) for purpose in _ASIDE)})"
-_IN_A_SCAN = (
-    "EXISTS (SELECT 1 FROM run_records m JOIN runs u ON u.id = m.run WHERE m.record = {record}.id"
-    f" AND {_NOT_ASIDE})"
+_MEMBER = (
+    "EXISTS (SELECT 1 FROM run_records m JOIN runs u ON u.id = m.run WHERE m.record = {{record}}.id"
+    " AND {which})"
 )
+_NEWEST_MEMBER = (
+    "{there} AND NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key"
+    " AND (n.added, n.id) > (r.added, r.id) AND {newer})"
+)
+_IN_A_SCAN = _MEMBER.format(which=_NOT_ASIDE)
 # The latest of those records of a key that a run other than those aside has asked for.
-LATEST_ASKED = (
-    f"{_IN_A_SCAN.format(record='r')} AND NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key"
-    f" AND (n.added, n.id) > (r.added, r.id) AND {_IN_A_SCAN.format(record='n')})"
+LATEST_ASKED = _NEWEST_MEMBER.format(
+    there=_IN_A_SCAN.format(record="r"), newer=_IN_A_SCAN.format(record="n")
+)
+_OF_A_SCAN = _MEMBER.format(which=_SCANNED)
+# The latest of those records of a key that belong to a scan, whichever it was.
+LATEST_SCANNED = _NEWEST_MEMBER.format(
+    there=_OF_A_SCAN.format(record="r"), newer=_OF_A_SCAN.format(record="n")
 )
 # The columns of a run, in the order of `_run`.
 RUN = "id, started, finished, matrix, environment, context, purpose, question"
@@ -128,8 +141,10 @@ class Store:
         context: Mapping[str, Any] | None = None,
         purpose: Purpose = Purpose.SCAN,
         question: Question | None = None,
+        key_sets: Iterable[KeySet] = (),
     ) -> str:
-        """Start a run now; its id sorts by time (`20261120-191224-3f2a1b`)."""
+        """Start a run now; its id sorts by time (`20261120-191224-3f2a1b`). `key_sets` are those
+        that the question names by their digests."""
         now = datetime.now(timezone.utc)
         run = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         asked = None
@@ -138,6 +153,8 @@ class Store:
         plain = (json.dumps(dict(environment)), json.dumps(dict(context or {})))
         row = (run, _text(now), None, matrix, *plain, purpose.value, asked)
         with self._transaction() as db:
+            for asks in key_sets:
+                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", _packed(asks))
             db.execute(f"INSERT INTO runs ({RUN}) VALUES ({_marks(row)})", row)
         return run
 
@@ -216,6 +233,8 @@ class Store:
                 other._run((*kept, its_purpose, question))
                 values = (*kept, its_purpose, question)
                 db.execute(f"INSERT OR IGNORE INTO runs ({RUN}) VALUES ({marks})", values)
+            for key_set in other._rows("SELECT digest, body FROM key_sets"):
+                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", key_set)
             for kernel in other._rows("SELECT id, body FROM kernels"):
                 with form.undamaged(other.path, "the kernel", kernel[0]):
                     Kernel.from_json(json.loads(kernel[1]))
@@ -306,6 +325,31 @@ class Store:
         )
         for _, origin, *body in self._paged(sql, run, ordered=True):
             yield self._record(body, cached=origin != run)
+
+    def key_set(self, asked: AskedCells) -> KeySet | None:
+        """The keys that are asked; None where the capture that decides them has not ended."""
+        if asked.keys is None:
+            return None
+        ((body,),) = self._rows("SELECT body FROM key_sets WHERE digest = ?", asked.keys)
+        return KeySet.from_json(json.loads(zlib.decompress(body)))
+
+    def places_of(self, run: str) -> Iterator[tuple[str, str, str]]:
+        """(key, toolchain, target) of each record of a run."""
+        sql = (
+            "SELECT r.id, r.key, json_extract(r.body, '$.toolchain'),"
+            " json_extract(r.body, '$.target') FROM run_records m JOIN records r ON r.id = m.record"
+            " WHERE m.record > ? AND m.run = ? ORDER BY m.record"
+        )
+        for _, *place in self._paged(sql, run, ordered=True):
+            key, toolchain, target = place
+            yield key, toolchain, target
+
+    def current(self, keys: Iterable[str]) -> Iterator[Record]:
+        """The latest record of each of these keys that any scan made or found."""
+        for chunk in _chunks(keys):
+            where = f"r.key IN ({_marks(chunk)}) AND {LATEST_SCANNED}"
+            for row in self._rows(f"SELECT {_BODY} FROM {_JOINED} WHERE {where}", *chunk):
+                yield self._record(row, cached=False)
 
     def latest(self) -> Iterator[Record]:
         """The latest record of every key that a scan, or a command like it, has asked for."""
@@ -405,6 +449,11 @@ class Store:
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+
+
+def _packed(asks: KeySet) -> tuple[str, bytes]:
+    """A row of `key_sets`: thousands of keys take a third of their size."""
+    return asks.digest, zlib.compress(json.dumps(asks.to_json()).encode())
 
 
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:

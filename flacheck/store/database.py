@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flacheck.errors import StoreError, UsageError
 
-SCHEMA = 3
+SCHEMA = 4
 # A writer holds the file for milliseconds; one that holds it for a minute hangs.
 BUSY_SECONDS = 60.0
 
@@ -43,7 +43,10 @@ RUN_COLUMNS = (
     " WHERE json_extract(context, '$.purpose') IS NOT NULL",
     "CREATE INDEX run_records_by_record ON run_records (record, run)",
 )
-MIGRATIONS = (TABLES, CELL_TABLES, RUN_COLUMNS)
+# What schema 4 added: the keys that a question asks of a toolchain on a target. Shards, and a scan
+# that is given again, share one row.
+KEY_SETS = ("CREATE TABLE key_sets (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",)
+MIGRATIONS = (TABLES, CELL_TABLES, RUN_COLUMNS, KEY_SETS)
 
 # An older file that cannot be written is read as if it had been migrated.
 _READ_AS_NEW = (
@@ -148,10 +151,13 @@ def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable:
         _migrate(connection)
     elif schema < SCHEMA:
         # For this connection alone the file has what it lacks.
+        lacking: tuple[str, ...] = KEY_SETS
         if schema < 2:
-            for statement in CELL_TABLES:
-                connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
-        connection.execute(_READ_AS_NEW)
+            lacking = (*CELL_TABLES, *KEY_SETS)
+        for statement in lacking:
+            connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE"))
+        if schema < 3:
+            connection.execute(_READ_AS_NEW)
     connection.execute("PRAGMA synchronous = FULL")
 
 

@@ -1,0 +1,126 @@
+"""dtype by release: where the dtypes, or the forms, of a question have different answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from flacheck.analysis.context import Context
+from flacheck.analysis.known_good import KnownGood, grouped, preferred
+from flacheck.analysis.observed import Observed
+from flacheck.analysis.order import by_target, by_version, split
+from flacheck.analysis.standing import Standing, is_good
+from flacheck.model import Json
+
+# The order in which people name them; others follow by name.
+_DTYPES = ("fp16", "bf16", "fp32")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One dtype of a question, or one form of its operators in that dtype, on one target.
+
+    `answers` says for each Triton release, oldest first, how that part of the question stands:
+    `good`, `fails`, `partial` or `unknown`. `pair` is the newest (torch, Triton) to pin, torch None
+    where no torch pins that Triton; None where no release is good.
+    """
+
+    target: str
+    dtype: str
+    form: str | None
+    answers: tuple[tuple[str, str], ...]
+    pair: tuple[str | None, str] | None
+
+    @property
+    def good(self) -> list[str]:
+        return [release for release, answer in self.answers if answer == "good"]
+
+    def to_json(self) -> Json:
+        pin = None
+        if self.pair:
+            pin = dict(zip(("torch", "triton"), self.pair))
+        return {
+            "target": self.target,
+            "dtype": self.dtype,
+            "form": self.form,
+            "releases": dict(self.answers),
+            "pin": pin,
+        }
+
+
+def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:
+    """The dtypes of each target, split by form where the forms of a dtype differ; nothing where all
+    have the same answer."""
+    of_triton = (each for each in standings if split(each.toolchain)[0] == "triton")
+    by_place = grouped((each.target, each) for each in of_triton)
+    for target in sorted(by_place, key=by_target):
+        there = by_place[target]
+        dtypes = {cell.dtype for each in there for cell in each.cells if cell.dtype}
+        rows: list[Slice] = []
+        for dtype in sorted(dtypes, key=_by_dtype):
+            rows += _of_dtype(target, dtype, there, context)
+        if len({tuple(row.good) for row in rows}) > 1:
+            yield from rows
+
+
+def _by_dtype(dtype: str) -> tuple[int, str]:
+    if dtype in _DTYPES:
+        return _DTYPES.index(dtype), dtype
+    return len(_DTYPES), dtype
+
+
+def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Context) -> list[Slice]:
+    """One row for the dtype, or one for each form where they differ."""
+    whole = _slice(target, dtype, None, there, context)
+    operators = {form[0] for form in context.forms.values()}
+    forms = sorted({form for _, form in context.forms.values()})
+    # Forms are alternatives of one operator; those of several operators are no choice.
+    if len(operators) != 1 or len(forms) < 2:
+        return [whole]
+    rows = [_slice(target, dtype, form, there, context) for form in forms]
+    if len({tuple(row.good) for row in rows}) == 1:
+        return [whole]
+    return rows
+
+
+def _slice(
+    target: str, dtype: str, form: str | None, there: Sequence[Standing], context: Context
+) -> Slice:
+    def belongs(cell: Observed) -> bool:
+        own = context.forms.get((cell.package, cell.kernel))
+        # A kernel without a dtype, or that all forms share, is part of every row.
+        other_form = form is not None and own is not None and own[1] != form
+        return cell.dtype in (dtype, None) and not other_form
+
+    answers = {}
+    for release, asked in grouped((split(each.toolchain)[1], each) for each in there).items():
+        answers[release] = _answer(asked, belongs)
+    releases = sorted(answers, key=by_version)
+    good = [
+        KnownGood(release, _torch(release, context), (target,), 0)
+        for release in releases
+        if answers[release] == "good"
+    ]
+    pair = None
+    for newest in preferred(good, target, context)[-1:]:
+        pair = (next(reversed(newest.torch), None), newest.triton)
+    ordered = tuple((release, answers[release]) for release in releases)
+    return Slice(target, dtype, form, ordered, pair)
+
+
+def _torch(release: str, context: Context) -> tuple[str, ...]:
+    if "+" in release:
+        return ()
+    return tuple(sorted(context.torch_for(release), key=by_version))
+
+
+def _answer(asked: Sequence[Standing], belongs: Callable[[Observed], bool]) -> str:
+    cells = [cell for each in asked for cell in each.cells if belongs(cell)]
+    failing = [cell for each in asked for cell in each.failing if belongs(cell)]
+    if failing:
+        return "fails"
+    if any(each.is_partial for each in asked):
+        return "partial"
+    if is_good(cells):
+        return "good"
+    return "unknown"

@@ -1,0 +1,179 @@
+"""How a question stands on one toolchain and target: the only place that says "good"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.order import counted
+from flacheck.analysis.untested import separated
+from flacheck.model import AskedCells, AskedPlace, Json, KeySet, Question, Record, Verdict
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The answer to a question on one toolchain and target, as far as it is known.
+
+    `asked` is how many cells are asked; None where nobody knows: in a store of an older flacheck,
+    or while a package is captured. `answered` of them have a current record. `cells` are those that
+    count, `untested` those that flacheck's own made-up arguments may have spoilt.
+    """
+
+    question: Question
+    toolchain: str
+    target: str
+    asked: int | None
+    answered: int
+    cells: tuple[Observed, ...] = ()
+    untested: tuple[Observed, ...] = ()
+    note: str = field(default="", compare=False)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.toolchain, self.target
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some asked cell has no record."""
+        return self.asked is None or self.answered < self.asked
+
+    @property
+    def progress(self) -> str:
+        """`147/394`; a question mark for what nobody knows."""
+        if self.asked is None:
+            return f"{self.answered or '?'}/?"
+        return f"{self.answered}/{self.asked}"
+
+    @cached_property
+    def failing(self) -> tuple[Observed, ...]:
+        """The failures that matter: untolerated, or of a launch that no configuration compiles."""
+        return tuple(unserved(self.cells))
+
+    @cached_property
+    def undecided(self) -> tuple[Observed, ...]:
+        """Cells without a verdict whose launch no other configuration compiles, and those that were
+        stopped before their last stage."""
+        compiled = {cell.launch for cell in self.cells if cell.compiles and not cell.partial}
+        return tuple(
+            cell
+            for cell in self.cells
+            if cell.partial or (cell.verdict is Verdict.UNKNOWN and cell.launch not in compiled)
+        )
+
+    @cached_property
+    def timed_out(self) -> tuple[Observed, ...]:
+        """Cells without a verdict that another configuration of their launch makes up for."""
+        undecided = {cell.key for cell in self.undecided}
+        return tuple(
+            cell
+            for cell in self.cells
+            if cell.verdict is Verdict.UNKNOWN and cell.key not in undecided
+        )
+
+    @property
+    def tried(self) -> int:
+        """How many answered cells were asked of the compiler at all."""
+        return sum(cell.verdict is not Verdict.SKIPPED for cell in (*self.cells, *self.untested))
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the toolchain is known good (docs/concepts.md) on the target."""
+        return not self.is_partial and is_good(self.cells)
+
+    @property
+    def obstacle(self) -> str:
+        """What keeps the place from being good, in plain words; nothing where it is good."""
+        if self.failing:
+            return counted(len(self.failing), "cell fails", "cells fail") + self._also_partial
+        if self.is_partial:
+            note = self.note and f" ({self.note})"
+            return f"partial: {self.progress} cells answered{note}"
+        stopped = sum(cell.partial for cell in self.undecided)
+        if stopped:
+            return f"{counted(stopped, 'cell')} compiled with --until, not to the end"
+        if self.undecided:
+            return f"{counted(len(self.undecided), 'cell')} without a verdict"
+        if self.is_good:
+            return ""
+        if any(cell.compiles for cell in self.cells):
+            return "a launch was not compiled in any configuration"
+        if self.untested:
+            return "only untested cells"
+        return "only skipped cells"
+
+    @property
+    def _also_partial(self) -> str:
+        return f", {self.progress} answered" if self.is_partial else ""
+
+    def to_json(self) -> Json:
+        return {
+            "toolchain": self.toolchain,
+            "target": self.target,
+            "answered": self.answered,
+            "asked": self.asked,
+        }
+
+
+def standing(
+    question: Question,
+    asked: AskedCells,
+    keys: KeySet | None,
+    records: Iterable[Record],
+    note: str = "",
+) -> Standing:
+    """How a question stands on one place, by the current records of its keys. Without a key set
+    nobody knows how many cells the question has."""
+    made_up = None
+    wanted = None
+    if keys is not None:
+        made_up = keys.made_up
+        wanted = len(keys.kernels)
+    cells = observe(records, made_up)
+    counted, untested = separated(cells)
+    return Standing(
+        question=question,
+        toolchain=asked.toolchain,
+        target=asked.target,
+        asked=wanted,
+        answered=len(cells),
+        cells=tuple(counted),
+        untested=tuple(untested),
+        note=note,
+    )
+
+
+def standings(
+    places: Iterable[AskedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
+) -> list[Standing]:
+    """How the questions stand on every place; `current` gives the current records of keys."""
+    made = []
+    for place in places:
+        records = current(place.known_keys)
+        made.append(standing(place.question, place.asked, place.keys, records, place.note))
+    return made
+
+
+def is_good(cells: Sequence[Observed]) -> bool:
+    """Whether all launches of these cells have a configuration that compiles, and nothing fails or
+    is unknown that no other configuration makes up for."""
+    compiled = {cell.launch for cell in cells if cell.compiles and not cell.partial}
+    for cell in cells:
+        # One that was stopped before its last stage is not known to compile.
+        if cell.partial or cell.launch not in compiled:
+            return False
+        if cell.fails and not cell.tolerated:
+            return False
+    return bool(compiled)
+
+
+def unserved(cells: Iterable[Observed]) -> list[Observed]:
+    """The failures that matter: untolerated, or of a launch that no configuration compiles."""
+    cells = list(cells)
+    served = {(cell.place, cell.launch) for cell in cells if cell.compiles}
+    return [
+        cell
+        for cell in cells
+        if cell.fails and not (cell.tolerated and (cell.place, cell.launch) in served)
+    ]

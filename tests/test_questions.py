@@ -1,0 +1,132 @@
+"""Which questions a store's scans ask, and how their answers come together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flacheck.analysis.standing import standings
+from flacheck.model import AskedCells, KeySet, Purpose, Question, Record
+from flacheck.store import Store, questions
+from tests.made_records import asked_of, failure, record, scanned
+
+CELLS = [record(kernel=f"m:kernel{number}") for number in range(6)]
+
+
+def begin(store: Store, asked: list[Record], answered: list[Record], about: str = "seeds") -> str:
+    """A scan that asks for some cells and has compiled others of them."""
+    question, sets = asked_of(asked, about)
+    run = store.begin_run({}, about, {}, question=question, key_sets=sets)
+    store.add_many(run, answered)
+    return run
+
+
+def progress(store: Store) -> list[tuple[str, str, bool]]:
+    """How every question in force stands."""
+    places = questions.in_force(store)
+    found = standings(places, store.current)
+    return [(each.question.name, each.progress, each.is_good) for each in found]
+
+
+def test_an_interrupted_scan_is_partial(store: Store) -> None:
+    """The cells that it did not come to are asked all the same."""
+    begin(store, CELLS, CELLS[:2])
+    assert progress(store) == [("seeds", "2/6", False)]
+
+
+def test_shards_of_one_question_make_a_whole(store: Store) -> None:
+    """Each asks for all, and compiles its own part."""
+    begin(store, CELLS, CELLS[:3])
+    assert progress(store) == [("seeds", "3/6", False)]
+    begin(store, CELLS, CELLS[3:])
+    assert progress(store) == [("seeds", "6/6", True)]
+
+
+def test_shards_of_two_captures_do_not(store: Store) -> None:
+    """The later capture decides which cells are asked; that they differ is said."""
+    first = begin(store, CELLS[:5], CELLS[:3], "fla==1")
+    second = begin(store, CELLS[1:], CELLS[4:], "fla==1")
+    assert progress(store) == [("fla==1", "4/5", False)]
+    places = questions.of_runs(store, [store.run(first), store.run(second)])
+    assert questions.mixed_captures(places) == [("fla==1", "triton==3.2.0", "sm90")]
+    assert questions.mixed_captures(questions.of_runs(store, [store.run(first)])) == []
+
+
+def test_a_record_of_any_scan_answers(store: Store) -> None:
+    """What another matrix compiled need not be compiled again."""
+    begin(store, CELLS, CELLS, "whole")
+    begin(store, CELLS[:2], [], "part")
+    assert progress(store) == [("part", "2/2", True), ("whole", "6/6", True)]
+
+
+def test_only_scans_ask(store: Store) -> None:
+    """A bisection of one cell makes no release good."""
+    question, sets = asked_of(CELLS[:1])
+    run = store.begin_run({}, "bisect", {}, Purpose.BISECT, question, sets)
+    store.add_many(run, CELLS[:1])
+    assert progress(store) == []
+    assert questions.of_runs(store, [store.run(run)]) == []
+
+
+def test_a_run_of_an_older_flacheck_is_partial_until_it_is_asked_again(store: Store) -> None:
+    """It kept no question: nobody knows how much is missing."""
+    store.add_many(store.begin_run({}, "seeds", {}), CELLS[:2])
+    assert progress(store) == [("seeds", "2/?", False)]
+    (place,) = questions.in_force(store)
+    assert place.note == questions.OLD
+    begin(store, CELLS[:2], CELLS[:2])
+    assert progress(store) == [("seeds", "2/2", True)]
+
+
+def test_a_capture_that_did_not_end_asks_nobody_knows_what(store: Store) -> None:
+    """Until a later one ends; an earlier whole answer stands."""
+    unfinished = Question("fla==1", asked=(AskedCells("triton==3.2.0", "sm90"),))
+    store.begin_run({}, "fla==1", {}, question=unfinished)
+    assert progress(store) == [("fla==1", "?/?", False)]
+    begin(store, CELLS, CELLS, "fla==1")
+    assert progress(store) == [("fla==1", "6/6", True)]
+    store.begin_run({}, "fla==1", {}, question=unfinished)
+    assert progress(store) == [("fla==1", "6/6", True)]
+
+
+def test_an_edited_matrix_takes_the_place_of_what_it_was(store: Store) -> None:
+    """The failure of a kernel that is gone is no longer asked for."""
+    scanned(store, [*CELLS[:2], failure(kernel="m:gone")])
+    assert progress(store) == [("seeds", "3/3", False)]
+    scanned(store, CELLS[:3])
+    assert progress(store) == [("seeds", "3/3", True)]
+
+
+def test_a_narrower_question_is_one_of_its_own(store: Store) -> None:
+    """And says how it was narrowed."""
+    scanned(store, CELLS)
+    scanned(store, CELLS[:1], selection={"kernels": ["kernel0"], "targets": ["sm90"]})
+    assert {name for name, _, _ in progress(store)} == {"seeds", "seeds --kernel kernel0"}
+
+
+def test_a_copy_of_a_launches_file_asks_the_same(store: Store) -> None:
+    """A question is its keys, not the file's name; two files of one name are two questions."""
+    scanned(store, CELLS, "launches", source="/a/launches.jsonl")
+    scanned(store, CELLS, "copy", source="/b/copy.jsonl")
+    assert progress(store) == [("copy", "6/6", True)]
+    scanned(store, CELLS[:1], "launches", source="/c/launches.jsonl")
+    assert len(progress(store)) == 2
+
+
+def test_questions_are_compared_by_release_and_target(store: Store) -> None:
+    """Adding a release leaves the others complete."""
+    scanned(store, CELLS)
+    newer = [record(kernel="m:kernel0", toolchain="triton==3.4.0")]
+    begin(store, [*CELLS, *newer], CELLS)
+    places = standings(questions.in_force(store), store.current)
+    assert {each.toolchain: each.progress for each in places} == {
+        "triton==3.2.0": "6/6",
+        "triton==3.4.0": "0/1",
+    }
+
+
+def test_a_key_set_says_which_launches_were_made_up(tmp_path: Path) -> None:
+    """Its digest tells it from one where they were seen."""
+    seen = KeySet({"a": "m:k", "b": "m:k"})
+    made_up = KeySet({"a": "m:k", "b": "m:k"}, frozenset({"b"}))
+    assert seen.digest != made_up.digest
+    assert KeySet.from_json(made_up.to_json()) == made_up

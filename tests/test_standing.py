@@ -1,0 +1,133 @@
+"""How a question stands: good only as a whole, partial else, and untested is no evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flacheck.analysis.standing import Standing, standing
+from flacheck.analysis.untested import listed, why_untested
+from flacheck.model import AskedCells, KeySet, Question, Record
+from tests.made_records import failure, record, skipped, unknown
+
+OTHER = {"kernel": "m:other"}
+
+
+def stands(
+    records: list[Record], asked: list[Record] | None = None, made_up: list[Record] | None = None
+) -> Standing:
+    """How a question stands that asks for `asked`, of which `records` are there."""
+    wanted = records if asked is None else asked
+    keys = KeySet(
+        {each.key: each.kernel for each in wanted}, frozenset(r.key for r in made_up or ())
+    )
+    place = AskedCells("triton==3.2.0", "sm90", len(wanted), keys.digest)
+    return standing(Question("quick"), place, keys, records)
+
+
+def test_a_question_with_a_cell_missing_is_partial() -> None:
+    """However well the others do."""
+    asked = [record(), record(**OTHER)]
+    found = stands(asked[:1], asked)
+    assert (found.is_partial, found.is_good, found.progress) == (True, False, "1/2")
+    assert found.obstacle == "partial: 1/2 cells answered"
+    assert stands(asked).is_good
+
+
+def test_a_question_whose_keys_nobody_knows_is_partial() -> None:
+    """An older store, or a capture that did not end."""
+    place = AskedCells("triton==3.2.0", "sm90")
+    found = standing(Question("quick"), place, None, [record()], "scan again")
+    assert (found.is_good, found.progress) == (False, "1/?")
+    assert found.obstacle == "partial: 1/? cells answered (scan again)"
+    assert standing(Question("quick"), place, None, []).progress == "?/?"
+
+
+def test_a_failure_is_said_before_what_is_missing() -> None:
+    """It stays one, whatever the rest comes to."""
+    asked = [failure(), record(**OTHER)]
+    found = stands(asked[:1], asked)
+    assert [cell.key for cell in found.failing] == [asked[0].key]
+    assert found.obstacle == "1 cell fails, 1/2 answered"
+
+
+def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
+    """One slow compile does not take a release away."""
+    served = stands([record(), unknown(options={"num_warps": 8})])
+    assert served.is_good
+    assert [cell.code for cell in served.timed_out] == ["FC901"]
+    alone = stands([record(), unknown(**OTHER)])
+    assert not alone.is_good
+    assert alone.obstacle == "1 cell without a verdict"
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (failure("FC000", stage="ast"), "the made-up arguments may not fit the kernel"),
+        (failure("FC104", stage="ast"), "the made-up arguments may not fit the kernel"),
+        (failure("FC101", stage="ast"), None),
+        (failure("FC302", stage="ttgir"), None),
+        (failure("FC000", stage="ast", signal="SIGABRT"), None),
+        (failure("FC501", stage="load"), "the made-up sizes need more than the GPU has"),
+        (unknown(), "time-out after 300 s"),
+        (unknown("FC903", "no wheel"), None),
+        (record(), None),
+        (skipped(), None),
+    ],
+)
+def test_what_made_up_arguments_may_have_caused_is_untested(
+    made: Record, reason: str | None
+) -> None:
+    """A removed API, a crash or a failing pass is evidence; a call that was seen always is."""
+    found = stands([made], made_up=[made])
+    (cell,) = (*found.cells, *found.untested)
+    assert why_untested(cell) == reason
+    assert why_untested(replace(cell, made_up=False)) is None
+
+
+def test_untested_counts_neither_for_nor_against() -> None:
+    """It spoils no release, and makes none good by itself."""
+    made = failure("FC000", stage="ast", **OTHER)
+    beside = stands([record(), made], made_up=[made])
+    assert beside.is_good
+    assert [each.to_json() for each in listed(beside.untested)] == [
+        {
+            "kernel": "m:other",
+            "package": made.package,
+            "toolchain": "triton==3.2.0",
+            "target": "sm90",
+            "reason": "the made-up arguments may not fit the kernel",
+            "cells": 1,
+        }
+    ]
+    alone = stands([made], made_up=[made])
+    assert (alone.is_good, alone.obstacle) == (False, "only untested cells")
+
+
+def test_a_made_up_launch_that_compiles_counts_as_compiled() -> None:
+    """And its configurations that do not fit are those that an autotuner skips."""
+    good = record()
+    large = failure("FC501", tolerated=True, stage="load", options={"num_warps": 8})
+    found = stands([good, large], made_up=[good, large])
+    assert found.is_good
+    assert found.untested == ()
+
+
+@pytest.mark.parametrize("reason", ["up to ttgir", "up to ptx"])
+def test_a_compile_that_was_stopped_early_makes_nothing_good(reason: str) -> None:
+    """`--until` answers another question."""
+    found = stands([record(), record(**OTHER, reason=reason)])
+    assert not found.is_good
+    assert found.obstacle == "1 cell compiled with --until, not to the end"
+
+
+def test_a_launch_that_only_was_skipped_is_not_compiled() -> None:
+    """Nothing is known of it."""
+    more: dict[str, Any] = OTHER
+    assert stands([record(), skipped(**more)]).obstacle == (
+        "a launch was not compiled in any configuration"
+    )
+    assert stands([skipped()]).obstacle == "only skipped cells"
