@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from flacheck.analysis.observed import observe
+from flacheck.analysis.untested import why_untested
 from flacheck.engine.judge import judge
 from flacheck.model import Attempt, Outcome, Stubbed, Verdict
 from tests import fake
@@ -23,12 +25,12 @@ def made_up(guessed: bool):  # type: ignore[no-untyped-def]
     return replace(cell, kernel=replace(cell.kernel, origin=origin))
 
 
-def test_made_up_arguments_that_a_kernel_refuses_are_no_verdict() -> None:
-    """Nobody knows whether a program ever passes them; the message is kept."""
+def test_made_up_arguments_that_a_kernel_refuses_are_untested() -> None:
+    """What happened is stored as it was; that it is no evidence is said when it is asked."""
     guess, known = judge(made_up(True), ODD), judge(made_up(False), ODD)
-    assert (guess.verdict, guess.code) == (Verdict.UNKNOWN, "FC000")
-    assert "could not guess this internal call's arguments" in (guess.reason or "")
-    assert (known.verdict, known.code, known.message) == (Verdict.FAILS, "FC000", guess.message)
+    assert (guess.verdict, guess.code) == (known.verdict, known.code) == (Verdict.FAILS, "FC000")
+    said = [why_untested(cell) for cell in observe([guess, known])]
+    assert said == ["the made-up arguments may not fit the kernel", None]
 
 
 def test_a_known_failure_of_a_made_up_call_is_one() -> None:

@@ -10,7 +10,7 @@ from flacheck.analysis.known_good import KnownGood, grouped, preferred
 from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing, is_good
-from flacheck.model import Json
+from flacheck.model import Json, Verdict
 
 # The order in which people name them; others follow by name.
 _DTYPES = ("fp16", "bf16", "fp32")
@@ -21,8 +21,8 @@ class Slice:
     """One dtype of a question, or one form of its operators in that dtype, on one target.
 
     `answers` says for each Triton release, oldest first, how that part of the question stands:
-    `good`, `fails`, `partial` or `unknown`. `pair` is the newest (torch, Triton) to pin, torch None
-    where no torch pins that Triton; None where no release is good.
+    `good`, `fails`, `partial`, `unknown` or `skipped`. `pair` is the newest (torch, Triton) to pin,
+    torch None where no torch pins that Triton; None where no release is good.
     """
 
     target: str
@@ -77,8 +77,14 @@ def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Conte
     # Forms are alternatives of one operator; those of several operators are no choice.
     if len(operators) != 1 or len(forms) < 2:
         return [whole]
-    rows = [_slice(target, dtype, form, there, context) for form in forms]
-    if len({tuple(row.good) for row in rows}) == 1:
+    asked = {
+        context.forms.get((cell.package, cell.kernel), ("", ""))[1]
+        for each in there
+        for cell in each.cells
+        if cell.dtype == dtype
+    }
+    rows = [_slice(target, dtype, form, there, context) for form in forms if form in asked]
+    if len({tuple(row.good) for row in rows}) < 2:
         return [whole]
     return rows
 
@@ -121,6 +127,8 @@ def _answer(asked: Sequence[Standing], belongs: Callable[[Observed], bool]) -> s
         return "fails"
     if any(each.is_partial for each in asked):
         return "partial"
+    if all(cell.verdict is Verdict.SKIPPED for cell in cells):
+        return "skipped"
     if is_good(cells):
         return "good"
     return "unknown"

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from flacheck.capture.travelling import Captures
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
@@ -60,11 +62,15 @@ class Driven:
             return Counter(line["kernel"] for line in lines if "kernel" in line)
 
 
-def drive(package: Package, toolchain: Toolchain, card: Json) -> Driven:
+def drive(
+    package: Package, toolchain: Toolchain, card: Json, travelling: Captures | None = None
+) -> Driven:
     """Call all of a package's operators, layers and modules once more, or find that this was done
-    before.
+    before. Captures that came with a file are all that is used; those that are still to travel are
+    copied there.
 
-    Raises IncompleteError without torch, or when the driver itself is killed or hangs.
+    Raises IncompleteError without torch, or when the driver itself is killed or hangs; UsageError
+    when the file that came holds no such capture.
     """
     if importlib.util.find_spec("torch") is None:
         raise IncompleteError(
@@ -72,7 +78,16 @@ def drive(package: Package, toolchain: Toolchain, card: Json) -> Driven:
         )
     recipe = recipe_of(package.name)
     key = _key(package, toolchain, card, recipe)
-    folder = cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
+    name = f"{package.name}-{package.version}-{key}"
+    folder = cache.root() / "captures" / name
+    if travelling and travelling.file:
+        folder = travelling.folder / name
+        if not (folder / "report.json").exists():
+            raise UsageError(
+                f"{travelling.file} holds no capture of {package.identity} under "
+                f"{toolchain.identity} on {card['gpu']}, made by this flacheck: give each shard "
+                "the same releases and targets, or name a file that does not exist yet"
+            )
     launches, report = folder / "launches.jsonl", folder / "report.json"
     if not report.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +108,14 @@ def drive(package: Package, toolchain: Toolchain, card: Json) -> Driven:
         }
         _run(config, _environment(package, toolchain), folder / "log.txt")
         partial.replace(report)
+    if travelling and not travelling.file:
+        shutil.copytree(folder, travelling.folder / name, ignore=_not_travelling)
     return Driven(launches, json.loads(report.read_text(encoding="utf-8")))
+
+
+def _not_travelling(folder: str, names: list[str]) -> list[str]:
+    """Logs, and what another process has half written, stay here."""
+    return [name for name in names if name not in ("launches.jsonl", "report.json")]
 
 
 def recipe_of(package: str) -> Json:

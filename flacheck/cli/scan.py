@@ -11,7 +11,7 @@ import typer
 from flacheck.cli import common
 from flacheck.cli.common import option
 from flacheck.config import settings
-from flacheck.errors import Exit, UsageError
+from flacheck.errors import EmptySelection, Exit, UsageError
 
 if TYPE_CHECKING:
     from flacheck.engine.plan import Plan
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MATRIX = "A matrix by name, a YAML file, or a launches file (.jsonl)."
 _PACKAGE = "Compile what a package, or its checkout, launches, instead of a matrix."
 _BUDGET = "Try N settings for each failure, with --fallbacks."
+_CAPTURED = "Read what --package launches from FILE; the first shard writes it."
 _CONFIGS = (
     "Compile one configuration a kernel and dtype (usual), or all of them (own). Default: usual "
     "with --package, own with a launches file."
@@ -40,6 +41,7 @@ def scan(
     triton: common.Triton = [],
     jobs: common.Jobs = 0,
     shard: str | None = option(None, metavar="I/N", help="Compile part I of N, split by cell key."),
+    captured: Path | None = option(None, metavar="FILE", help=_CAPTURED),
     timeout: common.Timeout = "auto",
     memory: common.Memory = 8192,
     until: str | None = option(
@@ -62,7 +64,7 @@ def scan(
     from flacheck import reports
     from flacheck.analysis.exit_code import exit_code
     from flacheck.cli.progress import follow
-    from flacheck.engine.session import Session
+    from flacheck.engine.session import Session, environment
     from flacheck.inputs import planning
     from flacheck.inputs.subject import Subject
     from flacheck.reports import scan as scan_report
@@ -83,23 +85,41 @@ def scan(
     if package is not None and source is not None and source.name == "COMMANDLINE":
         raise UsageError("a matrix and --package were given: a scan is about one of them")
     seconds = common.seconds(timeout)
-    subject = Subject(matrix, package, trust, configs)
-    plan = planning.plan(subject, selection, until, shard)
-    common.say(*plan.warnings)
+    subject = Subject(matrix, package, trust, configs, captured)
+
+    def planned() -> Plan:
+        plan = planning.plan(subject, selection, until, shard)
+        common.say(*plan.warnings)
+        return plan
+
     # No store is made by a question.
     if dry_run:
+        plan = planned()
         common.write(_listed(plan), output)
         common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
         return Exit.OK
+    announced = planning.announced(subject, selection)
+    if announced is None:
+        # A mistake in a matrix is found before a store is made.
+        plan = planned()
     with Store.open(store) as opened:
-        session = Session(plan, opened, seconds, jobs, memory, fresh, max_failures)
+        run = ""
         try:
+            if announced is not None:
+                # Begun before the capture: one that is interrupted was asked, and not answered.
+                run = opened.begin_run(environment(), announced.about, question=announced)
+                plan = planned()
+            session = Session(plan, opened, seconds, jobs, memory, fresh, max_failures, run)
             follow(session.records(), len(plan.cells))
             # After all records, for only then every failure is known.
             if fallbacks:
                 find_fallbacks(session, fallback_budget)
         except KeyboardInterrupt:
             return common.interrupted()
+        except (UsageError, EmptySelection):
+            # What cannot be asked leaves no question behind.
+            opened.forget(run)
+            raise
         run_view = view(opened, [session.run], settings.waivers(Path.cwd()))
         common.show(format, scan_report.report(run_view), output)
     return exit_code(run_view.summary.tally, strict=strict)

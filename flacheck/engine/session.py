@@ -5,7 +5,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flacheck import __version__
 from flacheck.analysis.observed import observe
@@ -50,10 +50,15 @@ class Session:
     memory_mb: int = 8192
     again: bool = False
     max_failures: int | None = None
-    run: str = field(init=False)
+    # A run that was begun before its package was captured; without one a new run begins.
+    run: str = ""
 
     def __post_init__(self) -> None:
         question, key_sets = self.plan.asks()
+        self.store.add_cells(self.plan.cells)
+        if self.run:
+            self.store.settle(self.run, self.plan.context(), question, key_sets.values())
+            return
         self.run = self.store.begin_run(
             environment(),
             self.plan.name,
@@ -62,7 +67,6 @@ class Session:
             question=question,
             key_sets=key_sets.values(),
         )
-        self.store.add_cells(self.plan.cells)
 
     @contextmanager
     def workers(self) -> Iterator[Loop]:

@@ -15,6 +15,7 @@ from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
 from flacheck.model import AskedCells, AskedPlace, KeySet, Question, Record, digest
+from flacheck.packages import checkouts
 from flacheck.store import FILE, Store, questions
 
 _LOG = logging.getLogger(__name__)
@@ -53,6 +54,17 @@ class RecordFilter:
         """Whether what is asked stands in a file that can be read now."""
         path = Path(self.matrix or "")
         return self.package is None and path.suffix in _FILES and path.is_file()
+
+    @property
+    def is_of_checkout(self) -> bool:
+        """Whether what is asked is a package in a folder, whose version every edit changes."""
+        return self.package is not None and checkouts.is_path(self.package)
+
+    def is_about(self, question: Question) -> bool:
+        """Whether a question is the one that is asked about, or a narrower one."""
+        if self.is_of_checkout:
+            return question.source == str(checkouts.folder(self.package or "").absolute())
+        return question.about == (self.package or self.run_name)
 
     def names(self, kernel: str) -> bool:
         """Whether a kernel is asked about."""
@@ -117,7 +129,7 @@ def of_store(store: Store, wanted: RecordFilter) -> Evidence:
     """How the questions stand that are asked about, by the store's current records."""
     in_force = questions.in_force(store)
     places = [part for place in _chosen(wanted, in_force) if (part := wanted.part_of(place))]
-    if wanted.package:
+    if wanted.package and not wanted.is_of_checkout:
         places += _parts_of_package(store, wanted, in_force, places)
     answered = standings(places, store.current)
     keys = {key for place in places for key in place.known_keys}
@@ -128,10 +140,9 @@ def of_store(store: Store, wanted: RecordFilter) -> Evidence:
 def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[AskedPlace]:
     """The questions that are asked about. Without a matrix or package it is every one; of those the
     whole question counts, and a narrower one answers an unknown part of it."""
-    about = wanted.package or wanted.run_name
-    if about is None:
+    if wanted.package is None and wanted.run_name is None:
         return in_force
-    mine = [place for place in in_force if place.question.about == about]
+    mine = [place for place in in_force if wanted.is_about(place.question)]
     if wanted.is_of_file and mine:
         try:
             return _of_file(wanted, mine)

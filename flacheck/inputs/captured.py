@@ -17,12 +17,14 @@ from flacheck import rules
 from flacheck.capture.cards import card
 from flacheck.capture.coverage import coverage
 from flacheck.capture.drive import Driven, drive, recipe_of
+from flacheck.capture.travelling import Captures
 from flacheck.engine.plan import Plan
 from flacheck.errors import ToolchainError
 from flacheck.inputs import launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Attempt, Cell, Imported, Json, Kernel, Outcome
+from flacheck.model import AskedCells, Attempt, Cell, Imported, Json, Kernel, Outcome, Question
+from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.source.modules import launchable
@@ -50,32 +52,59 @@ class Capture:
     driven: Driven | None
 
 
-def captures(spec: str, selection: Selection, resolver: Resolver) -> list[Capture]:
-    """The package captured under every toolchain and on every target asked."""
-    specs = selection.toolchains or ("installed",)
-    names = list(dict.fromkeys(name for text in specs for name in resolver(text)))
-    package = packages.provide_package(spec)
+def announced(spec: str, selection: Selection) -> Question:
+    """What a scan of the package is about to ask, before a capture decides its cells."""
+    package, names, rows = _asked(spec, selection, Resolver())
+    asked = tuple(AskedCells(name, row["name"]) for name in names for row in rows)
+    return Question(package.identity, asked=asked, source=_source(spec))
+
+
+def captures(
+    spec: str,
+    selection: Selection,
+    resolver: Resolver,
+    travelling: Captures | None = None,
+) -> list[Capture]:
+    """The package captured under every toolchain and on every target asked, or read from captures
+    that travel."""
+    package, names, rows = _asked(spec, selection, resolver)
     made = []
     for name in names:
         choice = resolver.choices[name]
-        for target in selection.targets or DEFAULT_TARGETS:
-            row = card(target)
-            driven = _driven(package, choice, row)
+        for row in rows:
+            driven = _driven(package, choice, row, travelling)
             made.append(Capture(package, choice, row["name"], driven))
     return made
 
 
-def _driven(package: Package, choice: Choice, row: Json) -> Driven | None:
+def _asked(
+    spec: str, selection: Selection, resolver: Resolver
+) -> tuple[Package, list[str], list[Json]]:
+    specs = selection.toolchains or ("installed",)
+    names = list(dict.fromkeys(name for text in specs for name in resolver(text)))
+    rows = [card(target) for target in selection.targets or DEFAULT_TARGETS]
+    return packages.provide_package(spec), names, rows
+
+
+def _driven(
+    package: Package, choice: Choice, row: Json, travelling: Captures | None
+) -> Driven | None:
     if choice.reason or choice.knows(row["name"]):
         return None
     try:
         toolchain = provide(choice)
     except ToolchainError:
         return None
-    return drive(package, toolchain, row)
+    return drive(package, toolchain, row, travelling)
 
 
-def plan(spec: str, selection: Selection, configs: str, until: str | None) -> Plan:
+def plan(
+    spec: str,
+    selection: Selection,
+    configs: str,
+    until: str | None,
+    travelling: Captures | None = None,
+) -> Plan:
     """Capture a package under every toolchain and target asked, and expand what it launched.
 
     `configs`: `usual` compiles one configuration of each kernel and dtype, `own` every
@@ -85,7 +114,7 @@ def plan(spec: str, selection: Selection, configs: str, until: str | None) -> Pl
     cells: list[Cell] = []
     attempts: dict[str, Attempt] = {}
     covered: list[Json] = []
-    made = captures(spec, selection, resolver)
+    made = captures(spec, selection, resolver, travelling)
     for capture in made:
         tried = _tried(capture, selection)
         attempts.update({cell.key: attempt for cell, attempt in tried.items() if attempt})
@@ -106,6 +135,7 @@ def plan(spec: str, selection: Selection, configs: str, until: str | None) -> Pl
             forms[cell.kernel.package, cell.kernel.name] = form
     return Plan(
         name=package.identity,
+        source=_source(spec),
         cells=cells,
         choices=resolver.choices,
         packages={package.identity: package},
@@ -114,6 +144,14 @@ def plan(spec: str, selection: Selection, configs: str, until: str | None) -> Pl
         attempts=attempts,
         coverage=tuple(covered),
     )
+
+
+def _source(spec: str) -> str:
+    """A checkout by its folder: every edit changes its version, and asks the same of the new
+    state."""
+    if checkouts.is_path(spec):
+        return str(checkouts.folder(spec).absolute())
+    return ""
 
 
 def form_of(kernel: Kernel) -> tuple[str, str] | None:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from flacheck.capture import travelling
 from flacheck.engine.plan import Plan
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import captured, size, sources
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
-from flacheck.model import Cell
+from flacheck.model import Cell, Question
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
 
@@ -32,9 +33,12 @@ def plan(
     """
     for target in selection.targets:
         targets.find(target)
+    if subject.captured is not None and subject.package is None:
+        raise UsageError("--captured holds the captures of a package: name it with --package")
     if subject.package is not None:
         configs = subject.configs or "usual"
-        made = captured.plan(subject.package, selection, configs, until)
+        with travelling.opened(subject.captured) as captures:
+            made = captured.plan(subject.package, selection, configs, until, captures)
     else:
         made = _plan_of_kernels(subject, selection, until)
     cells = _shard(made.cells, shard)
@@ -48,10 +52,29 @@ def plan(
             f"nothing in {made.name} matches the selection; `flacheck list matrices` shows what is "
             "in it"
         )
+    narrowed = _narrowing(subject, selection, until)
+    return replace(made, cells=cells, selection=narrowed, whole=whole)
+
+
+def announced(subject: Subject, selection: Selection) -> Question | None:
+    """What a scan of a package is about to ask, before the capture that decides its cells; None for
+    anything else, whose cells are known at once."""
+    if subject.package is None:
+        return None
+    question = captured.announced(subject.package, selection)
+    return replace(question, selection=_narrowing(subject, selection, None))
+
+
+def _narrowing(
+    subject: Subject, selection: Selection, until: str | None
+) -> dict[str, list[str | int]]:
+    """What of the question is selected, as it is stored."""
     narrowed = selection.to_json()
     if subject.configs is not None:
         narrowed["configs"] = [subject.configs]
-    return replace(made, cells=cells, selection=narrowed, whole=whole)
+    if until is not None:
+        narrowed["until"] = [until]
+    return narrowed
 
 
 def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) -> Plan:

@@ -366,6 +366,7 @@ _ANSWERS = {
     "fails": Tone.BAD,
     "partial": Tone.DOUBT,
     "unknown": Tone.DOUBT,
+    "skipped": Tone.FAINT,
 }
 
 

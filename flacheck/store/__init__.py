@@ -158,6 +158,27 @@ class Store:
             db.execute(f"INSERT INTO runs ({RUN}) VALUES ({_marks(row)})", row)
         return run
 
+    def settle(
+        self,
+        run: str,
+        context: Mapping[str, Any],
+        question: Question,
+        key_sets: Iterable[KeySet],
+    ) -> None:
+        """Note what a run asks that was begun before anybody knew its cells."""
+        with self._transaction() as db:
+            for asks in key_sets:
+                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", _packed(asks))
+            sql = "UPDATE runs SET matrix = ?, context = ?, question = ? WHERE id = ?"
+            asked = json.dumps(question.to_json())
+            db.execute(sql, (question.about, json.dumps(dict(context)), asked, run))
+
+    def forget(self, run: str) -> None:
+        """Take back a run that stored nothing."""
+        with self._transaction() as db:
+            sql = "DELETE FROM runs WHERE id = ? AND id NOT IN (SELECT run FROM run_records)"
+            db.execute(sql, (run,))
+
     def finish_run(self, run: str, results: Mapping[str, Any] | None = None) -> None:
         """Note that the run came to its end, which an interrupted one has not; `results` join its
         context."""

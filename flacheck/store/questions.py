@@ -43,6 +43,9 @@ def in_force(store: Store) -> list[AskedPlace]:
     """
     latest: dict[tuple[object, ...], AskedPlace] = {}
     for run in reversed(store.runs()):
+        # What was compiled with --until is no answer for anybody who compiles to the end.
+        if run.question and "until" in run.question.selection:
+            continue
         for place in _places(store, run):
             identity = (place.question.scope, place.asked.place)
             later = latest.get(identity)
