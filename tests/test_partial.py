@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from flacheck.engine.plan import Plan
-from flacheck.model import Cell, Purpose
+from flacheck.model import Cell, Purpose, Record
 from flacheck.store import Store
 from tests import fake
-from tests.made_records import record
+from tests.made_records import asked_of, record
 from tests.test_cli import flacheck
 
 ROOT = Path(__file__).parent.parent
@@ -120,3 +120,27 @@ def test_a_bisection_of_one_cell_makes_nothing_good(tmp_path: Path) -> None:
     gated = flacheck("gate", "r.txt", "--format", "json", cwd=tmp_path)
     assert gated.returncode == 3
     assert json.loads(gated.stdout)["versions"][0]["state"] == "no-record"
+
+
+def _shard(folder: Path, asked: list[Record], answered: list[Record]) -> None:
+    with Store.open(folder) as store:
+        question, sets = asked_of(asked, "fla==1")
+        run = store.begin_run({}, "fla==1", {}, question=question, key_sets=sets)
+        store.add_many(run, answered)
+
+
+@pytest.mark.parametrize(("same", "code"), [(True, 0), (False, 3)])
+def test_shards_merge_to_a_whole_or_say_why_not(tmp_path: Path, same: bool, code: int) -> None:
+    """Of one capture they do; of two the merge says that they do not."""
+    made = [record(kernel=f"m:kernel{number}") for number in range(4)]
+    other = made
+    if not same:
+        other = [record(kernel=f"m:kernel{number}") for number in range(1, 5)]
+    _shard(tmp_path / ".flacheck", made, made[:2])
+    _shard(tmp_path / "second", other, other[2:])
+    merged = flacheck("report", "--merge", "second", "--format", "json", cwd=tmp_path)
+    assert ("do not make a whole" in merged.stderr) is not same
+    good = json.loads(merged.stdout)["summary"]["known_good"]
+    assert [release["triton"] for release in good] == (["3.2.0"] if same else [])
+    (tmp_path / "r.txt").write_text("triton==3.2.0\n")
+    assert flacheck("gate", "r.txt", cwd=tmp_path).returncode == code

@@ -130,3 +130,13 @@ def test_a_key_set_says_which_launches_were_made_up(tmp_path: Path) -> None:
     made_up = KeySet({"a": "m:k", "b": "m:k"}, frozenset({"b"}))
     assert seen.digest != made_up.digest
     assert KeySet.from_json(made_up.to_json()) == made_up
+
+
+def test_shards_of_two_captures_are_found_until_one_is_whole(store: Store) -> None:
+    """A package that was captured again, and scanned as a whole, leaves nothing to say."""
+    begin(store, CELLS[:5], CELLS[:3], "fla==1")
+    begin(store, CELLS[1:], CELLS[4:], "fla==1")
+    said = [("fla==1", "triton==3.2.0", "sm90")]
+    assert questions.unfinished_shards(store) == said
+    begin(store, CELLS[1:], CELLS, "fla==1")
+    assert questions.unfinished_shards(store) == []

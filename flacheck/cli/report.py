@@ -27,7 +27,7 @@ def report(
     from flacheck.reports import scan
     from flacheck.reports.document import listing
     from flacheck.scan import session
-    from flacheck.store import Store
+    from flacheck.store import Store, questions
 
     reports.check(format)
     with Store.open(store, create=False) as opened:
@@ -35,6 +35,12 @@ def report(
         for other in merge:
             with Store.open(other, create=False) as theirs:
                 common.say(f"{opened.merge(theirs)} new records from {other}")
+        if merge:
+            for question, toolchain, target in questions.unfinished_shards(opened):
+                common.say(
+                    f"{question} on {toolchain}, {target}: these runs ask different cells, so they "
+                    "do not make a whole; scan all shards with one --captured FILE"
+                )
         if list_:
             rows = [
                 {"run": run.id, "started": run.started[:19], "matrix": run.matrix or "-"}

@@ -404,6 +404,11 @@ def _annotations(view: RunView) -> Iterator[document.Annotation]:
         cells = counted(sum(each.cells for each in summary.untested), "cell")
         said = f"{cells} with made-up arguments: no evidence either way"
         yield document.Annotation("notice", "not tested", said)
+    for entry in summary.coverage:
+        where = f"{entry['package']}, Triton {short(entry['toolchain'])}"
+        recorded = f"{entry['recorded']} of {entry['launchable']} kernels"
+        said = f"{where}: launches of {recorded} were recorded"
+        yield document.Annotation("notice", "coverage", said)
     for each in summary.partial:
         said = f"{each.question.name}: {each.progress} cells answered"
         place = f"{short(each.toolchain)} on {each.target}"

@@ -82,6 +82,18 @@ def mixed_captures(places: Iterable[AskedPlace]) -> list[tuple[str, str, str]]:
     return list(mixed)
 
 
+def unfinished_shards(store: Store) -> list[tuple[str, str, str]]:
+    """(question, toolchain, target) of which scans asked different cells, and the latest is not
+    answered as a whole: shards that do not belong together, most likely."""
+    mixed = set(mixed_captures(of_runs(store, store.runs())))
+    return [
+        (place.question.name, *place.asked.place)
+        for place in in_force(store)
+        if (place.question.name, *place.asked.place) in mixed
+        and len(list(store.current(place.known_keys))) < len(place.known_keys)
+    ]
+
+
 def _places(store: Store, run: Run) -> Iterator[AskedPlace]:
     if run.purpose is not Purpose.SCAN:
         return
