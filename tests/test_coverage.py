@@ -36,3 +36,11 @@ def test_a_missed_kernel_has_a_reason() -> None:
         LAUNCHABLE, {}, {"modules": {"pkg.ops.one": "ImportError: x"}, "operators": {}}
     )
     assert absent.missed[0][1] == "pkg.ops.one cannot be imported: ImportError: x"
+
+
+def test_what_the_time_did_not_suffice_for_is_named() -> None:
+    """Operators that were never called, and dtypes that were not reached."""
+    report = {"modules": {}, "operators": {}, "cut": ["pkg.ops.one:late"], "late": True}
+    found = coverage(LAUNCHABLE, {}, report)
+    assert found.to_json()["cut"] == ["pkg.ops.one:late", "further dtypes of what launched"]
+    assert coverage(LAUNCHABLE, {}, {"modules": {}, "operators": {}}).to_json()["cut"] == []

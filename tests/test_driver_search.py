@@ -176,3 +176,11 @@ def test_without_time_nothing_is_called() -> None:
     caller, search = searched(operator("op", "a"), seconds=0.0)
     assert caller.calls == []
     assert search.report == {}
+
+
+def test_what_no_time_was_left_for_is_named() -> None:
+    """Operators that were not called and have a kernel that nobody launched."""
+    _, search = searched(operator("op", "a"), operator("other", "b"), seconds=0)
+    assert search.cut == ["m:op", "m:other"]
+    _, search = searched(operator("op", "a"), operator("same", "a", outer=False))
+    assert search.cut == []

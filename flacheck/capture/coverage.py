@@ -10,15 +10,18 @@ from flacheck.model import Json
 
 @dataclass(frozen=True)
 class Coverage:
-    """`launchable` kernels, how many of them were `recorded`, and why the others were `missed`."""
+    """`launchable` kernels, how many of them were `recorded`, and why the others were `missed`;
+    `cut` is what the capture's time did not suffice for."""
 
     launchable: int
     recorded: int
     missed: tuple[tuple[str, str], ...]
+    cut: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         missed = [{"kernel": kernel, "reason": reason} for kernel, reason in self.missed]
-        return {"launchable": self.launchable, "recorded": self.recorded, "missed": missed}
+        counts = {"launchable": self.launchable, "recorded": self.recorded}
+        return {**counts, "missed": missed, "cut": list(self.cut)}
 
 
 def coverage(
@@ -26,7 +29,10 @@ def coverage(
 ) -> Coverage:
     """What of the launchable kernels was recorded; for the rest, what the driver's report knows."""
     missed = tuple((k, _reason(k, by, report)) for k, by in kernels.items() if k not in recorded)
-    return Coverage(len(kernels), len(kernels) - len(missed), missed)
+    cut = list(report.get("cut", ()))
+    if report.get("late"):
+        cut.append("further dtypes of what launched")
+    return Coverage(len(kernels), len(kernels) - len(missed), missed, tuple(cut))
 
 
 def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) -> str:

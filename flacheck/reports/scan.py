@@ -287,6 +287,7 @@ def _coverage(summary: Summary) -> Iterator[Part]:
         return
     yield document.Heading("Coverage")
     reasons: dict[tuple[str, str], None] = {}
+    cuts: dict[str, None] = {}
     by_counts = grouped(
         ((each["package"], each["recorded"], each["launchable"]), each) for each in summary.coverage
     )
@@ -297,6 +298,11 @@ def _coverage(summary: Summary) -> Iterator[Part]:
         for each in alike:
             for missed in each["missed"]:
                 reasons[missed["kernel"], missed["reason"]] = None
+            for cut in each.get("cut", ()):
+                cuts[cut] = None
+    if cuts:
+        said = f"no time was left to call: {', '.join(some(list(cuts), phrases.NAMED))}"
+        yield document.Item(said, Tone.DOUBT)
     by_reason = grouped((reason, kernel_name(kernel)) for kernel, reason in reasons)
     for reason, kernels in list(by_reason.items())[:SHOWN]:
         named = ", ".join(some(kernels, phrases.NAMED))

@@ -8,7 +8,7 @@ file), `card` (a row of the target table), `modules` (packages to drive), `packa
 The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
 not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
 error}, "skipped"?}}, "seconds", "late": whether the time was over before everything was called in
-every dtype}
+every dtype, "cut": operators that were not called for want of time}
 """
 
 import json
@@ -60,4 +60,9 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
     caller = Caller(Shapes(offered, recipe), recipe, recorder, witness)
     search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"])
     search.run()
-    return {"modules": failed, "operators": search.report, "late": search.late}
+    return {
+        "modules": failed,
+        "operators": search.report,
+        "late": search.late,
+        "cut": search.cut,
+    }

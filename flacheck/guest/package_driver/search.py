@@ -60,6 +60,18 @@ class OperatorSearch:
         self._until = self._end
         self._other_dtypes()
 
+    @property
+    def cut(self) -> list[str]:
+        """The operators that the time did not suffice to call, though a kernel of theirs was not
+        recorded."""
+        return [
+            operator.name
+            for operator in self._operators
+            if self._unrecorded(operator)
+            and operator.name not in self.report
+            and self._recipe.skips(operator) is None
+        ]
+
     def _all(self, step: Callable[[Operator], None], operators: Iterable[Operator]) -> None:
         for operator in operators:
             if self._over():
