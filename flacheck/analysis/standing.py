@@ -18,7 +18,8 @@ class Standing:
 
     `asked` is how many cells are asked; None where nobody knows: in a store of an older flacheck,
     or while a package is captured. `answered` of them have a current record. `cells` are those that
-    count, `untested` those that flacheck's own made-up arguments may have spoilt.
+    count, `untested` those that flacheck's own made-up arguments may have spoilt; `kernels` are all
+    that are asked about, answered or not.
     """
 
     question: Question
@@ -28,6 +29,7 @@ class Standing:
     answered: int
     cells: tuple[Observed, ...] = ()
     untested: tuple[Observed, ...] = ()
+    kernels: frozenset[str] = frozenset()
     note: str = field(default="", compare=False)
 
     @property
@@ -132,6 +134,9 @@ def standing(
         wanted = len(keys.kernels)
     cells = observe(records, made_up)
     counted, untested = separated(cells)
+    kernels = {cell.kernel for cell in cells}
+    if keys is not None:
+        kernels.update(keys.kernels.values())
     return Standing(
         question=question,
         toolchain=asked.toolchain,
@@ -140,6 +145,7 @@ def standing(
         answered=len(cells),
         cells=tuple(counted),
         untested=tuple(untested),
+        kernels=frozenset(kernels),
         note=note,
     )
 

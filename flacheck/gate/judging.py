@@ -76,7 +76,7 @@ class Gate:
         blocking = {cell.key: cell for cell in failing if cell.key not in waived}
         advisories: list[str] = []
         for target, there in grouped((each.target, each) for each in asked).items():
-            kernels = {cell.kernel for each in there for cell in each.cells}
+            kernels = frozenset[str]().union(*(each.kernels for each in there))
             advisories += self.advise(kernels, triton, target)
         tried = {cell.key: cell for each in asked for cell in each.cells if _was_tried(cell)}
         wanted = [each.asked for each in asked if each.asked is not None]
@@ -155,7 +155,7 @@ class Gate:
         other releases were asked about."""
         if not release.triton[0].isdigit():
             return release
-        kernels = {cell.kernel for each in evidence.standings for cell in each.cells}
+        kernels = frozenset[str]().union(*(each.kernels for each in evidence.standings))
         targets = self.targets or tuple(dict.fromkeys(each.target for each in evidence.standings))
         told = [said for target in targets for said in self.advise(kernels, release.triton, target)]
         return replace(release, advisories=tuple(dict.fromkeys(told)))
