@@ -1,5 +1,7 @@
 """Exit codes and the one root of every error that flacheck raises on purpose."""
 
+import difflib
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -13,6 +15,13 @@ class Exit(IntEnum):
     EMPTY = 4
     FAULT = 70
     INTERRUPTED = 130
+
+
+def did_you_mean(word: str, known: Iterable[str], among: int = 1) -> str:
+    """The end of a message about a name that does not exist: `; did you mean sm90?`, with at most
+    `among` names; empty where no known name is like it."""
+    near = difflib.get_close_matches(word, list(known), among)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 class FlacheckError(Exception):

@@ -55,10 +55,24 @@ def test_equal_launches_are_one_line_and_a_count(tmp_path: Path, journal: Journa
     journal.flush()
     header, first, other, count = written(tmp_path)
     assert (header["package"], header["device"]) == ("tiny==1.0", "real")
-    assert list(first) == ["id", "kernel", "source", "grids", "by", "text"]
-    assert list(other) == ["id", "kernel", "source", "grids"]
+    assert list(first) == ["id", "kernel", "source", "grids", "paths", "by", "text"]
+    assert list(other) == ["id", "kernel", "source", "grids", "paths"]
     assert count == {"of": first["id"], "count": 1}
     assert len(asked) == 2
+
+
+def test_a_launch_keeps_all_paths_that_it_came_by(tmp_path: Path, journal: Journal) -> None:
+    """Each path is written once, before the lines that refer to it."""
+    line = {"kernel": "m:k", "source": "s"}
+    for path in (("m.f", "m.g"), ("m.f", "m.g"), ("m.h",), ()):
+        journal.launch(line, "text", {}, dict, path)
+    journal.launch({**line, "grid": 1}, None, {}, dict, ("m.h",))
+    journal.flush()
+    _, long, first, short, other, more = written(tmp_path)
+    assert (long["through"], short["through"]) == (["m.f", "m.g"], ["m.h"])
+    assert first["paths"] == [long["path"]]
+    assert other["paths"] == [short["path"]]
+    assert more == {"of": first["id"], "count": 3, "paths": [short["path"]]}
 
 
 def test_every_launch_is_seen(journal: Journal) -> None:

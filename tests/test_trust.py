@@ -21,9 +21,11 @@ class Drive:
         self._journal = Journal(str(file), None, "real")
         self.witness = Witness(SimpleNamespace(journal=self._journal))  # type: ignore[arg-type]
 
-    def launch(self, rank: Rank, kernel: str, source: str = "s", **args: Any) -> None:
+    def launch(
+        self, rank: Rank, kernel: str, source: str = "s", path: tuple[str, ...] = (), **args: Any
+    ) -> None:
         line = {"kernel": kernel, "source": source, "launch": {"args": args}}
-        self._journal.launch(line, f"text of {source}", {}, dict)
+        self._journal.launch(line, f"text of {source}", {}, dict, path)
         self.witness.ended(rank)
 
     def sifted(self) -> list[dict[str, Any]]:
@@ -81,3 +83,17 @@ def test_a_text_moves_to_the_first_line_that_stays(drive: Drive) -> None:
     _, first, second = drive.sifted()
     assert first["text"] == "text of a"
     assert "text" not in second
+
+
+def test_the_call_paths_of_what_stays_stay(drive: Drive) -> None:
+    """Those of other launches alone go with them."""
+    drive.launch(Rank.OUTER, "m:k", path=("m.outer",), n={"int": 1})
+    drive.launch(Rank.INNER, "m:k", path=("m.inner",), n={"int": 2})
+    drive.launch(Rank.INNER, "m:k", path=("m.other",), n={"int": 1})
+    lines = drive.sifted()
+    paths = {line["path"]: line["through"] for line in lines if "path" in line}
+    assert list(paths.values()) == [["m.outer"], ["m.other"]]
+    assert [paths[each] for line in lines for each in line.get("paths", ())] == [
+        ["m.outer"],
+        ["m.other"],
+    ]

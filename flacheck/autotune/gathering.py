@@ -16,7 +16,7 @@ from flacheck.analysis.known_good import grouped
 from flacheck.autotune.examined import Tuned
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.fallbacks.constexprs import host_launches, kernel_code
-from flacheck.inputs import captured, launches, matrix, replay
+from flacheck.inputs import call_paths, captured, launches, matrix, replay
 from flacheck.inputs.captured import Capture
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand
 from flacheck.inputs.launches import RecordedLaunch
@@ -77,9 +77,8 @@ def of_launches(
     read = launches.read(file, trust=trust)
     entries = launches_file.entries_of(read, file, line, trust)
     check_kernels(selection.kernels, [entry.kernel for entry in entries])
-    wanted: Sequence[RecordedLaunch] = [
-        entry for entry in entries if entry.launch.configs and selection.names(entry.kernel)
-    ]
+    selected = call_paths.asked(entries, selection, str(file))
+    wanted: Sequence[RecordedLaunch] = [entry for entry in selected if entry.launch.configs]
     if not wanted and line is not None:
         raise UsageError(f"{file}:{line}: the kernel that is launched here has no autotuner")
     if not wanted:
@@ -104,6 +103,9 @@ def of_package(spec: str, selection: Selection) -> Gathered:
     captures = captured.captures(spec, selection, resolver)
     package = captures[0].package
     declared = [name for name in _autotuned_names(package) if selection.names(name)]
+    if selection.ops:
+        # What was never launched came through no function.
+        declared = []
     # What shipped matrices launch the package's kernels with at this version.
     known: list[tuple[Matrix, Source]] = []
     for read in map(matrix.find, matrix.names()):
@@ -112,7 +114,8 @@ def of_package(spec: str, selection: Selection) -> Gathered:
             known += [(read, source) for source in sources]
     tuned: list[Tuned] = []
     for capture in captures:
-        recorded = [entry for entry in _recorded(capture) if entry.launch.configs]
+        asked = call_paths.selected(_recorded(capture), selection, package.identity)
+        recorded = [entry for entry in asked if entry.launch.configs]
         launched = grouped((entry.kernel, entry) for entry in recorded)
         for name, entries in launched.items():
             if selection.names(name):

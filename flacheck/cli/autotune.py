@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from flacheck.inputs.expand import Selection
 
 _KERNEL = "A kernel's name, a glob, or a launches file, FILE.jsonl[:LINE]."
-_PACKAGE = "Examine a package's kernels, captured under each release."
-_MATRIX = "Examine the kernels of a matrix. Default: flacheck's own kernels."
 _BUDGET = "Try N settings for each failure; 0 looks for no fallbacks."
 _EMIT = (
     "Write the configurations that run everywhere: as files for FLA into the folder -o, or as "
@@ -37,16 +35,19 @@ _EMITTED = ("fla", "python")
 
 @common.command
 def autotune(
+    context: typer.Context,
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help=_KERNEL)],
-    package: str | None = common.option(None, metavar="NAME==VERSION", help=_PACKAGE),
+    package: common.Package = None,
     launches: Path | None = common.option(
         None, metavar="FILE.jsonl", help="Examine the kernels of a launches file."
     ),
-    matrix: str | None = common.option(None, metavar="MATRIX", help=_MATRIX),
+    matrix: common.Matrix = None,
+    op: common.Op = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
+    torch: common.Torch = [],
     jobs: common.Jobs = 0,
     fallback_budget: int = common.option(48, metavar="N", min=0, help=_BUDGET),
     fresh: common.Fresh = False,
@@ -76,8 +77,8 @@ def autotune(
         common.say(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}")
         if card.target and not target:
             target = [card.target]
-    selection = common.selection([], target, dtype, [], [], [*toolchain, *triton])
-    gathered = _gathered(kernel, selection, package, launches, matrix, trust)
+    selection = common.selection([], target, dtype, [], [], [*toolchain, *triton], torch, op)
+    gathered = _gathered(context, kernel, selection, package, launches, matrix, trust)
     common.say(*gathered.notes)
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
     try:
@@ -102,6 +103,7 @@ def autotune(
 
 
 def _gathered(
+    context: typer.Context,
     kernel: str,
     selection: Selection,
     package: str | None,
@@ -117,21 +119,23 @@ def _gathered(
     names = tuple(targets.find(name).name for name in selection.targets)
     selection = replace(selection, targets=names, kernels=(kernel,))
     named, line = line_of(kernel)
-    given = {"--package": package, "--launches": launches, "--matrix": matrix}
-    sources = [name for name, value in given.items() if value is not None]
+    typed = [name for name in ("package", "launches", "matrix") if common.is_typed(context, name)]
+    sources = [f"--{name}" for name in typed]
+    # KERNEL may be a file by itself, so flags alone do not say how many there are.
     if named.suffix == ".jsonl":
         sources.append(kernel)
         launches, selection = named, replace(selection, kernels=())
-    elif matrix is not None and line_of(matrix)[0].suffix == ".jsonl":
-        launches, line = line_of(matrix)
-    # KERNEL may be a file by itself, so flags alone do not say how many there are.
     if len(sources) > 1:
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
-    if package is not None:
-        return gathering.of_package(package, selection)
+    about = common.subject(context, matrix, package, trust)
     if launches is not None:
         return gathering.of_launches(launches, selection, line, trust)
-    return gathering.of_matrix(matrix, selection)
+    if about.package is not None:
+        return gathering.of_package(about.package, selection)
+    if about.matrix is not None and line_of(about.matrix)[0].suffix == ".jsonl":
+        file, line = line_of(about.matrix)
+        return gathering.of_launches(file, selection, line, trust)
+    return gathering.of_matrix(about.matrix, selection)
 
 
 def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import typer
+
 from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
@@ -14,14 +16,19 @@ _TRITON = (
 
 @common.command
 def bisect(
+    context: typer.Context,
     cell: common.Cell = None,
     find: str = common.option("change", metavar="fail|pass|change", help=_FIND),
+    matrix: common.Matrix = None,
+    package: common.Package = None,
     kernel: common.Kernel = [],
+    op: common.Op = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
     triton: list[str] = common.option([], metavar="X", help=_TRITON),
+    torch: common.Torch = [],
     jobs: common.Jobs = 0,
     timeout: common.Timeout = "auto",
     memory: common.Memory = 8192,
@@ -47,12 +54,13 @@ def bisect(
     if find not in [each.value for each in Find]:
         raise UsageError(f"--find {find}: expected fail, pass or change")
     seconds = common.seconds(timeout)
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
-    with Store.open(store, create=not cells.needs_store(cell)) as opened:
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton, torch, op)
+    about = common.cells_of(context, cell, matrix, package, trust)
+    with Store.open(store, create=not cells.needs_store(about)) as opened:
         purpose = Purpose.BISECT
-        chosen = cells.choose(cell, selection, opened, purpose, trust, seconds, jobs, memory)
+        chosen = cells.choose(about, selection, opened, purpose, trust, seconds, jobs, memory)
         common.say(*chosen.warnings)
-        there = releases(chosen.cell, triton, chose=not cells.is_key(cell))
+        there = releases(chosen.cell, selection.toolchains, chose=not cells.is_key(about))
         common.say(*there.warnings)
         sought = Find(find)
         sitting = Bisecting(chosen, there.choices, sought, opened, seconds, jobs, memory, fresh)

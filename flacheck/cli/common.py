@@ -15,6 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from flacheck.inputs.expand import Selection
+    from flacheck.inputs.subject import Subject
     from flacheck.reports.document import Report
 
 from flacheck.cli.output import write as write
@@ -34,6 +35,8 @@ _CELL = "A key or its first 8 characters, FILE.jsonl:LINE, or a matrix. Default:
 Cell = Annotated[str | None, typer.Argument(metavar="[CELL]", help=_CELL)]
 _KERNEL = "Select kernels whose whole name or last part matches."
 Kernel = Annotated[list[str], option("--kernel", "-k", metavar="GLOB", help=_KERNEL)]
+_OP = "Select what functions, classes or modules of this name launch, by recorded call paths."
+Op = Annotated[list[str], option("--op", metavar="GLOB", help=_OP)]
 _TARGET = option(
     "--target", "-t", metavar="GPU", env="TARGET", help="Select GPUs: sm90, h100, gfx942 …"
 )
@@ -46,6 +49,13 @@ _TOOLCHAIN = "Use these compilers: installed, triton==X, a specifier, or a path.
 Toolchain = Annotated[list[str], option("--toolchain", metavar="SPEC", help=_TOOLCHAIN)]
 _TRITON = "Use these Triton releases: a version or a specifier. Short for --toolchain triton==X."
 Triton = Annotated[list[str], option("--triton", metavar="X", help=_TRITON)]
+_TORCH = "Use the Triton releases that these torch releases require: 2.9, 2.9.1, >=2.5,<2.9."
+Torch = Annotated[list[str], option("--torch", metavar="X", help=_TORCH)]
+# What a command is about; scan's own positional argument stands for --matrix.
+MATRIX_HELP = "A matrix by name, a YAML file, or a launches file (.jsonl)."
+Matrix = Annotated[str | None, option("--matrix", metavar="NAME|FILE", help=MATRIX_HELP)]
+_PACKAGE = "What a package, or its checkout, launches, instead of a matrix."
+Package = Annotated[str | None, option("--package", metavar="NAME==VERSION|DIR", help=_PACKAGE)]
 _JOBS = "Run N workers. Default: number of CPUs."
 # The help says what the default, 0, stands for.
 Jobs = Annotated[
@@ -154,23 +164,80 @@ def selection(
     warps: list[str],
     stages: list[str],
     toolchain: list[str],
+    torch: Iterable[str] = (),
+    op: Iterable[str] = (),
 ) -> Selection:
     """The selection flags that all commands share; UsageError for what is no dtype or number."""
     from flacheck.inputs.expand import Selection
-    from flacheck.model.launch import DTYPES
 
-    dtypes = split(dtype)
-    for name in dtypes:
-        if name not in DTYPES:
-            raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}")
     return Selection(
         kernels=split(kernel),
+        ops=split(op),
         targets=split(target),
-        dtypes=dtypes,
+        dtypes=dtypes(dtype),
         num_warps=numbers("--num-warps", warps),
         num_stages=numbers("--num-stages", stages),
-        toolchains=tuple(toolchain),
+        toolchains=(*toolchain, *requirements(torch)),
     )
+
+
+def dtypes(values: Iterable[str]) -> tuple[str, ...]:
+    """The dtypes by their own names: bf16 for bfloat16; UsageError for what is none."""
+    from flacheck.errors import did_you_mean
+    from flacheck.model.launch import DTYPES, find_dtype
+
+    known = []
+    for name in split(values):
+        dtype = find_dtype(name)
+        if dtype is None:
+            hint = did_you_mean(name, DTYPES)
+            raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}{hint}")
+        known.append(dtype)
+    return tuple(dict.fromkeys(known))
+
+
+def requirements(torch: Iterable[str]) -> tuple[str, ...]:
+    """What `--torch` says, as specifications of toolchains: torch==2.9.* for 2.9."""
+    from flacheck.toolchains import by_torch, split_specs
+
+    return tuple(by_torch.named(part) for text in torch for part in split_specs(text))
+
+
+def subject(
+    context: typer.Context,
+    matrix: str | None,
+    package: str | None,
+    trust: bool = False,
+    configs: str | None = None,
+) -> Subject:
+    """What a command is about, by its options `matrix` and `package`. One of them on the command
+    line comes before the other in a settings file; UsageError where both are typed."""
+    from flacheck.inputs.subject import Subject
+
+    if is_typed(context, "matrix") and is_typed(context, "package"):
+        raise UsageError("a matrix and --package were given: name one of them")
+    if is_typed(context, "matrix"):
+        package = None
+    return Subject(None if package else matrix, package, trust, configs)
+
+
+def is_typed(context: typer.Context, name: str) -> bool:
+    """Whether a parameter stands on the command line: no settings file and no variable gave it."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def cells_of(
+    context: typer.Context, cell: str | None, matrix: str | None, package: str | None, trust: bool
+) -> str | Subject | None:
+    """What names the cell of a command that is about one: CELL, or what --matrix or --package
+    names; None for a search of the store."""
+    named = [name for name, given in (("--matrix", matrix), ("--package", package)) if given]
+    if not named:
+        return cell
+    if cell is not None:
+        raise UsageError(f"CELL and {named[0]} were given: name one of them")
+    return subject(context, matrix, package, trust)
 
 
 def seconds(timeout: str) -> float | None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from flacheck.cli import common
 from flacheck.cli.common import option
 from flacheck.errors import Exit, UsageError
@@ -24,13 +26,18 @@ _BUDGET = re.compile(r"(\d+)(s?)")
 
 @common.command
 def repro(
+    context: typer.Context,
     cell: common.Cell = None,
+    matrix: common.Matrix = None,
+    package: common.Package = None,
     kernel: common.Kernel = [],
+    op: common.Op = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
     triton: list[str] = option([], metavar="X", help="Select the release that fails."),
+    torch: list[str] = option([], metavar="X", help="Select the release that fails, by torch."),
     releases: list[str] = option(
         [], metavar="SPEC", help="Verify the script on these releases. Default: all."
     ),
@@ -55,11 +62,12 @@ def repro(
 
     reports.check(format, reports.TABLE_OR_JSON)
     allowance = _budget(budget)
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton)
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton, torch, op)
+    about = common.cells_of(context, cell, matrix, package, trust)
     with _terminable():
-        with Store.open(store, create=not cells.needs_store(cell)) as opened:
+        with Store.open(store, create=not cells.needs_store(about)) as opened:
             purpose = Purpose.REPRO
-            chosen = cells.choose(cell, selection, opened, purpose, trust, memory_mb=memory)
+            chosen = cells.choose(about, selection, opened, purpose, trust, memory_mb=memory)
         common.say(*chosen.warnings)
         failing = chosen.cell
         folder = output or Path(f"repro-{failing.key[:8]}")

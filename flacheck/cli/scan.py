@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +17,6 @@ from flacheck.errors import EmptySelection, Exit, UsageError
 if TYPE_CHECKING:
     from flacheck.engine.plan import Plan
 
-_MATRIX = "A matrix by name, a YAML file, or a launches file (.jsonl)."
-_PACKAGE = "Compile what a package, or its checkout, launches, instead of a matrix."
 _BUDGET = "Try N settings for each failure, with --fallbacks."
 _CAPTURED = "Read what --package launches from FILE; the first shard writes it."
 _CONFIGS = (
@@ -29,16 +28,20 @@ _CONFIGS = (
 @common.command
 def scan(
     context: typer.Context,
-    matrix: Annotated[str | None, typer.Argument(metavar="[MATRIX]", help=_MATRIX)] = None,
-    package: str | None = option(None, metavar="NAME==VERSION|DIR", help=_PACKAGE),
+    matrix: Annotated[
+        str | None, typer.Argument(metavar="[MATRIX]", help=common.MATRIX_HELP)
+    ] = None,
+    package: common.Package = None,
     configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
     kernel: common.Kernel = [],
+    op: common.Op = [],
     target: common.Target = [],
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
+    torch: common.Torch = [],
     jobs: common.Jobs = 0,
     shard: str | None = option(None, metavar="I/N", help="Compile part I of N, split by cell key."),
     captured: Path | None = option(None, metavar="FILE", help=_CAPTURED),
@@ -66,7 +69,6 @@ def scan(
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session, environment
     from flacheck.inputs import planning
-    from flacheck.inputs.subject import Subject
     from flacheck.reports import scan as scan_report
     from flacheck.scan.session import find_fallbacks, view
     from flacheck.store import Store
@@ -77,15 +79,11 @@ def scan(
         allowed = ", ".join(STAGES)
         raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
     compilers = [*toolchain, *triton]
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers)
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers, torch, op)
     if configs not in (None, "usual", "own"):
         raise UsageError(f"--configs {configs}: expected usual or own")
-    # A settings file may name a matrix beside --package, the user may not.
-    source = context.get_parameter_source("matrix")
-    if package is not None and source is not None and source.name == "COMMANDLINE":
-        raise UsageError("a matrix and --package were given: a scan is about one of them")
     seconds = common.seconds(timeout)
-    subject = Subject(matrix, package, trust, configs, captured)
+    subject = replace(common.subject(context, matrix, package, trust, configs), captured=captured)
 
     def planned() -> Plan:
         plan = planning.plan(subject, selection, until, shard)

@@ -20,8 +20,9 @@ from flacheck.capture.drive import Driven, drive, recipe_of
 from flacheck.capture.travelling import Captures
 from flacheck.engine.plan import Plan
 from flacheck.errors import ToolchainError
-from flacheck.inputs import launches, replay
+from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
+from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import AskedCells, Attempt, Cell, Imported, Json, Kernel, Outcome, Question
 from flacheck.packages import checkouts
@@ -98,6 +99,18 @@ def _driven(
     return drive(package, toolchain, row, travelling)
 
 
+def selected(capture: Capture, selection: Selection) -> list[RecordedLaunch]:
+    """The selected ones of a package's launches."""
+    return call_paths.selected(_recorded(capture), selection, capture.package.identity)
+
+
+def _recorded(capture: Capture) -> Sequence[RecordedLaunch]:
+    """All that a package launched; nothing without a compiler."""
+    if capture.driven is None:
+        return ()
+    return launches.read(capture.driven.launches, ours=True).launches
+
+
 def plan(
     spec: str,
     selection: Selection,
@@ -128,6 +141,10 @@ def plan(
             identity = {"package": package.identity, "toolchain": capture.choice.identity}
             covered.append({**identity, **found.to_json()})
     package = made[0].package
+    if not cells:
+        # Only now: under some of the releases an operator may well launch nothing.
+        launched = (entry for capture in made for entry in _recorded(capture))
+        call_paths.check_ops(selection.ops, launched, package.identity)
     forms = {}
     for cell in cells:
         form = form_of(cell.kernel)
@@ -186,7 +203,14 @@ def _tried(capture: Capture, selection: Selection) -> dict[Cell, Attempt | None]
         if refusals:
             cell = replace(_import_cell(capture, name), stage="call")
             tried[cell] = replace(_import_attempt(refusals[0]), stage="call")
-    return {cell: attempt for cell, attempt in tried.items() if selection.names(cell.kernel.name)}
+    return {cell: attempt for cell, attempt in tried.items() if _names(selection, cell.kernel.name)}
+
+
+def _names(selection: Selection, tried: str) -> bool:
+    """Whether a module or function that was tried belongs to what is selected."""
+    if selection.ops and not call_paths.matches(selection.ops, tried.replace(":", ".")):
+        return False
+    return selection.names(tried)
 
 
 def _import_cell(capture: Capture, module: str | None = None) -> Cell:
@@ -211,18 +235,14 @@ def _launched(
     """The cells of what a capture recorded; for old releases the autotuner runs as well."""
     package = capture.package
     provided = {package.identity: package}
-    recorded = [
-        entry
-        for entry in launches.read(driven.launches, ours=True).launches
-        if selection.names(entry.kernel)
-    ]
+    recorded = selected(capture, selection)
     compiled = launches.one_each(recorded) if configs == "usual" else recorded
     stages: list[tuple[str, Sequence[Source]]] = [("compile", replay.sources(compiled, provided))]
     if Version(capture.choice.version) < KEYS_BY_NAME:
         tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
         stages.append(("autotune", replay.decorated(launches.one_each(tuned), provided)))
     # The kernels, toolchain and target are chosen by now.
-    chosen = replace(selection, kernels=(), targets=(), toolchains=())
+    chosen = replace(selection, kernels=(), ops=(), targets=(), toolchains=())
     for stage, sources in stages:
         axes: Mapping[str, tuple[Any, ...]] = {
             "target": (capture.target,),

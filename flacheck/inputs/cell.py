@@ -16,7 +16,7 @@ from flacheck.analysis.slow import slow_compiles
 from flacheck.engine.plan import Plan
 from flacheck.engine.provider import torch_folder
 from flacheck.engine.session import Session
-from flacheck.errors import UsageError
+from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import corpus, matrix, planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches.admission import admitted
@@ -71,18 +71,18 @@ class Chosen:
         )
 
 
-def is_key(what: str | None) -> bool:
+def is_key(what: str | Subject | None) -> bool:
     """Whether a CELL is a key, or the beginning of one."""
-    return what is not None and _KEY.fullmatch(what) is not None
+    return isinstance(what, str) and _KEY.fullmatch(what) is not None
 
 
-def needs_store(what: str | None) -> bool:
+def needs_store(what: str | Subject | None) -> bool:
     """Whether a CELL can only be found in a store that is there already."""
     return what is None or is_key(what)
 
 
 def choose(
-    what: str | None,
+    what: str | Subject | None,
     selection: Selection,
     store: Store,
     purpose: Purpose,
@@ -91,17 +91,23 @@ def choose(
     jobs: int = 0,
     memory_mb: int = 8192,
 ) -> Chosen:
-    """The one cell that CELL and the selection name.
+    """The one cell that CELL and the selection name; a subject in place of CELL is a matrix, a
+    launches file or a package.
 
     Where a file or matrix leaves several cells, they are compiled, in a run of this purpose, and
     the one among those that fail is taken. `timeout`, `jobs` and `memory_mb` are that run's.
     Raises UsageError with the candidates when no cell or several are left, EmptySelection when
     nothing of a file is selected.
     """
+    if selection.ops and needs_store(what):
+        raise EmptySelection(
+            "--op selects by recorded call paths, which stored results do not hold: name what was "
+            "recorded with --package NAME==VERSION or --matrix LAUNCHES.jsonl"
+        )
     if what is None:
         record = _one_signature(_matching(store.latest(), selection), "the store", store)
         return _rebuilt(record)
-    if is_key(what):
+    if isinstance(what, str) and is_key(what):
         records = store.find(what)
         if not records:
             said = f"no cell in {store.path} begins with {what}"
@@ -112,12 +118,15 @@ def choose(
         if len(records) > 1:
             raise _undecided(f"several cells begin with {what}", records)
         return _rebuilt(records[0])
-    plan = _plan_of(what, selection, trust)
+    if isinstance(what, Subject):
+        plan, name = planning.plan(what, selection), what.name
+    else:
+        plan, name = _plan_of(what, selection, trust), what
     cells = {cell.key: cell for cell in plan.cells}
     key = next(iter(cells))
     if len(cells) > 1:
         session = Session(replace(plan, purpose=purpose), store, timeout, jobs, memory_mb)
-        key = _one_signature(list(session.records()), what, store).key
+        key = _one_signature(list(session.records()), name, store).key
     cell = cells[key]
     needed = {}
     if cell.kernel.is_of_package:

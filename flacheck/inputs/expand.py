@@ -43,6 +43,7 @@ class Selection:
     num_warps: tuple[int, ...] = ()
     num_stages: tuple[int, ...] = ()
     toolchains: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, list[str | int]]:
         """What is selected at all."""

@@ -19,6 +19,7 @@ is left out.
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Any
 
 import yaml
 
-from flacheck.errors import MatrixError, UsageError
+from flacheck.errors import MatrixError, UsageError, did_you_mean
 from flacheck.model import Launch
 from flacheck.model.launch import (
     DTYPES,
@@ -34,7 +35,9 @@ from flacheck.model.launch import (
     LaunchForm,
     check_constants,
     check_plain,
+    find_dtype,
     is_int,
+    with_known_dtypes,
 )
 from flacheck.tables import shipped, targets
 
@@ -99,7 +102,10 @@ def find(name: str) -> Matrix:
         return read(path)
     file = shipped("matrices") / f"{name}.yaml"
     if not file.is_file():
-        raise UsageError(f"no matrix {name!r}: give a YAML file or one of {', '.join(names())}")
+        hint = did_you_mean(name, names())
+        raise UsageError(
+            f"no matrix {name!r}: give a YAML file or one of {', '.join(names())}{hint}"
+        )
     return read(file)
 
 
@@ -108,12 +114,18 @@ def read(path: Path) -> Matrix:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read ({error.strerror}); check the name and its permissions"
-        ) from None
+        raise unreadable(path, error) from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not a text file; a matrix is YAML in UTF-8") from None
     return _MatrixReader(str(path), text).matrix(path.stem)
+
+
+def unreadable(path: Path, error: OSError) -> UsageError:
+    """What to say of a file that cannot be read, with a name beside it that may be meant."""
+    hint = "; check the name and its permissions"
+    if isinstance(error, FileNotFoundError) and path.parent.is_dir():
+        hint = did_you_mean(path.name, sorted(os.listdir(path.parent))) or hint
+    return UsageError(f"{path}: cannot be read ({error.strerror}){hint}")
 
 
 class _MatrixReader:
@@ -252,6 +264,8 @@ class _MatrixReader:
         items = values if isinstance(values, list) else [values]
         if not items:
             raise self._fail(path, f"axis {axis} is empty", "leave it out, or give it a value")
+        if axis == "dtype":
+            items = [_dtype(item) for item in items]
         holds, problem, allowed = _AXES[axis]
         for place, item in enumerate(items):
             if not holds(item):
@@ -279,6 +293,9 @@ class _MatrixReader:
     def _launch(self, path: Location, value: Any) -> DeclaredLaunch:
         if isinstance(value, dict) and "configs" in value:
             value = {**value, "configs": self._configs((*path, "configs"), value["configs"])}
+        if isinstance(value, dict) and isinstance(value.get("args"), dict):
+            args = {name: with_known_dtypes(given) for name, given in value["args"].items()}
+            value = {**value, "args": args}
         try:
             _FORM.check(value, more=("package",))
         except FormError as error:
@@ -317,6 +334,13 @@ def _config(flat: dict[str, Any]) -> dict[str, Any]:
     `kwargs`."""
     kwargs = {name: value for name, value in flat.items() if name not in OPTIONS}
     return {"kwargs": kwargs, **{name: flat[name] for name in OPTIONS if name in flat}}
+
+
+def _dtype(item: Any) -> Any:
+    """The dtype that a value names, else the value."""
+    if not isinstance(item, str):
+        return item
+    return find_dtype(item) or item
 
 
 def _is_shape(item: Any) -> bool:

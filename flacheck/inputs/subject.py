@@ -30,6 +30,11 @@ class Subject:
     configs: str | None = None
     captured: Path | None = None
 
+    @property
+    def name(self) -> str:
+        """What was named, in messages."""
+        return self.package or self.matrix or DEFAULT_MATRIX
+
 
 @dataclass(frozen=True)
 class Kernels:

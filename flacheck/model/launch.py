@@ -19,6 +19,25 @@ LAUNCHES_SCHEMA = "flacheck.launches/1"
 # Names of Triton's element types, floating point first, as launches write them.
 FLOAT_DTYPES = tuple("bf16 fp16 fp32 fp64 fp8e4nv fp8e5 fp8e4b8 fp8e5b16 fp8e4b15".split())
 DTYPES = (*FLOAT_DTYPES, *"i1 i8 i16 i32 i64 u8 u16 u32 u64".split())
+# What else people call them: torch's names, C's, and short forms of both.
+_ALIASES: Mapping[str, str] = {
+    "bfloat16": "bf16",
+    "half": "fp16",
+    "float": "fp32",
+    "double": "fp64",
+    **{f"{kind}{bits}": f"fp{bits}" for kind in ("float", "f") for bits in (16, 32, 64)},
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "float8_e4m3fnuz": "fp8e4b8",
+    "float8_e5m2fnuz": "fp8e5b16",
+    "bool": "i1",
+    "int1": "i1",
+    "short": "i16",
+    "int": "i32",
+    "long": "i64",
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
 # How triton.language spells the dtypes that a constexpr may hold, beside the names above.
 _LANGUAGE_DTYPES = {
     *DTYPES,
@@ -125,6 +144,28 @@ def main_dtype(args: Mapping[str, Any]) -> str | None:
         if dtype in ("bf16", "fp16") or dtype.startswith("fp8"):
             return dtype
     return next((dtype for dtype in held if dtype.startswith("fp")), None)
+
+
+def find_dtype(text: str) -> str | None:
+    """The dtype that is called so: `bf16`, `bfloat16`, `torch.bfloat16`, `half`; None for none."""
+    plain = text.strip().lower().removeprefix("torch.").removeprefix("tl.")
+    if plain in DTYPES:
+        return plain
+    return _ALIASES.get(plain)
+
+
+def with_known_dtypes(argument: Any) -> Any:
+    """An argument of a launch in JSON with the dtypes' own names in place of others."""
+    if not isinstance(argument, dict):
+        return argument
+    held = dict(argument)
+    if isinstance(held.get("dtype"), str):
+        held["dtype"] = find_dtype(held["dtype"]) or held["dtype"]
+    if isinstance(held.get("tuple"), list):
+        held["tuple"] = [with_known_dtypes(item) for item in held["tuple"]]
+    if "descriptor" in held:
+        held["descriptor"] = with_known_dtypes(held["descriptor"])
+    return held
 
 
 class FormError(Exception):

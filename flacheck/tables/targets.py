@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from flacheck.errors import UsageError
+from flacheck.errors import UsageError, did_you_mean
 
 CUDA_GUIDE = "CUDA C++ Programming Guide, appendix Compute Capabilities, technical specifications"
 KIB = 1024
@@ -194,17 +194,33 @@ _MULTIPROCESSORS = {
 }
 
 TARGETS: dict[str, Target] = {row.name: row for row in _ROWS}
-_ALIASES = {alias: row for row in _ROWS for alias in row.aliases}
+# Cards that are no field of a row either, by NVIDIA's list of compute capabilities.
+_MORE_CARDS = {
+    "sm70": "titanv",
+    "sm75": "gtx1650 gtx1660 rtx2060 rtx2070 titanrtx",
+    "sm86": "rtx3050 rtx3060 rtx3070 rtx3080 a2 a16 a2000 a4000 a4500 a5000 a5500",
+    "sm89": "rtx4050 rtx4060 rtx4070 rtx4080 l2 l20 rtx4000ada rtx5000ada rtx6000ada",
+    "sm120": "rtx5050 rtx5060 rtx5070 rtx5080",
+}
+_ALIASES = {alias: row for row in _ROWS for alias in row.aliases} | {
+    card: TARGETS[name] for name, cards in _MORE_CARDS.items() for card in cards.split()
+}
+# How drivers and shops go on after a card's name: its socket, memory or variant.
+_VARIANT = re.compile(r"sxm\d?|pcie|nvl|hbm\de?|\d+gb|ti|super|laptop|gpu|generation")
 
 
 def find(name: str) -> Target:
     """The target called `name`: `sm90`, `sm_90a`, `90`, `9.0`, `cuda:90`, `gfx942` or a card such
-    as `h100`."""
-    plain = re.sub(r"[\s._-]|^(cuda|hip):", "", name.strip().lower())
-    plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon)+", "", plain)
+    as `h100`, also as its driver calls it (`NVIDIA A100-SXM4-80GB`)."""
+    words = re.split(r"[\s_-]+", name.strip().lower())
+    # The first word is the card's own, whatever it looks like.
+    words = words[:1] + [word for word in words[1:] if not _VARIANT.fullmatch(word)]
+    plain = re.sub(r"[.]|^(cuda|hip):", "", "".join(words))
+    plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon|rtx(?=a))+", "", plain)
     # 90a and 100f are sm90 and sm100 with the features that no other GPU has.
     plain = re.sub(r"^(?:sm|compute)?(\d{2,3})[af]?$", r"sm\1", plain)
     target = TARGETS.get(plain) or _ALIASES.get(plain)
     if target is None:
-        raise UsageError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
+        hint = did_you_mean(plain, [*TARGETS, *_ALIASES])
+        raise UsageError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}{hint}")
     return target

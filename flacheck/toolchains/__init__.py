@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier
 from packaging.version import InvalidVersion
 
 from flacheck.errors import UsageError
-from flacheck.toolchains import cache, filling
+from flacheck.toolchains import by_torch, cache, filling
 from flacheck.toolchains.base import Choice, Family, Resolution, Toolchain
 from flacheck.toolchains.triton import Triton
 
@@ -35,8 +35,8 @@ def split_specs(text: str) -> list[str]:
 
 
 def resolve(specs: Iterable[str]) -> Resolution:
-    """The choices for specifications: `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, or a
-    path.
+    """The choices for specifications: `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, a path,
+    or `torch==2.9.*` for the Triton releases that those of torch require.
 
     Raises UsageError for what does not exist, ToolchainError for what cannot be known or had. A
     release without a wheel is a choice with a reason when asked for by its exact version, else a
@@ -70,9 +70,11 @@ def _resolve(spec: str) -> Resolution:
     named = _NAMED.fullmatch(spec)
     if named:
         name, rest = named[1].lower(), named[2]
-    if name not in FAMILIES:
+    if name not in FAMILIES and name != by_torch.NAME:
         raise UsageError(f"unknown toolchain {name!r} in {spec!r}; there are {', '.join(FAMILIES)}")
     try:
+        if name == by_torch.NAME:
+            return by_torch.resolve(rest)
         return FAMILIES[name].resolve(rest)
     except (InvalidVersion, InvalidSpecifier) as error:
         raise UsageError(

@@ -1,6 +1,7 @@
 """Triton's releases: which there are, which have a wheel for this Python, and which targets each
 knows."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from packaging.version import Version
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.tables import table
 from flacheck.tables.targets import TARGETS
-from flacheck.toolchains import cache, index
+from flacheck.toolchains import cache, index, torch_pins
 from flacheck.toolchains.base import Choice, Resolution
 
 NAME = "triton"
@@ -103,6 +104,7 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     known = sorted({*there, *_shipped()})
     wanted = [version for version in known if version in specifiers]
     if not wanted:
+        _ask_for_torch(str(specifiers), specifiers)
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
     choices = []
     for version in wanted:
@@ -116,6 +118,7 @@ def matching(specifiers: SpecifierSet) -> Resolution:
 def exact(version: Version) -> Choice:
     """A release by its version, from the shipped table or the cache before any index is asked."""
     if version < OLDEST:
+        _ask_for_torch(str(version), SpecifierSet(f"=={version}.*"))
         raise UsageError(f"flacheck drives {NAME} {OLDEST} and newer, not {version}")
     for known in _shipped():
         if known == version:
@@ -131,6 +134,16 @@ def exact(version: Version) -> Choice:
             return release(version, _no_wheel())
     near = _listing(index.near(version, sorted({*there, *_shipped()})))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}")
+
+
+def _ask_for_torch(asked: str, specifiers: SpecifierSet) -> None:
+    """Raises UsageError for numbers that no release of Triton has, and some of torch have."""
+    torch = [release for release in torch_pins.pins() if release in specifiers]
+    if torch:
+        raise UsageError(
+            f"there is no {NAME} {asked}, but there is torch {', '.join(torch)}: did you mean "
+            f"--torch {shlex.quote(asked)}, the {NAME} releases that torch requires?"
+        )
 
 
 def _listing(versions: Sequence[Version]) -> str:

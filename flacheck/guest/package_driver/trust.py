@@ -53,9 +53,12 @@ class Witness:
         for line in lines:
             if line.get("id") in kept and line.get("source") in texts:
                 line["text"] = texts.pop(line["source"])
+        of_kept = [line for line in lines if line.get("of", line.get("id")) in kept]
+        used = {digest for line in of_kept for digest in line.get("paths", ())}
         with open(f"{path}.part", "w", encoding="utf-8") as file:
             for line in lines:
-                if "schema" in line or line.get("of", line.get("id")) in kept:
+                stays = "schema" in line or line.get("of", line.get("id")) in kept
+                if stays or line.get("path") in used:
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")
         os.replace(f"{path}.part", path)
 

@@ -191,11 +191,13 @@ class Identities:
         if module == "__main__":
             module = program()
         if module not in self._by_module:
-            self._by_module[module] = self._package(os.path.realpath(function.__code__.co_filename))
+            self._by_module[module] = self.package_of(function.__code__.co_filename)
         name = f"{module}:{function.__qualname__.replace('.<locals>', '')}"
         return name, self._by_module[module]
 
-    def _package(self, file: str) -> str | None:
+    def package_of(self, file: str) -> str | None:
+        """`name==version` of the package that a file belongs to, None for a program's own."""
+        file = os.path.realpath(file)
         folder = os.path.dirname(file)
         while folder != os.path.dirname(folder):
             if folder in self._packages:

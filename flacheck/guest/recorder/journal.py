@@ -18,6 +18,8 @@ SCHEMA = "flacheck.launches/1"
 _SECONDS_BETWEEN_COUNTS = 2.0
 
 Line = dict[str, Any]
+# Dotted names of functions, outermost first.
+Path = tuple[str, ...]
 
 
 class Journal:
@@ -33,6 +35,11 @@ class Journal:
         self._written: set[str] = set()
         self._sources: set[str] = set()
         self._more: dict[str, int] = {}
+        # Call paths: the digest of each, of each launch, and what is not written yet of both.
+        self._paths: dict[Path, str] = {}
+        self._paths_of: dict[str, set[Path]] = {}
+        self._new_paths: list[Path] = []
+        self._more_paths: dict[str, list[str]] = {}
         self._guesses: dict[tuple[str, str], int] = {}
         self._counted = time.monotonic()
         self._begun = False
@@ -41,10 +48,16 @@ class Journal:
             os.register_at_fork(before=self.flush, after_in_child=self._forked)
 
     def launch(
-        self, line: Line, text: str | None, remarks: Line, sizes: Callable[[], Line]
+        self,
+        line: Line,
+        text: str | None,
+        remarks: Line,
+        sizes: Callable[[], Line],
+        path: Path = (),
     ) -> None:
         """`text` is that of the line's source; `remarks` are no part of what makes a launch
-        distinct, nor is what `sizes()` gives: it is only asked of the first of equal launches."""
+        distinct, nor are the call `path` by which it came, of which it keeps all, and what
+        `sizes()` gives: that is only asked of the first of equal launches."""
         distinct = json.dumps(line, sort_keys=True, separators=(",", ":"))
         identity = hashlib.sha256(distinct.encode()).hexdigest()[:16]
         self.seen(identity)
@@ -53,8 +66,11 @@ class Journal:
             placed = sizes()
         with self._lock:
             self.begin()
+            new_path = self._new_path(identity, path)
             if identity in self._written:
                 self._more[identity] = self._more.get(identity, 0) + 1
+                if new_path:
+                    self._more_paths.setdefault(identity, []).extend(new_path)
                 if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
                     self.flush()
                 return
@@ -63,7 +79,25 @@ class Journal:
             if text is not None and line["source"] not in self._sources:
                 self._sources.add(line["source"])
                 extra["text"] = text
-            self._append({"id": identity, **line, **placed, **extra})
+            named = {"id": identity, **line, **placed, "paths": new_path, **extra}
+            self._append(*self._path_lines(), named)
+
+    def _new_path(self, identity: str, path: Path) -> list[str]:
+        """The digest of a path, if this launch did not come by it before; no path has none."""
+        seen = self._paths_of.setdefault(identity, set())
+        if path in seen or not path:
+            return []
+        seen.add(path)
+        if path not in self._paths:
+            # A dozen digits tell apart as many paths as a program can have.
+            self._paths[path] = hashlib.sha256("\n".join(path).encode()).hexdigest()[:12]
+            self._new_paths.append(path)
+        return [self._paths[path]]
+
+    def _path_lines(self) -> list[Line]:
+        """The paths that no line said yet: they stand before the lines that refer to them."""
+        new, self._new_paths = self._new_paths, []
+        return [{"path": self._paths[path], "through": path} for path in new]
 
     def guess(self, at: str, kind: str) -> None:
         """A value of this kind was made up for the program at `module:line`: a new one is written
@@ -80,7 +114,13 @@ class Journal:
                 return
             more, self._more = self._more, {}
             self._counted = time.monotonic()
-            lines: list[Line] = [{"of": each, "count": count} for each, count in more.items()]
+            paths, self._more_paths = self._more_paths, {}
+            lines = self._path_lines()
+            for each, count in more.items():
+                counted: Line = {"of": each, "count": count}
+                if each in paths:
+                    counted["paths"] = paths[each]
+                lines.append(counted)
             for (at, kind), count in self._guesses.items():
                 if count:
                     lines.append({"guessed": kind, "at": at, "count": count})

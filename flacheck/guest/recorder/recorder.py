@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..engine import releases
 from ..engine.messages import Kernel
 from ..workers.cut import Cutter, handed
+from .call_path import CallPaths
 from .described import Functions, Identities, argument, configuration, constant, laid_out
 from .journal import Journal
 
@@ -99,6 +100,7 @@ class Recorder:
         self._originals: list[tuple[Any, Run]] = []
         self._cutter = Cutter()
         self._identities = Identities(packages)
+        self.paths = CallPaths(self._identities, packages.values())
         self.calls = 0
         self.kernels: collections.Counter[str] = collections.Counter()
         self.during: str | None = None
@@ -238,7 +240,8 @@ class Recorder:
         cut = self._cutter.cut(first.function, first.functions)
         line["source"] = cut.digest
         remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
-        self.journal.launch(line, cut.text, remarks, lambda: _sizes(call, group))
+        path = self.paths.of_launch(package)
+        self.journal.launch(line, cut.text, remarks, lambda: _sizes(call, group), path)
 
 
 def _method(layer: Layer, run: Run) -> Run:

@@ -83,6 +83,7 @@ class _Watch(importlib.abc.MetaPathFinder):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         self.recorder.remove()
+        self.recorder.paths.leave_autograd()
         if self._device is not None:
             self._device.leave()
 
@@ -111,6 +112,8 @@ class _Watch(importlib.abc.MetaPathFinder):
             self._device = FakeDevice(self._card, self._readers.guessed)
             self._device.enter()
             self.recorder.launched = self._device.launched
+        # After the fake device, which puts an apply of its own in torch's place.
+        self.recorder.paths.follow_autograd()
 
     def _triton(self) -> None:
         if self._card is not None:

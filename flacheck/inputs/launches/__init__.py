@@ -18,9 +18,16 @@ from msgspec import Meta, Struct, ValidationError, convert, structs, to_builtins
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Source
 from flacheck.inputs.launches.admission import admitted
+from flacheck.inputs.matrix import unreadable
 from flacheck.model import Cut, Json, Kernel, Launch, canonical, digest
 from flacheck.model.launch import LAUNCHES_SCHEMA as SCHEMA
-from flacheck.model.launch import FormError, LaunchForm, check_options, check_plain
+from flacheck.model.launch import (
+    FormError,
+    LaunchForm,
+    check_options,
+    check_plain,
+    with_known_dtypes,
+)
 
 # A recorded launch leaves nothing open.
 _FORM = LaunchForm()
@@ -30,6 +37,10 @@ _SHORTEST_DIGEST = 16
 Natural = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(gt=0)]
 Grid = Annotated[tuple[int, ...], Meta(max_length=3)]
+
+
+# Dotted names, outermost first.
+CallPath = tuple[str, ...]
 
 
 class Placed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +82,9 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     one of a package's inner functions; `guessed` says where the program read a value made up for
     it, on which this launch may rest; `refused` says where and why its source was not admitted,
     and is never read from a file. `memory` says where its tensors lie and `grids` what each
-    configuration's grid is (None where it raised); files of earlier recorders have neither."""
+    configuration's grid is (None where it raised); `paths` are the dotted names of the functions
+    through which it came, outermost first, once for each way. Files of earlier recorders have none
+    of the three."""
 
     id: str
     kernel: str
@@ -91,6 +104,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     memory: Memory | None = None
     grids: tuple[Grid | None, ...] | None = None
     refused: str | None = None
+    paths: tuple[CallPath, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.qualname.isidentifier():
@@ -122,10 +136,18 @@ class Launches:
 
 
 class Counted(Struct, frozen=True):
-    """`count` more of the launch `of`."""
+    """`count` more of the launch `of`, and the `paths` by which it came for the first time."""
 
     of: str
     count: Count
+    paths: tuple[CallPath, ...] = ()
+
+
+class NamedPath(Struct, frozen=True):
+    """A call path, which later lines refer to by its digest."""
+
+    path: str
+    through: CallPath
 
 
 class Guess(Struct, frozen=True):
@@ -143,7 +165,7 @@ class Note:
     said: Mapping[str, Any]
 
 
-Entry = RecordedLaunch | Counted | Guess | Note
+Entry = RecordedLaunch | Counted | NamedPath | Guess | Note
 
 
 def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
@@ -154,16 +176,24 @@ def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
     """
     launches: dict[str, RecordedLaunch] = {}
     counts: dict[str, int] = {}
+    paths: dict[str, dict[CallPath, None]] = {}
     notes: list[Mapping[str, Any]] = []
     for entry in stream(path, ours, trust):
         if isinstance(entry, RecordedLaunch):
             launches.setdefault(entry.id, entry)
             counts[entry.id] = counts.get(entry.id, 0) + entry.count
+            if entry.paths is not None:
+                paths.setdefault(entry.id, {}).update(dict.fromkeys(entry.paths))
         elif isinstance(entry, Counted):
             counts[entry.of] = counts.get(entry.of, 0) + entry.count
+            if entry.paths:
+                paths.setdefault(entry.of, {}).update(dict.fromkeys(entry.paths))
         elif isinstance(entry, Note):
             notes.append(entry.said)
-    counted = [structs.replace(each, count=counts[key]) for key, each in launches.items()]
+    counted = []
+    for key, each in launches.items():
+        came = tuple(paths[key]) if key in paths else None
+        counted.append(structs.replace(each, count=counts[key], paths=came))
     end = notes[-1] if "end" in notes[-1] else None
     return Launches(notes[0], tuple(counted), end)
 
@@ -193,9 +223,7 @@ def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entr
                 if line.endswith("\n") or line.strip():
                     yield from reader.entry(number, line)
     except OSError as error:
-        raise UsageError(
-            f"{path}: cannot be read ({error.strerror}); check the name and its permissions"
-        ) from None
+        raise unreadable(path, error) from None
     except UnicodeDecodeError:
         raise UsageError(
             f"{path}: is not a text file; a launches file is JSON lines in UTF-8"
@@ -210,6 +238,7 @@ class _LaunchesReader:
         self._file, self._ours, self._trust = file, ours, trust
         self._texts: dict[str, str | None] = {}
         self._refused: dict[str, str] = {}
+        self._paths: dict[str, CallPath] = {}
         self._begun = False
 
     def entry(self, number: int, line: str) -> Iterator[Entry]:
@@ -243,25 +272,45 @@ class _LaunchesReader:
         if "kernel" in value:
             return self._launch(value, number)
         if "of" in value:
-            return convert(value, Counted)
+            return convert({**value, "paths": self._came_by(value.get("paths", []))}, Counted)
+        if "path" in value:
+            named = convert(value, NamedPath)
+            self._paths[named.path] = named.through
+            return named
         if "guessed" in value:
             return convert({**value, "kind": value["guessed"]}, Guess)
         if value.get("end") is True:
             return Note(value)
-        raise FormError("neither a launch, a count, a guess nor an end line")
+        raise FormError("neither a launch, a count, a path, a guess nor an end line")
 
     def _launch(self, value: Json, number: int) -> RecordedLaunch:
+        launch = value.get("launch")
+        # Programs write the names below; people who write a launch by hand have others.
+        if isinstance(launch, dict) and isinstance(launch.get("args"), dict):
+            args = {name: with_known_dtypes(given) for name, given in launch["args"].items()}
+            value = {**value, "launch": {**launch, "args": args}}
         _FORM.check(value.get("launch"))
         _FORM.check_arguments(value.get("heuristics", {}), "heuristics")
         check_options(value.get("options", {}))
         if "tensors" in value:
             memory = {"storages": value.get("storages"), "tensors": value["tensors"]}
             value = {**value, "memory": memory}
+        if "paths" in value:
+            value = {**value, "paths": self._came_by(value["paths"])}
         entry = convert({**value, "refused": None}, RecordedLaunch)
         if entry.source is None:
             return structs.replace(entry, text=None)
         text = self._text(entry.source, entry.text, number)
         return structs.replace(entry, text=text, refused=self._refused.get(entry.source))
+
+    def _came_by(self, digests: Any) -> list[CallPath]:
+        """The paths that stand in lines before, by their digests."""
+        if not isinstance(digests, list):
+            raise FormError("paths is a list of digests")
+        for named in digests:
+            if not isinstance(named, str) or named not in self._paths:
+                raise FormError(f"path {named!r} is in no line before")
+        return [self._paths[named] for named in digests]
 
     def _text(self, source: str, text: str | None, number: int) -> str | None:
         """The text of a source, which stands in the first line that names it; None for one that is

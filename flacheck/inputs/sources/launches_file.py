@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flacheck.capture.cards import target_of
-from flacheck.inputs import launches, replay
+from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
 from flacheck.inputs.launches import Launches, RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
@@ -20,7 +20,8 @@ def entries_of(
     """A launches file's launches, or the one on a line."""
     if line is None:
         return read.launches
-    return (launches.at(file, line, trust),)
+    named = launches.at(file, line, trust).id
+    return [entry for entry in read.launches if entry.id == named]
 
 
 def kernels(subject: Subject, selection: Selection) -> Kernels:
@@ -29,6 +30,9 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
     read = launches.read(file, trust=subject.trust)
     configs = subject.configs or "own"
     entries = entries_of(read, file, line, subject.trust)
+    if selection.ops:
+        # Before one of each kernel is taken, which may be one that came by another path.
+        entries = call_paths.asked(entries, selection, str(file))
     if configs == "usual":
         entries = launches.one_each(entries)
     named = [entry for entry in entries if selection.names(entry.kernel)]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from flacheck.errors import EmptySelection
 from flacheck.inputs import corpus, matrix
 from flacheck.inputs.expand import Selection, Source, check_kernels
 from flacheck.inputs.matrix import DeclaredLaunch, Matrix
@@ -18,6 +19,11 @@ SUFFIXES = (".yaml", ".yml")
 def kernels(subject: Subject, selection: Selection) -> Kernels:
     """The kernels of a matrix, flacheck's own and its packages', with their launches."""
     read = matrix.find(subject.matrix or DEFAULT_MATRIX)
+    if selection.ops:
+        raise EmptySelection(
+            f"matrix {read.name}: its launches are declared, so no call path leads to them and --op"
+            " selects none; use --kernel, or name a package or a launches file"
+        )
     provided = {spec: packages.provide_package(spec) for spec in _needed(read, selection)}
     return Kernels(read, sources_of(read, provided), provided)
 
