@@ -140,3 +140,11 @@ def test_shards_of_two_captures_are_found_until_one_is_whole(store: Store) -> No
     assert questions.unfinished_shards(store) == said
     begin(store, CELLS[1:], CELLS, "fla==1")
     assert questions.unfinished_shards(store) == []
+
+
+def test_a_question_names_what_narrows_it() -> None:
+    """As it is typed; releases and GPUs narrow nothing."""
+    selection = {"kernels": ["a*", "b"], "num_warps": [4], "targets": ["sm90"], "toolchains": ["x"]}
+    question = Question("quick", selection)
+    assert question.name == "quick --kernel a*,b --num-warps 4"
+    assert Question("quick", {"targets": ["sm80"]}).name == "quick"

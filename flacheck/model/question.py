@@ -16,6 +16,8 @@ from flacheck.model.values import Json, digest
 # What a selection may say without narrowing the question: every release and GPU is a question of
 # its own.
 _PLACES = ("targets", "toolchains")
+# What several values are given by whose option is singular.
+_OPTIONS = {"kernels": "kernel", "dtypes": "dtype", "ops": "op"}
 
 
 class Purpose(str, Enum):
@@ -92,7 +94,7 @@ class Question:
         """What the question leaves out of its matrix or package: `--kernel chunk_*`."""
         words = []
         for name, values in self._narrowing.items():
-            option = name.removesuffix("s").replace("_", "-")
+            option = _OPTIONS.get(name, name.replace("_", "-"))
             words.append(f"--{option} {','.join(map(str, values))}")
         return " ".join(words)
 
