@@ -134,7 +134,9 @@ class Bench:
                 attempt = self._ask(kind, {**request, "op": "bench", "config": dict(config), **own})
                 times[canonical(config)] = _timing(attempt)
                 # A hang has cost the whole time limit; another one would cost it again.
-                lost += {Outcome.DIED: 1, Outcome.TIMED_OUT: _LOST}.get(attempt.outcome, 0)
+                lost += {Outcome.DIED: 1, Outcome.TIMED_OUT: _LOST, Outcome.LOST: _LOST}.get(
+                    attempt.outcome, 0
+                )
         return times
 
     def _kind(self, package: Package | None) -> WorkerKind:

@@ -3,11 +3,12 @@
 A task and an attempt are plain values that travel. An executor knows neither rules nor reports.
 """
 
+import math
 import selectors
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from flacheck.engine.sandbox import Worker, WorkerKind
@@ -22,6 +23,16 @@ _QUICK = 0.02
 _TICK = 0.5
 # Starts that may fail in a row: one may be an accident, three are the compiler's own doing.
 _STILLBORN = 3
+# Workers and servers that may be lost over one task before it is given up.
+_TRIES = 3
+# Seconds that a compiler may take to be imported, where a task's own time is shorter.
+_START = 30.0
+# Seconds that a server has to report the end of a worker that was killed.
+_GRACE = 3.0
+# Signals that no compiler ends itself with: somebody else ended the worker, the kernel included.
+_FROM_OUTSIDE = frozenset("SIGKILL SIGTERM SIGINT SIGHUP SIGQUIT SIGPIPE SIGUSR1 SIGUSR2".split())
+# The exit code of a worker whose socket was closed within it (`UNHEARD` of the guest's server).
+_UNHEARD = 76
 # How much of a worker's pace the last attempt decides.
 _LATEST = 0.2
 
@@ -37,7 +48,6 @@ class Task:
     fresh: bool = False
 
 
-_NOTHING: deque[Task] = deque(maxlen=0)
 Ended = tuple[Task, Attempt]
 
 
@@ -53,14 +63,32 @@ class Executor(Protocol):
 
 
 @dataclass
+class _Job:
+    """A task on its way: the number it was last sent under, and how many workers and servers were
+    lost over it."""
+
+    task: Task
+    number: int = 0
+    lost: int = 0
+
+
+_NOTHING: deque[_Job] = deque(maxlen=0)
+
+
+@dataclass
 class _Slot:
-    """One worker at a time and the tasks it was sent, oldest first."""
+    """One worker at a time and the jobs it was sent, oldest first.
+
+    `since` is when the oldest one's time began. `condemned` is the number of the job for whose
+    time-out the worker was killed, at `killed`.
+    """
 
     worker: Worker | None = None
-    sent: deque[tuple[int, Task]] = field(default_factory=deque)
+    sent: deque[_Job] = field(default_factory=deque)
     ready: bool = False
     since: float = 0.0
-    timed_out: bool = False
+    condemned: int | None = None
+    killed: float = 0.0
     stillborn: int = 0
     pace: float = 1.0
 
@@ -69,37 +97,50 @@ class _Slot:
         """How many requests to have waiting at the worker: many where each takes no time."""
         return _AHEAD_OF_QUICK if self.pace < _QUICK else _AHEAD
 
+    def restart_clock(self) -> None:
+        """The next job's time begins."""
+        self.since, self.condemned = time.monotonic(), None
+
 
 class LocalPool:
-    """`jobs` workers on this machine, each of one kind until that kind's tasks run out."""
+    """`jobs` workers on this machine, each of one kind until that kind's tasks run out.
+
+    Every task ends in an attempt, whatever becomes of worker and server: within its time-out, the
+    time to start a compiler included where that is longer, and a few seconds.
+    """
 
     def __init__(self, jobs: int, timeout: Callable[[Task], float]) -> None:
         self._slots = [_Slot() for _ in range(jobs)]
         self._timeout = timeout
-        self._waiting: dict[WorkerKind, deque[Task]] = {}
+        self._waiting: dict[WorkerKind, deque[_Job]] = {}
         self._selector = selectors.DefaultSelector()
-        self._ids = 0
+        self._numbers = 0
+        self._ended: list[Ended] = []
+        # Kinds of which a server has started, and how many in a row did not.
+        self._started: set[WorkerKind] = set()
+        self._failed_starts: Counter[WorkerKind] = Counter()
 
     def submit(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
-            queue = self._waiting.setdefault(task.kind, deque())
+            queue = self._queue(task.kind)
             if task.fresh:
-                queue.appendleft(task)
+                queue.appendleft(_Job(task))
             else:
-                queue.append(task)
+                queue.append(_Job(task))
 
     def completed(self) -> Iterator[list[Ended]]:
         """Attempts as they end; stops when nothing waits and nothing runs."""
-        while self._fill():
-            ended: list[Ended] = []
-            for key, _ in self._selector.select(_TICK):
+        while self._fill() or self._ended:
+            pause = 0.0 if self._ended else _TICK
+            for key, _ in self._selector.select(pause):
                 slot = key.data
-                ended += self._event(slot)
+                self._event(slot)
                 # All that the worker has said so far.
                 while slot.worker and slot.worker.has_event():
-                    ended += self._event(slot)
+                    self._event(slot)
             self._enforce_time()
-            if ended:
+            if self._ended:
+                ended, self._ended = self._ended, []
                 yield ended
 
     def close(self) -> None:
@@ -107,23 +148,30 @@ class LocalPool:
             self._retire(slot)
         self._selector.close()
 
+    # What waits, and who does it
+
     def _fill(self) -> bool:
         """Give every slot something to do; False when there is nothing left at all."""
         for slot in self._slots:
             if not slot.sent:
-                if not self._queue(slot):
+                if not self._queue_of(slot):
                     self._hire(slot)
-                if self._queue(slot):
-                    self._send(slot)
+                if self._queue_of(slot) and not self._send(slot):
+                    # Full of what nobody reads, and nothing of it is ours.
+                    self._lose(slot, "its worker takes no request")
         for slot in self._slots:
             # One more ahead, so that no worker waits for us; not of the last ones, which others
             # could take.
             enough = len(self._slots) * slot.ahead
-            while len(slot.sent) < slot.ahead and len(self._queue(slot)) >= enough:
-                self._send(slot)
-        return any(slot.sent for slot in self._slots)
+            while len(slot.sent) < slot.ahead and len(self._queue_of(slot)) >= enough:
+                if not self._send(slot):
+                    break
+        return any(slot.sent for slot in self._slots) or any(self._waiting.values())
 
-    def _queue(self, slot: _Slot) -> deque[Task]:
+    def _queue(self, kind: WorkerKind) -> deque[_Job]:
+        return self._waiting.setdefault(kind, deque())
+
+    def _queue_of(self, slot: _Slot) -> deque[_Job]:
         """What waits for the slot's kind of worker."""
         if slot.worker is None:
             return _NOTHING
@@ -137,8 +185,14 @@ class LocalPool:
         self._retire(slot)
         busy = [other.worker.kind for other in self._slots if other.worker]
         kind = max(kinds, key=lambda kind: (-busy.count(kind), len(self._waiting[kind])))
-        slot.worker = Worker(kind)
-        slot.ready, slot.since, slot.stillborn = False, time.monotonic(), 0
+        try:
+            slot.worker = Worker(kind)
+        except OSError as error:
+            # The system has no process, no memory or no folder left for it.
+            self._failed_to_start(kind, f"it cannot be started: {error}")
+            return
+        slot.ready, slot.stillborn = False, 0
+        slot.restart_clock()
         self._selector.register(slot.worker, selectors.EVENT_READ, slot)
 
     def _retire(self, slot: _Slot) -> None:
@@ -147,94 +201,196 @@ class LocalPool:
             slot.worker.close()
             slot.worker = None
 
-    def _send(self, slot: _Slot) -> None:
-        """Send the next of what waits for the slot's worker."""
+    def _send(self, slot: _Slot) -> bool:
+        """Send the next of what waits for the slot's worker; False when it takes no more."""
         assert slot.worker
-        task = self._queue(slot).popleft()
-        self._ids += 1
+        job = self._queue_of(slot)[0]
+        self._numbers += 1
+        job.number = self._numbers
+        request = {**job.task.request, "id": job.number, "timeout": self._timeout(job.task)}
+        if not slot.worker.send(request, job.task.fresh):
+            return False
+        self._queue_of(slot).popleft()
         if not slot.sent and slot.ready:
-            slot.since = time.monotonic()
-        slot.sent.append((self._ids, task))
-        request = {**task.request, "id": self._ids, "timeout": self._timeout(task)}
-        slot.worker.send(request, task.fresh)
+            slot.restart_clock()
+        slot.sent.append(job)
+        return True
 
-    def _event(self, slot: _Slot) -> Iterator[Ended]:
+    # What workers and servers say
+
+    def _event(self, slot: _Slot) -> None:
         assert slot.worker
         event = slot.worker.receive()
         kind = event["event"]
         if kind == "ready":
-            slot.ready, slot.since = True, time.monotonic()
+            slot.ready = True
+            slot.restart_clock()
+            self._started.add(slot.worker.kind)
+            self._failed_starts[slot.worker.kind] = 0
         elif kind == "answer":
-            yield self._finish(slot, Attempt.from_json(event["attempt"]))
+            self._answer(slot, event)
         elif kind == "exit":
-            yield from self._exit(slot, event)
+            self._exit(slot, event)
         elif kind == "broken":
-            yield from self._abandon(slot, event["log"])
+            self._abandon(slot.worker.kind, event["log"], slot)
+        elif kind == "garbled":
+            self._lose(slot, event["log"])
+        elif kind == "gone" and slot.ready:
+            self._lose(slot, "the worker's server was killed")
         elif kind == "gone":
-            yield from self._gone(slot)
+            self._failed_to_start(slot.worker.kind, "it ended without a word", slot)
 
-    def _finish(self, slot: _Slot, attempt: Attempt) -> Ended:
-        _, task = slot.sent.popleft()
+    def _answer(self, slot: _Slot, event: Json) -> None:
+        # A worker that died over a request may leave it to its heir, who does it in vain.
+        if not slot.sent or event["request"] != slot.sent[0].number:
+            return
+        try:
+            attempt = Attempt.from_json(event["attempt"])
+        except (ValueError, TypeError) as error:
+            self._lose(slot, f"an answer of no known form: {error}")
+            return
+        if not all(map(_is_amount, (attempt.seconds, attempt.cpu_seconds, attempt.peak_mb or 0.0))):
+            self._lose(slot, "an answer with times or sizes that are none")
+            return
+        self._finish(slot, attempt)
+
+    def _finish(self, slot: _Slot, attempt: Attempt) -> None:
+        job = slot.sent.popleft()
         slot.pace += _LATEST * (attempt.seconds - slot.pace)
-        slot.since, slot.stillborn, slot.timed_out = time.monotonic(), 0, False
-        return task, attempt
+        slot.stillborn = 0
+        slot.restart_clock()
+        self._ended.append((job.task, attempt))
 
-    def _exit(self, slot: _Slot, event: Json) -> Iterator[Ended]:
+    def _exit(self, slot: _Slot, event: Json) -> None:
         """A worker ended: in the middle of a request, or between two (recycled: no matter)."""
-        if slot.sent and event["request"] == slot.sent[0][0]:
-            yield self._finish(slot, _died(event, slot))
+        job = slot.sent[0] if slot.sent else None
+        condemned, slot.condemned = slot.condemned, None
+        if job is not None and event["request"] == job.number:
+            self._died(slot, job, event, condemned)
+        elif job is not None and condemned == job.number:
+            # It hung before it took the request, which its heir would take and hang over.
+            self._give_up(slot, Attempt(Outcome.TIMED_OUT, seconds=time.monotonic() - slot.since))
         elif not event["done"] and not event["signal"] and event["exit_code"] == 1:
             slot.stillborn += 1
             if slot.stillborn >= _STILLBORN:
-                yield from self._abandon(slot, event["log"])
+                assert slot.worker
+                self._abandon(slot.worker.kind, event["log"], slot)
 
-    def _gone(self, slot: _Slot) -> Iterator[Ended]:
-        """Somebody killed the server: what it had not finished goes to another one, once."""
-        again = [task for _, task in slot.sent]
+    def _died(self, slot: _Slot, job: _Job, event: Json, condemned: int | None) -> None:
+        """The worker ended in the middle of the job."""
+        attempt = _obituary(slot, event, time.monotonic() - slot.since)
+        outside = event["signal"] in _FROM_OUTSIDE or event["exit_code"] == _UNHEARD
+        if condemned == job.number:
+            # The signal is flacheck's own.
+            self._finish(slot, replace(attempt, outcome=Outcome.TIMED_OUT, signal=None))
+        elif condemned is not None:
+            # Killed for the time of the job before, which was done in that moment.
+            slot.sent.popleft()
+            self._again(slot, [job])
+        elif outside and job.lost + 1 < _TRIES:
+            job.lost += 1
+            slot.sent.popleft()
+            self._again(slot, [job])
+        elif outside and event["signal"] != "SIGKILL":
+            how = event["signal"] or "a socket that was closed"
+            log = f"{event['log']}\nits worker was ended by {how} {_TRIES} times"
+            self._finish(slot, replace(attempt, outcome=Outcome.LOST, log=log))
+        else:
+            self._finish(slot, attempt)
+
+    def _again(self, slot: _Slot, jobs: list[_Job]) -> None:
+        """Jobs of a slot that lost them, before all others of their kind."""
+        for job in reversed(jobs):
+            self._queue(job.task.kind).appendleft(job)
+        slot.restart_clock()
+
+    # What is given up
+
+    def _lose(self, slot: _Slot, why: str) -> None:
+        """The server is gone, or speaks in tongues: what it had not finished goes to another one,
+        the job in work a few times only."""
+        if slot.sent:
+            slot.sent[0].lost += 1
+            if slot.sent[0].lost >= _TRIES:
+                log = f"{why}, {_TRIES} times"
+                self._ended.append((slot.sent.popleft().task, Attempt(Outcome.LOST, log=log)))
+        self._dismiss(slot)
+
+    def _give_up(self, slot: _Slot, attempt: Attempt) -> None:
+        """The job in work comes to this; the server ends, and the others go to another one."""
+        self._ended.append((slot.sent.popleft().task, attempt))
+        self._dismiss(slot)
+
+    def _dismiss(self, slot: _Slot) -> None:
+        """End the server at once; what it was sent waits again."""
+        if slot.worker:
+            slot.worker.end()
+        jobs = list(slot.sent)
         slot.sent.clear()
+        self._again(slot, jobs)
         self._retire(slot)
-        slot.stillborn += 1
-        if slot.stillborn >= _STILLBORN:
-            log = "the worker's server was killed again and again"
-            yield from ((task, Attempt(Outcome.NOT_STARTED, log=log)) for task in again)
-        elif again:
-            self._waiting[again[0].kind].extendleft(reversed(again))
 
-    def _abandon(self, slot: _Slot, log: str) -> Iterator[Ended]:
+    def _failed_to_start(self, kind: WorkerKind, why: str, slot: _Slot | None = None) -> None:
+        """A few times another start is tried."""
+        if slot is not None:
+            self._dismiss(slot)
+        self._failed_starts[kind] += 1
+        if self._failed_starts[kind] >= _STILLBORN:
+            self._abandon(kind, why)
+
+    def _abandon(self, kind: WorkerKind, log: str, slot: _Slot | None = None) -> None:
         """The compiler does not even start: so do none of the tasks for it."""
-        assert slot.worker
-        lost = [task for _, task in slot.sent] + list(self._waiting.pop(slot.worker.kind, ()))
-        slot.sent.clear()
-        self._retire(slot)
-        for task in lost:
-            yield task, Attempt(Outcome.NOT_STARTED, stage="start", log=log)
+        if slot is not None:
+            self._dismiss(slot)
+        attempt = Attempt(Outcome.NOT_STARTED, stage="start", log=log)
+        self._ended += [(job.task, attempt) for job in self._waiting.pop(kind, ())]
 
     def _enforce_time(self) -> None:
+        now = time.monotonic()
         for slot in self._slots:
-            if slot.sent and slot.worker and slot.ready:
-                limit = self._timeout(slot.sent[0][1])
-                if time.monotonic() - slot.since > limit:
-                    slot.timed_out = True
-                    slot.worker.kill()
+            if not slot.sent or not slot.worker:
+                continue
+            limit, passed = self._timeout(slot.sent[0].task), now - slot.since
+            if not slot.ready:
+                self._enforce_start(slot, max(limit, _START), passed)
+            elif slot.condemned is None and passed > limit:
+                slot.condemned, slot.killed = slot.sent[0].number, now
+                slot.worker.kill()
+            elif slot.condemned is not None and now - slot.killed > _GRACE:
+                # Nobody reports the worker's end: the server itself is stopped, or hangs.
+                self._give_up(slot, Attempt(Outcome.TIMED_OUT, seconds=passed))
+
+    def _enforce_start(self, slot: _Slot, limit: float, passed: float) -> None:
+        assert slot.worker
+        if passed <= limit:
+            return
+        kind, why = slot.worker.kind, f"nothing was heard of it in {limit:.0f} s"
+        if kind in self._started:
+            self._failed_to_start(kind, why, slot)
+        else:
+            # One that never started would take as long once more.
+            self._abandon(kind, why, slot)
 
 
-def _died(event: Json, slot: _Slot) -> Attempt:
+def _is_amount(value: float) -> bool:
+    return math.isfinite(value) and value >= 0
+
+
+def _obituary(slot: _Slot, event: Json, seconds: float) -> Attempt:
+    """The attempt that a worker died over."""
     assert slot.worker
-    outcome, signal = Outcome.DIED, event["signal"]
+    outcome = Outcome.DIED
     # A compiler denied its memory may also fault without a word: only how much it held tells.
     limit = slot.worker.kind.config.get("memory_mb", 0)
-    silent = signal == "SIGSEGV" and not event["log"].strip()
-    if slot.timed_out:
-        # The signal is flacheck's own.
-        outcome, signal = Outcome.TIMED_OUT, None
-    elif silent and 0 < limit / 2 < event["peak_mb"]:
+    silent = event["signal"] == "SIGSEGV" and not event["log"].strip()
+    if silent and 0 < limit / 2 < event["peak_mb"]:
         outcome = Outcome.OUT_OF_MEMORY
     return Attempt(
         outcome=outcome,
         stage=event["stage"],
         exit_code=event["exit_code"],
-        signal=signal,
+        signal=event["signal"],
         log=event["log"],
-        seconds=time.monotonic() - slot.since,
+        seconds=seconds,
         peak_mb=event["peak_mb"],
     )

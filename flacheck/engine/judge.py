@@ -57,6 +57,8 @@ def _unfit(attempt: Attempt) -> str | None:
     last = _last_line(attempt.log)
     if attempt.outcome is Outcome.NOT_STARTED:
         return f"the compiler does not start: {last}"
+    if attempt.outcome is Outcome.LOST:
+        return f"no answer: {last}"
     if attempt.outcome is not Outcome.RAISED:
         return None
     unloaded = any(name in attempt.exception for name in _UNLOADED) and not _OF_TRITON.search(last)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Protocol
 
+from flacheck import rules
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
 from flacheck.engine.provider import Provider, Untried
@@ -16,6 +17,9 @@ from flacheck.tables import targets
 _MINIMUM_TIMEOUT = 300.0
 # How many times its slowest finished cell a kernel's other cells may take.
 _SLOWEST_FACTOR = 20
+# How often a death without a word has to repeat before it is a failure, and the most that is asked
+# where such deaths were accidents.
+_SILENT_REPEATS, _MOST_REPEATS = 2, 6
 # Keys that are looked up in the store at once: few records are in memory at a time.
 _PAGE = 500
 
@@ -53,10 +57,22 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Trial:
-    """A task's name: its cell, and the record that the task is to confirm."""
+    """A task's name: its cell, and the record that the task is to confirm, `repeats` times in a
+    row; `alone` when nothing but that record waits for it."""
 
     cell: Cell
     confirms: Record | None = None
+    repeats: int = 1
+    alone: bool = False
+
+
+@dataclass
+class _Standing:
+    """What is known of a signature under a toolchain: None until its first failure was tried once
+    more. `held` are the failures that wait for that."""
+
+    confirmed: bool | None = None
+    held: list[tuple[Task, Record]] = field(default_factory=list)
 
 
 @dataclass
@@ -69,13 +85,17 @@ class Loop:
     executor: Executor
     timeouts: Timeouts
     again: bool = False
-    # A failure is confirmed once for each signature and toolchain, whichever call met it first.
-    _confirmed: set[tuple[str | None, str]] = field(default_factory=set)
+    # A failure is confirmed once for each signature and toolchain, whichever call met it first; a
+    # signature that was not confirmed confirms nothing.
+    _standings: dict[tuple[str | None, str], _Standing] = field(default_factory=dict)
+    # Deaths without a word that did not repeat: the more, the likelier is the next one an accident.
+    _accidents: int = 0
 
     def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
         """Each cell's record, cached ones first, then in order of completion; every one is in the
         sink before it is yielded."""
-        self._confirmed.clear()
+        self._standings.clear()
+        self._accidents = 0
         reused: set[str] = set()
         if not self.again:
             for record in self._reusable(cells):
@@ -121,14 +141,60 @@ class Loop:
         record = judge.judge(cell, attempt)
         if record.verdict is Verdict.FAILS and cell.stage == "autotune":
             record = judge.with_facts(record, self.provider.facts(cell))
-        identity = (record.signature, record.toolchain)
         if trial.confirms:
-            yield _confirmed(trial.confirms, record)
-        elif record.verdict is Verdict.FAILS and identity not in self._confirmed:
-            self._confirmed.add(identity)
-            self.executor.submit([Task(Trial(cell, record), task.kind, task.request, fresh=True)])
+            yield from self._tried_again(task, record)
+        elif record.verdict is Verdict.FAILS:
+            yield from self._failed(task, attempt, record)
         else:
             yield record
+
+    def _failed(self, task: Task, attempt: Attempt, record: Record) -> Iterator[Record]:
+        """A failure that is met for the first time: confirmed now, later, or already."""
+        if is_silent(attempt):
+            # Anybody could have sent the signal, so it says nothing of another cell's.
+            repeats = min(_SILENT_REPEATS + self._accidents, _MOST_REPEATS)
+            self._confirm(task, record, repeats, alone=True)
+            return
+        standing = self._standings.get((record.signature, record.toolchain))
+        if standing is None:
+            self._standings[record.signature, record.toolchain] = _Standing()
+            self._confirm(task, record)
+        elif standing.confirmed is None:
+            standing.held.append((task, record))
+        elif standing.confirmed:
+            yield record
+        else:
+            self._confirm(task, record, alone=True)
+
+    def _confirm(self, task: Task, record: Record, repeats: int = 1, alone: bool = False) -> None:
+        trial = Trial(record.cell, record, repeats, alone)
+        self.executor.submit([Task(trial, task.kind, task.request, fresh=True)])
+
+    def _tried_again(self, task: Task, second: Record) -> Iterator[Record]:
+        """A failure was tried once more: the same again, or an accident."""
+        trial: Trial = task.name
+        first = trial.confirms
+        assert first is not None
+        same = (first.verdict, first.signature) == (second.verdict, second.signature)
+        if same and trial.repeats > 1:
+            self._confirm(task, first, trial.repeats - 1, trial.alone)
+            return
+        yield first if same else judge.unstable(first, second)
+        if trial.alone:
+            self._accidents += not same
+            return
+        standing = self._standings[first.signature, first.toolchain]
+        standing.confirmed, held, standing.held = same, standing.held, []
+        for waiting, record in held:
+            if same:
+                yield record
+            else:
+                self._confirm(waiting, record, alone=True)
+
+
+def is_silent(attempt: Attempt) -> bool:
+    """Whether a signal ended the attempt and the compiler said nothing of a failure."""
+    return bool(attempt.signal) and not rules.decisive(attempt.log)
 
 
 def _still_good(record: Record, timeout: float | None) -> bool:
@@ -139,12 +205,6 @@ def _still_good(record: Record, timeout: float | None) -> bool:
     if record.code == "FC901":
         return record.seconds >= (timeout or _MINIMUM_TIMEOUT)
     return record.code == "FC902" or (record.reason or "").startswith("unstable")
-
-
-def _confirmed(first: Record, second: Record) -> Record:
-    if (first.verdict, first.signature) == (second.verdict, second.signature):
-        return first
-    return judge.unstable(first, second)
 
 
 def request(cell: Cell) -> Json:

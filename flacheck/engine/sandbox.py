@@ -16,10 +16,46 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
+
+# The fields of each event, and their types: whatever runs in a worker could write to its socket.
+_EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
+    "ready": {"pid": (int,)},
+    "broken": {"log": (str,)},
+    "hello": {"pid": (int,)},
+    "answer": {"request": (int,), "attempt": (dict,)},
+    "exit": {
+        "request": (int,),
+        "done": (int,),
+        "stage": (str, type(None)),
+        "signal": (str, type(None)),
+        "exit_code": (int, type(None)),
+        "log": (str,),
+        "peak_mb": (int, float),
+    },
+    "gone": {},
+}
+
+
+def _is_event(event: Json) -> bool:
+    fields = _EVENTS.get(str(event.get("event")))
+    return fields is not None and all(
+        isinstance(event.get(name), types) for name, types in fields.items()
+    )
+
+
+def _parent(pid: int) -> int | None:
+    """The parent of a process, None for one that is not there."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold anything.
+    return int(status.rpartition(")")[2].split()[1])
 
 
 @dataclass(frozen=True)
@@ -51,7 +87,7 @@ class Worker:
         self.kind = kind
         self.scratch = tempfile.mkdtemp(prefix="flacheck-")
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.PACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.BUFFER)
         self._child: int | None = None
         with theirs:
             self._server = self._start(theirs)
@@ -86,16 +122,30 @@ class Worker:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, request: Json, fresh: bool = False) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            channel.send(self._socket, request, fresh)
+    def send(self, request: Json, fresh: bool = False) -> bool:
+        """False when the worker has so much waiting that no more fits: nothing was sent."""
+        try:
+            channel.send(self._socket, request, fresh, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except (BrokenPipeError, ConnectionResetError):
+            # The next event says that the server is gone.
+            pass
+        return True
 
     def receive(self) -> Json:
-        """Wait for the next event: `ready`, `broken`, `hello`, `answer`, `exit`, or `gone` when the
-        server is dead."""
-        event = channel.receive(self._socket) or {"event": "gone"}
+        """Wait for the next event: `ready`, `broken`, `hello`, `answer`, `exit`, `garbled` for what
+        is none of these, or `gone` when the server is dead."""
+        try:
+            event = channel.receive(self._socket) or {"event": "gone"}
+        except (channel.Garbled, OSError) as error:
+            return {"event": "garbled", "log": str(error)}
+        if not _is_event(event):
+            return {"event": "garbled", "log": f"an event of no known form: {str(event)[:200]}"}
         if event["event"] == "hello":
-            self._child = event["pid"]
+            # Whoever says so: no other process is ever killed.
+            if _parent(event["pid"]) == self._server.pid:
+                self._child = event["pid"]
         elif event["event"] == "exit":
             self._child = None
         elif event["event"] == "gone":
@@ -111,6 +161,11 @@ class Worker:
         if self._child is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child, signal.SIGKILL)
+
+    def end(self) -> None:
+        """End worker and server at once, also those that are stopped."""
+        self.kill()
+        self._server.kill()
 
     def close(self) -> None:
         """End worker and server; returns when both are gone."""

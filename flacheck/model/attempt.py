@@ -21,6 +21,8 @@ class Outcome(str, Enum):
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
     NOT_STARTED = "not_started"
+    # Nothing was heard of it, or its worker was ended from outside, again and again.
+    LOST = "lost"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,8 +19,20 @@ import time
 class Worker:
     def __init__(self, config: dict) -> None:
         self.table, self.version = config["table"], config["identity"].partition("==")[2]
-        if self.table.get("start") == "broken":
+        start = self.table.get("start")
+        if start == "broken":
             raise ImportError("libfake.so: cannot open shared object file")
+        if start == "hang":
+            time.sleep(1000)
+        if start == "spin":
+            while True:
+                pass
+        if start == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if start == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if start == "exit":
+            os._exit(0)
 
     def tolerates(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)
@@ -109,6 +122,52 @@ class Worker:
         os.closerange(0, 256)
         os.abort()
 
+    def do_signal(self, rest: str) -> None:
+        """Somebody else sends the worker a signal."""
+        os.kill(os.getpid(), getattr(signal, rest))
+
+    def do_server(self, rest: str) -> None:
+        """Somebody else sends the server a signal, and the compile goes on for a while."""
+        os.kill(os.getppid(), getattr(signal, rest))
+        time.sleep(0.2)
+
+    def do_stopped(self, rest: str) -> None:
+        """The server is stopped, and then the worker dies."""
+        os.kill(os.getppid(), signal.SIGSTOP)
+        os.abort()
+
+    def do_deaf(self, rest: str) -> None:
+        """Closes the channel to flacheck, and compiles."""
+        _channel().detach()
+        os.closerange(3, 64)
+
+    def do_write(self, rest: str) -> None:
+        """Writes a packet of its own to flacheck."""
+        _channel().send(PACKETS[rest])
+
+    def do_answer(self, rest: str) -> dict:
+        """Answers with what no answer has."""
+        return ANSWERS[rest]
+
+    def do_log(self, rest: str) -> None:
+        raise RuntimeError(chr(0x1F600) * int(rest))
+
+    def do_once(self, rest: str) -> None:
+        """Does what follows the file's name, but only where the file is not there yet."""
+        file, _, then = rest.partition(" ")
+        if not os.path.exists(file):
+            open(file, "w").close()
+            verb, _, more = then.partition(" ")
+            getattr(self, "do_" + verb)(more)
+
+    def do_twice(self, rest: str) -> None:
+        """Faults the first two times; the file counts them."""
+        with open(rest, "a") as file:
+            file.write("x")
+            file.flush()
+            if file.tell() <= 2:
+                os.kill(os.getpid(), signal.SIGSEGV)
+
     def do_flaky(self, rest: str) -> None:
         """Fails in a worker that has worked before, never in a fresh one."""
         if getattr(self, "worked", False):
@@ -119,6 +178,54 @@ class Worker:
     def do_pid(self, rest: str) -> dict:
         self.worked = True
         return {"facts": {"pid": os.getpid()}, "resources": {"threads": 128}}
+
+
+def _channel() -> socket.socket:
+    """The socket to flacheck, found as a hostile compiler would."""
+    for number in range(3, 64):
+        try:
+            found = socket.socket(fileno=os.dup(number))
+            if found.type == socket.SOCK_SEQPACKET:
+                return found
+        except OSError:
+            continue
+    raise AssertionError("there is no socket")
+
+
+PACKETS = {
+    "text": b".not JSON",
+    "empty": b".",
+    "list": b".[]",
+    "number": b".5",
+    "deep": b"." + b"[" * 15_000,
+    "nothing": b'.{"event": null}',
+    "unknown": b'.{"event": "dance"}',
+    "list-event": b'.{"event": []}',
+    "exit": b'.{"event": "exit"}',
+    "exit-types": b'.{"event": "exit", "request": "1", "done": [], "stage": 1, "signal": 1}',
+    "answer": b'.{"event": "answer"}',
+    "answer-text": b'.{"event": "answer", "request": 1, "attempt": "finished"}',
+    "file": b":",
+    "long": b"." + b"x" * 100_000,
+    "init": b'.{"event": "hello", "pid": 1}',
+    "stale": b'.{"event": "answer", "request": -5, "attempt": {"outcome": "finished"}}',
+    "ready": b'.{"event": "ready", "pid": 1}',
+    "gone": b'.{"event": "gone"}',
+    "broken-types": b'.{"event": "broken"}',
+    "surrogate": b'.{"event": "answer", "request": 1, "attempt": {"log": "\\ud800"}}',
+}
+ANSWERS: dict = {
+    "outcome": {"outcome": "splendid"},
+    "unknown": {"outcome": "finished", "surprise": [1, 2], "stage": "lower"},
+    "nan": {"seconds": float("nan")},
+    "minus": {"seconds": -1.0},
+    "infinite": {"peak_mb": float("inf"), "seconds": float("inf")},
+    "types": {"seconds": "long", "stage": 5},
+    "resources": {"resources": {"shared": "much"}},
+    "resources-list": {"resources": [1]},
+    "stage": {"stage": {"a": 1}},
+    "facts": {"facts": "none"},
+}
 
 
 def _setting(request: dict, name: str) -> str:

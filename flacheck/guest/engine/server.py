@@ -36,8 +36,9 @@ from . import channel
 from .loader import module_from
 from .messages import CompilerWorker, Reply, Request, WorkerConfig
 
-# The exit code of a worker that ended on purpose; 1 is that of one that did not get as far as work.
-RECYCLE = 75
+# Exit codes of a worker: it ended on purpose; it could not be heard any more, for a compiler closed
+# its socket. 1 is that of one that did not get as far as work.
+RECYCLE, UNHEARD = 75, 76
 _POLL_MS = 200
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
@@ -90,7 +91,7 @@ def main() -> None:
     config: WorkerConfig = json.loads(sys.argv[1])
     config["server_pid"] = os.getpid()
     sock = socket.socket(fileno=int(sys.argv[2]))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.PACKET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.BUFFER)
     sys.path += config["path"]
     # The compiler writes to the descriptors themselves, past Python.
     log = os.memfd_create("log")
@@ -190,6 +191,8 @@ def _become_worker(
     code = 1
     try:
         os.setpgid(0, 0)
+        # Python would make an exception of it, which would pass for the compiler's.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         # The server may have died before that call: then no signal comes.
         if os.getppid() != config["server_pid"]:
@@ -212,21 +215,27 @@ def _work(
 ) -> None:
     """Answer request after request, until the next one is for another worker."""
     while page.fresh or not channel.wants_fresh(sock):
-        message = channel.receive(sock)
+        # Only looked at until the page names it: a worker that dies here loses no request.
+        message = channel.receive(sock, socket.MSG_PEEK)
         if message is None:
             return
         request: Request = message  # type: ignore[assignment]
         os.ftruncate(log, 0)
         os.lseek(log, 0, os.SEEK_SET)
         page.begin(request["id"])
+        channel.take(sock)
         _limit_cpu(request.get("timeout"))
         answer = _attempt(worker, request, page)
         answer["log"] = ""
         if answer["outcome"] != "finished":
             answer["log"] = _read(log, config)
-        page.finish()
         event = {"event": "answer", "request": request["id"], "pid": os.getpid()}
-        channel.send(sock, {**event, "attempt": answer})
+        try:
+            channel.send(sock, {**event, "attempt": answer})
+        except OSError:
+            os._exit(UNHEARD)
+        # Not before: a request is done when its answer is on its way.
+        page.finish()
         if _resident_mb() > config.get("recycle_mb", _RECYCLE_MB):
             return
 

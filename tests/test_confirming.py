@@ -1,0 +1,68 @@
+"""Failures are tried once more before they are believed, and what did not repeat vouches for
+nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from flacheck.model import Verdict
+from flacheck.store import Store
+from tests import fake
+from tests.test_scan import ASSERTION, run
+
+
+def test_unstable_is_unstable_for_all(store: Store) -> None:
+    """Six cells with one abort that depends on what the worker did before: none of them fails."""
+    table = {"used": "pid", "flaky": ASSERTION.replace("abort", "flaky")}
+    cells = []
+    for warps in range(1, 7):
+        cells += [fake.cell("used", num_warps=warps), fake.cell("flaky", num_warps=warps)]
+    found = [r for r in run(store, cells, table, jobs=1) if r.kernel == "fake.flaky"]
+    assert len(found) == 6
+    assert Verdict.FAILS not in {record.verdict for record in found}
+    assert sum((record.reason or "").startswith("unstable: FC302") for record in found) >= 1
+
+
+def test_an_unstable_signature_leaves_real_failures_failing(store: Store) -> None:
+    """Each of them is confirmed alone: those that repeat fail."""
+    table = {
+        "used": "pid",
+        "flaky": ASSERTION.replace("abort", "flaky"),
+        "bad": ASSERTION,
+    }
+    cells = [fake.cell("used"), fake.cell("flaky")]
+    cells += [fake.cell("bad", num_warps=warps) for warps in range(1, 6)]
+    found = {
+        (record.kernel, record.options.get("num_warps")): record
+        for record in run(store, cells, table, jobs=1)
+    }
+    assert found.pop(("fake.flaky", None)).verdict is Verdict.UNKNOWN
+    assert found.pop(("fake.used", None)).verdict is Verdict.COMPILES
+    assert {record.verdict for record in found.values()} == {Verdict.FAILS}
+    assert len({record.signature for record in found.values()}) == 1
+
+
+def test_what_waits_for_a_confirmation_is_settled_with_it(store: Store) -> None:
+    """Held records are stored and yielded once, in one run."""
+    cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 41)]
+    found = run(store, cells, {"bad": ASSERTION}, jobs=2)
+    assert Counter(record.verdict for record in found) == {Verdict.FAILS: 40}
+    assert len(list(store.records(store.run("last").id))) == 40
+
+
+def test_a_signal_from_outside_makes_no_cell_fail(tmp_path: Path, store: Store) -> None:
+    """Each of 45 cells is struck once, beside one that always dies so."""
+    table = {f"k{n}": f"once {tmp_path / str(n)} fault" for n in range(45)}
+    cells = [fake.cell(name) for name in table] + [fake.cell("always")]
+    found = {r.kernel: r for r in run(store, cells, {**table, "always": "fault"})}
+    assert found.pop("fake.always").verdict is Verdict.FAILS
+    assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}
+    assert all(str(record.reason).startswith("unstable") for record in found.values())
+
+
+def test_a_cell_that_is_struck_twice_does_not_fail(tmp_path: Path, store: Store) -> None:
+    """The more such deaths did not repeat, the more often one has to."""
+    twice = {f"k{n}": f"twice {tmp_path / str(n)}" for n in range(5)}
+    found = run(store, [fake.cell(name) for name in twice], twice, jobs=1)
+    assert {record.verdict for record in found} == {Verdict.UNKNOWN}

@@ -1,0 +1,223 @@
+"""Whatever becomes of a worker, its server and their messages, every task ends in an attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from flacheck.engine import executors, sandbox
+from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.judge import judge
+from flacheck.engine.sandbox import Worker
+from flacheck.model import Attempt, Outcome, Verdict
+from tests import fake
+from tests.fake.worker import ANSWERS, PACKETS
+
+# Seconds that a task may take; the tests' own patience with a pool is a multiple.
+TIMEOUT, PATIENCE = 3.0, 40.0
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that is not there soon does not start."""
+    monkeypatch.setattr(executors, "_START", 5.0)
+
+
+def ended(tasks: list[Task], jobs: int = 1, timeout: float = TIMEOUT) -> dict[str, Attempt]:
+    """All attempts; an AssertionError when the pool hangs."""
+    pool = LocalPool(jobs, lambda task: timeout)
+    pool.submit(tasks)
+    found: dict[str, Attempt] = {}
+    started = time.monotonic()
+    try:
+        for several in pool.completed():
+            for task, attempt in several:
+                assert task.name not in found
+                found[task.name] = attempt
+            assert time.monotonic() - started < PATIENCE
+    finally:
+        pool.close()
+    assert set(found) == {task.name for task in tasks}
+    return found
+
+
+def verdict(name: str, attempt: Attempt) -> Verdict:
+    return judge(fake.cell(name), attempt).verdict
+
+
+def among_others(*behaviours: str, timeout: float = TIMEOUT) -> dict[str, Attempt]:
+    """The attempts of cells that do this, between others that compile and must do so."""
+    kind = fake.kind({f"bad {what}": what for what in behaviours})
+    tasks = []
+    for place, what in enumerate(behaviours):
+        tasks += [fake.task(f"good {place}", kind), fake.task(f"bad {what}", kind)]
+    tasks.append(fake.task("good at last", kind))
+    found = ended(tasks, timeout=timeout)
+    bad = {name.removeprefix("bad "): a for name, a in found.items() if name.startswith("bad ")}
+    others = [attempt for name, attempt in found.items() if name.startswith("good")]
+    assert {attempt.outcome for attempt in others} == {Outcome.FINISHED}
+    return bad
+
+
+def test_a_packet_that_no_worker_sends_harms_no_other_cell() -> None:
+    """The cell whose compiler writes to flacheck's socket is never called failing."""
+    found = among_others(*(f"write {packet}" for packet in sorted(PACKETS)))
+    verdicts = {name: verdict(name, attempt) for name, attempt in found.items()}
+    assert set(verdicts.values()) <= {Verdict.COMPILES, Verdict.UNKNOWN}, verdicts
+
+
+def test_an_answer_of_no_known_form_is_unknown() -> None:
+    """After a few tries, with what was wrong; what it says besides is left out."""
+    found = among_others(*(f"answer {name}" for name in sorted(ANSWERS)))
+    assert found.pop("answer unknown").outcome is Outcome.FINISHED
+    for name, attempt in found.items():
+        assert attempt.outcome is Outcome.LOST, name
+        assert "an answer" in str(judge(fake.cell("bad"), attempt).reason)
+
+
+def test_a_signal_from_outside_again_and_again_is_unknown() -> None:
+    """No compiler ends itself so. (Python lets nobody end it with SIGPIPE.)"""
+    names = executors._FROM_OUTSIDE - {"SIGPIPE"}
+    for how, attempt in among_others(*(f"signal {name}" for name in names)).items():
+        record = judge(fake.cell("bad"), attempt)
+        assert record.verdict is Verdict.UNKNOWN
+        if how != "signal SIGKILL":
+            assert how.removeprefix("signal ") in str(record.reason)
+
+
+def test_a_fault_that_happens_once_is_forgotten(tmp_path: Path) -> None:
+    """The cell is compiled by the next worker."""
+    faults = ("signal SIGKILL", "signal SIGTERM", "server SIGKILL", "server SIGTERM", "write text")
+    found = among_others(*(f"once {tmp_path / str(n)} {how}" for n, how in enumerate(faults)))
+    assert {attempt.outcome for attempt in found.values()} == {Outcome.FINISHED}
+
+
+def test_a_cell_that_kills_its_server_again_and_again_is_unknown() -> None:
+    """It is not tried without end."""
+    names = ("SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT")
+    for attempt in among_others(*(f"server {name}" for name in names)).values():
+        assert attempt.outcome is Outcome.LOST
+        assert verdict("bad", attempt) is Verdict.UNKNOWN
+
+
+def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
+    """Nobody would report the worker's end."""
+    (attempt,) = among_others("stopped").values()
+    assert attempt.outcome is Outcome.TIMED_OUT
+    assert attempt.seconds < TIMEOUT + executors._GRACE + 3
+
+
+def test_a_worker_that_stops_itself_times_out() -> None:
+    """It is killed all the same."""
+    (attempt,) = among_others("signal SIGSTOP").values()
+    assert attempt.outcome is Outcome.TIMED_OUT
+
+
+def test_a_server_that_is_stopped_lets_its_worker_go_on() -> None:
+    """Answers come from the worker itself."""
+    (attempt,) = among_others("server SIGSTOP").values()
+    assert attempt.outcome is Outcome.FINISHED
+
+
+def test_a_worker_that_closes_its_socket_is_unknown() -> None:
+    """What it came to cannot be heard."""
+    (attempt,) = among_others("deaf").values()
+    assert attempt.outcome is Outcome.LOST
+    assert "socket" in judge(fake.cell("bad"), attempt).reason
+
+
+def test_a_long_answer_arrives() -> None:
+    """A log of characters that JSON writes as twelve is longer than a packet."""
+    (attempt,) = among_others("log 100000").values()
+    assert attempt.outcome is Outcome.RAISED
+    assert len(attempt.log) > 30_000
+
+
+@pytest.mark.parametrize("size", [1_000, 300_000, 1_000_000])
+def test_a_long_request_arrives(size: int) -> None:
+    """An admitted source may have a million characters, of which JSON writes each as six."""
+    kind = fake.kind({})
+    tasks = [fake.task(f"k{n}", kind, text="é" * size) for n in range(5)]
+    assert {a.outcome for a in ended(tasks, jobs=2, timeout=30).values()} == {Outcome.FINISHED}
+
+
+@pytest.mark.parametrize("start", ["hang", "spin", "stop", "die", "exit", "broken"])
+def test_a_compiler_that_does_not_start_is_unknown_for_all_its_cells(start: str) -> None:
+    """Within the time that a start may take; others are untouched."""
+    bad, good = fake.kind({"start": start}, "0.9"), fake.kind({})
+    tasks = [fake.task(f"bad{n}", bad) for n in range(20)] + [fake.task("good", good)]
+    found = ended(tasks)
+    assert found.pop("good").outcome is Outcome.FINISHED
+    assert {attempt.outcome for attempt in found.values()} == {Outcome.NOT_STARTED}
+
+
+def test_a_worker_that_cannot_be_started_is_unknown() -> None:
+    """No process is left for it, or no interpreter."""
+    kind = fake.kind({})
+    gone = type(kind)(kind.name, kind.config, python="/nowhere/python")
+    assert ended([fake.task("a", gone)])["a"].outcome is Outcome.NOT_STARTED
+
+
+def test_nobody_elses_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler may say that it is any process; only a child of the server is ever its worker."""
+    said = {"event": "hello", "pid": os.getpid()}
+    worker = Worker(fake.kind({}))
+    try:
+        assert worker.receive()["event"] == "ready"
+        monkeypatch.setattr(sandbox.channel, "receive", lambda sock: said)
+        assert worker.receive() == said
+        assert worker._child is None
+    finally:
+        worker.close()
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGSTOP"])
+def test_random_signals_hang_nothing_and_make_nothing_fail(name: str) -> None:
+    """Whichever process they meet, at whatever moment."""
+    kind = fake.kind({"*": "slow 0"})
+    stop = threading.Event()
+    sent = [0]
+
+    def strike() -> None:
+        while not stop.wait(0.03):
+            # A server, its worker, or the other server, in turn.
+            for pid in _descendants(os.getpid())[: 1 + sent[0] % 3][-1:]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, getattr(signal, name))
+                    sent[0] += 1
+
+    striking = threading.Thread(target=strike)
+    striking.start()
+    try:
+        found = ended([fake.task(f"k{n}", kind) for n in range(60)], jobs=2, timeout=2)
+    finally:
+        stop.set()
+        striking.join()
+    assert sent[0]
+    outcomes = {attempt.outcome for attempt in found.values()}
+    assert outcomes <= {
+        Outcome.FINISHED,
+        Outcome.LOST,
+        Outcome.DIED,
+        Outcome.TIMED_OUT,
+        Outcome.NOT_STARTED,
+    }
+
+
+def _descendants(pid: int) -> list[int]:
+    """All processes below this one, parents first."""
+    below: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = [int(child) for child in task.read_text().split()]
+        except OSError:
+            continue
+        for child in children:
+            below += [child, *_descendants(child)]
+    return below
