@@ -63,7 +63,7 @@ class Executor(Protocol):
 
 
 @dataclass
-class _Job:
+class _Queued:
     """A task on its way: the number it was last sent under, and how many workers and servers were
     lost over it."""
 
@@ -72,7 +72,7 @@ class _Job:
     lost: int = 0
 
 
-_NOTHING: deque[_Job] = deque(maxlen=0)
+_NOTHING: deque[_Queued] = deque(maxlen=0)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class _Slot:
     """
 
     worker: Worker | None = None
-    sent: deque[_Job] = field(default_factory=deque)
+    sent: deque[_Queued] = field(default_factory=deque)
     ready: bool = False
     since: float = 0.0
     condemned: int | None = None
@@ -112,7 +112,7 @@ class LocalPool:
     def __init__(self, jobs: int, timeout: Callable[[Task], float]) -> None:
         self._slots = [_Slot() for _ in range(jobs)]
         self._timeout = timeout
-        self._waiting: dict[WorkerKind, deque[_Job]] = {}
+        self._waiting: dict[WorkerKind, deque[_Queued]] = {}
         self._selector = selectors.DefaultSelector()
         self._numbers = 0
         self._ended: list[Ended] = []
@@ -124,9 +124,9 @@ class LocalPool:
         for task in tasks:
             queue = self._queue(task.kind)
             if task.fresh:
-                queue.appendleft(_Job(task))
+                queue.appendleft(_Queued(task))
             else:
-                queue.append(_Job(task))
+                queue.append(_Queued(task))
 
     def completed(self) -> Iterator[list[Ended]]:
         """Attempts as they end; stops when nothing waits and nothing runs."""
@@ -168,10 +168,10 @@ class LocalPool:
                     break
         return any(slot.sent for slot in self._slots) or any(self._waiting.values())
 
-    def _queue(self, kind: WorkerKind) -> deque[_Job]:
+    def _queue(self, kind: WorkerKind) -> deque[_Queued]:
         return self._waiting.setdefault(kind, deque())
 
-    def _queue_of(self, slot: _Slot) -> deque[_Job]:
+    def _queue_of(self, slot: _Slot) -> deque[_Queued]:
         """What waits for the slot's kind of worker."""
         if slot.worker is None:
             return _NOTHING
@@ -276,7 +276,7 @@ class LocalPool:
                 assert slot.worker
                 self._abandon(slot.worker.kind, event["log"], slot)
 
-    def _died(self, slot: _Slot, job: _Job, event: Json, condemned: int | None) -> None:
+    def _died(self, slot: _Slot, job: _Queued, event: Json, condemned: int | None) -> None:
         """The worker ended in the middle of the job."""
         attempt = _obituary(slot, event, time.monotonic() - slot.since)
         outside = event["signal"] in _FROM_OUTSIDE or event["exit_code"] == _UNHEARD
@@ -298,7 +298,7 @@ class LocalPool:
         else:
             self._finish(slot, attempt)
 
-    def _again(self, slot: _Slot, jobs: list[_Job]) -> None:
+    def _again(self, slot: _Slot, jobs: list[_Queued]) -> None:
         """Jobs of a slot that lost them, before all others of their kind."""
         for job in reversed(jobs):
             self._queue(job.task.kind).appendleft(job)

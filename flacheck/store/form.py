@@ -56,6 +56,13 @@ class StoredRecord(Struct):
     resources: dict[str, int | float | None]
 
 
+class StoredMiss(Struct):
+    """A kernel that a capture did not record."""
+
+    kernel: str
+    reason: str
+
+
 class StoredCoverage(Struct):
     """What of a package was captured."""
 
@@ -63,7 +70,7 @@ class StoredCoverage(Struct):
     toolchain: Toolchain
     launchable: int
     recorded: int
-    missed: list[dict[str, str]]
+    missed: list[StoredMiss]
 
 
 class StoredContext(Struct):
