@@ -30,6 +30,8 @@ class Effect(str, Enum):
     RACE = "results that differ from run to run"
     MEMORY_ERROR = "illegal or misaligned memory access"
     HANG = "hang"
+    # The package itself raises an error before it launches the kernel.
+    REFUSED = "refused at run time"
 
 
 class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,13 +90,16 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         )
 
     def names_package(self, package: str) -> bool:
-        """Whether it speaks of a package, `name==version` or a bare name (any version)."""
-        asked = Requirement(package)
-        version = str(asked.specifier).removeprefix("==")
-        for requirement in map(Requirement, self.packages):
-            if canonicalize_name(requirement.name) == canonicalize_name(asked.name):
-                return not version or _admits(str(requirement.specifier), version)
-        return not self.packages
+        """Whether it speaks of a package: `name==version`, or a bare name for any version."""
+        name, _, version = package.partition("==")
+        ranges = [
+            str(requirement.specifier)
+            for requirement in map(Requirement, self.packages)
+            if canonicalize_name(requirement.name) == canonicalize_name(name)
+        ]
+        if not self.packages or (ranges and not version):
+            return True
+        return any(_admits(admitted, version) for admitted in ranges)
 
 
 def every() -> tuple[Advisory, ...]:
