@@ -1,4 +1,4 @@
-"""flacheck explain: what a failure code means, or which failure a compiler's output shows."""
+"""flacheck explain: what a failure code means, or which failure a log shows."""
 
 import logging
 import re
@@ -27,19 +27,24 @@ def explain(
     format: common.ShortFormat = "table",
     output: common.Output = None,
 ) -> int:
-    """Name the failure in a compiler's output: cause, versions, remedy, links."""
+    """Name the failure in a log: cause, versions, remedy, links, known wrong results."""
     from flacheck import reports
     from flacheck.reports import explanation as explain_report
-    from flacheck.rules import UNCLASSIFIED, explanation
+    from flacheck.rules import UNCLASSIFIED, explanation, reported
+    from flacheck.tables.advisories import Advisory
 
     reports.check(format, reports.TABLE_OR_JSON)
+    advisories: list[Advisory] = []
     if _CODE.fullmatch(what):
         explanations = explanation.of_code(what.upper())
     else:
-        explanations = explanation.of_log(_text(what))
-    common.show(format, explain_report.report(explanations), output)
+        log = _text(what)
+        explanations = explanation.of_log(log)
+        advisories = reported.of_log(log)
+    common.show(format, explain_report.report(explanations, advisories), output)
     # The first one is the decisive one; the others came of it.
-    if explanations and explanations[0].code != UNCLASSIFIED:
+    is_known = bool(explanations) and explanations[0].code != UNCLASSIFIED
+    if is_known or advisories:
         return Exit.OK
     return Exit.FINDINGS
 

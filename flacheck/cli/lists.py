@@ -1,4 +1,4 @@
-"""flacheck list: the kernels, matrices, targets and rules there are."""
+"""flacheck list: the kernels, matrices, targets, rules and advisories there are."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -13,17 +13,21 @@ Rows = list[dict[str, Any]]
 
 @common.command
 def show(
-    what: Annotated[str, typer.Argument(metavar="kernels|matrices|targets|rules")],
+    what: Annotated[str, typer.Argument(metavar="kernels|matrices|targets|rules|advisories")],
     format: common.ShortFormat = "table",
 ) -> int:
-    """List the kernels, matrices, targets or rules there are."""
+    """List the kernels, matrices, targets, rules or advisories there are."""
     from flacheck import reports
-    from flacheck.reports.document import listing
+    from flacheck.reports.document import Report, listing
 
     if what not in _ROWS:
         raise UsageError(f"cannot list {what!r}: there are {', '.join(_ROWS)}")
     reports.check(format, reports.TABLE_OR_JSON)
-    common.show(format, listing(_ROWS[what]()))
+    rows = _ROWS[what]()
+    report = listing(rows)
+    if what in _WHOLE:
+        report = Report(report.parts, _WHOLE[what]())
+    common.show(format, report)
     return Exit.OK
 
 
@@ -64,9 +68,35 @@ def _rules() -> Rows:
     return [{"code": code, "title": rule.title} for code, rule in sorted(RULES.items())]
 
 
+def _advisories() -> Rows:
+    from flacheck.tables import advisories
+
+    # One line each; `explain`, gate and scan print the whole where it applies.
+    return [
+        {
+            "advisory": each.id,
+            "triton": each.triton,
+            "targets": " ".join(each.targets),
+            "about": ", ".join(each.packages or each.kernels),
+            "effect": each.effect.value,
+            "since": each.reported.isoformat(),
+        }
+        for each in advisories.every()
+    ]
+
+
+def _whole_advisories() -> Rows:
+    from flacheck.tables import advisories
+
+    return [each.to_json() for each in advisories.every()]
+
+
 _ROWS: dict[str, Callable[[], Rows]] = {
     "kernels": _kernels,
     "matrices": _matrices,
     "targets": _targets,
     "rules": _rules,
+    "advisories": _advisories,
 }
+# What JSON says in full of a list whose table is short.
+_WHOLE: dict[str, Callable[[], Rows]] = {"advisories": _whole_advisories}

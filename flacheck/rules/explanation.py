@@ -8,6 +8,7 @@ from flacheck.errors import UsageError
 from flacheck.model import Finding, Json
 from flacheck.rules.base import RULES
 from flacheck.rules.classify import read
+from flacheck.tables.advisories import Advisory
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def _explained(finding: Finding) -> Explanation:
     )
 
 
-def to_json(explanations: Sequence[Explanation]) -> Json:
+def to_json(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Json:
     """The document flacheck.explain/1."""
     findings = []
     for each in explanations:
@@ -65,4 +66,8 @@ def to_json(explanations: Sequence[Explanation]) -> Json:
         del plain["links"]
         plain["versions"] = {"bad": list(plain.pop("bad")), "good": list(plain.pop("good"))}
         findings.append(plain)
-    return {"schema": "flacheck.explain/1", "findings": findings}
+    return {
+        "schema": "flacheck.explain/1",
+        "findings": findings,
+        "advisories": [advisory.to_json() for advisory in advisories],
+    }

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, convert, to_builtins
+from msgspec import Meta, Struct, convert, json
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -41,7 +41,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     `triton` is a PEP 440 specifier. `packages` are requirements (`fla-core>=0.4,<0.5.2`). `kernels`
     are globs over a kernel's whole name or its last part; `["*"]` where the report is about a
     pattern in the code, which `when` describes. `when` says under which further condition the
-    kernel goes wrong. `remedy` is what the reader does about it.
+    kernel goes wrong. `remedy` is what the reader does about it. `clues` are words by which a log
+    of the failure can be known, beside the kernels' names: operators, tests, issues.
     """
 
     id: NotBlank
@@ -57,6 +58,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     remedy: NotBlank
     reported: date
     sources: Annotated[tuple[Link, ...], Meta(min_length=1)]
+    clues: tuple[NotBlank, ...] = ()
 
     @property
     def is_general(self) -> bool:
@@ -73,7 +75,8 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The advisory as JSON shows it."""
-        plain: dict[str, Any] = to_builtins(self)
+        plain: dict[str, Any] = json.decode(json.encode(self))
+        del plain["clues"]
         return {**plain, "text": self.text}
 
     def covers(self, release: str, target: str) -> bool:
