@@ -9,13 +9,13 @@ from packaging.version import Version
 
 from flacheck import toolchains
 from flacheck.errors import UsageError
-from flacheck.toolchains import by_torch, index, torch_pins, triton_releases
+from flacheck.toolchains import by_torch, cache, index, torch_pins, triton_releases
 
 
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
-    monkeypatch.setattr(torch_pins.cache, "read_json", lambda name: {})
+    monkeypatch.setattr(cache, "read_json", lambda name: {})
     monkeypatch.setattr(torch_pins, "refresh", lambda: None)
     known = [Version(text) for text in triton_releases.known()]
     monkeypatch.setattr(index, "available", lambda *_: known)

@@ -19,22 +19,29 @@ def write(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_a_setting_is_the_default_of_the_option_of_its_name(tmp_path: Path) -> None:
-    """With a dash or without; one value is a list for an option that is repeatable."""
-    text = """[tool.flacheck]
-target = "sm90"
-kernel = ["a", "b"]
-num-warps = 4
+def test_settings_are_what_the_table_holds(tmp_path: Path) -> None:
+    """As it is written there, with the line of each value."""
+    text = """[project]
+name = "x"
+
+[tool.flacheck]
+# What we train on.
+num-warps = [
+  4,
+  8,
+]
 matrix = "seeds"
-timeout = "60"
+
+[[tool.flacheck.waivers]]
+kernel = "a"
+[[tool.flacheck.waivers]]
+kernel = "b"
 """
-    assert settings.defaults(write(tmp_path, text)) == {
-        "target": ["sm90"],
-        "kernel": ["a", "b"],
-        "num_warps": [4],
-        "matrix": "seeds",
-        "timeout": "60",
-    }
+    read = settings.read(write(tmp_path, text))
+    assert (read.values["num-warps"], read.values["matrix"]) == ([4, 8], "seeds")
+    places = (("num-warps",), ("matrix",), ("waivers",), ("waivers", 1))
+    lines = [read.where(*place).rpartition(":")[2] for place in places]
+    assert lines == ["6", "10", "12", "14"]
 
 
 def test_the_nearest_file_counts(tmp_path: Path) -> None:
@@ -42,13 +49,13 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
     write(tmp_path, '[tool.flacheck]\nmatrix = "seeds"\n')
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
-    assert settings.defaults(below) == {"matrix": "seeds"}
-    assert settings.defaults(write(below, "[project]\n")) == {}
+    assert settings.read(below).values == {"matrix": "seeds"}
+    assert settings.read(write(below, "[project]\n")).values == {}
 
 
 def test_a_file_that_says_nothing_of_flacheck_may_be_broken(tmp_path: Path) -> None:
     """Its tools tell."""
-    assert settings.defaults(write(tmp_path, "[project\n")) == {}
+    assert settings.read(write(tmp_path, "[project\n")).values == {}
     assert settings.waivers(tmp_path) == ()
 
 
@@ -62,7 +69,7 @@ def test_a_file_that_says_nothing_of_flacheck_may_be_broken(tmp_path: Path) -> N
 def test_wrong_settings_are_an_error_with_their_file(tmp_path: Path, text: str, said: str) -> None:
     """Exit code 2."""
     with pytest.raises(UsageError, match=said):
-        settings.defaults(write(tmp_path, text))
+        settings.read(write(tmp_path, text))
 
 
 def test_waivers_are_read_from_the_nearest_file(tmp_path: Path) -> None:

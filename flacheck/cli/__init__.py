@@ -16,6 +16,7 @@ from flacheck.cli import (
     bisect,
     capture,
     common,
+    defaults,
     doctor,
     explain,
     gate,
@@ -26,8 +27,7 @@ from flacheck.cli import (
     scan,
     toolchain,
 )
-from flacheck.config import settings
-from flacheck.errors import Exit, UsageError
+from flacheck.errors import Exit, FlacheckError
 
 app = typer.Typer(
     name="flacheck",
@@ -91,12 +91,14 @@ def main() -> None:
     sys.excepthook = _fault
     output.forgive_encodings()
     common.show_log()
+    command = typer.main.get_command(app)
     try:
-        defaults = settings.defaults(Path.cwd())
-    except UsageError as error:
-        common.say(str(error))
-        raise SystemExit(error.exit_code) from None
-    # Each command looks for its own options only, so all can have the same map.
-    of_commands = {str(command.name): defaults for command in app.registered_commands}
+        of_commands = defaults.of(command, Path.cwd(), os.environ)
+    except FlacheckError as error:
+        # Help is what mends settings.
+        if not {"-h", "--help", "-V", "--version"} & set(sys.argv[1:]):
+            common.say(str(error))
+            raise SystemExit(error.exit_code) from None
+        of_commands = {}
     # Not app(): that puts Typer's own excepthook in place of ours.
-    typer.main.get_command(app)(prog_name="flacheck", default_map=of_commands)
+    command(prog_name="flacheck", default_map=of_commands)

@@ -29,7 +29,8 @@ _BENCH = (
     "Time every compiling configuration on this machine's GPU with the installed Triton. Kernels "
     "of packages and launches files are timed at the recorded sizes."
 )
-_FORMAT = "Print a table, json or markdown."
+_FORMAT = "Print the report in this format."
+_FORMATS = "table|json|markdown"
 _EMITTED = ("fla", "python")
 
 
@@ -55,7 +56,7 @@ def autotune(
     emit: str | None = common.option(None, metavar="fla|python", help=_EMIT),
     bench: bool = common.option(False, "--bench", help=_BENCH),
     store: common.StoreDir = Path(".flacheck"),
-    format: str = common.option("table", "--format", metavar="FORMAT", env="FORMAT", help=_FORMAT),
+    format: str = common.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
     output: common.Output = None,
 ) -> int:
     """Show how autotuners treat the configurations of KERNEL, and the faults of their keys."""

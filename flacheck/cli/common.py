@@ -25,9 +25,8 @@ Run = TypeVar("Run", bound=Callable[..., Any])
 
 
 def option(*names: Any, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """An option, after its default where it is not Annotated; `env="JOBS"` reads FLACHECK_JOBS."""
-    if "env" in more:
-        more["envvar"] = f"FLACHECK_{more.pop('env')}"
+    """An option, after its default where it is not Annotated. A metavar in lower case names all
+    values that the option takes: `table|json`."""
     return typer.Option(*names, help=help, metavar=metavar, **more)
 
 
@@ -37,9 +36,7 @@ _KERNEL = "Select kernels whose whole name or last part matches."
 Kernel = Annotated[list[str], option("--kernel", "-k", metavar="GLOB", help=_KERNEL)]
 _OP = "Select what functions, classes or modules of this name launch, by recorded call paths."
 Op = Annotated[list[str], option("--op", metavar="GLOB", help=_OP)]
-_TARGET = option(
-    "--target", "-t", metavar="GPU", env="TARGET", help="Select GPUs: sm90, h100, gfx942 …"
-)
+_TARGET = option("--target", "-t", metavar="GPU", help="Select GPUs: sm90, h100, gfx942 …")
 Target = Annotated[list[str], _TARGET]
 _DTYPE = option("--dtype", metavar="DTYPE", help="Select dtypes: bf16, fp16, fp32 …")
 Dtype = Annotated[list[str], _DTYPE]
@@ -58,24 +55,22 @@ _PACKAGE = "What a package, or its checkout, launches, instead of a matrix."
 Package = Annotated[str | None, option("--package", metavar="NAME==VERSION|DIR", help=_PACKAGE)]
 _JOBS = "Run N workers. Default: number of CPUs."
 # The help says what the default, 0, stands for.
-Jobs = Annotated[
-    int, option("--jobs", "-j", min=0, metavar="N", show_default=False, env="JOBS", help=_JOBS)
-]
+Jobs = Annotated[int, option("--jobs", "-j", min=0, metavar="N", show_default=False, help=_JOBS)]
 # One limit for all would end slow kernels, or wait too long for those that hang.
 _TIMEOUT = "Allow a cell S seconds. auto: 300, or 20 × the kernel's slowest cell."
-Timeout = Annotated[str, option(metavar="auto|S", env="TIMEOUT", help=_TIMEOUT)]
-_MEMORY = option(metavar="MB", min=256, env="MEMORY", help="Allow a worker MB of memory.")
+Timeout = Annotated[str, option(metavar="auto|S", help=_TIMEOUT)]
+_MEMORY = option(metavar="MB", min=256, help="Allow a worker MB of memory.")
 Memory = Annotated[int, _MEMORY]
 Fresh = Annotated[bool, option("--fresh", help="Compile cells again that have a stored result.")]
 # Importing a package runs its code, which who only has a file need not have meant.
 _TRUST = "Install and import the packages that a launches file names."
 Trust = Annotated[bool, option("--trust", help=_TRUST)]
-_STORE = option("--store", metavar="DIR", env="STORE", help="Keep results in the folder DIR.")
+_STORE = option("--store", metavar="DIR", help="Keep results in the folder DIR.")
 StoreDir = Annotated[Path, _STORE]
-_FORMAT = "Print a table, json, jsonl, markdown or github."
-Format = Annotated[str, option("--format", metavar="FORMAT", env="FORMAT", help=_FORMAT)]
-# No variable here: FLACHECK_FORMAT may name a format that these commands do not have.
-_SHORT = option("--format", metavar="FORMAT", help="Print a table or json.")
+_FORMATS = "table|json|jsonl|markdown|github"
+_FORMAT = "Print the report in this format."
+Format = Annotated[str, option("--format", metavar=_FORMATS, help=_FORMAT)]
+_SHORT = option("--format", metavar="table|json", help=_FORMAT)
 ShortFormat = Annotated[str, _SHORT]
 _OUTPUT = "Write the report to FILE instead of stdout."
 Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_OUTPUT)]

@@ -1,5 +1,8 @@
 """The nearest `[tool.flacheck]`: it comes after flags and variables, before a command's default."""
 
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -7,26 +10,46 @@ from flacheck.config import toml
 from flacheck.config.waivers import Waiver, from_toml
 from flacheck.errors import UsageError
 
-# Options that may be given several times: Typer takes a list for their default.
-_REPEATABLE = ("kernel", "target", "dtype", "num_warps", "num_stages", "toolchain", "triton")
+_TABLE = ("tool", "flacheck")
+WAIVERS = "waivers"
 
 
-def defaults(folder: Path) -> dict[str, Any]:
-    """Every setting as the default of the option with that name, for all commands alike; `target =
-    "sm90"` is as good as `target = ["sm90"]`. Raises UsageError for a file that is no TOML."""
-    options = {}
-    for key, value in _table(_nearest(folder)).items():
-        name = key.replace("-", "_")
-        if name in _REPEATABLE and not isinstance(value, list):
-            value = [value]
-        options[name] = value
-    return options
+@dataclass(frozen=True)
+class ProjectSettings:
+    """What `[tool.flacheck]` of a project holds, by key as it is written there; `file` is None
+    where there is no such table."""
+
+    file: Path | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+    def where(self, *keys: str | int) -> str:
+        """`pyproject.toml:12` of a value, by the keys and indices below the table; the file as it
+        is named from the current folder."""
+        line = toml.line_of(self.text, (*_TABLE, *keys))
+        return f"{os.path.relpath(str(self.file))}:{line}"
+
+
+def read(folder: Path) -> ProjectSettings:
+    """The settings of a folder's project. Raises UsageError for a file that is no TOML."""
+    file = _nearest(folder)
+    if file is None:
+        return ProjectSettings()
+    text = file.read_text(encoding="utf-8", errors="replace")
+    # A project's file that says nothing of flacheck may be as broken as it likes.
+    if "flacheck" not in text:
+        return ProjectSettings()
+    table = toml.loads(text, str(file)).get("tool", {}).get("flacheck", {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{file}: [tool.flacheck] must be a table")
+    return ProjectSettings(file, table, text)
 
 
 def waivers(folder: Path) -> tuple[Waiver, ...]:
     """The waivers of a folder's project; a UsageError for a malformed one."""
-    file = _nearest(folder)
-    return from_toml(_table(file).get("waivers", []), str(file))
+    settings = read(folder)
+    entries = settings.values.get(WAIVERS, [])
+    return from_toml(entries, lambda *place: settings.where(WAIVERS, *place))
 
 
 def _nearest(folder: Path) -> Path | None:
@@ -35,17 +58,3 @@ def _nearest(folder: Path) -> Path | None:
         if (parent / "pyproject.toml").is_file():
             return parent / "pyproject.toml"
     return None
-
-
-def _table(file: Path | None) -> dict[str, Any]:
-    """What `[tool.flacheck]` holds, empty without such a table."""
-    if file is None:
-        return {}
-    text = file.read_text(encoding="utf-8", errors="replace")
-    # A project's file that says nothing of flacheck may be as broken as it likes.
-    if "flacheck" not in text:
-        return {}
-    table = toml.loads(text, str(file)).get("tool", {}).get("flacheck", {})
-    if not isinstance(table, dict):
-        raise UsageError(f"{file}: [tool.flacheck] must be a table")
-    return table

@@ -91,6 +91,29 @@ def lines(text: str) -> Mapping[Path, int]:
     return {path: int(line) for path, line in numbers if line.isdecimal()}
 
 
+def line_of(text: str, path: Path) -> int:
+    """The line, from 1, on which the value at a path begins in a valid document.
+
+    It begins after the longest head of the text that is a document without it. Each head is parsed,
+    so this is for messages only.
+    """
+    heads = text.split("\n")
+    begins = 1
+    for count in range(1, len(heads) + 1):
+        try:
+            document = tomllib.loads("\n".join(heads[:count]))
+        except tomllib.TOMLDecodeError:
+            # In the middle of a value of several lines.
+            continue
+        try:
+            _holder(document, path)[path[-1]]
+        except LookupError:
+            begins = count + 1
+        else:
+            return begins
+    return begins
+
+
 def strings(text: str, file: str) -> Mapping[Path, str]:
     """Every string value by its path of keys and indices; a UsageError as from `loads`."""
     return dict(_strings(loads(text, file)))

@@ -1,6 +1,6 @@
 """Waivers: failures that a project knows of and lives with, for a reason and for a time."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
@@ -43,12 +43,12 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return " and ".join(filter(None, (self.signature, self.kernel and f"kernel {self.kernel}")))
 
 
-def from_toml(entries: Any, file: str) -> tuple[Waiver, ...]:
-    """The waivers in `[[tool.flacheck.waivers]]`; UsageError with file and entry for a bad one."""
+def from_toml(entries: Any, where: Callable[..., str]) -> tuple[Waiver, ...]:
+    """The waivers in `[[tool.flacheck.waivers]]`; UsageError with file and line for a bad one.
+    `where` says them for an entry by its index, from 0, and for all without one."""
     if not isinstance(entries, list):
-        raise UsageError(f"{file}: waivers must be tables: write [[tool.flacheck.waivers]]")
-    numbered = enumerate(entries, 1)
-    return tuple(_waiver(entry, f"{file}: waiver {number}") for number, entry in numbered)
+        raise UsageError(f"{where()}: waivers must be tables: write [[tool.flacheck.waivers]]")
+    return tuple(_waiver(entry, place, where) for place, entry in enumerate(entries))
 
 
 def in_force(waivers: Iterable[Waiver], today: date) -> tuple[Waiver, ...]:
@@ -61,7 +61,7 @@ def waived(waivers: Iterable[Waiver], kernel: str, signature: str | None) -> boo
     return any(waiver.covers(kernel, signature) for waiver in waivers)
 
 
-def _waiver(entry: Any, where: str) -> Waiver:
+def _waiver(entry: Any, place: int, where: Callable[..., str]) -> Waiver:
     # TOML knows dates with a time; the time of the last day is of no use here.
     if isinstance(entry, dict) and isinstance(entry.get("expires"), datetime):
         entry = {**entry, "expires": entry["expires"].date()}
@@ -69,10 +69,10 @@ def _waiver(entry: Any, where: str) -> Waiver:
         waiver = msgspec.convert(entry, Waiver)
     except msgspec.ValidationError as error:
         raise UsageError(
-            f'{where}: {error}; write kernel = "chunk_*" or signature = "FC302:…", a reason,'
-            " and expires = 2027-03-31 where the waiver is to end"
+            f'{where(place)}: waiver {place + 1}: {error}; write kernel = "chunk_*" or '
+            'signature = "FC302:…", a reason, and expires = 2027-03-31 where the waiver is to end'
         ) from None
     if waiver.signature is None and waiver.kernel is None:
         named = 'signature = "FC302:…" or kernel = "chunk_*"'
-        raise UsageError(f"{where}: name what is waived: {named}")
+        raise UsageError(f"{where(place)}: waiver {place + 1}: name what is waived: {named}")
     return waiver

@@ -1,0 +1,248 @@
+"""What options are when nobody types them: a variable, FLACHECK_TARGET for --target, else the
+setting of that name in the nearest `[tool.flacheck]`.
+
+Both are checked here for all commands alike, whichever is run: a name that no option has and a
+value that it cannot take are errors that say where they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from flacheck.cli import common
+from flacheck.config import settings
+from flacheck.errors import FlacheckError, UsageError, did_you_mean
+
+_PREFIX = "FLACHECK_"
+# Variables that are no options.
+_OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
+# Options whose values may be paths: a project's are relative to its pyproject.toml.
+_PATHS = ("matrix", "package", "store")
+# Versions and specifiers, in which a space is no end. 3.10 as a number is 3.1.
+_VERSIONS = ("triton", "toolchain", "torch", "releases")
+# These look for one cell, in the store when nothing else is typed: what a project's scans are about
+# does not answer where the cell is.
+_OF_ONE_CELL = ("bisect", "repro")
+_TRUTHS = {"1": True, "true": True, "yes": True, "on": True} | {
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+Map = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Option:
+    """An option as Typer has it, of the command with a name."""
+
+    name: str
+    command: Any
+    parameter: Any
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All values that it takes, where its metavar lists them."""
+        metavar = self.parameter.metavar or ""
+        if not re.fullmatch(r"[a-z]+(\|[a-z]+)+", metavar):
+            return ()
+        return tuple(metavar.split("|"))
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A value, the name of its option, and where the value was given."""
+
+    option: str
+    value: Any
+    where: str
+    # Variables are text; what a settings file holds has a type.
+    is_text: bool
+
+
+def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Map]:
+    """The defaults of each command's options. UsageError for an unknown name or a bad value."""
+    options = _options(command)
+    project = settings.read(folder)
+    settings.waivers(folder)
+    given = {each.option: each for each in _of_project(project, options, folder)}
+    given |= {each.option: each for each in _of_environment(variables, options)}
+    maps: dict[str, Map] = {name: {} for name in command.commands}
+    for name, each in given.items():
+        value = _checked(each, options[name])
+        for option in options[name]:
+            foreign = name in ("matrix", "package") and option.name in _OF_ONE_CELL
+            # A format, say, that only other commands have.
+            unknown = option.choices and value not in option.choices
+            if not foreign and not unknown:
+                maps[option.name][option.parameter.name] = value
+    return maps
+
+
+def _options(command: Any) -> dict[str, list[_Option]]:
+    """Every option of every command by its long name, `num_warps`; scan's MATRIX is one of them."""
+    options: dict[str, list[_Option]] = {}
+    for name, sub in command.commands.items():
+        for parameter in sub.params:
+            long = [each[2:] for each in parameter.opts if each.startswith("--")]
+            if (name, parameter.name) == ("scan", "matrix"):
+                long = ["matrix"]
+            if long and long != ["help"]:
+                key = long[0].replace("-", "_")
+                options.setdefault(key, []).append(_Option(name, sub, parameter))
+    return options
+
+
+def _of_project(
+    project: settings.ProjectSettings, options: Iterable[str], folder: Path
+) -> Iterator[_Given]:
+    known = [name.replace("_", "-") for name in options]
+    for key, value in project.values.items():
+        name = key.replace("-", "_")
+        if name == settings.WAIVERS:
+            continue
+        if name not in options:
+            hint = did_you_mean(key.replace("_", "-"), [*known, settings.WAIVERS])
+            raise UsageError(
+                f"{project.where(key)}: {key!r} is no setting: in [tool.flacheck] stand options "
+                f"of the commands by their names, and waivers{hint}"
+            )
+        if name in _PATHS and isinstance(value, str) and project.file is not None:
+            value = _from_project(value, project.file.parent, folder)
+        yield _Given(name, value, project.where(key), is_text=False)
+
+
+def _from_project(value: str, project: Path, folder: Path) -> str:
+    """A relative path as seen from the current folder, below the project's."""
+    is_path = value == "." or "/" in value or (project / value).exists()
+    if project == folder or not is_path:
+        return value
+    return str(project / value)
+
+
+def _of_environment(variables: Mapping[str, str], options: Iterable[str]) -> Iterator[_Given]:
+    known = {f"{_PREFIX}{name.upper()}": name for name in options}
+    for variable, value in variables.items():
+        if not variable.startswith(_PREFIX) or variable in _OTHER_VARIABLES:
+            continue
+        if variable not in known:
+            hint = did_you_mean(variable, [*known, *_OTHER_VARIABLES])
+            raise UsageError(
+                f"{variable} in the environment: no option has that name; unset it, or give it "
+                f"another name if it is not meant for flacheck{hint}"
+            )
+        # CI sets a variable to nothing where its input was left out.
+        if value:
+            yield _Given(known[variable], value, f"{variable} in the environment", is_text=True)
+
+
+def _checked(given: _Given, options: list[_Option]) -> Any:
+    """The value in the type of its option; UsageError with its place for one that is no such."""
+    try:
+        value = _typed(given, options[0])
+        _check(given.option, value, options)
+    except (FlacheckError, typer.BadParameter) as error:
+        said = getattr(error, "message", None) or str(error)
+        name = given.option.replace("_", "-")
+        raise UsageError(f"{given.where}: {name} = {given.value!r}: {said}") from None
+    return value
+
+
+def _typed(given: _Given, option: _Option) -> Any:
+    value, parameter = given.value, option.parameter
+    if getattr(parameter, "is_flag", False):
+        if given.is_text:
+            value = _TRUTHS.get(value.strip().lower())
+        if not isinstance(value, bool):
+            raise UsageError("expected true or false")
+        return value
+    if getattr(parameter, "multiple", False):
+        return [_text(given.option, each) for each in _several(given)]
+    if isinstance(value, list):
+        raise UsageError("expected one value, not a list")
+    context = typer.Context(option.command, info_name=option.name)
+    return parameter.process_value(context, _text(given.option, value))
+
+
+def _several(given: _Given) -> list[Any]:
+    if isinstance(given.value, list):
+        return given.value
+    if given.is_text and given.option not in _VERSIONS:
+        return list(given.value.split())
+    return [given.value]
+
+
+def _text(option: str, value: Any) -> str:
+    """A text or a number as it would be typed."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise UsageError("expected a text or a number")
+    if isinstance(value, float) and option in _VERSIONS:
+        raise UsageError("a version is a text: write it in quotes")
+    return str(value)
+
+
+def _check(name: str, value: Any, options: list[_Option]) -> None:
+    """Whether commands will take a value; they check the rest themselves."""
+    choices = dict.fromkeys(choice for option in options for choice in option.choices)
+    if choices and value not in choices:
+        hint = did_you_mean(str(value), choices)
+        raise UsageError(f"expected one of {', '.join(choices)}{hint}")
+    check = _CHECKS.get(name)
+    if check is not None:
+        check(value)
+
+
+def _targets(values: list[str]) -> None:
+    from flacheck.tables import targets
+
+    for name in common.split(values):
+        targets.find(name)
+
+
+def _matrix(value: str) -> None:
+    from flacheck.inputs import matrix
+    from flacheck.inputs.subject import line_of
+
+    file, _ = line_of(value)
+    if file.suffix != ".jsonl":
+        matrix.find(value)
+        return
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise matrix.unreadable(file, error) from None
+
+
+def _package(value: str) -> None:
+    from flacheck.packages import checkouts, package
+
+    if not checkouts.is_path(value):
+        package.parse(value)
+    elif not Path(value).expanduser().is_dir():
+        raise UsageError("there is no such folder")
+
+
+def _until(value: str) -> None:
+    from flacheck.toolchains.triton import STAGES
+
+    if value not in STAGES:
+        raise UsageError(f"expected one of {', '.join(STAGES)}{did_you_mean(value, STAGES)}")
+
+
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "dtype": common.dtypes,
+    "target": _targets,
+    "torch": common.requirements,
+    "num_warps": lambda values: common.numbers("num-warps", values),
+    "num_stages": lambda values: common.numbers("num-stages", values),
+    "timeout": common.seconds,
+    "matrix": _matrix,
+    "package": _package,
+    "until": _until,
+}
