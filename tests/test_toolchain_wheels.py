@@ -49,3 +49,20 @@ def test_the_users_constraints_do_not_reach_what_is_installed_elsewhere(
     assert seen["PIP_CONSTRAINT"] == os.devnull
     assert "UV_CONSTRAINT" not in seen
     assert seen["PIP_INDEX_URL"] == "https://index.example/simple"
+
+
+def test_what_is_constrained_holds_whatever_versions_a_package_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv can be told so: a project that caps its torch is installed beside the stand-in."""
+    script = 'printf "%s\\n" "$@" > "$SEEN"'
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("torch @ file:///stand-in.whl\n")
+    for name, overrides in (("uv", True), ("pip", False)):
+        installer = wheels.Installer(name, ("sh", "-c", script, "sh"), ())
+        monkeypatch.setattr(wheels, "installers", lambda only=installer: [only])
+        monkeypatch.setenv("SEEN", str(tmp_path / name))
+        wheels.install(["mine"], tmp_path / "into", what="mine", constraints=constraints)
+        words = (tmp_path / name).read_text().split()
+        assert words[words.index("--constraint") + 1] == str(constraints)
+        assert ("--override" in words) is overrides

@@ -112,7 +112,8 @@ def install(
 ) -> dict[str, Any]:
     """Install requirements with their dependencies into a folder; what was done, for its manifest.
 
-    `what` names the thing in messages. Raises NotFound, Offline or another ToolchainError.
+    `what` names the thing in messages. `constraints` hold for all that is required, whatever
+    versions are asked for. Raises NotFound, Offline or another ToolchainError.
     """
     started = time.monotonic()
     _LOG.info(f"installing {what} …")
@@ -123,7 +124,11 @@ def install(
         flags += ["--constraint", str(constraints)]
     errors: list[ToolchainError] = []
     for installer in require_installers():
-        code, output = run([*installer.install, *flags, *requirements], what)
+        replaced = []
+        # pip knows nothing like it: under pip an upper bound has to admit what is constrained.
+        if constraints and installer.name == "uv":
+            replaced = ["--override", str(constraints)]
+        code, output = run([*installer.install, *flags, *replaced, *requirements], what)
         if code == 0:
             (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
             seconds = round(time.monotonic() - started, 1)
