@@ -13,16 +13,13 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.gate import sources
-from flacheck.gate.evidence import Evidence, cell_identity
+from flacheck.gate.evidence import Evidence
 from flacheck.gate.fix import edited, fix
 from flacheck.gate.judging import Gate
 from flacheck.gate.pinned import Pin, PinChange
 from flacheck.model import Record
-from tests.made_gate import (
-    RECORDS,
-    RELEASES,
-    TODAY,
-)
+from tests.made_gate import RECORDS, RELEASES, TODAY
+from tests.made_records import whole
 
 GOLDEN = Path(__file__).parent / "golden" / "fix"
 
@@ -31,7 +28,7 @@ def fixed(name: str, text: str, *records: Record) -> str:
     """The file after --fix."""
     Path(name).write_bytes(text.encode())
     judge = Gate(RELEASES, lambda *asked: (), today=TODAY)
-    known = Evidence({cell_identity(r): r for r in records or RECORDS}, lambda signature: ())
+    known = Evidence(whole(records or RECORDS), records or RECORDS)
     fix(judge.judge(sources.of_files([Path(name)]), known).suggest)
     return Path(name).read_bytes().decode()
 
@@ -171,7 +168,7 @@ def test_what_cannot_be_written_is_left_and_said(
         judge = Gate(RELEASES, lambda *asked: ())
         outcome = judge.judge(
             sources.of_files([Path(name)]),
-            Evidence({cell_identity(r): r for r in RECORDS}, lambda signature: ()),
+            Evidence(whole(RECORDS), RECORDS),
         )
         written, left = fix(outcome.suggest)
         assert written == []
