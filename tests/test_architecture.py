@@ -32,6 +32,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("rules",),
     ("store",),
     ("analysis",),
+    ("baseline",),
     ("engine",),
     ("capture",),
     ("inputs",),

@@ -56,6 +56,7 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
         "advisories": [],
         "answered": 2,
         "asked": 2,
+        "known": 0,
     }
 
 

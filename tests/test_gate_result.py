@@ -42,10 +42,12 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
                 "advisories": [],
                 "answered": 2,
                 "asked": 2,
+                "known": 0,
             }
         ],
         "questions": ["seeds"],
         "untested": [],
+        "baseline": None,
         "conflicts": [],
         "waived": [
             {

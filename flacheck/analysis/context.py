@@ -19,10 +19,10 @@ class Context:
     exactly the good of the known releases. `known_triton` and `known_torch` are all releases there
     are; empty, only those asked count, and the requirement may admit releases that nobody tried.
     `advisories(triton, target)` names known miscompiles; `waives(cell)` says whether a project lets
-    a failing cell pass; `fallbacks(cells, forms)` what to use instead of the failing ones.
-    `standings` say how the questions stand that the records belong to: without a question nothing
-    is good. `made_up` are the keys of launches that flacheck invented; None to go by what is stored
-    of each kernel."""
+    a failing cell pass, `knows(cell)` whether a baseline does; `fallbacks(cells, forms)` what to
+    use instead of the failing ones. `standings` say how the questions stand that the records belong
+    to: without a question nothing is good. `made_up` are the keys of launches that flacheck
+    invented; None to go by what is stored of each kernel."""
 
     forms: FormsOf = field(default_factory=dict)
     torch_for: Callable[[str], Sequence[str]] = lambda triton: ()
@@ -31,6 +31,7 @@ class Context:
     known_torch: Sequence[str] = ()
     advisories: Callable[[str, str], Sequence[Any]] = lambda triton, target: ()
     waives: Callable[[Observed], bool] = lambda cell: False
+    knows: Callable[[Observed], bool] = lambda cell: False
     fallbacks: Callable[[Sequence[Observed], FormsOf], Sequence[Fallback]] = lambda cells, forms: ()
     coverage: Sequence[Json] = ()
     standings: Sequence[Standing] = ()

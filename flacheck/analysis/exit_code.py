@@ -18,8 +18,9 @@ PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE
 @dataclass(frozen=True)
 class Tally:
     """How many cells ended how. `blocking` are the failures that no other configuration makes up
-    for and no waiver lets pass, `waived` those that one does, `missing` the cells whose exact
-    toolchain could not be had; `untested` cells are in none of the other counts."""
+    for and nothing lets pass, `waived` those that a waiver does, `known` those that a baseline
+    does, `missing` the cells whose exact toolchain could not be had; `untested` cells are in none
+    of the other counts."""
 
     compiles: int = 0
     fails: int = 0
@@ -27,6 +28,7 @@ class Tally:
     skipped: int = 0
     blocking: int = 0
     waived: int = 0
+    known: int = 0
     missing: int = 0
     untested: int = 0
 
@@ -39,19 +41,22 @@ def tally(
     cells: Sequence[Observed],
     waives: Callable[[Observed], bool] = lambda cell: False,
     untested: int = 0,
+    knows: Callable[[Observed], bool] = lambda cell: False,
 ) -> Tally:
     """Count the cells that count and, as a number, the untested ones; a tolerated failure blocks if
     no configuration of its launch compiles."""
     failing = unserved(cells)
-    waived = sum(map(waives, failing))
+    counting = [cell for cell in failing if not waives(cell)]
+    known = sum(map(knows, counting))
     verdicts = Counter(cell.verdict for cell in cells)
     return Tally(
         compiles=verdicts[Verdict.COMPILES],
         fails=verdicts[Verdict.FAILS],
         unknown=verdicts[Verdict.UNKNOWN],
         skipped=verdicts[Verdict.SKIPPED],
-        blocking=len(failing) - waived,
-        waived=waived,
+        blocking=len(counting) - known,
+        waived=len(failing) - len(counting),
+        known=known,
         missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
         untested=untested,
     )

@@ -86,7 +86,7 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
     cells, untested = separated(observe(records, context.made_up))
     good = known_good(context.standings, context)
     return Summary(
-        tally=tally(cells, context.waives, len(untested)),
+        tally=tally(cells, context.waives, len(untested), context.knows),
         known_good=tuple(good),
         specifiers=tuple(specifiers(context.standings, good, context)),
         by_signature=tuple(by_signature(cells)),

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from flacheck.analysis.standing import Standing
+    from flacheck.baseline.form import Baseline
     from flacheck.inputs.expand import Selection
     from flacheck.inputs.subject import Subject
     from flacheck.reports.document import Report
@@ -72,6 +74,14 @@ _FORMAT = "Print the report in this format."
 Format = Annotated[str, option("--format", metavar=_FORMATS, help=_FORMAT)]
 _SHORT = option("--format", metavar="table|json", help=_FORMAT)
 ShortFormat = Annotated[str, _SHORT]
+_BASELINE = "Judge by this baseline what the store does not know; only new failures fail."
+BaselineFile = Annotated[
+    Path | None, option("--baseline", metavar="FILE", env="BASELINE", help=_BASELINE)
+]
+_WRITE_BASELINE = "Write what is known now into a baseline, to be committed."
+WriteBaseline = Annotated[
+    Path | None, option("--write-baseline", metavar="FILE", help=_WRITE_BASELINE)
+]
 _OUTPUT = "Write the report to FILE instead of stdout."
 Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_OUTPUT)]
 
@@ -247,6 +257,35 @@ def seconds(timeout: str) -> float | None:
     if not number > 0:
         raise UsageError(f"--timeout {timeout}: expected auto or a number of seconds")
     return number
+
+
+def baseline(file: Path | None, write: Path | None) -> Baseline | None:
+    """The baseline to go by; None without one, and where it is only about to be written."""
+    from flacheck.baseline import form
+
+    is_first = file is not None and file == write and not file.exists()
+    if file is None or is_first:
+        return None
+    return form.read(file)
+
+
+def update_baseline(
+    file: Path, standings: Iterable[Standing], accepted: Iterable[str] = ()
+) -> None:
+    """Write what is known now into a baseline file, whose other questions, releases and GPUs
+    stay."""
+    from flacheck import __version__
+    from flacheck.analysis.order import counted
+    from flacheck.baseline import form
+    from flacheck.baseline.standings import baseline_of, updated
+
+    new = baseline_of(standings, __version__, accepted)
+    if file.exists():
+        new = updated(form.read(file), new)
+    write([form.text_of(new)], file)
+    places = {place.place for question in new.questions for place in question.places}
+    pairs = counted(len(places), "pair of release and GPU", "pairs of release and GPU")
+    say(f"{file}: holds {pairs} and {counted(len(new.failures), 'known failure')}")
 
 
 def show(format: str, report: Report, file: Path | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,15 +55,18 @@ def gate(
     target: common.Target = [],
     jobs: common.Jobs = 0,
     store: common.StoreDir = Path(".flacheck"),
+    baseline: common.BaselineFile = None,
+    write_baseline: common.WriteBaseline = None,
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
     """Judge the Triton releases that your pins of torch and triton allow, by stored results."""
-    from flacheck import reports
+    from flacheck import __version__, reports
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session
     from flacheck.gate import evidence
     from flacheck.gate.admitted import Releases
+    from flacheck.gate.baseline import accepted, with_baseline
     from flacheck.gate.judging import Gate
     from flacheck.reports import gate as gate_report
     from flacheck.store import Store
@@ -74,6 +78,7 @@ def gate(
         raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
     names = tuple(targets.find(name).name for name in common.split(target))
     wanted = evidence.RecordFilter(matrix, package, common.split(kernel), names)
+    known_before = common.baseline(baseline, write_baseline)
     if refresh or scan:
         common.say(*triton_releases.here()[1])
         torch_pins.refresh()
@@ -89,6 +94,8 @@ def gate(
     def judged() -> GateResult:
         installations = _installations(files or [], installed)
         with evidence.opened(store, wanted) as known:
+            if known_before and baseline:
+                known = with_baseline(known, known_before, wanted, str(baseline), __version__)
             return judge.judge(installations, known, wanted.about)
 
     result = judged()
@@ -104,6 +111,11 @@ def gate(
         result = judged()
     if fix and _fix(result):
         result = judged()
+    if write_baseline:
+        # All that is known of it: a part would take the place of the whole.
+        whole = replace(wanted, kernels=(), targets=())
+        with evidence.opened(store, whole) as known:
+            common.update_baseline(write_baseline, known.standings, accepted(result))
     # A job's summary is read where nobody can ask for the changes afterwards.
     changes = suggest or fix or format == "markdown"
     typed = shlex.join(["flacheck", *sys.argv[1:]])

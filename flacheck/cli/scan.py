@@ -60,12 +60,15 @@ def scan(
     fallback_budget: int = option(48, metavar="N", min=1, help=_BUDGET),
     strict: bool = option(False, "--strict", help="Exit 3 when any cell is unknown."),
     store: common.StoreDir = Path(".flacheck"),
+    baseline: common.BaselineFile = None,
+    write_baseline: common.WriteBaseline = None,
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
     """Compile the cells of MATRIX; say what compiles, what fails and why, what is known good."""
-    from flacheck import reports
+    from flacheck import __version__, reports
     from flacheck.analysis.exit_code import exit_code
+    from flacheck.baseline.comparing import compare
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session, environment
     from flacheck.inputs import planning
@@ -75,6 +78,7 @@ def scan(
     from flacheck.toolchains.triton import STAGES
 
     reports.check(format)
+    known = common.baseline(baseline, write_baseline)
     if until is not None and until not in STAGES:
         allowed = ", ".join(STAGES)
         raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
@@ -118,8 +122,14 @@ def scan(
             # What cannot be asked leaves no question behind.
             opened.forget(run)
             raise
-        run_view = view(opened, [session.run], settings.waivers(Path.cwd()))
-        common.show(format, scan_report.report(run_view), output)
+        run_view = view(opened, [session.run], settings.waivers(Path.cwd()), known)
+        answers = run_view.summary.standings
+        comparison = None
+        if known is not None:
+            comparison = compare(known, answers, str(baseline), __version__)
+        common.show(format, scan_report.report(run_view, comparison), output)
+        if write_baseline:
+            common.update_baseline(write_baseline, answers)
     return exit_code(run_view.summary.tally, strict=strict)
 
 

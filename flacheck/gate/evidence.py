@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.engine.plan import Plan
@@ -105,13 +106,27 @@ class RecordFilter:
 
 
 @dataclass(frozen=True)
+class BaselineUse:
+    """What a gate took from a baseline: how many places it was judged by, and where the baseline is
+    about something else."""
+
+    file: str
+    places: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """How each question stands on every place, the current records of all of them, and what ever
-    failed with a signature."""
+    failed with a signature. Of the standings those in `borrowed` are from a baseline, which has no
+    records; `accepts` says of a failing cell whether the baseline lets it pass."""
 
     standings: Sequence[Standing] = ()
     records: Sequence[Record] = ()
     failed_with: Callable[[str], Sequence[Record]] = lambda signature: ()
+    borrowed: Sequence[Standing] = ()
+    accepts: Callable[[Observed], bool] = lambda cell: False
+    baseline: BaselineUse | None = None
 
 
 @contextmanager

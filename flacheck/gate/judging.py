@@ -55,25 +55,30 @@ class Gate:
             known_good=_known_good(recorded, releases),
             questions=_named(evidence),
             untested=tuple(listed([c for each in evidence.standings for c in each.untested])),
+            baseline=evidence.baseline,
         )
 
     def _recorded(self, evidence: Evidence) -> dict[str, JudgedRelease]:
         """Each Triton release that a question was asked of, by its version."""
         asked = ((split(each.toolchain), each) for each in evidence.standings)
         return {
-            triton: self._judged_release(triton, mine)
+            triton: self._judged_release(triton, mine, evidence)
             for (compiler, triton), mine in grouped(asked).items()
             if compiler == "triton"
         }
 
-    def _judged_release(self, triton: str, standings: Sequence[Standing]) -> JudgedRelease:
+    def _judged_release(
+        self, triton: str, standings: Sequence[Standing], evidence: Evidence
+    ) -> JudgedRelease:
         asked = [each for each in standings if not self.targets or each.target in self.targets]
         valid = waivers.in_force(self.waivers, self.today)
         failing = [cell for each in asked for cell in each.failing]
         waived = {
             cell.key for cell in failing if waivers.waived(valid, cell.kernel, cell.signature)
         }
-        blocking = {cell.key: cell for cell in failing if cell.key not in waived}
+        known = {cell.key for cell in failing if cell.key not in waived and evidence.accepts(cell)}
+        let_pass = waived | known
+        blocking = {cell.key: cell for cell in failing if cell.key not in let_pass}
         advisories: list[str] = []
         for target, there in grouped((each.target, each) for each in asked).items():
             kernels = frozenset[str]().union(*(each.kernels for each in there))
@@ -92,6 +97,7 @@ class Gate:
             targets=tuple(sorted({cell.target for cell in tried.values()}, key=by_target)),
             cells=len(tried),
             waived=len(waived),
+            known=len(known),
             untested=sum(len(each.untested) for each in asked),
             answered=sum(each.answered for each in asked),
             asked=total,
@@ -101,14 +107,14 @@ class Gate:
             return replace(release, state=ReleaseState.BAD, why="; ".join(partial))
         if partial:
             return replace(release, state=ReleaseState.PARTIAL, why="; ".join(partial))
-        missing = "; ".join(self._missing(asked, waived))
+        missing = "; ".join(self._missing(asked, let_pass))
         if missing:
             return replace(release, state=ReleaseState.NO_RECORD, why=missing)
         if advisories:
             return replace(release, state=ReleaseState.ADVISED)
         return release
 
-    def _missing(self, asked: Sequence[Standing], waived: set[str]) -> Iterator[str]:
+    def _missing(self, asked: Sequence[Standing], let_pass: set[str]) -> Iterator[str]:
         """Why not every question that is answered as a whole, or not every target, is known to
         compile."""
         answered = [each for each in asked if any(map(_was_tried, each.cells))]
@@ -117,8 +123,8 @@ class Gate:
             if target not in targets:
                 yield f"no record on {target}"
         for each in sorted(answered, key=lambda one: by_target(one.target)):
-            rest = replace(each, cells=tuple(c for c in each.cells if c.key not in waived))
-            # Where every cell is waived, there is nothing left to ask of the target.
+            rest = replace(each, cells=tuple(c for c in each.cells if c.key not in let_pass))
+            # Where every cell is let pass, there is nothing left to ask of the target.
             if rest.cells and not is_good(rest.cells):
                 yield f"{each.target}: {rest.obstacle}"
         if not self.targets and not answered:
@@ -161,8 +167,9 @@ class Gate:
         return replace(release, advisories=tuple(dict.fromkeys(told)))
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
-        failing = (record for record in evidence.records if record.verdict is Verdict.FAILS)
-        cells = sum(waiver.covers(record.kernel, record.signature) for record in failing)
+        failing = [(r.kernel, r.signature) for r in evidence.records if r.verdict is Verdict.FAILS]
+        failing += [(c.kernel, c.signature) for each in evidence.borrowed for c in each.failing]
+        cells = sum(waiver.covers(*failure) for failure in failing)
         use = WaiverUse.UNUSED
         if waiver.expired(self.today):
             use = WaiverUse.EXPIRED
@@ -211,17 +218,17 @@ def _named(evidence: Evidence) -> tuple[str, ...]:
 
 def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
     """The requirements that admit just the good releases, and the torch that brings them."""
-    # A waiver lets a failure pass; it makes no release good.
+    # A waiver or a baseline lets a failure pass; neither makes a release good.
     good = {
         triton
         for triton, release in recorded.items()
-        if release.state is ReleaseState.GOOD and not release.waived
+        if release.state is ReleaseState.GOOD and not release.let_pass
     }
     # One that an advisory speaks against only where no other is good.
     good = good or {
         triton
         for triton, release in recorded.items()
-        if release.state is ReleaseState.ADVISED and not release.waived
+        if release.state is ReleaseState.ADVISED and not release.let_pass
     }
     tritons = [triton for triton in releases.triton if triton in good]
     torches = [torch for triton in tritons for torch in releases.torch_for(triton)]
@@ -235,7 +242,12 @@ def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tu
 def _is_mended(waiver: Waiver, evidence: Evidence) -> bool:
     """Whether a cell compiles now that failed so before, or one of the waiver's kernel."""
     asked: Sequence[Record] = evidence.records
-    if waiver.signature is not None:
+    # A baseline remembers no other failures than its own.
+    if waiver.signature is None:
+        compiled = (c for each in evidence.borrowed for c in each.cells if c.compiles)
+        if any(waiver.names(cell.kernel) for cell in compiled):
+            return True
+    else:
         cells = set(map(cell_identity, evidence.failed_with(waiver.signature)))
         asked = [record for record in evidence.records if cell_identity(record) in cells]
     return any(

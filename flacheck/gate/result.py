@@ -10,6 +10,7 @@ from flacheck.analysis.untested import Untested
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.gate.admitted import Admission, Conflict
+from flacheck.gate.evidence import BaselineUse
 from flacheck.gate.pinned import Installation, Pin, PinChange
 from flacheck.model import Json
 
@@ -17,7 +18,7 @@ from flacheck.model import Json
 _PIN = ("file", "line", "name", "specifier")
 _RELEASE = (
     *("triton", "torch", "state", "codes", "kernels"),
-    *("why", "advisories", "answered", "asked"),
+    *("why", "advisories", "answered", "asked", "known"),
 )
 
 
@@ -42,9 +43,9 @@ OPEN = (ReleaseState.PARTIAL, ReleaseState.NO_RECORD)
 @dataclass(frozen=True)
 class JudgedRelease:
     """A Triton release, or `>3.9.0` and the like, by its records. `failures` are those that count,
-    `waived` counts the cells that fail with leave, `why` says what keeps the release from being
-    good; `untested` counts cells that say nothing. `torch` are the releases that it may come
-    with."""
+    `waived` counts the cells that fail with leave, `known` those that a baseline lets pass; `why`
+    says what keeps the release from being good; `untested` counts cells that say nothing. `torch`
+    are the releases that it may come with."""
 
     triton: str
     state: ReleaseState
@@ -53,11 +54,17 @@ class JudgedRelease:
     targets: tuple[str, ...] = ()
     cells: int = 0
     waived: int = 0
+    known: int = 0
     why: str = ""
     torch: tuple[str, ...] = ()
     untested: int = 0
     answered: int = 0
     asked: int | None = 0
+
+    @property
+    def let_pass(self) -> int:
+        """How many cells fail and do not count."""
+        return self.waived + self.known
 
     @property
     def codes(self) -> list[str]:
@@ -111,6 +118,7 @@ class GateResult:
     known_good: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     untested: tuple[Untested, ...] = ()
+    baseline: BaselineUse | None = None
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -164,6 +172,7 @@ class GateResult:
             "versions": [_fields(release, *_RELEASE) for release in self.versions],
             "questions": list(self.questions),
             "untested": [each.to_json() for each in self.untested],
+            "baseline": self.baseline and asdict(self.baseline),
             "conflicts": [
                 {**asdict(conflict), "pins": [_fields(pin, *_PIN) for pin in conflict.pins]}
                 for conflict in self.conflicts

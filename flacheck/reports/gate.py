@@ -62,6 +62,8 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
     yield from items("Waivers", [_waiver(each) for each in waived if not each.is_finding])
     to_go = [_waiver(each) for each in waived if each.is_finding]
     yield from items("Waivers that have to go", to_go, Tone.BAD)
+    if result.baseline:
+        yield from items("Baseline", result.baseline.notes, Tone.DOUBT)
     yield from phrases.untested(result.untested)
     yield from items("Known good", result.known_good, Tone.GOOD, code=True)
     if suggest:
@@ -72,6 +74,8 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
 def _judged_by(result: GateResult) -> str:
     """Which questions decided; several that were not chosen are named one by one."""
     said = f"judged by {result.about}"
+    if result.baseline:
+        said += f" and {result.baseline.file}"
     if result.questions and result.questions != (result.about,):
         said += f": {'; '.join(some(result.questions, phrases.NAMED))}"
     return said
@@ -95,8 +99,15 @@ def _release(release: JudgedRelease) -> tuple[Words, ...]:
         about = f"{', '.join(release.codes)}: {', '.join(kernels)}"
     elif release.state in OPEN:
         about = release.why
-    elif release.waived:
-        about += f", {release.waived} waived"
+    else:
+        about += "".join(
+            f", {count} {word}"
+            for count, word in (
+                (release.waived, "waived"),
+                (release.known, "known from the baseline"),
+            )
+            if count
+        )
     state = Words(release.state.value, _TONES[release.state])
     return row(release.triton, ", ".join(release.torch) or "–", state, about)
 

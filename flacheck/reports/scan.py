@@ -9,6 +9,7 @@ from flacheck.analysis.order import by_target, counted, kernel_name, settings, s
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
+from flacheck.baseline.comparing import ChangedFailure, Comparison
 from flacheck.model import Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
@@ -31,18 +32,24 @@ _USES = 3
 _ANNOTATIONS = 10
 
 
-def report(view: RunView) -> document.Report:
-    """The run as a document; its records are read as often as a format needs them."""
+def report(view: RunView, baseline: Comparison | None = None) -> document.Report:
+    """The run as a document, and how it compares with a baseline; its records are read as often as
+    a format needs them."""
     records = (record.to_json() for record in view.records())
     before = {"schema": SCHEMA, "run": view.run}
-    after = {"summary": view.summary.to_json()}
+    summary = view.summary.to_json()
+    if baseline is not None:
+        summary["baseline"] = baseline.to_json()
+    after = {"summary": summary}
     value = document.Streamed(before, "records", records, after)
-    return document.Report(_parts(view), value, _annotations(view))
+    return document.Report(_parts(view, baseline), value, _annotations(view, baseline))
 
 
-def _parts(view: RunView) -> Iterator[Part]:
+def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
+    if baseline is not None:
+        yield from _compared(baseline)
     yield from _mixed(view)
     yield from _matrix(grid(view.records(), view.summary.untested_keys))
     yield from phrases.failures(view.summary.by_signature)
@@ -63,6 +70,31 @@ def _parts(view: RunView) -> Iterator[Part]:
     yield from phrases.items("Next", commands, code=True)
 
 
+def _compared(baseline: Comparison) -> Iterator[Part]:
+    """What became of the baseline's failures."""
+    tone = Tone.GOOD
+    if baseline.new:
+        tone = Tone.BAD
+    cells = counted(baseline.known, "cell fails", "cells fail")
+    said = f"{counted(len(baseline.new), 'new failure')}; {cells} as the baseline says"
+    if baseline.mended:
+        failures = counted(len(baseline.mended), "failure")
+        said += f"; {failures} mended: write the baseline again with --write-baseline"
+    yield document.Heading(f"Against {baseline.file}")
+    yield document.Item(said, tone)
+    for note in baseline.notes:
+        yield document.Item(note, Tone.DOUBT)
+    new = [_changed(failure) for failure in baseline.new]
+    yield from phrases.items("New failures", some(new, SHOWN), Tone.BAD)
+    mended = [_changed(failure) for failure in baseline.mended]
+    yield from phrases.items("Mended", some(mended, SHOWN), Tone.GOOD)
+
+
+def _changed(failure: ChangedFailure) -> str:
+    place = f"{short(failure.toolchain)} on {failure.target}"
+    return f"{kernel_name(failure.kernel)}, Triton {place}: {failure.line or failure.signature}"
+
+
 def _title(view: RunView) -> document.Title:
     run = view.run
     tone = Tone.GOOD
@@ -78,9 +110,10 @@ def _counts(summary: Summary) -> str:
     """One line with how many cells ended how."""
     tally = summary.tally
     tolerated = sum(group.tolerated for group in summary.by_signature)
+    beside = {"tolerated": tolerated, "waived": tally.waived, "known": tally.known}
     counts = (
         _count(tally.compiles, "compiles", "compile", slow=len(summary.slow)),
-        _count(tally.fails, "fails", "fail", tolerated=tolerated, waived=tally.waived),
+        _count(tally.fails, "fails", "fail", **beside),
         _count(tally.unknown, "unknown", "unknown"),
         _count(tally.skipped, "skipped", "skipped"),
         _count(tally.untested, "not tested", "not tested"),
@@ -387,12 +420,21 @@ def _pair(each: Slice) -> Words:
     return Words(" ".join(names), Tone.GOOD)
 
 
-def _annotations(view: RunView) -> Iterator[document.Annotation]:
-    """Failures as errors (tolerated: notices), unknown and slow cells as warnings, the counts."""
+def _annotations(
+    view: RunView, baseline: Comparison | None = None
+) -> Iterator[document.Annotation]:
+    """Failures as errors (tolerated, or known to the baseline: notices), unknown and slow cells as
+    warnings, the counts."""
     summary = view.summary
+    new = None
+    if baseline is not None:
+        new = {failure.signature for failure in baseline.new}
+        for note in baseline.notes:
+            yield document.Annotation("warning", "baseline", note)
     for group in summary.by_signature[:_ANNOTATIONS]:
         level = "error"
-        if phrases.is_tolerated(group):
+        is_known = new is not None and group.signature not in new
+        if is_known or phrases.is_tolerated(group):
             level = "notice"
         said = f"{group.line}\n{phrases.where(group)}"
         yield document.Annotation(level, phrases.title_of(group.code), said)

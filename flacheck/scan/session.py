@@ -9,6 +9,8 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.slow import mark_slow
 from flacheck.analysis.standing import Standing, standings
 from flacheck.analysis.summary import RunView, summarise
+from flacheck.baseline.comparing import knows
+from flacheck.baseline.form import Baseline
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.engine.session import Session
@@ -35,9 +37,14 @@ def find_fallbacks(session: Session, budget: int) -> list[Fallback]:
     )
 
 
-def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> RunView:
+def view(
+    store: Store,
+    names: Sequence[str],
+    waived: Sequence[Waiver] = (),
+    baseline: Baseline | None = None,
+) -> RunView:
     """Stored runs with their analysis, for a report; of several, the newest record of each cell
-    counts. Waivers whose day is over let nothing pass."""
+    counts. Waivers whose day is over let nothing pass; a baseline lets its failures pass."""
     valid = waivers.in_force(waived, date.today())
     named = {run.id: run for run in map(store.run, names)}
     runs = sorted(named.values(), key=lambda run: run.started, reverse=True)
@@ -55,6 +62,7 @@ def view(store: Store, names: Sequence[str], waived: Sequence[Waiver] = ()) -> R
         known_torch=list(torch_pins.pins()),
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
         waives=lambda cell: waivers.waived(valid, cell.kernel, cell.signature),
+        knows=lambda cell: baseline is not None and knows(baseline, cell),
         advisories=partial(advisories.of, kernels),
         fallbacks=seen.fallbacks,
         standings=answered,
