@@ -75,9 +75,7 @@ Format = Annotated[str, option("--format", metavar=_FORMATS, help=_FORMAT)]
 _SHORT = option("--format", metavar="table|json", help=_FORMAT)
 ShortFormat = Annotated[str, _SHORT]
 _BASELINE = "Judge by this baseline what the store does not know; only new failures fail."
-BaselineFile = Annotated[
-    Path | None, option("--baseline", metavar="FILE", env="BASELINE", help=_BASELINE)
-]
+BaselineFile = Annotated[Path | None, option("--baseline", metavar="FILE", help=_BASELINE)]
 _WRITE_BASELINE = "Write what is known now into a baseline, to be committed."
 WriteBaseline = Annotated[
     Path | None, option("--write-baseline", metavar="FILE", help=_WRITE_BASELINE)

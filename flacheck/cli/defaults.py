@@ -23,7 +23,7 @@ _PREFIX = "FLACHECK_"
 # Variables that are no options.
 _OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
 # Options whose values may be paths: a project's are relative to its pyproject.toml.
-_PATHS = ("matrix", "package", "store")
+_PATHS = ("matrix", "package", "store", "baseline")
 # Versions and specifiers, in which a space is no end. 3.10 as a number is 3.1.
 _VERSIONS = ("triton", "toolchain", "torch", "releases")
 # These look for one cell, in the store when nothing else is typed: what a project's scans are about
