@@ -7,14 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.model import Attempt, Cell, Cut, Outcome
+from flacheck.model import Attempt, Cell, Cut, Outcome, Verdict
 from flacheck.repro.budget import Budget
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.syntax_trees import called
 from flacheck.repro.oracle import Oracle, same_signature
+from flacheck.repro.output.script import DOES_NOT, SHOWS
 from flacheck.repro.passes.search import Pass
 from flacheck.repro.reducer import reduce
+from flacheck.repro.verification import ScriptRun
+from flacheck.repro.versions import ReleaseVerdict
+from flacheck.toolchains.base import Toolchain
 from tests.made_records import record
 
 HEAD = "import triton\nimport triton.language as tl\n\n\n"
@@ -121,6 +125,9 @@ class Says:
 
     fails = hides = __call__
 
+    def check(self) -> None:
+        """Its time is never over."""
+
 
 def reduced(start: Specimen, holds: Callable[[Specimen], bool], *passes: Pass) -> Specimen:
     best = start
@@ -133,6 +140,20 @@ def two_dots(found: Specimen) -> bool:
     return calls(found, "tl.dot") >= 1 and found.options.get("num_warps") == 8
 
 
+def shown_on(version: str) -> Callable[..., list[ScriptRun]]:
+    """Scripts that nobody runs, and that show the failure on this release alone."""
+
+    def run_script(
+        script: str, toolchain: Toolchain, seconds: float, times: int
+    ) -> list[ScriptRun]:
+        status = SHOWS if toolchain.version == version else DOES_NOT
+        return [ScriptRun(status, "it printed this")] * times
+
+    return run_script
+
+
 def oracle(compilers: FakeCompilers, compiles: int | None = None) -> Oracle:
     compilers.budget = Budget(compiles)
-    return Oracle(compilers, FAILS, same_signature(FAILING), ["triton==3.1.0", "triton==3.4.0"])
+    compiles_there = ReleaseVerdict(Verdict.COMPILES)
+    kept = dict.fromkeys(("triton==3.1.0", "triton==3.4.0"), compiles_there)
+    return Oracle(compilers, FAILS, same_signature(FAILING), kept)

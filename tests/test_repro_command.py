@@ -17,11 +17,10 @@ from flacheck import toolchains
 from flacheck.cli import app
 from flacheck.repro import reproduction
 from flacheck.repro.output.result import Improvement
-from flacheck.repro.output.script import DOES_NOT, SHOWS
 from flacheck.repro.reproduction import Reproduction
-from flacheck.toolchains.base import Toolchain
+from flacheck.repro.verification import ScriptRun
 from tests.fake.family import FakeFamily
-from tests.made_specimens import chain
+from tests.made_specimens import chain, shown_on
 
 SCHEMA = json.loads(
     (Path(__file__).parent.parent / "flacheck/tables/schemas/repro-1.json").read_text()
@@ -44,11 +43,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     are run by nobody: they show the failure on 2.0.
     """
 
-    def exit_status(script: str, toolchain: Toolchain) -> int:
-        return {"2.0": SHOWS}.get(toolchain.version, DOES_NOT)
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reproduction, "exit_status", exit_status)
+    monkeypatch.setattr(reproduction, "run_script", shown_on("2.0"))
     monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily({"*": TABLE}))
     start = chain()
     recorded = {
@@ -101,12 +97,13 @@ def test_a_table_shows_the_reduced_kernel(folder: Path) -> None:
 def test_a_script_that_never_shows_the_failure_is_a_finding(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit 1, and the files are there all the same."""
-    monkeypatch.setattr(reproduction, "exit_status", lambda script, toolchain: DOES_NOT)
+    """Exit 1, and the scripts are there all the same, but no text for a tracker."""
+    monkeypatch.setattr(reproduction, "run_script", shown_on("none"))
     done = repro("--format", "json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["runs"] == {"reproduced": 0, "of": 3}
     assert (folder / "out/repro.py").exists()
+    assert not (folder / "out/issue.md").exists()
 
 
 def test_a_cell_that_compiles_is_not_reproduced(folder: Path) -> None:
@@ -135,12 +132,13 @@ def test_what_is_no_option_is_a_usage_error(
 
 
 def test_a_budget_of_compiles_ends_the_search_and_not_the_verification(folder: Path) -> None:
-    """What was found is complete: it is what the budget allowed."""
+    """What ran out of budget is not complete; what was found is verified with what is left."""
     done = repro("--format", "json", "--budget", "3")
     about = json.loads(done.stdout)
     assert done.exit_code == 0
-    assert about["complete"] is True
-    assert about["after"]["nodes"] <= about["before"]["nodes"]
+    assert about["complete"] is False
+    assert about["ran"] <= 3
+    assert about["runs"] == {"reproduced": 3, "of": 3}
 
 
 @pytest.fixture
@@ -188,11 +186,11 @@ def test_a_second_interrupt_leaves_drafts(
 ) -> None:
     """What was found is on disk before it is verified."""
 
-    def interrupt(script: str, toolchain: Toolchain) -> int:
+    def interrupt(*_: object) -> list[ScriptRun]:
         raise KeyboardInterrupt
 
     at_improvement(signal.SIGINT, 1)
-    monkeypatch.setattr(reproduction, "exit_status", interrupt)
+    monkeypatch.setattr(reproduction, "run_script", interrupt)
     done = repro()
     assert done.exit_code == 130
     assert "interrupted again: wrote out/repro.py and out/original.py" in done.stderr

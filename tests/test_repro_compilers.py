@@ -72,9 +72,9 @@ def test_a_question_that_takes_too_long_is_given_up(family: Family) -> None:
     """The limit may change between two questions."""
     family({"k": "spin", "j": "compile"})
     with opened() as compilers:
-        compilers.timeouts.fixed = 0.1
+        compilers.patience = 0.1
         assert compilers.ask(fake.cell("k", "3.0")).outcome is Outcome.TIMED_OUT
-        compilers.timeouts.fixed = 60.0
+        compilers.patience = 60.0
         assert compilers.ask(fake.cell("j", "3.0")).outcome is Outcome.FINISHED
 
 

@@ -111,15 +111,26 @@ def test_an_issue_says_where_a_reduction_does_not_show_the_failure() -> None:
 
 
 def test_an_issue_has_what_a_maintainer_asks_for() -> None:
-    """A title with code, function, GPU and release; the message; a table; the script."""
-    lines = list(issue(result()))
-    title = "An assertion about linear layouts failed in the compiler in `reshapeOuts`"
-    assert lines[0] == f"# {title}, sm90, Triton 3.2.0"
-    assert "l.cpp:1: boom" in lines
+    """The compiler's words, GPU and release in the title; the fields of Triton's own form."""
+    made = replace(result(), said='Traceback\n  File "/home/me/triton/compiler/compiler.py"\nboom')
+    lines = list(issue(made))
+    assert lines[0] == "# boom in reshapeOuts (sm90, Triton 3.2.0)"
+    assert lines[2].startswith("<!-- compiler bug. ")
+    assert lines[2].endswith("https://github.com/triton-lang/triton/issues/new?template=bug.yml")
+    assert "Triton 3.4.0 and newer compile the original: mended there." in lines
+    assert [line for line in lines if line.startswith("## ")] == [
+        "## Describe the bug",
+        "## Environment details",
+    ]
+    printed = lines[lines.index("Traceback") :][:3]
+    assert printed == ["Traceback", '  File "triton/compiler/compiler.py"', "boom"]
+    assert "- Triton: 3.2.0" in lines
+    assert "- num_warps: 8 → the compiler's default, under which the same failure shows" in lines
     assert "| 3.2.0 | fails | fails |" in lines
     assert "| 3.4.0 | compiles | compiles |" in lines
     assert "pip install triton==3.2.0" in lines
-    assert "It showed the failure in 3 of 3 runs, each in a fresh process." in lines
+    shown = "It showed the failure in 3 of 3 runs, each in a fresh process. It prints:"
+    assert shown in lines
     assert lines[-1] == "Reduced by flacheck from `kernel`: 10 lines to 1, 5 compiles."
 
 

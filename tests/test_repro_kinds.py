@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,12 +39,11 @@ def test_a_record_tells_its_kind(
 
 
 def test_a_title_names_release_gpu_and_stage_in_one_line() -> None:
-    """Long words are cut."""
-    failing = record("fails", stage="llir", message="x" * 200)
+    """Long messages are cut between two words."""
+    failing = record("fails", stage="llir", message="word " * 40)
     title = kinds.title(cell(), failing)
-    assert title == (
-        "triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: " + "x" * 89 + "…"
-    )
+    where = "triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: "
+    assert title == where + "word " * 18 + "…"
 
 
 def test_a_memory_limit_is_compared_in_the_script() -> None:
@@ -52,16 +52,32 @@ def test_a_memory_limit_is_compared_in_the_script() -> None:
     symptom = kinds.OVER_LIMIT.symptom(cell(), over, chain())
     assert symptom.words == "out of resource: shared memory"
     assert symptom.check == (
-        "if compiled.metadata.shared > 232448:\n"
-        '    print("out of resource: shared memory", compiled.metadata.shared, "of", 232448)\n'
+        "used = compiled.metadata.shared\n"
+        "if used > 232448:\n"
+        '    print("out of resource: shared memory", used, "of", 232448)\n'
     )
 
 
-def test_another_limit_is_known_by_its_words() -> None:
-    """Registers and threads stand in no figure of the compile."""
-    over = record("fails", code="FC502", stage="load", message="too many registers")
-    symptom = kinds.OVER_LIMIT.symptom(cell(), over, chain())
-    assert (symptom.words, symptom.check) == ("too many registers", "")
+@pytest.mark.parametrize(
+    ("target", "code", "figures", "limit"),
+    [
+        ("sm90", "FC502", ["compiled.metadata.num_warps * 32"], 1024),
+        ("gfx942", "FC502", ["compiled.metadata.num_warps * 64"], 1024),
+        ("sm90", "FC503", ["cuobjdump", "(registers + 7) // 8 * 8"], 65536),
+        ("gfx942", "FC503", [r"\.vgpr_count:\s+(\d+)", "num_warps * 64"], 131072),
+        ("sm100", "FC504", ["compiled.metadata.tmem_size"], 512),
+    ],
+)
+def test_every_limit_is_compared_in_the_script(
+    target: str, code: str, figures: list[str], limit: int
+) -> None:
+    """Threads, registers and tensor memory too, each against the row of its GPU."""
+    said = "out of resource: it, Required: 5, Hardware limit: 4."
+    over = record("fails", code=code, stage="load", message=said)
+    symptom = kinds.OVER_LIMIT.symptom(replace(cell(), target=target), over, chain())
+    compile(symptom.check, "check", "exec")
+    assert [figure for figure in figures if figure not in symptom.check] == []
+    assert f'if used > {limit}:\n    print("out of resource: it", used' in symptom.check
 
 
 def test_a_slow_compile_is_timed_by_the_script() -> None:

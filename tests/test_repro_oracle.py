@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.model import Attempt, Cell, Outcome
+from flacheck.model import Attempt, Cell, Outcome, Verdict
 from flacheck.repro.budget import Budget, BudgetSpent
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.oracle import (
@@ -15,8 +15,11 @@ from flacheck.repro.oracle import (
     same_signature,
     still_slow,
 )
+from flacheck.repro.versions import ReleaseVerdict
 from tests.made_records import record
 from tests.made_specimens import FAILS, FakeCompilers, chain, oracle
+
+COMPILES = ReleaseVerdict(Verdict.COMPILES)
 
 
 def test_the_failing_release_is_asked_first_and_no_further_than_it_fails() -> None:
@@ -66,7 +69,7 @@ def test_a_slow_compile_stays_slow_and_its_contrast_quick(
 ) -> None:
     """What is no longer slow, or slow everywhere, is refused."""
     slow = still_slow(record("compiles", seconds=here))
-    asking = Oracle(FakeSeconds(here, there), FAILS, slow, ["triton==3.1.0"])
+    asking = Oracle(FakeSeconds(here, there), FAILS, slow, {"triton==3.1.0": COMPILES})
     assert asking(chain()) is holds
 
 
@@ -127,8 +130,9 @@ def test_a_budget_of_compiles_is_spent_one_by_one() -> None:
 
 
 def test_a_budget_of_no_seconds_allows_no_compile() -> None:
-    """Seconds count from `begin` on."""
+    """Whatever is asked, the clock is asked first."""
     budget = Budget(seconds=0.0)
-    budget.begin()
+    with pytest.raises(BudgetSpent):
+        budget.check()
     with pytest.raises(BudgetSpent):
         budget.spend()

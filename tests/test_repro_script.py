@@ -26,7 +26,7 @@ from tests.made_specimens import POINTER, chain, specimen
         (
             "out of resource: shared memory, Required: 245760, Hardware limit: 232448.",
             None,
-            "out of resource: shared memory, Required",
+            "out of resource: shared memory",
         ),
     ],
 )

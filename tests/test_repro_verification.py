@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flacheck.model import Attempt, Cell, Outcome
 from flacheck.repro.oracle import same_signature
-from flacheck.repro.reproduction import exit_status, surviving_ir, without_locations
+from flacheck.repro.output.script import Symptom, render
+from flacheck.repro.verification import run_script, surviving_ir, without_locations
 from flacheck.toolchains.base import Toolchain
 from tests.made_records import record
 from tests.made_specimens import FAILS, chain
@@ -19,20 +24,65 @@ TOOLCHAIN = Toolchain("fake", "1.0", "fake==1.0", "path", ("/nowhere",), "")
 @pytest.mark.parametrize("status", [0, 1, 125])
 def test_a_script_tells_by_its_exit_status(status: int) -> None:
     """In a real process."""
-    assert exit_status(f"raise SystemExit({status})", TOOLCHAIN) == status
+    [run] = run_script(f"raise SystemExit({status})", TOOLCHAIN)
+    assert run.status == status
 
 
-def test_a_script_has_only_the_release_to_import_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_has_only_the_release_to_import_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Nothing of the user's environment reaches it, and its folder is its own."""
     monkeypatch.setenv("LD_PRELOAD_OF_MINE", "1")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "release").mkdir()
+    (tmp_path / "release/compiler.py").write_text("")
+    (tmp_path / "mine.py").write_text("")
     script = """\
-import os
-assert os.environ["PYTHONPATH"] == "/nowhere"
-assert "LD_PRELOAD_OF_MINE" not in os.environ
+import importlib.util, os, subprocess, sys
+assert not {"PYTHONPATH", "LD_PRELOAD_OF_MINE"} & set(os.environ)
 assert os.environ["HOME"] == os.environ["TMPDIR"] == os.getcwd()
-assert os.listdir() == ["repro.py"]
+assert sorted(os.listdir()) == ["python", "repro.py"]
+import compiler
+for name in ("mine", "flacheck", "torch", "typer", "pytest"):
+    assert importlib.util.find_spec(name) is None, name
+# A child has the same interpreter, as the script's own compile has.
+command = [sys.executable, "-c", "import compiler, flacheck"]
+assert "No module named 'flacheck'" in subprocess.run(command, capture_output=True, text=True).stderr
 """
-    assert exit_status(script, TOOLCHAIN) == 0
+    [run] = run_script(script, replace(TOOLCHAIN, paths=(str(tmp_path / "release"),)))
+    assert run.said == ""
+    assert run.status == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "status"),
+    [
+        ("it fails so", (), 0),
+        ("it fails so", ("--expect-pass",), 1),
+        ("it fails otherwise", (), 1),
+        ("it fails otherwise", ("--expect-pass",), 125),
+        ("ModuleNotFoundError: No module named 'torch'", (), 125),
+        ("", (), 1),
+        ("", ("--expect-pass",), 0),
+    ],
+)
+def test_a_script_serves_a_bisection_either_way(
+    said: str, words: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
+    """0 where the failure shows or, with --expect-pass, where it compiles; 125 cannot tell."""
+    for name in ("__init__", "language", "backends", "compiler"):
+        (tmp_path / "triton").mkdir(exist_ok=True)
+        (tmp_path / f"triton/{name}.py").write_text("")
+    (tmp_path / "triton/backends.py").unlink()
+    (tmp_path / "triton/backends").mkdir()
+    (tmp_path / "triton/backends/compiler.py").write_text("GPUTarget = print\n")
+    script = render(chain(), Symptom("it fails so", "it fails"))
+    head, _, _ = script.partition("@triton.jit")
+    file = tmp_path / "repro.py"
+    file.write_text(head + (f"sys.exit({said!r})\n" if said else ""))
+    environment = {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, file, *words], env=environment, capture_output=True)
+    assert done.returncode == status
 
 
 class ShowingCompilers:

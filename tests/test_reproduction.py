@@ -19,9 +19,8 @@ from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.result import Runs
 from flacheck.repro.output.script import DOES_NOT, SHOWS
 from flacheck.repro.reproduction import begin
-from flacheck.toolchains.base import Toolchain
 from tests.fake.family import FakeToolchain
-from tests.made_specimens import chain
+from tests.made_specimens import chain, shown_on
 
 ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: "
 ABORT += "Assertion `ok' failed."
@@ -41,18 +40,15 @@ def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compi
     2.0.
     """
 
-    def exit_status(script: str, toolchain: Toolchain) -> int:
-        return SHOWS if toolchain.version == "2.0" else DOES_NOT
-
-    monkeypatch.setattr(reproduction, "exit_status", exit_status)
+    monkeypatch.setattr(reproduction, "run_script", shown_on("2.0"))
     opened: list[Compilers] = []
 
-    def started(table: Any) -> Compilers:
+    def started(table: Any, compiles: int | None = None) -> Compilers:
         releases = {
             f"fake=={v}": FakeToolchain("fake", v, f"fake=={v}", "path", (), "", table={"*": table})
             for v in VERSIONS
         }
-        opened.append(Compilers(releases, {}, 512))
+        opened.append(Compilers(releases, {}, 512, Budget(compiles)))
         return opened[-1]
 
     yield started
@@ -68,7 +64,7 @@ def cell(version: str = "2.0") -> Cell:
 
 def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Compilers]) -> None:
     """Smaller at every step, the same failure, a table of all releases, k of n runs."""
-    sought = begin(cell(), compilers(TABLE), Budget(compiles=200))
+    sought = begin(cell(), compilers(TABLE, 200))
     sizes = [progress.nodes for progress in sought.search()]
     result = sought.finish(runs=2)
     assert sizes[-1] < sizes[0]
@@ -86,22 +82,22 @@ def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Com
 def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[[Any], Compilers]) -> None:
     """It is said how long it took, for a slow one could be."""
     with pytest.raises(NotReproduced, match=r"compiles under fake==1\.0 in"):
-        begin(cell("1.0"), compilers(TABLE), Budget())
+        begin(cell("1.0"), compilers(TABLE))
 
 
 def test_before_the_search_the_best_is_the_original(
     compilers: Callable[[Any], Compilers],
 ) -> None:
     """It was shown to fail, so there is something to write from the beginning."""
-    sought = begin(cell(), compilers(TABLE), Budget())
+    sought = begin(cell(), compilers(TABLE))
     assert sought.best == sought.original
     assert sought.draft()["repro.py"] == sought.draft()["original.py"]
-    assert sought.oracle.effort.ran == 0
+    assert sought.oracle.effort.asked == 0
 
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:
     """It is verified like any other, and marked as not complete."""
-    sought = begin(cell(), compilers(TABLE), Budget())
+    sought = begin(cell(), compilers(TABLE))
     search = sought.search()
     next(search)
     search.close()
@@ -109,7 +105,7 @@ def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], 
     assert set(draft) == {"repro.py", "original.py"}
     assert "tl.dot" in draft["repro.py"]
     assert len(draft["repro.py"]) < len(draft["original.py"])
-    result = sought.finish(runs=1, complete=False)
+    result = sought.finish(runs=1, everywhere=False)
     assert not result.complete
     assert result.reproduced
     assert result.reduced.nodes < result.original.nodes
@@ -120,10 +116,10 @@ def test_a_cell_without_a_verdict_cannot_be_reproduced(
 ) -> None:
     """A compiler that does not start says nothing of the kernel."""
     broken = compilers({"==2.0": "exit 3", "else": "compile"})
-    broken.timeouts.fixed = 30.0
+    broken.patience = 30.0
     broken.releases["fake==2.0"].table["start"] = "broken"  # type: ignore[attr-defined]
     with pytest.raises(NotReproduced, match=r" is unknown: the compiler does not start"):
-        begin(cell(), broken, Budget())
+        begin(cell(), broken)
 
 
 def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
@@ -139,7 +135,7 @@ def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
 
     monkeypatch.setattr(alone, "ask", without_the_dot)
     with pytest.raises(NotReproduced, match=r"does not fail in the same way: compiles instead of"):
-        begin(cell(), alone, Budget())
+        begin(cell(), alone)
 
 
 def asked_without(asked: Cell) -> Cell:
@@ -148,7 +144,7 @@ def asked_without(asked: Cell) -> Cell:
 
 def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> None:
     """The failure and its contrasts first, then a line an improvement."""
-    sought = begin(cell(), compilers(TABLE), Budget(compiles=200))
+    sought = begin(cell(), compilers(TABLE, 200))
     events = list(sought.search())
     assert sought.log[0].startswith("FC302:lower:reshapeOuts:")
     assert sought.log[0].endswith("; must keep compiling: 1.0, 3.0")
@@ -159,7 +155,7 @@ def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> N
 def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[[Any], Compilers]) -> None:
     """It ends well everywhere, so the script times it."""
     table = {"==2.0": {"says": "tl.dot", "then": "slow 20"}, "else": "slow 1"}
-    sought = begin(cell(), compilers(table), Budget(compiles=100))
+    sought = begin(cell(), compilers(table, 100))
     list(sought.search())
     result = sought.finish(runs=1)
     assert sought.kind is SLOW
@@ -175,7 +171,7 @@ def test_a_compile_that_is_slow_everywhere_is_not_reproduced(
 ) -> None:
     """Only the other releases tell what is slow."""
     with pytest.raises(NotReproduced, match=r"in 20\.0 s, which is not slow beside other releases"):
-        begin(cell(), compilers("slow 20"), Budget())
+        begin(cell(), compilers("slow 20"))
 
 
 def test_shared_memory_over_the_limit_is_compared_by_the_script(
@@ -183,9 +179,9 @@ def test_shared_memory_over_the_limit_is_compared_by_the_script(
 ) -> None:
     """The compile ends well and asks for more than an sm90 has."""
     table = {"==2.0": {"says": "tl.dot", "then": "shared 300000"}, "else": "compile"}
-    sought = begin(cell(), compilers(table), Budget(compiles=60))
+    sought = begin(cell(), compilers(table, 60))
     list(sought.search())
     result = sought.finish(runs=1)
     assert sought.kind is OVER_LIMIT
     assert result.record.code == "FC501"
-    assert "if compiled.metadata.shared > 232448:" in result.script
+    assert "if used > 232448:" in result.script

@@ -42,7 +42,9 @@ def repro(
         [], metavar="SPEC", help="Verify the script on these releases. Default: all."
     ),
     # Most reductions end by themselves after fewer than 300 compiles.
-    budget: str = option("1000", metavar="N|Ns", help="Spend at most N compiles, or N seconds."),
+    budget: str = option(
+        "1000", metavar="N|Ns", help="Spend at most N compiles, or N seconds, on the whole command."
+    ),
     runs: int = option(3, min=1, metavar="N", help="Run the script N times where it fails."),
     memory: common.Memory = 8192,
     trust: common.Trust = False,
@@ -72,16 +74,16 @@ def repro(
         failing = chosen.cell
         folder = output or Path(f"repro-{failing.key[:8]}")
         ready = provided(failing.toolchain, failing.target, releases)
-        with Compilers(ready, chosen.packages, memory) as compilers:
-            complete, reproduction = False, None
+        with Compilers(ready, chosen.packages, memory, allowance) as compilers:
+            interrupted, reproduction = True, None
             with suppress(KeyboardInterrupt):
-                reproduction = begin(failing, compilers, allowance)
+                reproduction = begin(failing, compilers)
                 for event in reproduction.search():
                     _show(event)
-                complete = True
+                interrupted = False
             if sys.stderr.isatty():
                 print(file=sys.stderr)
-            return _finish(reproduction, runs, complete, folder, format)
+            return _finish(reproduction, runs, interrupted, folder, format)
 
 
 def _budget(text: str) -> Budget:
@@ -112,7 +114,7 @@ def _terminable() -> Iterator[None]:
 
 
 def _finish(
-    reproduction: Reproduction | None, runs: int, complete: bool, folder: Path, format: str
+    reproduction: Reproduction | None, runs: int, interrupted: bool, folder: Path, format: str
 ) -> int:
     """Verify and write the best that was found before the search ended; the exit code."""
     from flacheck.reports import repro as repro_report
@@ -121,14 +123,14 @@ def _finish(
     if reproduction is None:
         common.say("interrupted before the failure was reproduced: there is nothing to show")
         return Exit.INTERRUPTED
-    if not complete:
+    if interrupted:
         common.say("interrupted: verifying the best so far; press Ctrl-C again to skip this")
         # Whatever the workers were asked, nobody waits for it any more.
         reproduction.compilers.reset()
     # What was found is on disk before it is verified, for that may be interrupted too.
     drafts = files.write(reproduction.draft(), folder)
     try:
-        result = reproduction.finish(runs, complete)
+        result = reproduction.finish(runs, everywhere=not interrupted)
     except KeyboardInterrupt:
         common.say(f"interrupted again: wrote {' and '.join(map(str, drafts))}, not verified")
         return Exit.INTERRUPTED
@@ -136,10 +138,12 @@ def _finish(
     texts = files.contents(result)
     files.write(texts, folder)
     common.show(format, repro_report.report(result, folder, list(texts)))
-    if not complete:
+    if interrupted:
         return Exit.INTERRUPTED
     if not result.reproduced:
         return Exit.FINDINGS
+    if result.lost_neighbours:
+        return Exit.INCOMPLETE
     return Exit.OK
 
 

@@ -25,7 +25,11 @@ def _parts(result: Reproduced, folder: Path) -> Iterator[Part]:
     size = f"{before.lines} lines to {after.lines}, {before.nodes} nodes to {after.nodes}"
     yield Paragraph(f"{size}: {cost}, {effort.seconds:.0f} s")
     if not result.complete:
-        yield Paragraph("the search was ended early: this is the best so far", Tone.DOUBT)
+        early = "the search or the verification was ended early: this is the best so far"
+        yield Paragraph(early, Tone.DOUBT)
+    if result.lost_neighbours:
+        names = listed(result.lost_neighbours)
+        yield Paragraph(f"this may be another bug: it differs on {names}", Tone.DOUBT)
     if effort.slipped:
         rejected = counted(effort.slipped, "smaller candidate")
         yield Paragraph(

@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 
 # Seconds for the first question, when nobody knows yet how long this kernel takes.
 LONGEST = 300.0
+# Seconds that a compile is given even when the budget's time is over while it is asked.
+_SHORTEST = 1.0
 
 
 def provided(own: str, target: str, specs: Sequence[str]) -> dict[str, Toolchain]:
@@ -62,14 +64,15 @@ def provided(own: str, target: str, specs: Sequence[str]) -> dict[str, Toolchain
 @dataclass
 class Compilers:
     """Releases of a compiler, by identity, oldest first. A worker starts when it is first asked.
-    `packages` hold the imported kernels, by specification. `timeouts.fixed` is the time in seconds
-    that one compile may take, `budget` what all of them may."""
+    `packages` hold the imported kernels, by specification. `patience` is the time in seconds that
+    one compile may take, `budget` what all of them may."""
 
     releases: Mapping[str, Toolchain]
     packages: Mapping[str, Package]
     memory_mb: int = 8192
-    timeouts: loop.Timeouts = field(default_factory=lambda: loop.Timeouts(LONGEST))
     budget: Budget = field(default_factory=Budget)
+    patience: float = LONGEST
+    _timeouts: loop.Timeouts = field(default_factory=loop.Timeouts)
     _records: dict[tuple[str, str, str | None], Record] = field(default_factory=dict)
     _pools: dict[WorkerKind, LocalPool] = field(default_factory=dict)
 
@@ -87,7 +90,7 @@ class Compilers:
 
     def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
         """What one release makes of a specimen, compiled up to a stage or to the end. Answers are
-        remembered; raises BudgetSpent when no compile is left for a new one."""
+        remembered; raises BudgetSpent when nothing is left to spend on a new one."""
         question = (specimen.key, release, until)
         if question not in self._records:
             self.budget.spend()
@@ -103,8 +106,9 @@ class Compilers:
         # A pool for each release, for candidates go to one release and then to another: a pool with
         # one slot would end its worker each time.
         if kind not in self._pools:
-            self._pools[kind] = LocalPool(1, self.timeouts)
+            self._pools[kind] = LocalPool(1, self._timeouts)
         pool = self._pools[kind]
+        self._timeouts.fixed = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
         # Fresh: what the worker compiled before must not decide what it says of this one.
         pool.submit([Task(None, kind, {**loop.request(cell), **changes}, fresh=True)])
         [(_, attempt)] = next(pool.completed())

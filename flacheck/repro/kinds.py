@@ -9,7 +9,8 @@ from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.repro.original import cut_out, with_autotuner, with_refused_key
-from flacheck.repro.output.script import Symptom, words
+from flacheck.repro.output import limits
+from flacheck.repro.output.script import Symptom, shortened, words
 from flacheck.repro.passes.autotuner import SHIFTED, key_check
 from flacheck.repro.passes.search import Pass
 from flacheck.tables import targets
@@ -20,11 +21,6 @@ _COMPILES = 20
 _SHORTEST = 120
 # A title is one line of an issue tracker's list.
 _TITLE_WORDS = 90
-# Which figure of a finished compile is over which limit of the GPU.
-_LIMITS = {
-    "FC501": ("compiled.metadata.shared", "shared_limit"),
-    "FC504": ("compiled.metadata.tmem_size", "tensor_memory"),
-}
 
 
 @dataclass(frozen=True)
@@ -62,12 +58,9 @@ def _says(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
 
 def _over_limit(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
     """The compile ends well and says nothing, so the script compares its figures itself."""
-    if record.code not in _LIMITS:
-        return _says(cell, record, specimen)
-    used, limit = _LIMITS[record.code]
-    most, message = getattr(targets.find(cell.target), limit), words(record)
-    check = f'if {used} > {most}:\n    print("{message}", {used}, "of", {most})\n'
-    return Symptom(message, title(cell, record), check, _timeout(record))
+    said = words(record)
+    check = limits.check(record, targets.find(cell.target), said)
+    return Symptom(said, title(cell, record), check, _timeout(record))
 
 
 def _slow(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
@@ -115,9 +108,7 @@ def title(cell: Cell, record: Record) -> str:
     where = f"{target.name} ({target.gpu})"
     if record.stage:
         where += f", stage {record.stage}"
-    said = words(record)
-    if len(said) > _TITLE_WORDS:
-        said = said[: _TITLE_WORDS - 1] + "…"
+    said = shortened(words(record), _TITLE_WORDS)
     return f"{cell.toolchain.replace('==', ' ')} fails on {where}: {said}"
 
 

@@ -2,13 +2,16 @@
 failure differ in what counts as the same one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flacheck.analysis.slow import TIMES
 from flacheck.model import Record, Verdict
 from flacheck.repro.compilers import Compilers
+from flacheck.repro.identity import failing_pass
+from flacheck.repro.kernel.operation_types import OperationTypes, operation_types, strangers
 from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.versions import ReleaseVerdict
 
 # The stages that a compile can be ended after; "ast" and "load" are none.
 STAGES = ("ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
@@ -45,6 +48,14 @@ class SameFailure:
     elsewhere: str | None = None
     faster: float = 0.0
 
+    def agrees(self, expected: ReleaseVerdict, record: Record) -> bool:
+        """Whether another release's record of a specimen is as that of the original was."""
+        if record.verdict is not expected.verdict or expected.compiles:
+            return record.verdict is expected.verdict
+        if self.signature is None:
+            return record.code == (expected.signature or "").partition(":")[0]
+        return record.signature == expected.signature
+
     def shows(self, record: Record) -> bool:
         """Whether a record of the failing release is of this failure."""
         return (
@@ -78,33 +89,53 @@ def still_slow(_: Record) -> SameFailure:
 
 @dataclass
 class Oracle:
-    """Whether a specimen shows the failure on `release` and compiles on the contrast releases. The
-    failing release is asked first and only up to the failing stage: that rejects most candidates.
-    `slips` counts specimens by the signature of another failure that they showed."""
+    """Whether a specimen shows the failure on `release` and does what the original does on the
+    releases that are `kept`. `operations` are the original's: a candidate has none on other types.
+    `failing_pass` is given where the failure's words do not tell it from others. The failing
+    release is asked first and only up to the failing stage: that rejects most candidates. `slips`
+    counts specimens by the signature of another failure that they showed."""
 
     compilers: Compilers
     release: str
     failure: SameFailure
-    contrasts: Sequence[str]
+    kept: Mapping[str, ReleaseVerdict]
+    operations: frozenset[OperationTypes] = frozenset()
+    failing_pass: str | None = None
     slips: Counter[str] = field(default_factory=Counter)
     _asked: set[str] = field(default_factory=set)
-    _fails_elsewhere: set[str] = field(default_factory=set)
+    _slipped: set[str] = field(default_factory=set)
+    _passes: dict[str, str | None] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises BudgetSpent when the time is over."""
+        self.compilers.budget.check()
 
     def __call__(self, specimen: Specimen) -> bool:
-        """Whether it shows the failure on its release and none on the contrast releases."""
+        """Whether it shows the failure, and what the original shows on the kept releases."""
         if not self.fails(specimen):
             return False
         here = self.compilers.compile(specimen, self.release, self.failure.until)
-        for release in self.contrasts:
+        for release, expected in self.kept.items():
             there = self.compilers.compile(specimen, release, self.failure.elsewhere)
             quick = there.seconds * self.failure.faster <= here.seconds
-            if there.verdict is not Verdict.COMPILES or not quick:
-                self._fails_elsewhere.add(specimen.key)
+            if not self.failure.agrees(expected, there) or not quick:
+                self._slipped.add(specimen.key)
                 return False
+        if self.failing_pass and self._pass_of(specimen) != self.failing_pass:
+            self._slipped.add(specimen.key)
+            return False
         return True
+
+    def _pass_of(self, specimen: Specimen) -> str | None:
+        if specimen.key not in self._passes:
+            found = failing_pass(specimen, self.release, self.compilers)
+            self._passes[specimen.key] = found
+        return self._passes[specimen.key]
 
     def fails(self, specimen: Specimen) -> bool:
         """Whether it shows the failure on its release, whatever others make of it."""
+        if self.operations and strangers(operation_types(specimen), self.operations):
+            return False
         record = self.compilers.compile(specimen, self.release, self.failure.until)
         known = specimen.key in self._asked
         self._asked.add(specimen.key)
@@ -125,5 +156,5 @@ class Oracle:
     def effort(self) -> Effort:
         """What was spent so far."""
         budget = self.compilers.budget
-        slipped = self.slips.total() + len(self._fails_elsewhere)
+        slipped = self.slips.total() + len(self._slipped)
         return Effort(len(self._asked), budget.ran, slipped, budget.elapsed)

@@ -78,17 +78,22 @@ def _improved(
 def _taken(
     one: Pass, best: Specimen, holds: Callable[[Specimen], bool], oracle: Oracle, forced: bool
 ) -> Iterator[Specimen]:
-    """The proposals of a pass that are better, can compile, and of which `holds` is true."""
+    """The proposals of a pass that are better, can compile, and of which `holds` is true. The
+    budget is asked of each, for answers from memory take time too; none is taken twice, for a pass
+    that is taken whatever the order says could go to and fro between two forms for ever."""
+    taken = {best.key}
     search = one(best)
     candidate = next(search, None)
     while candidate is not None:
+        oracle.check()
         if isinstance(candidate, Probe):
             answer = oracle.hides(candidate.specimen)
         else:
-            better = candidate.key != best.key and (forced or cost(candidate) < cost(best))
+            better = candidate.key not in taken and (forced or cost(candidate) < cost(best))
             answer = better and is_valid(candidate) and holds(candidate)
             if answer:
                 best = candidate
+                taken.add(best.key)
                 yield best
         try:
             candidate = search.send(answer)

@@ -1,63 +1,95 @@
 """From a failing cell to a verified script: the search as events, then what came of it."""
 
-import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from flacheck.analysis.slow import SECONDS
 from flacheck.engine.judge import judge
-from flacheck.model import Cell, Outcome, Record, Verdict
-from flacheck.repro import versions
-from flacheck.repro.budget import Budget
+from flacheck.model import Cell, Record, Verdict
+from flacheck.repro import identity, versions
+from flacheck.repro.budget import BudgetSpent
 from flacheck.repro.compilers import Compilers
+from flacheck.repro.kernel.operation_types import OperationTypes
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kinds import FailureKind, kind_of
-from flacheck.repro.oracle import Oracle, SameFailure
+from flacheck.repro.oracle import Oracle
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.repro.output.result import Improvement, Reproduced, Runs
 from flacheck.repro.output.script import CANNOT_TELL, SHOWS, is_typed, render
 from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.reducer import polished, reduce
-from flacheck.repro.versions import Table
-from flacheck.toolchains.base import Toolchain
+from flacheck.repro.verification import LONGEST_RUN, ScriptRun, run_script, surviving_ir
+from flacheck.repro.versions import ReleaseVerdict, Table
 
 # A candidate may take so many times the seconds that the cell took, a short one at least these.
 _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
-# Seconds for one run of a script: a compile that takes longer is not waited for.
-_LONGEST = 900
-_LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
+# Compiles beside one a release that the end takes: two for the form that is read, two for the IR.
+_LAST_COMPILES = 4
+# Seconds that a run of a script takes beside its compile: two interpreters, two imports.
+_START = 1.5
 
 
 @dataclass
 class Reproduction:
     """A failure that a specimen shows by itself. `search` reduces that specimen, `finish` verifies
     the best that was found; an interrupt between the two loses nothing. `original` fails as
-    `record` says, and `table` is what every release makes of it; `log` are the lines of log.txt."""
+    `record` says, and `table` is what every release makes of it; `log` are the lines of log.txt.
+    `complete` says whether the search came to its end."""
 
     cell: Cell
     compilers: Compilers
     kind: FailureKind
     record: Record
     original: Specimen
-    table: Table
     oracle: Oracle
-    log: list[str]
     best: Specimen
+    table: Table
+    log: list[str] = field(default_factory=list)
+    complete: bool = False
 
     def search(self) -> Iterator[Improvement]:
         """Each improvement, until nothing smaller fails or the budget is spent."""
+        try:
+            self.compare()
+        except BudgetSpent:
+            return
         for step in reduce(self.best, self.kind.first, self.kind.passes, self.oracle):
             self.best = step.best
             event = Improvement(step.by, step.best.lines, step.best.nodes, self.oracle.effort)
             size = f"{event.lines} lines, {event.nodes} nodes"
             self.log.append(f"{event.by}: {size} after {event.effort.ran} compiles")
             yield event
+        self.complete = not self.compilers.budget.spent
+
+    def compare(self) -> None:
+        """Ask every release of the original, and keep what sets this failure apart. May raise
+        BudgetSpent; what was asked until then is kept in the table."""
+        if len(self.table) > 1:
+            return
+        failure, own = self.oracle.failure, self.cell.toolchain
+        verdicts = versions.verdicts(self.original, self.compilers, failure.elsewhere)
+        table = dict(self.table)
+        try:
+            for release, verdict in verdicts:
+                table[release] = verdict
+        finally:
+            self.table = {name: table[name] for name in self.compilers.releases if name in table}
+        kept = versions.contrasts(self.table, own, failure.faster)
+        if not failure.faster:
+            kept += [name for name in versions.neighbours(self.table, own) if name not in kept]
+        self.oracle.kept = {name: self.table[name] for name in self.table if name in kept}
+        if identity.has_passes(self.record) and identity.is_weak(self.record):
+            self.oracle.failing_pass = identity.failing_pass(self.original, own, self.compilers)
+        passing = [name for name, verdict in self.oracle.kept.items() if verdict.compiles]
+        others = [name for name in self.oracle.kept if name not in passing]
+        said = f"must keep compiling: {versions.listed(passing) or 'no other release'}"
+        if others:
+            said += f"; must keep failing in their own way: {versions.listed(others)}"
+        if self.oracle.failing_pass:
+            said += f"; must keep failing in {self.oracle.failing_pass}"
+        self.log.append(f"{self.record.signature}; {said}")
 
     def draft(self) -> dict[str, str]:
         """The best so far as scripts that nobody has run yet, by file name."""
@@ -66,55 +98,116 @@ class Reproduction:
     def _script(self, specimen: Specimen) -> str:
         return render(specimen, self.kind.symptom(self.cell, self.record, specimen))
 
-    def finish(self, runs: int = 3, complete: bool = True) -> Reproduced:
-        """The best so far, readable, its script run in fresh processes on every release."""
-        # The few compiles that the end takes are allowed, whatever was spent.
-        budget = self.compilers.budget
-        budget.compiles = budget.seconds = None
-        reduced = polished(self.best, reading, self.oracle)
-        ran = budget.ran
+    def finish(self, runs: int = 3, everywhere: bool = True) -> Reproduced:
+        """The best so far, readable, its script run in fresh processes: where it fails, and then
+        `everywhere` as long as the budget lasts."""
+        budget, own = self.compilers.budget, self.cell.toolchain
+        budget.release()
+        reduced = self._readable()
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
-        table = versions.judged(reduced, self.compilers)
-        script = self._simplest_script(reduced)
-        releases, own = self.compilers.releases, self.cell.toolchain
-        shown = sum(exit_status(script, releases[own]) == SHOWS for _ in range(runs))
+        script, first = self._simplest_script(reduced)
+        shown = [first, *self._runs(script, own, runs - 1)]
+        exits = {own: SHOWS}
+        if not any(run.status == SHOWS for run in shown):
+            exits = {own: first.status}
+        original_script = self._script(self.original)
+        original_exit = None
+        for run in self._runs(original_script, own, 1):
+            original_exit = run.status
+        others = list(self.oracle.kept)
+        if everywhere:
+            others = [name for name in self.compilers.releases if name != own]
+        table: Table = {}
+        try:
+            for release in [own, *others]:
+                table[release] = ReleaseVerdict.of(self.compilers.compile(reduced, release))
+                for run in self._runs(script, release, int(release != own)):
+                    exits[release] = run.status
+        except BudgetSpent:
+            self.complete = False
+        ordered = [name for name in self.compilers.releases if name in table]
         return Reproduced(
             cell=self.cell,
             record=self.record,
             original=self.original,
             reduced=reduced,
             script=script,
-            original_script=self._script(self.original),
-            effort=replace(self.oracle.effort, ran=ran),
-            runs=Runs(shown, runs),
+            original_script=original_script,
+            effort=self.oracle.effort,
+            runs=Runs(sum(run.status == SHOWS for run in shown), len(shown)),
             original_table=self.table,
-            reduced_table=table,
-            exits={name: exit_status(script, releases[name]) for name in table},
-            complete=complete,
-            ttir=surviving_ir(reduced.cell(own), self.oracle.failure, self.compilers),
+            reduced_table={name: table[name] for name in ordered},
+            exits={name: exits[name] for name in self.compilers.releases if name in exits},
+            neighbours=tuple(versions.neighbours(self.table, own)),
+            original_exit=original_exit,
+            said=first.said,
+            failing_pass=self._failing_pass(reduced),
+            complete=self.complete,
+            ttir=self._surviving_ir(reduced),
             log=tuple(self.log),
         )
 
-    def _simplest_script(self, reduced: Specimen) -> str:
-        """The script by types alone where that shows the failure, else as a launch."""
-        # Compiled to its end: a reduction's own record stops at the failing stage.
-        record = self.compilers.compile(reduced, self.cell.toolchain)
+    def _readable(self) -> Specimen:
+        try:
+            return polished(self.best, reading, self.oracle)
+        except BudgetSpent:
+            self.complete = False
+            return self.best
+
+    def _runs(self, script: str, release: str, times: int) -> list[ScriptRun]:
+        """Runs of a script in fresh processes under a release; none when the time is over."""
+        seconds = self.compilers.budget.seconds_left
+        if times < 1:
+            return []
+        if seconds <= 0:
+            self.complete = False
+            return []
+        toolchain = self.compilers.releases[release]
+        return run_script(script, toolchain, min(seconds, LONGEST_RUN), times)
+
+    def _simplest_script(self, reduced: Specimen) -> tuple[str, ScriptRun]:
+        """The script by types alone where that shows the failure, else as a launch; its first
+        run."""
+        own, record = self.cell.toolchain, self.record
+        try:
+            # Compiled to its end: a reduction's own record stops at the failing stage.
+            record = self.compilers.compile(reduced, own)
+        except BudgetSpent:
+            self.complete = False
         symptom = self.kind.symptom(self.cell, record, reduced)
         if is_typed(reduced):
             script = render(reduced, symptom, typed=True)
-            if exit_status(script, self.compilers.releases[self.cell.toolchain]) == SHOWS:
-                return script
-        return render(reduced, symptom)
+            for run in self._runs(script, own, 1):
+                if run.status == SHOWS:
+                    return script, run
+        script = render(reduced, symptom)
+        for run in self._runs(script, own, 1):
+            return script, run
+        return script, ScriptRun(CANNOT_TELL)
+
+    def _failing_pass(self, reduced: Specimen) -> str | None:
+        if not identity.has_passes(self.record) or self.compilers.budget.seconds_left <= 0:
+            return None
+        return identity.failing_pass(reduced, self.cell.toolchain, self.compilers)
+
+    def _surviving_ir(self, reduced: Specimen) -> str | None:
+        if self.compilers.budget.seconds_left <= 0:
+            return None
+        cell = reduced.cell(self.cell.toolchain)
+        return surviving_ir(cell, self.oracle.failure, self.compilers)
 
 
-def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
-    """The cell's failure, shown by itself and judged by every release; may raise NotReproduced."""
+def begin(cell: Cell, compilers: Compilers) -> Reproduction:
+    """The cell's failure, shown by a specimen of its own; may raise NotReproduced, or BudgetSpent
+    when the time is over before that."""
     first = judge(cell, compilers.ask(cell))
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
     # A candidate that makes the compiler hang must not cost what many others would.
-    compilers.timeouts.fixed = max(_SHORTEST_TIMEOUT, _PATIENCE * first.seconds)
+    compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * first.seconds)
+    count = len(compilers.releases)
+    compilers.budget.keep_back(count + _LAST_COMPILES, (count + 4) * (_START + first.seconds))
     kind = kind_of(cell, first)
     failure = kind.same(first)
     original = kind.original(cell, compilers)
@@ -127,72 +220,25 @@ def begin(cell: Cell, compilers: Compilers, budget: Budget) -> Reproduction:
             f"cut out of its program, {cell.kernel.name} does not fail in the same way: "
             f"{alone.signature or alone.verdict.value} instead of {first.signature}"
         )
-    table = versions.judged(original, compilers, failure.elsewhere)
-    record = first
+    operations: frozenset[OperationTypes] = frozenset()
+    if original.stage == "compile":
+        operations = identity.original_operations(original)
+    oracle = Oracle(compilers, cell.toolchain, failure, {}, operations)
+    table = {cell.toolchain: ReleaseVerdict.of(alone)}
+    begun = Reproduction(cell, compilers, kind, first, original, oracle, original, table)
     if first.verdict is Verdict.COMPILES:
-        slow = versions.as_slow(first, table)
-        if slow is None:
-            raise NotReproduced(
-                f"{compiles} {first.seconds:.1f} s, which is not slow beside other releases"
-            )
-        record = slow
-    contrasts = versions.contrasts(table, cell.toolchain, failure.faster)
-    passing = versions.listed(contrasts) or "no other release"
-    log = [f"{record.signature}; must keep compiling: {passing}"]
-    oracle = Oracle(compilers, cell.toolchain, failure, contrasts)
-    # What was compiled so far only showed that there is something to reduce.
-    compilers.budget = budget
-    budget.begin()
-    return Reproduction(cell, compilers, kind, record, original, table, oracle, log, original)
+        # Only the other releases tell what is slow.
+        begun.record = _slow(first, begun)
+    return begun
 
 
-def exit_status(script: str, toolchain: Toolchain) -> int:
-    """A script's exit status under one release alone; 125 also when it does not end."""
-    with tempfile.TemporaryDirectory(
-        prefix="flacheck-repro-", ignore_cleanup_errors=True
-    ) as folder:
-        file = Path(folder, "repro.py")
-        file.write_text(script, encoding="utf-8")
-        environment = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "LC_ALL": "C.UTF-8",
-            "HOME": folder,
-            "TMPDIR": folder,
-            # What was compiled before would not fail again.
-            "TRITON_CACHE_DIR": f"{folder}/cache",
-            "PYTHONPATH": ":".join(toolchain.paths),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **toolchain.environment,
-        }
-        try:
-            done = subprocess.run(
-                [sys.executable, "-s", str(file)],
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_LONGEST,
-            )
-        except subprocess.TimeoutExpired:
-            return CANNOT_TELL
-    return done.returncode
-
-
-def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str | None:
-    """A specimen's TTIR when compiling that fails in the same way, else None."""
-    if cell.stage != "compile":
-        return None
-    shown = compilers.ask(cell, op="show", until="ttir")
-    if shown.outcome is not Outcome.FINISHED or not shown.facts.get("ttir"):
-        return None
-    text = without_locations(shown.facts["ttir"])
-    attempt = compilers.ask(cell, op="compile_ir", ir=text, until=None)
-    if failure.shows(judge(cell, attempt)):
-        return text
-    return None
-
-
-def without_locations(text: str) -> str:
-    """IR without the places of its source, which name files of the machine it was made on."""
-    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
-    return "\n".join(_LOCATION.sub("", line) for line in lines).strip() + "\n"
+def _slow(first: Record, begun: Reproduction) -> Record:
+    """The record of a compile that is slow beside other releases, as a finding."""
+    begun.compare()
+    slow = versions.as_slow(first, begun.table)
+    if slow is None:
+        raise NotReproduced(
+            f"{first.key[:12]} compiles under {first.toolchain} in {first.seconds:.1f} s, which is "
+            "not slow beside other releases"
+        )
+    return slow

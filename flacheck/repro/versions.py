@@ -1,6 +1,8 @@
 """What every release at hand makes of a specimen, and what follows from comparing them."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -18,6 +20,14 @@ class ReleaseVerdict:
     signature: str | None = None
     seconds: float = field(default=0.0, compare=False)
 
+    @classmethod
+    def of(cls, record: Record) -> ReleaseVerdict:
+        """What a record says; only a failure has a signature here."""
+        signature = None
+        if record.verdict is Verdict.FAILS:
+            signature = record.signature
+        return cls(record.verdict, signature, record.seconds)
+
     @property
     def compiles(self) -> bool:
         return self.verdict is Verdict.COMPILES
@@ -25,8 +35,10 @@ class ReleaseVerdict:
     @property
     def reads_source(self) -> bool:
         """Whether the release gets past the front end."""
-        stage = (self.signature or "::").split(":")[1]
-        return self.verdict in (Verdict.COMPILES, Verdict.FAILS) and stage not in ("ast", "import")
+        code, stage = (self.signature or "::").split(":")[:2]
+        if self.verdict not in (Verdict.COMPILES, Verdict.FAILS):
+            return False
+        return stage not in ("ast", "import") and not code.startswith("FC1")
 
 
 # By the release's identity, oldest release first.
@@ -35,24 +47,39 @@ Table = dict[str, ReleaseVerdict]
 
 def judged(specimen: Specimen, compilers: Compilers, until: str | None = None) -> Table:
     """What each release makes of a specimen."""
-    table = {}
+    return dict(verdicts(specimen, compilers, until))
+
+
+def verdicts(
+    specimen: Specimen, compilers: Compilers, until: str | None = None
+) -> Iterator[tuple[str, ReleaseVerdict]]:
+    """What each release makes of a specimen, one after the other."""
     for release in compilers.releases:
-        record = compilers.compile(specimen, release, until)
-        signature = None
-        if record.verdict is Verdict.FAILS:
-            signature = record.signature
-        table[release] = ReleaseVerdict(record.verdict, signature, record.seconds)
-    return table
+        yield release, ReleaseVerdict.of(compilers.compile(specimen, release, until))
 
 
 def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
     """The nearest older and newer release that compile, `faster` by this factor."""
     # Without these releases a reduction slides into another failure that more releases have.
-    names, limit = list(table), table[release].seconds
-    at = names.index(release)
+    limit = table[release].seconds
     good = {n for n, at_n in table.items() if at_n.compiles and at_n.seconds * faster <= limit}
-    older = [name for name in reversed(names[:at]) if name in good]
-    newer = [name for name in names[at + 1 :] if name in good]
+    return _nearest(table, release, good)
+
+
+def neighbours(table: Table, release: str) -> list[str]:
+    """The nearest older and newer release that differ from a failing one: that compile, or fail in
+    another way. One that cannot read the source says nothing of the failure."""
+    here = table[release]
+    others = {name for name, there in table.items() if there != here and there.reads_source}
+    return _nearest(table, release, others)
+
+
+def _nearest(table: Table, release: str, names: Container[str]) -> list[str]:
+    """The nearest of these releases before and behind another, older first."""
+    ordered = list(table)
+    at = ordered.index(release)
+    older = [name for name in reversed(ordered[:at]) if name in names]
+    newer = [name for name in ordered[at + 1 :] if name in names]
     return older[:1] + newer[:1]
 
 

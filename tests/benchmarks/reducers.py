@@ -123,8 +123,9 @@ class Comparison:
         """A row for flacheck repro, one for the original, then one for each rival."""
         found = chosen(self.case, store)
         releases = provided(found.cell.toolchain, found.cell.target, ())
-        with Compilers(releases, found.packages) as compilers:
-            ours = begin(found.cell, compilers, Budget(compiles=self.budget))
+        budget = Budget(compiles=self.budget)
+        with Compilers(releases, found.packages, budget=budget) as compilers:
+            ours = begin(found.cell, compilers)
             for _ in ours.search():
                 pass
             took, result = ours.oracle.effort.seconds, ours.finish(runs=1)
@@ -132,7 +133,7 @@ class Comparison:
             ended = "budget spent" if ran >= self.budget else "ended by itself"
             yield self._row("flacheck repro", result.reduced, result, compilers, ran, took, ended)
             # A busy machine must not refuse what it would accept at leisure.
-            compilers.timeouts.fixed = LONGEST
+            compilers.patience = LONGEST
             yield self._row("(original)", result.original, result, compilers)
             for rival in rivals:
                 yield self._rival(rival, result, compilers)

@@ -125,6 +125,12 @@ class TritonWorker:
         answer["facts"] = {until: self._text}
         return answer
 
+    def op_passes(self, kernel: Kernel, request: Request) -> Reply:
+        """Compile, and have the compiler print each of its passes with what it is given. Only for a
+        worker that does nothing after: the compiler's library reads the variable at any time."""
+        os.environ["MLIR_ENABLE_DUMP"] = "1"
+        return self.op_compile(kernel, request)
+
     def op_compile_ir(self, kernel: Kernel, request: Request) -> Reply:
         """Compile a module's text of Triton's own IR, as `triton.compile` takes it."""
         import triton

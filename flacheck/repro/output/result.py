@@ -35,8 +35,11 @@ class Runs:
 class Reproduced:
     """A reproduction: the cell, what it failed with, before and after, and what was verified.
     `runs` are those of the script on the failing release in fresh processes; `exits` its exit
-    status on each release; `complete` is False when the reduction was ended early; `ttir` is the
-    module text where the failure survives from there."""
+    status on each release that was asked, `original_exit` that of the original's script where the
+    cell fails. `neighbours` are the nearest releases that tell the failure from others; `said` is
+    what the script printed, `failing_pass` the compiler's pass that was begun last. `complete` is
+    False when the search or the verification was ended early; `ttir` is the module text where the
+    failure survives from there."""
 
     cell: Cell
     record: Record
@@ -49,6 +52,10 @@ class Reproduced:
     original_table: Table
     reduced_table: Table
     exits: Mapping[str, int]
+    neighbours: tuple[str, ...] = ()
+    original_exit: int | None = None
+    said: str = ""
+    failing_pass: str | None = None
     complete: bool = True
     ttir: str | None = None
     log: tuple[str, ...] = ()
@@ -64,8 +71,14 @@ class Reproduced:
         return [
             name
             for name, verdict in self.original_table.items()
-            if verdict.signature == self.record.signature and self.exits.get(name) != SHOWS
+            if verdict.signature == self.record.signature and self.exits.get(name, SHOWS) != SHOWS
         ]
+
+    @property
+    def lost_neighbours(self) -> list[str]:
+        """Neighbouring releases that do not do with the script what they do with the original."""
+        known = self.reduced_table
+        return [n for n in self.neighbours if n in known and known[n] != self.original_table[n]]
 
     def to_json(self, files: list[str]) -> Json:
         """The document that `tables/schemas/repro-1.json` describes, with the files written."""
@@ -83,6 +96,8 @@ class Reproduced:
             **asdict(self.effort),
             "seconds": round(self.effort.seconds, 1),
             "complete": self.complete,
+            "lost_neighbours": self.lost_neighbours,
+            "failing_pass": self.failing_pass,
             "runs": asdict(self.runs),
             "versions": [
                 {

@@ -20,6 +20,7 @@ _HARNESS = '''\
 """{title}
 
 Exit status: 0 the failure shows, 1 it does not, 125 this Triton cannot tell. No GPU is needed.
+With --expect-pass, for `git bisect run`: 0 it compiles, 1 the failure shows, 125 anything else.
 """
 
 import os
@@ -28,7 +29,7 @@ import sys
 
 {decisive}
 
-if sys.argv[1:] != ["--compile"]:  # compile in a child: the compiler may crash its process
+if "--compile" not in sys.argv:  # compile in a child: the compiler may crash its process
     environment = {{**os.environ, "TRITON_ALWAYS_COMPILE": "1"}}
     command = [sys.executable, os.path.abspath(__file__), "--compile"]
     try:
@@ -38,10 +39,19 @@ if sys.argv[1:] != ["--compile"]:  # compile in a child: the compiler may crash 
     except subprocess.TimeoutExpired:
         sys.exit(125)
     said = child.stdout + child.stderr
-    shows = {shows}
-    print(said[-4000:])
-    print("the failure shows" if shows else "the failure does not show")
-    sys.exit(125 if child.returncode == 125 else 0 if shows else 1)
+    print(said)
+    last = "".join(said.splitlines()[-1:])
+    lacks = last.startswith(("ImportError:", "ModuleNotFoundError:"))
+    if {shows}:
+        print("the failure shows")
+        sys.exit(1 if "--expect-pass" in sys.argv else 0)
+    if child.returncode == 125 or lacks:
+        print("this Triton cannot tell")
+        sys.exit(125)
+    print("the failure does not show")
+    if "--expect-pass" in sys.argv:
+        sys.exit(125 if child.returncode else 0)
+    sys.exit(1)
 
 try:
     import triton
@@ -109,6 +119,16 @@ sys.modules.setdefault("torch", types.ModuleType("torch"))
 
 """
 
+# Where a launch is compiled for AMD, releases before 3.5 import torch to look at each pointer.
+_AMD_TORCH = """\
+# Triton's AMD backend imports torch here and finds none of its tensors.
+torch = types.ModuleType("torch")
+torch.Tensor = type("Tensor", (), {})
+sys.modules.setdefault("torch", torch)
+
+
+"""
+
 # The script's exit status.
 SHOWS, DOES_NOT, CANNOT_TELL = 0, 1, 125
 
@@ -142,9 +162,19 @@ def words(record: Record) -> str:
     line = record.message.partition("\n")[0]
     if record.signal and (line.startswith(record.signal) or not line):
         return record.signal
+    if line.startswith("out of resource:"):
+        return line.partition(",")[0]
     if asserted := _ASSERTED.search(line):
         return asserted["text"]
     return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
+
+
+def shortened(text: str, most: int) -> str:
+    """Text of at most about so many characters, cut between two words."""
+    if len(text) <= most:
+        return text
+    whole = text[:most].rpartition(" ")[0] or text[:most]
+    return f"{whole} …"
 
 
 def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
@@ -204,7 +234,10 @@ def launched(specimen: Specimen, target: str, check: str, typed: bool) -> tuple[
         return imports, "", source + _checked(call, check)
     if specimen.stage == "compile":
         driver = _DRIVER.format(target=target, more="")
-        return "", "", driver + _checked(_call(specimen, specimen.options), check)
+        launch = driver + _checked(_call(specimen, specimen.options), check)
+        if targets.find(specimen.target).backend == "hip":
+            return "    import types\n", _AMD_TORCH, launch
+        return "", "", launch
     # A kernel whose import fails needs no launch.
     launch = 'print("the kernel was decorated")\n'
     if specimen.stage == "autotune":

@@ -1,0 +1,64 @@
+"""Whose failure it is: a bug of the compiler, a limit of the GPU, or an error of the kernel; and
+where to report it."""
+
+import re
+from dataclasses import dataclass
+
+from flacheck.model import Cell, Record
+
+_TRITON = "https://github.com/triton-lang/triton/issues/new?template={form}.yml"
+# Python errors that a compiler's own code raises when it meets what it did not expect. Whatever
+# else the front end says, it says of the kernel.
+_INTERNAL = re.compile(
+    r"(?:IndexError|KeyError|UnboundLocalError|NameError|RecursionError|'NoneType'|"
+    r"AssertionError:? *$|object has no attribute|takes \d+ positional argument)"
+)
+# A front-end error on purpose names what the kernel did.
+_REMOVED = re.compile(r"has no attribute '\w+'|have been removed|No module named")
+
+
+@dataclass(frozen=True)
+class Blame:
+    """`what` it is in a word or two, `why` in a sentence, `where` to report it."""
+
+    what: str
+    why: str
+    where: str
+
+
+def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
+    """Whose failure a record shows."""
+    owner = f"where {cell.kernel.name} is maintained"
+    if cell.kernel.package:
+        owner = f"with {cell.kernel.package.partition('==')[0]}, which the kernel belongs to"
+    code = record.code or ""
+    said = record.message.partition("\n")[0]
+    upstream = _TRITON.format(form="bug")
+    if code == "FC921":
+        why = "The compile ends, after many times the seconds that it takes elsewhere."
+        return Blame("compiler bug (slow compile)", why, _TRITON.format(form="performance"))
+    if record.stage == "load":
+        why = "The kernel compiles and asks for more than a block can have on this GPU."
+        return Blame("limit of the GPU", why, owner)
+    if code == "FC603" or (record.stage == "ast" and not _is_internal(said)):
+        why = "The front end refuses the source of the kernel."
+        if _REMOVED.search(said):
+            why = "The kernel uses what this release does not have."
+        return Blame("error of the kernel", why, owner)
+    if record.stage == "cubin" and "inline_asm" in kernel_text:
+        why = "The assembler refuses instructions that the kernel writes itself."
+        return Blame("error of the kernel", why, owner)
+    if code in ("FC601", "FC602"):
+        why = "The autotuner looks its keys up in the wrong list."
+        return Blame("compiler bug (autotuner)", why, upstream)
+    if record.stage in ("cubin", "hsaco"):
+        why = "The compiler writes code that its own assembler refuses."
+        return Blame("compiler bug", why, upstream)
+    why = "The front end accepts the kernel, and a later stage of the compiler fails."
+    if record.stage == "ast":
+        why = "The compiler's front end fails in its own code."
+    return Blame("compiler bug", why, upstream)
+
+
+def _is_internal(said: str) -> bool:
+    return bool(_INTERNAL.search(said)) and not _REMOVED.search(said)

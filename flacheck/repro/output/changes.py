@@ -1,0 +1,42 @@
+"""What a reduction changed of the launch, and why it may."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flacheck.repro.kernel.operation_types import operation_types
+from flacheck.repro.kernel.specimen import Specimen
+from flacheck.repro.passes.partial_evaluation import evaluated
+
+_ABSENT = "the compiler's default"
+
+
+def changes(original: Specimen, reduced: Specimen) -> Iterator[str]:
+    """A sentence for each difference in options, dtypes and precision."""
+    yield from _options(original.options, reduced.options)
+    before, after = set(original.pointers.values()), set(reduced.pointers.values())
+    if before != after:
+        operations = ", ".join(sorted(map(str, operation_types(reduced))))
+        yield (
+            f"dtypes in memory: {_named(before)} → {_named(after)}; what fails still works on the "
+            f"types that it had ({operations}), only loads and stores around it changed"
+        )
+    lost = _precisions(evaluated(original)) - _precisions(reduced)
+    if lost:
+        yield f"dots of precision {_named(lost)} are gone: the failure is in another operation"
+
+
+def _options(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in before.items():
+        if name not in after:
+            yield f"{name}: {value} → {_ABSENT}, under which the same failure shows"
+        elif after[name] != value:
+            yield f"{name}: {value} → {after[name]}, under which the same failure shows"
+
+
+def _precisions(specimen: Specimen) -> set[str]:
+    """The precisions of the dots of fp32."""
+    return {one.precision for one in operation_types(specimen) if one.precision}
+
+
+def _named(values: set[str]) -> str:
+    return ", ".join(sorted(values)) or "none"

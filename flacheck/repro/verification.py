@@ -1,0 +1,100 @@
+"""What a maintainer will see: a script run by a plain interpreter, and IR compiled by itself."""
+
+import os
+import re
+import subprocess
+import tempfile
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from flacheck.engine.judge import judge
+from flacheck.model import Cell, Outcome
+from flacheck.repro.compilers import Compilers
+from flacheck.repro.oracle import SameFailure
+from flacheck.repro.output.script import CANNOT_TELL
+from flacheck.toolchains.base import Toolchain
+
+# Seconds for one run of a script: a compile that takes longer is not waited for.
+LONGEST_RUN = 900.0
+_LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """The exit status of a script, and all that it printed."""
+
+    status: int
+    said: str = ""
+
+
+@contextmanager
+def plain_python(toolchain: Toolchain) -> Iterator[Path]:
+    """An environment with this release and nothing else, as its users make one; the folder of it.
+    Neither flacheck's packages nor the user's can be imported there."""
+    with tempfile.TemporaryDirectory(prefix="flacheck-", ignore_cleanup_errors=True) as folder:
+        there = Path(folder)
+        venv.EnvBuilder(symlinks=True).create(there / "python")
+        [packages] = (there / "python").glob("lib/python*/site-packages")
+        (packages / "release.pth").write_text("".join(f"{path}\n" for path in toolchain.paths))
+        yield there
+
+
+def run_script(
+    script: str, toolchain: Toolchain, seconds: float = LONGEST_RUN, times: int = 1
+) -> list[ScriptRun]:
+    """What a script does under one release alone, so many times, each in a fresh process; 125 also
+    when it does not end."""
+    with plain_python(toolchain) as folder:
+        file = folder / "repro.py"
+        file.write_text(script, encoding="utf-8")
+        return [_run(folder, file, toolchain, seconds) for _ in range(times)]
+
+
+def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> ScriptRun:
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LC_ALL": "C.UTF-8",
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        # What was compiled before would not fail again.
+        "TRITON_CACHE_DIR": str(folder / f"cache-{os.urandom(4).hex()}"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **toolchain.environment,
+    }
+    try:
+        done = subprocess.run(
+            [folder / "python/bin/python", file],
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=min(seconds, LONGEST_RUN),
+        )
+    except subprocess.TimeoutExpired:
+        return ScriptRun(CANNOT_TELL)
+    return ScriptRun(done.returncode, (done.stdout + done.stderr).replace(f"{folder}/", ""))
+
+
+def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str | None:
+    """A specimen's TTIR when compiling that fails in the same way, else None."""
+    if cell.stage != "compile":
+        return None
+    shown = compilers.ask(cell, op="show", until="ttir")
+    if shown.outcome is not Outcome.FINISHED or not shown.facts.get("ttir"):
+        return None
+    text = without_locations(shown.facts["ttir"])
+    attempt = compilers.ask(cell, op="compile_ir", ir=text, until=None)
+    if failure.shows(judge(cell, attempt)):
+        return text
+    return None
+
+
+def without_locations(text: str) -> str:
+    """IR without the places of its source, which name files of the machine it was made on."""
+    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
+    return "\n".join(_LOCATION.sub("", line) for line in lines).strip() + "\n"
