@@ -1,0 +1,102 @@
+"""`python -m tests.benchmarks.failures reduce|judge|table`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.benchmarks.failures.cases import chosen
+from tests.benchmarks.failures.judge import judged
+
+# A case that hangs must not hold up the others.
+_LONGEST = 900
+
+
+def reduce(out: Path, names: list[str], budget: str) -> None:
+    """Run the command on each case, one after the other, and note what came of it."""
+    for case in chosen(names):
+        folder = out / case.name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "launch.jsonl").write_text(case.launches_file())
+        words = [sys.executable, "-m", "flacheck", "repro", f"{folder}/launch.jsonl:2"]
+        words += ["--triton", case.triton, "--target", case.target, "--budget", budget]
+        words += ["--store", str(folder / "store"), "-o", str(folder), "--format", "json"]
+        started = time.monotonic()
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_LONGEST)
+            status, said = done.returncode, done.stderr
+        except subprocess.TimeoutExpired:
+            status, said = 124, "it took too long"
+        seconds = round(time.monotonic() - started, 1)
+        ran = {"exit": status, "seconds": seconds, "load": os.getloadavg()[0]}
+        (folder / "ran.json").write_text(json.dumps(ran))
+        (folder / "stderr.txt").write_text(said)
+        print(f"{case.name:18} exit {status}, {seconds:.0f} s", flush=True)
+
+
+def judge(out: Path, names: list[str]) -> None:
+    """Run every original and reduction under every release of the cache, and note what differs."""
+    toolchains = Path(os.environ["FLACHECK_CACHE_DIR"], "toolchains")
+    for case in chosen(names):
+        folder = out / case.name
+        if (folder / "repro.json").exists():
+            found = judged(folder, sorted(toolchains.iterdir()))
+            (folder / "judged.json").write_text(json.dumps(found, indent=1))
+            print(f"{case.name:18} {found['kept']}", flush=True)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        return {}
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def table(out: Path, names: list[str]) -> None:
+    """A row for each case, and the medians."""
+    head = ("case", "release", "target", "signature", "lines", "compiles", "s", "exit", "runs")
+    print("| " + " | ".join([*head, "kept", "differs on"]) + " |")
+    print("|" + "---|" * (len(head) + 2))
+    lines, seconds = [], []
+    for case in chosen(names):
+        folder = out / case.name
+        about, ran, found = (_read(folder / f"{n}.json") for n in ("repro", "ran", "judged"))
+        if not about:
+            continue
+        lines.append(about["after"]["lines"])
+        seconds.append(ran["seconds"])
+        row = [case.name, case.triton, case.target, about["signature"]]
+        row.append(f"{about['before']['lines']} → {about['after']['lines']}")
+        row += [about["ran"], ran["seconds"], ran["exit"]]
+        row.append(f"{about['runs']['reproduced']} of {about['runs']['of']}")
+        row += [found.get("kept", "?"), ", ".join(found.get("differing", []))]
+        print("| " + " | ".join(map(str, row)) + " |")
+    if lines:
+        print(f"\n{len(lines)} cases; median {median(lines)} lines, {median(seconds)} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["reduce", "judge", "table"])
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--budget", default="300s")
+    asked = parser.parse_args()
+    out = asked.out.absolute()
+    if asked.what == "reduce":
+        reduce(out, asked.cases, asked.budget)
+    elif asked.what == "judge":
+        judge(out, asked.cases)
+    else:
+        table(out, asked.cases)
+
+
+if __name__ == "__main__":
+    main()
