@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -28,17 +29,24 @@ def reduce(out: Path, names: list[str], budget: str) -> None:
         words = [sys.executable, "-m", "flacheck", "repro", f"{folder}/launch.jsonl:2"]
         words += ["--triton", case.triton, "--target", case.target, "--budget", budget]
         words += ["--store", str(folder / "store"), "-o", str(folder), "--format", "json"]
-        started = time.monotonic()
+        started, cpu = time.monotonic(), _processor_seconds()
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_LONGEST)
             status, said = done.returncode, done.stderr
         except subprocess.TimeoutExpired:
             status, said = 124, "it took too long"
         seconds = round(time.monotonic() - started, 1)
-        ran = {"exit": status, "seconds": seconds, "load": os.getloadavg()[0]}
+        used = round(_processor_seconds() - cpu, 1)
+        ran = {"exit": status, "seconds": seconds, "cpu": used, "load": os.getloadavg()[0]}
         (folder / "ran.json").write_text(json.dumps(ran))
         (folder / "stderr.txt").write_text(said)
         print(f"{case.name:18} exit {status}, {seconds:.0f} s", flush=True)
+
+
+def _processor_seconds() -> float:
+    """Of all children so far: on a busy machine the clock says little of what a command costs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def judge(out: Path, names: list[str]) -> None:
@@ -61,10 +69,21 @@ def _read(file: Path) -> dict[str, Any]:
 
 def table(out: Path, names: list[str]) -> None:
     """A row for each case, and the medians."""
-    head = ("case", "release", "target", "signature", "lines", "compiles", "s", "exit", "runs")
+    head = (
+        "case",
+        "release",
+        "target",
+        "signature",
+        "lines",
+        "compiles",
+        "s",
+        "cpu s",
+        "load",
+        "exit",
+    )
     print("| " + " | ".join([*head, "kept", "differs on"]) + " |")
     print("|" + "---|" * (len(head) + 2))
-    lines, seconds = [], []
+    lines, seconds, cpu = [], [], []
     for case in chosen(names):
         folder = out / case.name
         about, ran, found = (_read(folder / f"{n}.json") for n in ("repro", "ran", "judged"))
@@ -72,14 +91,15 @@ def table(out: Path, names: list[str]) -> None:
             continue
         lines.append(about["after"]["lines"])
         seconds.append(ran["seconds"])
+        cpu.append(ran["cpu"])
         row = [case.name, case.triton, case.target, about["signature"]]
         row.append(f"{about['before']['lines']} → {about['after']['lines']}")
-        row += [about["ran"], ran["seconds"], ran["exit"]]
-        row.append(f"{about['runs']['reproduced']} of {about['runs']['of']}")
+        row += [about["ran"], ran["seconds"], ran["cpu"], round(ran["load"], 1), ran["exit"]]
         row += [found.get("kept", "?"), ", ".join(found.get("differing", []))]
         print("| " + " | ".join(map(str, row)) + " |")
     if lines:
-        print(f"\n{len(lines)} cases; median {median(lines)} lines, {median(seconds)} s")
+        figures = f"median {median(lines)} lines, {median(seconds)} s, {median(cpu)} CPU s"
+        print(f"\n{len(lines)} cases; {figures}")
 
 
 def main() -> None:
