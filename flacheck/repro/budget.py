@@ -1,5 +1,6 @@
 """What a reproduction may spend, from the first compile to the last run of the script."""
 
+import threading
 import time
 from dataclasses import dataclass, field
 from math import inf
@@ -30,6 +31,7 @@ class Budget:
     reserve_seconds: float = 0.0
     ran: int = 0
     spent: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _started: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
@@ -41,10 +43,12 @@ class Budget:
     def spend(self) -> None:
         """Count one compile; raises BudgetSpent when none is left."""
         self.check()
-        if self.compiles is not None and self.ran >= self.compiles - self.reserve_compiles:
-            self.spent = True
-            raise BudgetSpent
-        self.ran += 1
+        # Releases are asked side by side.
+        with self._lock:
+            if self.compiles is not None and self.ran >= self.compiles - self.reserve_compiles:
+                self.spent = True
+                raise BudgetSpent
+            self.ran += 1
 
     def keep_back(self, compiles: int, seconds: float) -> None:
         """Keep so much for the end, of a small budget at most half."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,6 +98,26 @@ class Compilers:
             cell = specimen.cell(release, until)
             self._records[question] = judge(cell, self.ask(cell))
         return self._records[question]
+
+    def compile_on(
+        self, specimen: Specimen, releases: Iterable[str], until: str | None, jobs: int
+    ) -> Iterator[tuple[str, Record]]:
+        """What each of these releases makes of a specimen, in their order, `jobs` at a time."""
+        # A thread waits for a worker of its own release, so no two share a pool.
+        threads = ThreadPoolExecutor(jobs)
+        try:
+            asked = {
+                release: threads.submit(self.compile, specimen, release, until)
+                for release in releases
+            }
+            for release, answer in asked.items():
+                yield release, answer.result()
+        except KeyboardInterrupt:
+            # Nobody waits any more for what the workers were asked.
+            self.reset()
+            raise
+        finally:
+            threads.shutdown(cancel_futures=True)
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         """What the cell's worker answers to a compile or, with `changes`, to another request."""

@@ -1,10 +1,12 @@
 """From a failing cell to a verified script: the search as events, then what came of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from flacheck.analysis.slow import SECONDS
 from flacheck.engine.judge import judge
+from flacheck.engine.session import processors
 from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import identity, versions
 from flacheck.repro.budget import BudgetSpent
@@ -69,13 +71,14 @@ class Reproduction:
         if len(self.table) > 1:
             return
         failure, own = self.oracle.failure, self.cell.toolchain
-        verdicts = versions.verdicts(self.original, self.compilers, failure.elsewhere)
+        releases = self.compilers.releases
+        asked = self.compilers.compile_on(self.original, releases, failure.elsewhere, self._jobs)
         table = dict(self.table)
         try:
-            for release, verdict in verdicts:
-                table[release] = verdict
+            for release, record in asked:
+                table[release] = ReleaseVerdict.of(record)
         finally:
-            self.table = {name: table[name] for name in self.compilers.releases if name in table}
+            self.table = {name: table[name] for name in releases if name in table}
         kept = versions.contrasts(self.table, own, failure.faster)
         if not failure.faster:
             kept += [name for name in versions.neighbours(self.table, own) if name not in kept]
@@ -90,6 +93,13 @@ class Reproduction:
         if self.oracle.failing_pass:
             said += f"; must keep failing in {self.oracle.failing_pass}"
         self.log.append(f"{self.record.signature}; {said}")
+
+    @property
+    def _jobs(self) -> int:
+        """How many releases are asked side by side: one alone where seconds decide."""
+        if self.oracle.failure.faster:
+            return 1
+        return processors()
 
     def draft(self) -> dict[str, str]:
         """The best so far as scripts that nobody has run yet, by file name."""
@@ -119,13 +129,13 @@ class Reproduction:
         if everywhere:
             others = [name for name in self.compilers.releases if name != own]
         table: Table = {}
+        asked = self.compilers.compile_on(reduced, [own, *others], None, self._jobs)
         try:
-            for release in [own, *others]:
-                table[release] = ReleaseVerdict.of(self.compilers.compile(reduced, release))
-                for run in self._runs(script, release, int(release != own)):
-                    exits[release] = run.status
+            for release, record in asked:
+                table[release] = ReleaseVerdict.of(record)
         except BudgetSpent:
             self.complete = False
+        exits |= self._exits(script, others)
         ordered = [name for name in self.compilers.releases if name in table]
         return Reproduced(
             cell=self.cell,
@@ -165,6 +175,17 @@ class Reproduction:
             return []
         toolchain = self.compilers.releases[release]
         return run_script(script, toolchain, min(seconds, LONGEST_RUN), times)
+
+    def _exits(self, script: str, releases: Sequence[str]) -> dict[str, int]:
+        """The exit status of a script on these releases, as far as the time reaches."""
+        threads = ThreadPoolExecutor(self._jobs)
+        try:
+            answers = [threads.submit(self._runs, script, release, 1) for release in releases]
+            runs = [answer.result() for answer in answers]
+        finally:
+            # A second Ctrl-C does not wait for the scripts that are running.
+            threads.shutdown(wait=False, cancel_futures=True)
+        return {name: ran[0].status for name, ran in zip(releases, runs) if ran}
 
     def _simplest_script(self, reduced: Specimen) -> tuple[str, ScriptRun]:
         """The script by types alone where that shows the failure, else as a launch; its first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -47,15 +47,8 @@ Table = dict[str, ReleaseVerdict]
 
 def judged(specimen: Specimen, compilers: Compilers, until: str | None = None) -> Table:
     """What each release makes of a specimen."""
-    return dict(verdicts(specimen, compilers, until))
-
-
-def verdicts(
-    specimen: Specimen, compilers: Compilers, until: str | None = None
-) -> Iterator[tuple[str, ReleaseVerdict]]:
-    """What each release makes of a specimen, one after the other."""
-    for release in compilers.releases:
-        yield release, ReleaseVerdict.of(compilers.compile(specimen, release, until))
+    asked = compilers.compile_on(specimen, compilers.releases, until, jobs=1)
+    return {release: ReleaseVerdict.of(record) for release, record in asked}
 
 
 def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
