@@ -12,7 +12,7 @@ import pytest
 from flacheck.errors import UsageError
 from flacheck.model import Verdict
 from flacheck.repro.output import files
-from flacheck.repro.output.files import issue, nameless
+from flacheck.repro.output.issue import error, issue, nameless
 from flacheck.repro.output.result import Effort, Reproduced, Runs
 from flacheck.repro.output.script import Symptom, render
 from flacheck.repro.versions import ReleaseVerdict
@@ -147,3 +147,39 @@ def test_another_failure_is_told_apart_in_an_issue() -> None:
 def test_no_folder_of_the_machine_is_named() -> None:
     """Paths keep their last part alone."""
     assert nameless("at /home/me/x/k.py:3, a / b") == "at k.py:3, a / b"
+
+
+def test_a_lost_neighbour_is_said_on_the_first_line() -> None:
+    """It may be another bug than the original's."""
+    table = {**result().original_table, "triton==3.4.0": ReleaseVerdict(Verdict.FAILS, SIGNATURE)}
+    lost = replace(result(), reduced_table=table, neighbours=("triton==3.4.0",))
+    first = next(issue(lost))
+    assert first == "**Unlike the original on 3.4.0: this may be another bug than the original's.**"
+    assert lost.to_json([])["lost_neighbours"] == ["triton==3.4.0"]
+
+
+def test_a_failure_that_no_run_showed_is_no_issue(tmp_path: Path) -> None:
+    """And an older reproduction's text does not stay beside it."""
+    files.write(files.contents(result()), tmp_path)
+    files.write(files.contents(replace(result(), runs=Runs(0, 3))), tmp_path)
+    assert not (tmp_path / "issue.md").exists()
+
+
+def test_a_long_error_is_cut_between_lines_and_without_the_modules() -> None:
+    """Its beginning and its end stay, for the cause stands at either."""
+    dumped = ["first <scratch>/cache-12/tmp.ptx", "module {", "  %0 = tt.load", "}"]
+    said = "\n".join([*dumped, *(f"line {n}" for n in range(200)), "last"])
+    lines = error(replace(result(), said=said))
+    assert lines[0] == "first tmp.ptx"
+    assert lines[1] == "line 0"
+    assert lines[-1] == "last"
+    assert "[142 lines left out: repro.py prints them]" in lines
+
+
+def test_the_ir_comes_with_the_call_that_compiles_it() -> None:
+    """The options are those of the reduction."""
+    with_ir = replace(result(), ttir="module {}\n", failing_pass="a-pass")
+    lines = list(issue(with_ir))
+    call = "triton.compile(\"repro.ttir\", target=GPUTarget('cuda', 90, 32), options={})"
+    assert call in lines
+    assert any(line.startswith("The compiler's last pass is `a-pass`; ") for line in lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator
 
+from flacheck.repro.budget import Budget
 from flacheck.repro.kernel.rewriting import rewritten
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.passes import FIRST, PASSES
@@ -85,3 +86,34 @@ def test_a_pass_that_runs_first_is_taken_whatever_the_order_says() -> None:
     refusing = oracle(FakeCompilers(lambda _: False))
     assert polished(start, reading, holding).lines == 4
     assert polished(start, reading, refusing) == start
+
+
+def to_and_fro(best: Specimen) -> Generator[Specimen, bool, None]:
+    """Two forms of one kernel, each proposed in place of the other for ever."""
+    forms = (best.with_(options={"num_warps": 1}), best.with_(options={"num_warps": 2}))
+    while True:
+        yield forms[0]
+        yield forms[1]
+        if not (yield best):
+            return
+
+
+def test_no_form_is_taken_twice_by_a_pass() -> None:
+    """A pass that is taken whatever the order says would go to and fro between two forms."""
+    holds = oracle(FakeCompilers(lambda _: True))
+    steps = list(reduce(chain(), (to_and_fro,), (), holds))
+    assert len({step.best.key for step in steps}) == len(steps)
+
+
+def endless(best: Specimen) -> Generator[Specimen, bool, None]:
+    """Proposals without end, each known from memory after the first."""
+    while True:
+        yield best.with_(options={"num_warps": 1})
+
+
+def test_a_pass_that_never_ends_is_ended_by_the_clock() -> None:
+    """Answers from memory cost no compile, and time all the same."""
+    holds = oracle(FakeCompilers(lambda _: False))
+    holds.compilers.budget = Budget(seconds=0.3)
+    assert list(reduce(chain(), (), (endless,), holds)) == []
+    assert holds.compilers.budget.spent

@@ -1,0 +1,25 @@
+"""What a reduction changed of the launch, and why it may."""
+
+from __future__ import annotations
+
+from flacheck.repro.output.changes import changes
+from tests.made_specimens import chain
+from tests.test_repro_kernel_operations import dot
+
+
+def test_what_stays_the_same_is_not_mentioned() -> None:
+    """A reduction of the body alone has no list."""
+    assert list(changes(chain(), chain())) == []
+
+
+def test_every_change_has_its_reason() -> None:
+    """Options that are gone or smaller, dtypes around the operation, dots that are gone."""
+    fewer = chain().with_(options={"num_warps": 4})
+    assert list(changes(chain(), fewer)) == [
+        "num_warps: 8 → 4, under which the same failure shows",
+        "num_stages: 3 → the compiler's default, under which the same failure shows",
+    ]
+    [dtypes, precision] = changes(dot("fp32"), dot("bf16"))
+    assert dtypes.startswith("dtypes in memory: fp32 → bf16, fp32; ")
+    assert "(tl.dot(bf16))" in dtypes
+    assert precision == "dots of precision tf32 are gone: the failure is in another operation"

@@ -1,0 +1,104 @@
+"""Which failure it is, where the compiler's words do not say it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flacheck.model import Attempt, Cell, Outcome, Verdict
+from flacheck.repro import identity, versions
+from flacheck.repro.compilers import Compilers
+from flacheck.repro.oracle import Oracle, same_code, same_signature
+from flacheck.repro.versions import ReleaseVerdict
+from tests.made_records import record
+from tests.made_specimens import FAILING, FAILS, SIGNATURE, FakeCompilers, chain, oracle
+
+OTHER = "FC301:llir:-:4f5da522"
+COMPILES = ReleaseVerdict(Verdict.COMPILES)
+
+
+@pytest.mark.parametrize(
+    ("message", "signature", "weak"),
+    [
+        ("IndexError: map::at", "FC303:llir:-:1", False),
+        ("map::at", "FC303:llir:-:1", True),
+        ("SIGSEGV in stage llir, nothing on stderr", "FC000:llir:-:1", True),
+        ("LinearLayout.cpp:1: int f(): Assertion `ok' failed.", "FC302:llir:f:1", False),
+    ],
+)
+def test_few_words_without_a_function_are_weak(message: str, signature: str, weak: bool) -> None:
+    """A function of the compiler says enough."""
+    signal = "SIGSEGV" if "SIGSEGV" in message else None
+    failing = record("fails", code="FC303", signature=signature, message=message, signal=signal)
+    assert identity.is_weak(failing) is weak
+
+
+class DumpingCompilers(FakeCompilers):
+    """Names a pass for every release that is asked for its passes."""
+
+    def __init__(self, begun: str) -> None:
+        super().__init__(lambda _: True)
+        self.begun = begun
+
+    def ask(self, cell: Cell, **changes: Any) -> Attempt:
+        if changes.get("op") != "passes":
+            return super().ask(cell, **changes)
+        names = ["convert-triton-to-tritongpu", self.begun]
+        log = "".join(
+            f"// -----// IR Dump Before X ({name}) ('module') //----- //\n" for name in names
+        )
+        return Attempt(Outcome.DIED, log=log)
+
+
+def test_the_pass_that_was_begun_last_is_the_one_that_fails() -> None:
+    """None where the release prints none."""
+    assert identity.failing_pass(chain(), FAILS, DumpingCompilers("a-pass")) == "a-pass"
+    silent: Compilers = FakeCompilers(lambda _: True)
+    assert identity.failing_pass(chain(), FAILS, silent) is None
+
+
+def test_a_candidate_that_fails_in_another_pass_is_refused() -> None:
+    """It is a slip, and asked for its passes once."""
+    asking = oracle(DumpingCompilers("a-pass"))
+    assert asking(chain())
+    asking.failing_pass = "another-pass"
+    assert not asking(chain())
+    assert asking.effort.slipped == 1
+
+
+def test_neighbours_are_the_nearest_that_differ_in_whatever_way() -> None:
+    """One that fails otherwise is as good as one that compiles; one that cannot read the source
+    says nothing.
+    """
+    table = {
+        "triton==3.0.0": COMPILES,
+        "triton==3.1.0": ReleaseVerdict(Verdict.FAILS, SIGNATURE),
+        FAILS: ReleaseVerdict(Verdict.FAILS, SIGNATURE),
+        "triton==3.3.0": ReleaseVerdict(Verdict.FAILS, "FC101:ast:-:1"),
+        "triton==3.3.1": ReleaseVerdict(Verdict.FAILS, OTHER),
+        "triton==3.4.0": COMPILES,
+    }
+    assert versions.neighbours(table, FAILS) == ["triton==3.0.0", "triton==3.3.1"]
+    assert versions.contrasts(table, FAILS) == ["triton==3.0.0", "triton==3.4.0"]
+
+
+def test_a_neighbour_must_go_on_failing_in_its_own_way() -> None:
+    """A candidate that compiles there, or fails there as on the failing release, is another bug."""
+    neighbour = {"triton==3.3.0": ReleaseVerdict(Verdict.FAILS, OTHER)}
+
+    def asked(compilers: Compilers) -> bool:
+        return Oracle(compilers, FAILS, same_signature(FAILING), neighbour)(chain())
+
+    otherwise = FakeCompilers(lambda _: True, slips=lambda _: True)
+    assert asked(otherwise)
+    assert not asked(FakeCompilers(lambda _: True))
+
+
+def test_a_failure_known_by_its_code_is_compared_by_codes() -> None:
+    """Messages of autotuners name keys, of which a reduction has fewer."""
+    failure = same_code(record("fails", code="FC601", signature="FC601:autotune:-:1"))
+    expected = ReleaseVerdict(Verdict.FAILS, "FC602:autotune:-:1")
+    assert failure.agrees(expected, record("fails", code="FC602", signature="FC602:autotune:-:9"))
+    assert not failure.agrees(expected, record("fails", code="FC603", signature="FC603:x:-:9"))
+    assert not failure.agrees(expected, record("compiles"))

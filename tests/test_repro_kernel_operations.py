@@ -1,0 +1,68 @@
+"""What a kernel's operations work on, and which of a reduction's are none of the original's."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.repro.kernel.operation_types import operation_types, strangers
+from flacheck.repro.kernel.specimen import Specimen
+from tests.made_specimens import POINTER, specimen
+
+BLOCK = "tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]"
+
+
+def dot(dtype: str, more: str = "") -> Specimen:
+    body = f"a = tl.load(x + {BLOCK})\nb = tl.dot(a, a{more})\ntl.store(y + {BLOCK}, b)"
+    return specimen(body, x={"dtype": dtype, "align": 16}, y={"dtype": "fp32", "align": 16})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "more", "said"),
+    [
+        ("bf16", "", "tl.dot(bf16)"),
+        ("fp32", "", "tl.dot(fp32, tf32)"),
+        ("fp32", ", input_precision='ieee'", "tl.dot(fp32, ieee)"),
+        ("fp32", ", allow_tf32=False", "tl.dot(fp32, ieee)"),
+    ],
+)
+def test_a_dot_has_the_types_of_its_operands_and_a_precision(
+    dtype: str, more: str, said: str
+) -> None:
+    """Only fp32 is rounded on the way, so only there the precision counts."""
+    assert [str(one) for one in operation_types(dot(dtype, more))] == [said]
+
+
+def test_a_dot_of_another_type_or_precision_is_another_operation() -> None:
+    """The same words of a compiler may be another bug then."""
+    original = operation_types(dot("bf16"))
+    assert strangers(operation_types(dot("bf16")), original) == []
+    [strange] = strangers(operation_types(dot("fp32")), original)
+    assert str(strange) == "tl.dot(fp32, tf32)"
+    exact = operation_types(dot("fp32", ", input_precision='ieee'"))
+    assert len(strangers(exact, operation_types(dot("fp32")))) == 1
+
+
+def test_what_is_loaded_around_the_operation_may_change() -> None:
+    """A reduction loads what the original computed."""
+    assert strangers(operation_types(dot("bf16")), operation_types(dot("bf16"))) == []
+    computed = specimen(
+        f"a = tl.load(x + {BLOCK})\nb = tl.dot(a.to(tl.bfloat16), a.to(tl.bfloat16))\n"
+        f"tl.store(y + {BLOCK}, b)",
+        x={"dtype": "fp32", "align": 16},
+        y={"dtype": "fp32", "align": 16},
+    )
+    assert strangers(operation_types(dot("bf16")), operation_types(computed)) == []
+
+
+def test_an_operation_on_unknown_types_covers_every_type() -> None:
+    """Where the original's types cannot be inferred, nothing is refused."""
+    unknown = specimen("b = tl.dot(f(x), f(x))\ntl.store(x, b)", x=POINTER)
+    assert strangers(operation_types(dot("fp32")), operation_types(unknown)) == []
+
+
+def test_arithmetic_counts_where_there_is_nothing_heavier() -> None:
+    """A sum of bf16 may be what fails; a kernel that only copies is known by what it copies."""
+    added = "a = tl.load(x + tl.arange(0, 16))\ntl.store(x + tl.arange(0, 16), a + a)"
+    assert {str(one) for one in operation_types(specimen(added, x=POINTER))} == {"Add(fp16)"}
+    copied = "tl.store(x + tl.arange(0, 16), tl.load(x + tl.arange(0, 16)))"
+    assert {str(one) for one in operation_types(specimen(copied, x=POINTER))} == {"access(fp16)"}
