@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from flacheck import toolchains
 from flacheck.errors import ToolchainError
 from flacheck.model import Outcome
 from flacheck.repro.compilers import Compilers, provided
+from flacheck.toolchains.base import Resolution
 from tests import fake
 from tests.fake.family import FakeFamily
 
@@ -56,6 +58,24 @@ def test_without_the_cells_own_release_nothing_can_be_reproduced(family: Family)
     family({}, wheelless=("3.0",))
     with pytest.raises(ToolchainError, match=r"fake==3\.0, .* not available here for sm90"):
         provided("fake==3.0", "sm90", ["fake==2.0"])
+
+
+def test_a_local_build_is_known_by_the_path_that_was_named(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its identity holds a hash and no place, so the selection says where it lies."""
+    fakes = family({})
+    build = replace(fakes.resolve("==3.0").choices[0], identity="fake==3.0+local.1")
+    resolve = toolchains.resolve
+
+    def resolved(specs: list[str]) -> Resolution:
+        if specs == ["./main.whl"]:
+            return Resolution((build,))
+        return resolve(specs)
+
+    monkeypatch.setattr(toolchains, "resolve", resolved)
+    ready = provided("fake==3.0+local.1", "sm90", ["fake==2.0"], ["./main.whl"])
+    assert list(ready) == ["fake==2.0", "fake==3.0+local.1"]
 
 
 def test_every_question_goes_to_a_worker_that_has_compiled_nothing(family: Family) -> None:

@@ -36,10 +36,12 @@ def repro(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
-    triton: list[str] = option([], metavar="X", help="Select the release that fails."),
+    triton: list[str] = option(
+        [], metavar="X", help="Select the release that fails: a version, a wheel or a build."
+    ),
     torch: list[str] = option([], metavar="X", help="Select the release that fails, by torch."),
     releases: list[str] = option(
-        [], metavar="SPEC", help="Verify the script on these releases. Default: all."
+        [], metavar="SPEC", help="Verify the script on these releases or builds. Default: all."
     ),
     # Most reductions end by themselves after fewer than 300 compiles.
     budget: str = option(
@@ -73,7 +75,7 @@ def repro(
         common.say(*chosen.warnings)
         failing = chosen.cell
         folder = output or Path(f"repro-{failing.key[:8]}")
-        ready = provided(failing.toolchain, failing.target, releases)
+        ready = provided(failing.toolchain, failing.target, releases, triton)
         with Compilers(ready, chosen.packages, memory, allowance) as compilers:
             interrupted, reproduction = True, None
             with suppress(KeyboardInterrupt):

@@ -21,7 +21,7 @@ from flacheck.model import Attempt, Cell, Record
 from flacheck.packages.package import Package
 from flacheck.repro.budget import Budget
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.toolchains.base import Toolchain
+from flacheck.toolchains.base import Choice, Toolchain
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,16 +31,21 @@ LONGEST = 300.0
 _SHORTEST = 1.0
 
 
-def provided(own: str, target: str, specs: Sequence[str]) -> dict[str, Toolchain]:
+def provided(
+    own: str, target: str, specs: Sequence[str], named: Sequence[str] = ()
+) -> dict[str, Toolchain]:
     """The releases to ask, by identity, oldest first: those that `specs` name, or every release
     with a wheel for this Python, and always the cell's own. A release that does not know the
-    target, or cannot be installed, is left out with a warning. Raises ToolchainError when that is
-    the cell's own release."""
+    target, or cannot be installed, is left out with a warning. `named` are specifications of which
+    one may be the cell's own: of a local build only its path says where it lies. Raises
+    ToolchainError when the cell's own release cannot be had."""
     known = toolchains.FAMILIES["triton"]
     resolution = toolchains.resolve(specs) if specs else known.versions()
     for warning in resolution.warnings:
         _LOG.warning(warning)
-    own_choices = toolchains.resolve([own]).choices
+    own_choices = [choice for choice in _resolved(named) if choice.identity == own]
+    if not own_choices and own not in {choice.identity for choice in resolution.choices}:
+        own_choices = list(toolchains.resolve([own]).choices)
     choices = {choice.identity: choice for choice in [*resolution.choices, *own_choices]}
     ready = {}
     for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
@@ -60,6 +65,12 @@ def provided(own: str, target: str, specs: Sequence[str]) -> dict[str, Toolchain
     if own not in ready:
         raise ToolchainError(f"{own}, on which the cell fails, is not available here for {target}")
     return ready
+
+
+def _resolved(specs: Sequence[str]) -> Sequence[Choice]:
+    if not specs:
+        return ()
+    return toolchains.resolve(specs).choices
 
 
 @dataclass

@@ -15,7 +15,8 @@ _STEPS = "tl.load tl.dot tl.sum tl.max tl.min tl.exp tl.trans tl.cumsum tl.assoc
 
 
 def reading(best: Specimen) -> Generator[Specimen, bool, None]:
-    """One step a line with usual names; else the names alone."""
+    """One step a line with usual names; else the names alone; else those of the kernel and its
+    pointers, for a message may name a variable."""
     taken = {*best.args, *(n.id for s in best.function.body for n in trees.names_in(s))}
 
     def stepwise(statement: ast.stmt) -> trees.Block:
@@ -27,8 +28,10 @@ def reading(best: Specimen) -> Generator[Specimen, bool, None]:
         return [*steps.before, last]
 
     body = trees.expanded(best.copied_body(), stepwise)
-    if not (yield named(rewritten(best, body))):
-        yield named(best)
+    stepwise_form = rewritten(best, body)
+    for candidate in (named(stepwise_form), named(best), named(best, variables=False)):
+        if (yield candidate):
+            return
 
 
 class _Steps(trees.Extraction):
@@ -50,8 +53,8 @@ class _Steps(trees.Extraction):
         return trees.variable(name)
 
 
-def named(specimen: Specimen) -> Specimen:
-    """The kernel called `kernel`, pointers `x_ptr`…, variables `a`, `b`… as they are bound."""
+def named(specimen: Specimen, variables: bool = True) -> Specimen:
+    """The kernel called `kernel`, pointers `x_ptr`…, `variables` `a`, `b`… as they are bound."""
     function = specimen.function
     within = [name for statement in function.body for name in trees.names_in(statement)]
     bound = dict.fromkeys(name.id for name in within if isinstance(name.ctx, ast.Store))
@@ -59,7 +62,7 @@ def named(specimen: Specimen) -> Specimen:
     letters = [letter for letter in ascii_lowercase if letter not in {*specimen.args, *others}]
     names = dict(zip(specimen.pointers, _POINTERS))
     # Where letters run out, variables keep their names.
-    if len(bound) <= len(letters):
+    if variables and len(bound) <= len(letters):
         names |= zip(bound, letters)
     # A pointer may be called what a variable would be.
     if len(set(names.values())) != len(names):
