@@ -96,9 +96,12 @@ class Compilers:
 
     def reset(self) -> None:
         """End all workers, busy or not; the next question starts new ones."""
-        for pool in self._pools.values():
-            pool.close()
+        pools = list(self._pools.values())
         self._pools.clear()
+        if pools:
+            # Side by side, for each waits until its server is gone.
+            with ThreadPoolExecutor(len(pools)) as threads:
+                list(threads.map(LocalPool.close, pools))
 
     def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
         """What one release makes of a specimen, compiled up to a stage or to the end. Answers are

@@ -174,7 +174,12 @@ class Reproduction:
             self.complete = False
             return []
         toolchain = self.compilers.releases[release]
-        return run_script(script, toolchain, min(seconds, LONGEST_RUN), times)
+        runs = run_script(script, toolchain, min(seconds, LONGEST_RUN), times)
+        if seconds < LONGEST_RUN and not all(run.ended for run in runs):
+            # The budget ended it, so it says nothing of the release.
+            self.complete = False
+            runs = [run for run in runs if run.ended]
+        return runs
 
     def _exits(self, script: str, releases: Sequence[str]) -> dict[str, int]:
         """The exit status of a script on these releases, as far as the time reaches."""

@@ -24,10 +24,12 @@ _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """The exit status of a script, and all that it printed."""
+    """The exit status of a script, and all that it printed; `ended` is False where it was not
+    waited for any longer."""
 
     status: int
     said: str = ""
+    ended: bool = True
 
 
 @contextmanager
@@ -76,7 +78,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
             timeout=min(seconds, LONGEST_RUN),
         )
     except subprocess.TimeoutExpired:
-        return ScriptRun(CANNOT_TELL)
+        return ScriptRun(CANNOT_TELL, ended=False)
     return ScriptRun(done.returncode, (done.stdout + done.stderr).replace(f"{folder}/", ""))
 
 
