@@ -162,7 +162,7 @@ def test_advisories_are_asked_about_the_baselines_kernels() -> None:
     """On the targets that it knows."""
     asked: list[tuple[set[str], str, str]] = []
 
-    def advise(kernels: Any, triton: str, target: str) -> Sequence[str]:
+    def advise(kernels: Any, triton: str, target: str, packages: Any) -> Sequence[str]:
         asked.append((set(kernels), triton, target))
         return ["it miscompiles"] * (triton == "3.4.0")
 

@@ -19,7 +19,7 @@ from tests.made_gate import (
     on,
     states,
 )
-from tests.made_records import DELTA, failure, record, skipped, unknown
+from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_targets_that_are_asked_must_all_be_known() -> None:
 def test_an_advisory_makes_a_good_release_compile_but() -> None:
     """A finding only when strict; a failing release stays failing."""
 
-    def advise(kernels: Any, triton: str, target: str) -> list[str]:
+    def advise(kernels: Any, triton: str, target: str, packages: Any) -> list[str]:
         return (
             [f"{triton} computes wrong gradients"] if DELTA in kernels and target == "sm90" else []
         )
@@ -188,3 +188,19 @@ def test_what_is_known_good_is_said_as_a_requirement() -> None:
         gate([BROKEN], "triton==3.2.0", waivers=(Waiver(reason="known", kernel="*"),)).known_good
         == ()
     )
+
+
+def test_an_advisory_is_said_of_a_release_that_nobody_compiled_for() -> None:
+    """By the kernels and packages that other releases were asked about; no state follows."""
+    asked: list[Any] = []
+
+    def advise(kernels: Any, triton: str, target: str, packages: Any) -> list[str]:
+        asked.append((set(kernels), triton, target, set(packages)))
+        return ["wrong gradients"]
+
+    outcome = gate(COMPILES, "triton==3.3.1", advise=advise)
+    (version,) = outcome.versions
+    assert (version.state, version.advisories) == (ReleaseState.NO_RECORD, ("wrong gradients",))
+    assert ({DELTA}, "3.3.1", "sm90", {PACKAGE}) in asked
+    assert outcome.exit_code() is Exit.INCOMPLETE
+    assert outcome.exit_code(strict=True) is Exit.FINDINGS

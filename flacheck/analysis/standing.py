@@ -49,6 +49,14 @@ class Standing:
         return f"{self.answered}/{self.asked}"
 
     @cached_property
+    def packages(self) -> frozenset[str]:
+        """The packages that its kernels are of, `name==version`."""
+        packages = {cell.package for cell in (*self.cells, *self.untested) if cell.package}
+        if "==" in self.question.about:
+            packages.add(self.question.about)
+        return frozenset(packages)
+
+    @cached_property
     def failing(self) -> tuple[Observed, ...]:
         """The failures that matter: untolerated, or of a launch that no configuration compiles."""
         return tuple(unserved(self.cells))

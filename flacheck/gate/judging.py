@@ -1,6 +1,6 @@
 """The gate: installations, evidence and waivers in, the result out; pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -20,8 +20,8 @@ from flacheck.gate.suggest import Acceptance, suggest
 from flacheck.model import Record, Verdict
 from flacheck.toolchains import torch_pins
 
-# (kernels, triton, target) → what is known against some of these kernels there.
-Advise = Callable[[Iterable[str], str, str], Sequence[str]]
+# (kernels, triton, target, packages) → what is known against some of these kernels there.
+Advise = Callable[[Iterable[str], str, str, Collection[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,7 @@ class Gate:
         blocking = {cell.key: cell for cell in failing if cell.key not in let_pass}
         advisories: list[str] = []
         for target, there in grouped((each.target, each) for each in asked).items():
-            kernels = frozenset[str]().union(*(each.kernels for each in there))
-            advisories += self.advise(kernels, triton, target)
+            advisories += self._advice(there, triton, target)
         tried = {cell.key: cell for each in asked for cell in each.cells if _was_tried(cell)}
         wanted = [each.asked for each in asked if each.asked is not None]
         # A sum with an unknown part is unknown.
@@ -161,10 +160,16 @@ class Gate:
         other releases were asked about."""
         if not release.triton[0].isdigit():
             return release
-        kernels = frozenset[str]().union(*(each.kernels for each in evidence.standings))
-        targets = self.targets or tuple(dict.fromkeys(each.target for each in evidence.standings))
-        told = [said for target in targets for said in self.advise(kernels, release.triton, target)]
+        asked = evidence.standings
+        targets = self.targets or tuple(dict.fromkeys(each.target for each in asked))
+        told = [said for target in targets for said in self._advice(asked, release.triton, target)]
         return replace(release, advisories=tuple(dict.fromkeys(told)))
+
+    def _advice(self, asked: Sequence[Standing], triton: str, target: str) -> Sequence[str]:
+        """What is publicly known there against the kernels of these questions."""
+        kernels = frozenset[str]().union(*(each.kernels for each in asked))
+        packages = frozenset[str]().union(*(each.packages for each in asked))
+        return self.advise(kernels, triton, target, packages)
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
         failing = [(r.kernel, r.signature) for r in evidence.records if r.verdict is Verdict.FAILS]

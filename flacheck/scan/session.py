@@ -54,6 +54,7 @@ def view(
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
     places = questions.of_runs(store, runs)
     answered = standings(places, store.current)
+    packages = frozenset[str]().union(*(each.packages for each in answered))
     context = Context(
         forms=forms,
         torch_for=torch_pins.torch_for,
@@ -63,7 +64,7 @@ def view(
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
         waives=lambda cell: waivers.waived(valid, cell.kernel, cell.signature),
         knows=lambda cell: baseline is not None and knows(baseline, cell),
-        advisories=partial(advisories.of, kernels),
+        advisories=partial(advisories.of, kernels, packages=packages),
         fallbacks=seen.fallbacks,
         standings=answered,
         made_up=_made_up(places),

@@ -144,9 +144,16 @@ def general(release: str, target: str) -> tuple[Advisory, ...]:
     return tuple(each for each in against(release, target) if each.is_general)
 
 
-def of(kernels: Iterable[str], triton: str, target: str) -> list[str]:
-    """`against` some kernels, as text."""
-    return [advisory.text for advisory in against(triton, target, kernels=kernels)]
+def of(
+    kernels: Iterable[str], triton: str, target: str, packages: Collection[str] = ()
+) -> list[str]:
+    """`against` some kernels of these packages (`name==version`; none named are not known), as
+    text."""
+    return [
+        advisory.text
+        for advisory in against(triton, target, kernels=kernels)
+        if not packages or any(map(advisory.names_package, packages))
+    ]
 
 
 @cache
