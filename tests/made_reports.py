@@ -20,9 +20,10 @@ from flacheck.gate.admitted import Admission, Conflict
 from flacheck.gate.pinned import Installation, Pin, PinChange
 from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
 from flacheck.model import Verdict
-from flacheck.reports import autotune, bisect, document, explanation, gate, repro, scan
+from flacheck.reports import autotune, bisect, diff, document, explanation, gate, repro, scan
 from flacheck.reports.document import Report
 from flacheck.rules.explanation import of_log
+from tests.made_diff import compared
 from tests.made_records import between, failure, record, skipped, summarised, unknown
 from tests.made_specimens import FAILS, chain
 from tests.made_tuned import SOURCE, fatal, good, result
@@ -139,6 +140,11 @@ def of_bisect(_: Path) -> Report:
     return bisect.report(found, ["2.5.0", "2.5.1", "2.6.0", "2.6.1"])
 
 
+def of_diff(_: Path) -> Report:
+    """Every kind of difference between two releases."""
+    return diff.report(compared(), "flacheck diff a b")
+
+
 def of_repro(_: Path) -> Report:
     """A reduction that releases tell from the original."""
     return repro.report(reproduced(), Path("repro-0123abcd"), ["repro.py"])
@@ -161,6 +167,7 @@ MADE: dict[str, Callable[[Path], Report]] = {
     "gate": of_gate,
     "autotune": of_autotune,
     "bisect": of_bisect,
+    "diff": of_diff,
     "repro": of_repro,
     "explain": of_explain,
     "list": of_list,

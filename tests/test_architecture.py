@@ -37,7 +37,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("capture",),
     ("inputs",),
     ("fallbacks",),
-    ("scan", "bisect", "repro", "autotune", "gate"),
+    ("scan", "bisect", "diff", "repro", "autotune", "gate"),
     ("reports",),
     ("cli",),
 )

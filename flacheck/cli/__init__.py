@@ -17,6 +17,7 @@ from flacheck.cli import (
     capture,
     common,
     defaults,
+    diff,
     doctor,
     explain,
     gate,
@@ -48,6 +49,7 @@ app.command("bisect")(bisect.bisect)
 app.command("repro")(repro.repro)
 app.command("autotune")(autotune.autotune)
 app.command("gate")(gate.gate)
+app.command("diff")(diff.diff)
 app.command("report")(report.report)
 app.command("list")(lists.show)
 app.add_typer(toolchain.app, name="toolchain")

@@ -16,9 +16,10 @@ from packaging.version import Version
 from flacheck import rules
 from flacheck.capture.cards import card
 from flacheck.capture.coverage import coverage
-from flacheck.capture.drive import Driven, drive, recipe_of
+from flacheck.capture.drive import Drive, Driven, drive, prepare, recipe_of
 from flacheck.capture.travelling import Captures
 from flacheck.engine.plan import Plan
+from flacheck.engine.session import processors
 from flacheck.errors import ToolchainError
 from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
@@ -30,13 +31,15 @@ from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.source.modules import launchable
 from flacheck.toolchains import Resolver, provide
-from flacheck.toolchains.base import Choice
+from flacheck.toolchains.base import Choice, Toolchain
 
 # What most of these packages are written for.
 DEFAULT_TARGETS = ("sm90",)
 # From here on an autotuner looks its keys up by name, and the stage that looks for faults finds
 # none.
 KEYS_BY_NAME = Version("3.2.0")
+# Drives at a time: each holds a gigabyte or more.
+_MOST_DRIVES = 4
 # How packages name the module of one way of computing an operator.
 FORMS = ("fused_recurrent", "fused_chunk", "chunk", "parallel")
 _REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
@@ -69,12 +72,22 @@ def captures(
     """The package captured under every toolchain and on every target asked, or read from captures
     that travel."""
     package, names, rows = _asked(spec, selection, resolver)
+    places = [(resolver.choices[name], row) for name in names for row in rows]
+    provided = [_provided(choice, row["name"]) for choice, row in places]
+    asked = [
+        Drive(package, toolchain, row)
+        for toolchain, (_, row) in zip(provided, places)
+        if toolchain is not None
+    ]
+    # Side by side where they have to be made; captures that came with a file are there already.
+    if asked and (travelling is None or travelling.file is None):
+        prepare(asked, min(processors(), _MOST_DRIVES))
     made = []
-    for name in names:
-        choice = resolver.choices[name]
-        for row in rows:
-            driven = _driven(package, choice, row, travelling)
-            made.append(Capture(package, choice, row["name"], driven))
+    for toolchain, (choice, row) in zip(provided, places):
+        driven = None
+        if toolchain is not None:
+            driven = drive(package, toolchain, row, travelling)
+        made.append(Capture(package, choice, row["name"], driven))
     return made
 
 
@@ -87,16 +100,14 @@ def _asked(
     return packages.provide_package(spec), names, rows
 
 
-def _driven(
-    package: Package, choice: Choice, row: Json, travelling: Captures | None
-) -> Driven | None:
-    if choice.reason or choice.knows(row["name"]):
+def _provided(choice: Choice, target: str) -> Toolchain | None:
+    """The compiler to capture under, None where there is none or it does not know the target."""
+    if choice.reason or choice.knows(target):
         return None
     try:
-        toolchain = provide(choice)
+        return provide(choice)
     except ToolchainError:
         return None
-    return drive(package, toolchain, row, travelling)
 
 
 def selected(capture: Capture, selection: Selection) -> list[RecordedLaunch]:
@@ -121,19 +132,21 @@ def plan(
     """Capture a package under every toolchain and target asked, and expand what it launched.
 
     `configs`: `usual` compiles one configuration of each kernel and dtype, `own` every
-    configuration of every distinct launch.
+    configuration of every distinct launch, `shared` one of each kernel and dtype that is the same
+    under all compilers where that can be.
     """
     resolver = Resolver()
     cells: list[Cell] = []
     attempts: dict[str, Attempt] = {}
     covered: list[Json] = []
     made = captures(spec, selection, resolver, travelling)
-    for capture in made:
+    chosen = zip(made, *_chosen(made, selection, configs))
+    for capture, recorded, compiled in chosen:
         tried = _tried(capture, selection)
         attempts.update({cell.key: attempt for cell, attempt in tried.items() if attempt})
         cells += tried
         if capture.driven and not capture.driven.import_error:
-            cells += _launched(capture, capture.driven, selection, configs, until)
+            cells += _launched(capture, recorded, compiled, selection, configs, until)
             package = capture.package
             prefix = str(recipe_of(package.name).get("coverage", package.modules[0]))
             kernels = launchable(package.path, prefix)
@@ -229,14 +242,36 @@ def _import_attempt(traceback: str) -> Attempt:
     return Attempt(Outcome.RAISED, stage="import", log=traceback, exception=(kind,))
 
 
+def _chosen(
+    made: Sequence[Capture], selection: Selection, configs: str
+) -> tuple[list[list[RecordedLaunch]], list[list[RecordedLaunch]]]:
+    """The selected launches of each capture, and those among them that are compiled."""
+    recorded = [selected(capture, selection) for capture in made]
+    if configs == "usual":
+        return recorded, [launches.one_each(entries) for entries in recorded]
+    if configs != "shared":
+        return recorded, recorded
+    compiled = [list[RecordedLaunch]() for _ in made]
+    for target in {capture.target for capture in made}:
+        places = [place for place, capture in enumerate(made) if capture.target == target]
+        same = launches.shared([recorded[place] for place in places])
+        for place, entries in zip(places, same):
+            compiled[place] = entries
+    return recorded, compiled
+
+
 def _launched(
-    capture: Capture, driven: Driven, selection: Selection, configs: str, until: str | None
+    capture: Capture,
+    recorded: Sequence[RecordedLaunch],
+    compiled: Sequence[RecordedLaunch],
+    selection: Selection,
+    configs: str,
+    until: str | None,
 ) -> Iterator[Cell]:
     """The cells of what a capture recorded; for old releases the autotuner runs as well."""
+    assert capture.driven is not None
     package = capture.package
     provided = {package.identity: package}
-    recorded = selected(capture, selection)
-    compiled = launches.one_each(recorded) if configs == "usual" else recorded
     stages: list[tuple[str, Sequence[Source]]] = [("compile", replay.sources(compiled, provided))]
     if Version(capture.choice.version) < KEYS_BY_NAME:
         tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
@@ -250,6 +285,6 @@ def _launched(
             "stage": (stage,),
             "configs": (configs,),
         }
-        matrix = Matrix(package.identity, str(driven.launches), (Block(axes),))
+        matrix = Matrix(package.identity, str(capture.driven.launches), (Block(axes),))
         if sources:
             yield from expand(matrix, sources, chosen, lambda spec: (spec,), until)

@@ -71,6 +71,11 @@ class Chosen:
         )
 
 
+def again(record: Record) -> Chosen:
+    """A stored record's cell, to be compiled again; UsageError where its source is not stored."""
+    return _rebuilt(record)
+
+
 def is_key(what: str | Subject | None) -> bool:
     """Whether a CELL is a key, or the beginning of one."""
     return isinstance(what, str) and _KEY.fullmatch(what) is not None

@@ -246,7 +246,8 @@ def _options(launch: Launch, axes: Axes, selection: Selection) -> Iterator[tuple
 
 
 def _chosen(configs: Sequence[Config], which: str) -> Sequence[Config]:
-    if which == "usual":
+    # Which launches of a kernel and dtype these are of was chosen before.
+    if which in ("usual", "shared"):
         return (min(configs, key=_oddity),)
     if which == "first":
         return configs[:1]

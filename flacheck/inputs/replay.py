@@ -45,7 +45,8 @@ def provided(file: Path, recorded: Sequence[RecordedLaunch], trust: bool) -> dic
 def sources(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
     """Kernels to compile with their launches, heuristics resolved: imported where that can be, else
     as cut out."""
-    by_import = [entry for entry in recorded if _importable(entry, provided)]
+    beside_torch = torch_folder() is not None
+    by_import = [entry for entry in recorded if _importable(entry, provided, beside_torch)]
     ids = {entry.id for entry in by_import}
     cut = [entry for entry in recorded if entry.id not in ids]
     return [
@@ -60,12 +61,12 @@ def decorated(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package
     return _imported(within, provided, lambda entry: entry.launch)
 
 
-def _importable(entry: RecordedLaunch, provided: Mapping[str, Package]) -> bool:
+def _importable(entry: RecordedLaunch, provided: Mapping[str, Package], beside_torch: bool) -> bool:
     """Beside torch; a kernel defined within a function has no name to import. Without a cut there
     is no choice."""
     if entry.package not in provided:
         return False
-    return entry.text is None or (torch_folder() is not None and "<locals>" not in entry.kernel)
+    return entry.text is None or (beside_torch and "<locals>" not in entry.kernel)
 
 
 def _imported(
@@ -73,13 +74,16 @@ def _imported(
     provided: Mapping[str, Package],
     launch_of: Callable[[RecordedLaunch], Launch],
 ) -> list[Source]:
+    kind = Imported if torch_folder() else Stubbed
     return launches.grouped(
-        (_kernel(entry, provided[entry.package or ""]), launch_of(entry)) for entry in recorded
+        (_kernel(entry, provided[entry.package or ""], kind), launch_of(entry))
+        for entry in recorded
     )
 
 
-def _kernel(entry: RecordedLaunch, package: Package) -> Kernel:
-    kind = Imported if torch_folder() else Stubbed
+def _kernel(
+    entry: RecordedLaunch, package: Package, kind: type[Imported] | type[Stubbed]
+) -> Kernel:
     module, _, qualname = entry.kernel.partition(":")
     identity = digest([package.digest, entry.kernel])
     return Kernel(entry.kernel, entry.package, identity, kind(module, qualname, entry.made_up))

@@ -20,8 +20,9 @@ class Subject:
     `matrix` is a matrix's name, a YAML file, a launches file or `FILE.jsonl:LINE`; a `package`
     comes before it. `trust` lets a launches file name packages to install. `configs` is `own` for
     every configuration of every distinct launch, `usual` for one of each kernel and dtype; None
-    for the default: `usual` of a package, `own` of anything else. `captured` is a file that holds
-    the captures of the package, so that all shards of a scan ask for the same cells.
+    for the default: `usual` of a package, `own` of anything else. `shared` is `usual` with the same
+    configuration for all compilers, which a comparison needs. `captured` is a file that holds the
+    captures of the package, so that all shards of a scan ask for the same cells.
     """
 
     matrix: str | None = None

@@ -5,7 +5,7 @@ import importlib.metadata
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,17 @@ class Package:
         files = [name for owner in _own(Path(self.path), self.name) for name in _files(owner)]
         inits = {name.removesuffix("/__init__.py") for name in files if "/__init__.py" in name}
         return tuple(sorted(name for name in inits if "/" not in name))
+
+    def requires(self, names: Sequence[str]) -> list[tuple[str, Requirement]]:
+        """What the distribution, and those it pins exactly, require of some others: the owner, as
+        `fla-core 0.4.2`, and the requirement. What holds for an extra or elsewhere is left out."""
+        required = []
+        for owner in _own(Path(self.path), self.name):
+            for wanted in map(Requirement, owner.requires or []):
+                holds = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+                if canonicalize_name(wanted.name) in names and holds:
+                    required.append((f"{owner.name} {owner.version}", wanted))
+        return required
 
 
 def provide_package(spec: str) -> Package:

@@ -8,7 +8,8 @@ file), `card` (a row of the target table), `modules` (packages to drive), `packa
 The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
 not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
 error}, "skipped"?}}, "seconds", "late": whether the time was over before everything was called in
-every dtype, "cut": operators that were not called for want of time}
+every dtype, "cut": operators that were not called for want of time, "said": [{"text", "by"}]:
+warnings about releases of Triton or torch}
 """
 
 import json
@@ -20,6 +21,7 @@ from typing import Any
 
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
+from .heard import listening
 from .trust import Witness
 
 
@@ -29,7 +31,9 @@ def main() -> None:
     settings = Settings(config["output"], config["card"], packages, config["package"])
     with session(settings) as recorder:
         witness = Witness(recorder)
-        report = drive(config, recorder, witness)
+        with listening() as heard:
+            report = drive(config, recorder, witness)
+        report["said"] = [{"text": text, "by": by} for text, by in heard.items()]
     witness.sift(config["output"])
     report["seconds"] = round(time.process_time(), 1)
     partial = f"{config['report']}.part"

@@ -379,6 +379,28 @@ def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
     return list(first.values())
 
 
+def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
+    """Of several recordings one launch of each kernel and dtype, the same one in all that have the
+    kernel in the dtype where that can be. One that a program made comes before a made-up one."""
+    groups: dict[tuple[str, str | None], dict[int, dict[str, RecordedLaunch]]] = {}
+    for place, recorded in enumerate(recordings):
+        for entry in recorded:
+            group = groups.setdefault((entry.kernel, entry.launch.dtype), {})
+            same = canonical([entry.launch.to_json(), entry.options])
+            group.setdefault(place, {}).setdefault(same, entry)
+    chosen: list[list[RecordedLaunch]] = [[] for _ in recordings]
+    for group in groups.values():
+        first = next(iter(group.values()))
+        common = [same for same in first if all(same in entries for entries in group.values())]
+        common.sort(key=lambda same: any(entries[same].made_up for entries in group.values()))
+        for place, entries in group.items():
+            if common:
+                chosen[place].append(entries[common[0]])
+            else:
+                chosen[place].append(min(entries.values(), key=lambda entry: entry.made_up))
+    return chosen
+
+
 def _kernel(entry: RecordedLaunch, text: str) -> Kernel:
     identity = digest([entry.kernel, entry.package, text, entry.qualname])
     return Kernel(entry.kernel, entry.package, identity, Cut(text, entry.qualname, entry.made_up))

@@ -1,0 +1,14 @@
+"""What changes between two compilers, or two sets of stored results, for the same kernels.
+
+    FROM, TO ── sides ──▶ two releases, or stored records
+                             │
+    package, matrix ── asking ──▶ the same cells under both ──▶ engine ──▶ records
+                                                                             │
+                          matching: pairs of records, and what one side lacks
+                                                                             │
+                       differences: each pair's kind ──▶ result: the answer, the pin
+                                                                             │
+                                                                       reports, cli
+
+`sides` and `asking` look things up; `matching`, `differences` and `result` are pure.
+"""

@@ -1,0 +1,174 @@
+"""What a pair of records comes to: the kinds of change."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from flacheck.diff.matching import Pair
+from flacheck.model import Json, Record, Verdict
+
+# A compile is slower when both hold: times of a shared machine vary, short ones most.
+SLOWER_TIMES = 3.0
+SLOWER_SECONDS = 5.0
+# What a multiprocessor hands out at a time: below that a kernel takes no more than before. 256
+# registers a warp are 8 a thread; shared memory comes in 128 bytes (NVIDIA's occupancy calculator).
+_UNITS = {"registers": 8, "shared": 128, "spills": 1}
+
+
+class DifferenceKind(Enum):
+    """What became of a kernel in a dtype, or of one cell."""
+
+    REGRESSED = "regressed"
+    MENDED = "mended"
+    CHANGED_CAUSE = "changed_cause"
+    UNCHANGED = "unchanged"
+    # One side has no verdict.
+    UNKNOWN = "unknown"
+    # A launch that flacheck made up, failing in a way that its arguments may have caused.
+    UNTESTED = "untested"
+    ONLY_FROM = "only_from"
+    ONLY_TO = "only_to"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A pair with its kind. `reason` says why a side gave no verdict, or is not there; `waived`
+    marks a failure that the project lets pass. `slower` and `more` speak of two compiles: how many
+    times the seconds, and the resources that TO takes more of, each as (before, after)."""
+
+    pair: Pair
+    kind: DifferenceKind
+    reason: str | None = None
+    waived: bool = False
+    slower: float | None = None
+    more: Mapping[str, tuple[int, int]] | None = None
+
+    @property
+    def record(self) -> Record:
+        return self.pair.record
+
+    @property
+    def kernel(self) -> str:
+        return self.record.kernel
+
+    @property
+    def counts_against(self) -> bool:
+        """Whether it is a regression that nobody waived."""
+        return self.kind is DifferenceKind.REGRESSED and not self.waived
+
+    def to_json(self) -> Json:
+        """A row of flacheck.diff/1."""
+        record = self.record
+        return {
+            "kernel": record.kernel,
+            "package": record.package,
+            "dtype": record.dtype,
+            "target": record.target,
+            "exact": self.pair.exact,
+            "reason": self.reason,
+            "waived": self.waived,
+            "from": _side(self.pair.before),
+            "to": _side(self.pair.after),
+        }
+
+
+def _side(record: Record | None) -> Json | None:
+    if record is None:
+        return None
+    resources = {name: record.resources.get(name) for name in _UNITS}
+    return {
+        "key": record.key,
+        "toolchain": record.toolchain,
+        "options": dict(record.options),
+        "verdict": record.verdict.value,
+        "code": record.code,
+        "signature": record.signature,
+        "message": record.message.partition("\n")[0],
+        "reason": record.reason,
+        "seconds": record.seconds,
+        "resources": resources,
+    }
+
+
+Reason = Callable[[Record], str]
+
+
+def differences(
+    pairs: Iterable[Pair],
+    untested: Mapping[str, str],
+    waives: Callable[[Record], bool],
+    missing_after: Reason,
+    missing_before: Reason,
+) -> list[Difference]:
+    """What each pair comes to. `untested` are keys of records that are no evidence, with the
+    reason; `missing_after` and `missing_before` say why a kernel is not on TO's, or FROM's, side.
+    """
+    made = []
+    for pair in pairs:
+        before, after = pair.before, pair.after
+        if after is None:
+            assert before is not None
+            made.append(Difference(pair, DifferenceKind.ONLY_FROM, missing_after(before)))
+        elif before is None:
+            made.append(Difference(pair, DifferenceKind.ONLY_TO, missing_before(after)))
+        elif before.key in untested or after.key in untested:
+            made.append(_untested(pair, before, after, untested))
+        else:
+            made.append(_compared(pair, before, after, waives))
+    return made
+
+
+def _untested(pair: Pair, before: Record, after: Record, untested: Mapping[str, str]) -> Difference:
+    side = before
+    if after.key in untested:
+        side = after
+    reason = f"under {side.toolchain}: {untested[side.key]}"
+    return Difference(pair, DifferenceKind.UNTESTED, reason)
+
+
+def _compared(
+    pair: Pair, before: Record, after: Record, waives: Callable[[Record], bool]
+) -> Difference:
+    """The change between two records that are evidence."""
+    compiled, compiles = (each.verdict is Verdict.COMPILES for each in (before, after))
+    if compiled and compiles:
+        return Difference(
+            pair, DifferenceKind.UNCHANGED, slower=_slower(before, after), more=_more(before, after)
+        )
+    for record in (before, after):
+        if record.verdict is Verdict.UNKNOWN:
+            reason = f"under {record.toolchain}: {record.reason or 'no verdict'}"
+            return Difference(pair, DifferenceKind.UNKNOWN, reason)
+    if compiled:
+        # A target that the older release does not know is as good as lost.
+        return Difference(pair, DifferenceKind.REGRESSED, after.reason, waived=waives(after))
+    if compiles:
+        return Difference(pair, DifferenceKind.MENDED, before.reason)
+    if (before.verdict, before.signature) == (after.verdict, after.signature):
+        return Difference(pair, DifferenceKind.UNCHANGED, after.reason)
+    return Difference(pair, DifferenceKind.CHANGED_CAUSE, after.reason)
+
+
+def _slower(before: Record, after: Record) -> float | None:
+    """How many times as long TO takes, None where that is no news."""
+    longer = after.seconds - before.seconds
+    if before.seconds <= 0 or longer < SLOWER_SECONDS:
+        return None
+    times = after.seconds / before.seconds
+    if times < SLOWER_TIMES:
+        return None
+    return times
+
+
+def _more(before: Record, after: Record) -> Mapping[str, tuple[int, int]] | None:
+    """The resources that TO takes more of, in units that a GPU hands out."""
+    grown = {}
+    for name, unit in _UNITS.items():
+        held: tuple[Any, Any] = (before.resources.get(name), after.resources.get(name))
+        if None in held:
+            continue
+        old, new = held
+        if -(-new // unit) > -(-old // unit):
+            grown[name] = (old, new)
+    return grown or None

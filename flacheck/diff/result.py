@@ -1,0 +1,392 @@
+"""What a comparison comes to: the answer in one sentence, the exit code, what to pin, its JSON."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.version import Version
+
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.order import kernel_name, some
+from flacheck.diff.differences import Difference, DifferenceKind
+from flacheck.diff.package_view import PackageWord
+from flacheck.errors import Exit
+from flacheck.model import Json, Verdict
+from flacheck.tables.advisories import Advisory
+
+SCHEMA = "flacheck.diff/1"
+# Kernels that the answer names: it is one sentence.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class ComparedSide:
+    """FROM or TO as an answer speaks of it: what was typed, its compiler (None for several), the
+    torch release that was meant and those that pin this Triton, and how its cells ended."""
+
+    text: str
+    name: str
+    triton: str | None
+    torch: str | None
+    torch_for: tuple[str, ...]
+    verdicts: Mapping[Verdict, int]
+    missing: int = 0
+
+    @property
+    def release(self) -> str:
+        """`torch 2.9.1` or `Triton 3.5.1`; a stored result by its name."""
+        if self.torch:
+            return f"torch {self.torch}"
+        if self.triton:
+            return f"Triton {self.triton}"
+        return self.name
+
+    @property
+    def has_verdict(self) -> bool:
+        return bool(self.verdicts.get(Verdict.COMPILES) or self.verdicts.get(Verdict.FAILS))
+
+    def to_json(self) -> Json:
+        return {
+            "text": self.text,
+            "name": self.name,
+            "triton": self.triton,
+            "torch": self.torch,
+            "torch_for": list(self.torch_for),
+            "verdicts": {verdict.value: self.verdicts.get(verdict, 0) for verdict in Verdict},
+        }
+
+
+@dataclass(frozen=True)
+class AdvisedPin:
+    """What to require: `side` is from, to, other or none, `why` the reason in a sentence."""
+
+    side: str
+    torch: str | None
+    triton: str | None
+    why: str
+
+    def to_json(self) -> Json:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """Kernels by what became of them; those that did not compile under FROM are in none."""
+
+    compiled: tuple[str, ...]
+    fail: tuple[str, ...]
+    refused: tuple[str, ...]
+    lost: tuple[str, ...]
+    waived: tuple[str, ...]
+    unknown: tuple[str, ...]
+    untested: tuple[str, ...]
+
+    @property
+    def still(self) -> int:
+        broken = (*self.fail, *self.refused, *self.waived)
+        gone = {*broken, *self.lost, *self.unknown, *self.untested}
+        return sum(kernel not in gone for kernel in self.compiled)
+
+
+@dataclass(frozen=True)
+class DiffResult:
+    """A comparison. `changes` are all pairs, `advisories` those of each side (from, to). `others`
+    are Triton releases on record under which all compiles that compiled under FROM, each with the
+    torch releases that pin it, oldest first. `run` is the run that compiled."""
+
+    before: ComparedSide
+    after: ComparedSide
+    about: str
+    targets: tuple[str, ...]
+    changes: tuple[Difference, ...]
+    refusals: tuple[Difference, ...] = ()
+    advisories: tuple[tuple[Advisory, ...], tuple[Advisory, ...]] = ((), ())
+    package: tuple[PackageWord, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    narrowed: bool = False
+    coverage: tuple[Json, ...] = ()
+    run: str | None = None
+
+    def of(self, kind: DifferenceKind) -> list[Difference]:
+        """The changes of a kind; what a package refuses is a change like any other."""
+        return [change for change in (*self.refusals, *self.changes) if change.kind is kind]
+
+    @property
+    def slower(self) -> list[Difference]:
+        slow = [change for change in self.changes if change.slower]
+        return sorted(slow, key=lambda change: -(change.slower or 0))
+
+    @property
+    def more_resources(self) -> list[Difference]:
+        """Those that spill more come first, then by how much the largest grows."""
+        return sorted((change for change in self.changes if change.more), key=_growth)
+
+    @property
+    def unchanged(self) -> list[Difference]:
+        """What compiles as before and costs as before, or fails as before."""
+        same = self.of(DifferenceKind.UNCHANGED)
+        return [change for change in same if not (change.slower or change.more)]
+
+    @cached_property
+    def kernels(self) -> Tallied:
+        """What became of each kernel. One that fails in one dtype fails; one that has no verdict in
+        one dtype and compiles in another compiles."""
+        by_kernel: dict[str, list[Difference]] = {}
+        for change in self.changes:
+            by_kernel.setdefault(change.kernel, []).append(change)
+        compiled: list[str] = []
+        fail: list[str] = []
+        refused: list[str] = []
+        lost: list[str] = []
+        waived: list[str] = []
+        unknown: list[str] = []
+        untested: list[str] = []
+        for kernel, own in by_kernel.items():
+            kinds = {change.kind for change in own}
+            if kinds == {DifferenceKind.UNTESTED}:
+                untested.append(kernel)
+            if not any(_compiled_before(change) for change in own):
+                continue
+            compiled.append(kernel)
+            if any(change.counts_against for change in own):
+                fail.append(kernel)
+            elif kinds == {DifferenceKind.ONLY_FROM}:
+                if any(is_refused(change) for change in own):
+                    refused.append(kernel)
+                else:
+                    lost.append(kernel)
+            elif DifferenceKind.REGRESSED in kinds:
+                waived.append(kernel)
+            elif kinds != {DifferenceKind.UNTESTED} and not any(map(_compiles_after, own)):
+                unknown.append(kernel)
+        return Tallied(
+            tuple(compiled),
+            tuple(fail),
+            tuple(refused),
+            tuple(lost),
+            tuple(waived),
+            tuple(unknown),
+            tuple(untested),
+        )
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether something that worked under FROM fails, or is refused, under TO."""
+        if self.kernels.refused or self.unmet:
+            return True
+        return any(change.counts_against for change in (*self.refusals, *self.changes))
+
+    @property
+    def unmet(self) -> list[PackageWord]:
+        """What the package requires, and FROM satisfies and TO does not."""
+        return [
+            word
+            for word in self.package
+            if word.kind == "requires" and word.under_to and not word.under_from
+        ]
+
+    @property
+    def answer(self) -> str:
+        """The answer to "can I upgrade?", in one sentence."""
+        parts = [f"{self._change}{self._where}: {self._compiled}", *self._exceptions]
+        for side, advisories in zip((self.before, self.after), self.advisories):
+            if advisories:
+                parts.append(f"{side.release} is advised against: {_short(advisories)}")
+        return "; ".join(parts)
+
+    @property
+    def _change(self) -> str:
+        before, after = self.before, self.after
+        named = before.torch is not None and after.torch is not None
+        if before.triton is None or after.triton is None:
+            return f"From {before.name} to {after.name}"
+        if before.triton == after.triton and before.torch == after.torch:
+            return f"From {before.name} to {after.name}"
+        inner = f"Triton {before.triton} → {after.triton}"
+        if not named:
+            return f"{_verb(before.triton, after.triton)} {inner}"
+        if before.triton == after.triton:
+            inner = f"Triton {after.triton} in both"
+        verb = _verb(str(before.torch), str(after.torch))
+        return f"{verb} torch {before.torch} → {after.torch} ({inner})"
+
+    @property
+    def _where(self) -> str:
+        if not self.targets:
+            return ""
+        return f" on {', '.join(self.targets)}"
+
+    @property
+    def _compiled(self) -> str:
+        compiled = len(self.kernels.compiled)
+        if not compiled:
+            return f"no kernel compiled under {self.before.release}"
+        if compiled == 1:
+            return f"{self.kernels.still} of 1 kernel that compiled still compiles"
+        return f"{self.kernels.still} of {compiled} kernels that compiled still compile"
+
+    @property
+    def _exceptions(self) -> list[str]:
+        kernels = self.kernels
+        parts = []
+        refusals = [change for change in self.refusals if change.kind is DifferenceKind.REGRESSED]
+        if refusals:
+            what = ", ".join(some([change.kernel for change in refusals], _NAMED))
+            parts.append(f"the package refuses {what} under {self.after.release}")
+        for word in self.unmet:
+            parts.append(f"{word.text}, which {self.after.release} does not satisfy")
+        named = (
+            (kernels.fail, "no longer compiles", "no longer compile"),
+            (kernels.refused, "is refused by the package", "are refused by the package"),
+            (kernels.waived, "fails, which a waiver lets pass", "fail, which waivers let pass"),
+            (kernels.lost, "is not launched any more", "are not launched any more"),
+            (kernels.unknown, "has no verdict", "have no verdict"),
+        )
+        for names, one, many in named:
+            if names:
+                verb = many
+                if len(names) == 1:
+                    verb = one
+                listed = ", ".join(some([kernel_name(name) for name in names], _NAMED))
+                parts.append(f"{len(names)} {verb} ({listed})")
+        if kernels.untested:
+            parts.append(f"{len(kernels.untested)} not tested")
+        return parts
+
+    @property
+    def pin(self) -> AdvisedPin:
+        """What to require: TO when nothing speaks against it, else FROM, else another release."""
+        advised = [bool(advisories) for advisories in self.advisories]
+        before, after = self.before, self.after
+        if not self.is_regression and after.has_verdict and not advised[1]:
+            return _pinned("to", after, f"all that compiled under {before.release} still compiles")
+        if before.has_verdict and not advised[0]:
+            why = f"{after.release} is advised against"
+            if self.is_regression:
+                why = f"{after.release} breaks kernels that compiled"
+            return _pinned("from", before, why)
+        if self.others:
+            triton, torches = self.others[-1]
+            why = f"all that compiled under {before.release} compiles there, by stored results"
+            return AdvisedPin("other", _exactly("torch", torches[-1:]), f"triton=={triton}", why)
+        if not self.is_regression and after.has_verdict and all(advised):
+            why = "both releases are advised against, and the kernels of this one compile"
+            return _pinned("to", after, why)
+        return AdvisedPin("none", None, None, "neither release is without a failure or an advisory")
+
+    def exit_code(self, strict: bool = False) -> Exit:
+        """Findings come before what is incomplete; `strict` counts what has no verdict, too."""
+        if not self.changes and not self.refusals:
+            return Exit.EMPTY
+        if self.is_regression:
+            return Exit.FINDINGS
+        sides = (self.before, self.after)
+        if any(side.missing or not side.has_verdict for side in sides):
+            return Exit.INCOMPLETE
+        if strict and (self.of(DifferenceKind.UNKNOWN) or self.kernels.lost):
+            return Exit.INCOMPLETE
+        return Exit.OK
+
+    def to_json(self) -> Json:
+        """flacheck.diff/1."""
+        before, after = self.advisories
+        return {
+            "schema": SCHEMA,
+            "answer": self.answer,
+            "about": self.about,
+            "targets": list(self.targets),
+            "narrowed": self.narrowed,
+            "from": self.before.to_json(),
+            "to": self.after.to_json(),
+            "kernels": {
+                "compiled": len(self.kernels.compiled),
+                "still_compile": self.kernels.still,
+                "untested": len(self.kernels.untested),
+            },
+            "regressed": _rows(self.of(DifferenceKind.REGRESSED)),
+            "mended": _rows(self.of(DifferenceKind.MENDED)),
+            "changed_cause": _rows(self.of(DifferenceKind.CHANGED_CAUSE)),
+            "slower": [
+                {**change.to_json(), "times": round(change.slower or 0, 2)}
+                for change in self.slower
+            ],
+            "more_resources": [
+                {**change.to_json(), "more": _grown(change)} for change in self.more_resources
+            ],
+            "unchanged": _rows(self.unchanged),
+            "unknown": _rows(self.of(DifferenceKind.UNKNOWN)),
+            "untested": _rows(self.of(DifferenceKind.UNTESTED)),
+            "only_from": _rows(self.of(DifferenceKind.ONLY_FROM)),
+            "only_to": _rows(self.of(DifferenceKind.ONLY_TO)),
+            "advisories": {
+                "from": [advisory.to_json() for advisory in before],
+                "to": [advisory.to_json() for advisory in after],
+            },
+            "package": [word.to_json() for word in self.package],
+            "pin": self.pin.to_json(),
+            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
+        }
+
+
+def _verb(before: str, after: str) -> str:
+    if Version(after) < Version(before):
+        return "Downgrading"
+    return "Upgrading"
+
+
+def is_refused(change: Difference) -> bool:
+    """Whether a kernel is missing because the package refuses what launches it."""
+    return (change.reason or "").startswith("refused by the package")
+
+
+def _compiled_before(change: Difference) -> bool:
+    before = change.pair.before
+    return before is not None and before.verdict is Verdict.COMPILES
+
+
+def _compiles_after(change: Difference) -> bool:
+    after = change.pair.after
+    return after is not None and after.verdict is Verdict.COMPILES
+
+
+def _rows(changes: Iterable[Difference]) -> list[Json]:
+    return [change.to_json() for change in changes]
+
+
+def _grown(change: Difference) -> Json:
+    more = change.more or {}
+    return {name: {"from": old, "to": new} for name, (old, new) in more.items()}
+
+
+def _growth(change: Difference) -> tuple[bool, float]:
+    more = change.more or {}
+    ratios = [new / max(old, 1) for old, new in more.values()]
+    return "spills" not in more, -max(ratios)
+
+
+def _short(advisories: Sequence[Advisory]) -> str:
+    """What goes wrong in a few words: `wrong results (2 advisories)`."""
+    effects = dict.fromkeys(advisory.effect.value for advisory in advisories)
+    counted = f"{len(advisories)} advisories"
+    if len(advisories) == 1:
+        counted = "1 advisory"
+    return f"{', '.join(effects)} ({counted})"
+
+
+def _pinned(name: str, side: ComparedSide, why: str) -> AdvisedPin:
+    torch = side.torch_for[-1:]
+    if side.torch is not None:
+        torch = (side.torch,)
+    triton = None
+    # A requirement cannot name a local build: no index has it.
+    if side.triton is not None and "+" not in side.triton:
+        triton = f"triton=={side.triton}"
+    return AdvisedPin(name, _exactly("torch", torch), triton, why)
+
+
+def _exactly(name: str, versions: Sequence[str]) -> str | None:
+    """`torch==2.9.1` for the only version; None for none."""
+    if not versions:
+        return None
+    return f"{name}=={versions[0]}"

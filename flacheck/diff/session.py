@@ -1,0 +1,210 @@
+"""A comparison as one sitting: it compiles what is not on record, and says what came of it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from flacheck.analysis.context import FormsOf
+from flacheck.analysis.exit_code import NO_WHEEL
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.observed import observe
+from flacheck.analysis.order import by_target, split
+from flacheck.analysis.untested import separated, why_untested
+from flacheck.diff import package_view
+from flacheck.diff.asking import Asked
+from flacheck.diff.differences import Difference, DifferenceKind, differences
+from flacheck.diff.matching import match
+from flacheck.diff.package_view import is_own_word, missing, refusals, said, words
+from flacheck.diff.result import ComparedSide, DiffResult
+from flacheck.diff.sides import ReleaseSide, Side
+from flacheck.engine.session import Session
+from flacheck.fallbacks import seen
+from flacheck.model import Json, Record, Verdict
+from flacheck.packages.package import Package
+from flacheck.store import Store
+from flacheck.tables import advisories
+from flacheck.tables.advisories import Advisory
+from flacheck.toolchains import torch_pins, triton_releases
+
+Waives = Callable[[Record], bool]
+
+
+@dataclass
+class Comparing:
+    """One comparison; `records` compiles what it needs, `result` says what came of it. The next
+    comparison finds the records stored. `store` is None where both sides are stored results."""
+
+    asked: Asked
+    store: Store | None
+    waives: Waives
+    timeout: float | None = None
+    jobs: int = 0
+    memory_mb: int = 8192
+    fresh: bool = False
+    _settled: dict[str, Record] = field(default_factory=dict, init=False)
+    _run: str | None = field(default=None, init=False)
+
+    @property
+    def total(self) -> int:
+        """How many cells there are to compile, or to find in the store."""
+        if self.asked.plan is None:
+            return 0
+        return len(self.asked.plan.cells)
+
+    def records(self) -> Iterator[Record]:
+        """Each cell's record as it is settled."""
+        if self.asked.plan is None:
+            return
+        assert self.store is not None
+        how = (self.timeout, self.jobs, self.memory_mb, self.fresh)
+        session = Session(self.asked.plan, self.store, *how)
+        self._run = session.run
+        for record in session.records():
+            self._settled[record.key] = record
+            yield record
+
+    def result(self) -> DiffResult:
+        """The comparison of what is settled by now."""
+        asked = self.asked
+        both = [asked.records(side, self._settled) for side in (asked.before, asked.after)]
+        kernels = [[each for each in records if not is_own_word(each)] for records in both]
+        refused = refusals(*both)
+        untested = self._untested([*kernels[0], *kernels[1]])
+        made = differences(
+            match(*kernels),
+            untested,
+            self.waives,
+            missing_after=self._missing(asked.after, both[1]),
+            missing_before=self._missing(asked.before, both[0]),
+        )
+        sides = [_side(side, there) for side, there in zip((asked.before, asked.after), both)]
+        on = sorted({record.target for records in both for record in records}, key=by_target)
+        warned = tuple(_advisories(side, kernels[0] + kernels[1], on) for side in sides)
+        result = DiffResult(
+            before=sides[0],
+            after=sides[1],
+            about=asked.about,
+            targets=tuple(on),
+            changes=tuple(made),
+            refusals=tuple(refused),
+            advisories=(warned[0], warned[1]),
+            package=tuple(self._words(refused)),
+            narrowed=asked.narrowed,
+            coverage=self._coverage,
+            run=self._run,
+        )
+        if not result.is_regression and not any(result.advisories):
+            return result
+        others = self._others(kernels[0], on)
+        return replace(
+            result,
+            fallbacks=tuple(self._fallbacks(result, kernels[1])),
+            others=tuple((triton, tuple(torch_pins.torch_for(triton))) for triton in others),
+        )
+
+    def _untested(self, records: Sequence[Record]) -> dict[str, str]:
+        """Why some records are no evidence, by key."""
+        _, untested = separated(observe(records, self.asked.made_up))
+        return {cell.key: why_untested(cell) or "no evidence" for cell in untested}
+
+    def _missing(self, side: Side, records: Sequence[Record]) -> Callable[[Record], str]:
+        """Why a kernel is not on a side."""
+        refused = {
+            record.kernel: said(record)
+            for record in records
+            if is_own_word(record) and record.verdict is not Verdict.COMPILES
+        }
+        compiler, name = None, side.text
+        if isinstance(side, ReleaseSide):
+            compiler = side.choice.identity
+            name = f"what {compiler} compiled"
+        return missing(name, compiler, self.asked.captures, refused, self._coverage)
+
+    @property
+    def _coverage(self) -> tuple[Json, ...]:
+        if self.asked.plan is None:
+            return ()
+        return self.asked.plan.coverage
+
+    def _words(self, refused: Sequence[Difference]) -> list[package_view.PackageWord]:
+        asked = self.asked
+        package: Package | None = None
+        if asked.captures:
+            package = asked.captures[0].package
+        return words(package, refused, asked.sides, asked.captures)
+
+    def _fallbacks(self, result: DiffResult, after: Sequence[Record]) -> list[Fallback]:
+        """What to use under TO in place of what fails there now."""
+        forms: FormsOf = {}
+        if self.asked.plan is not None:
+            forms = self.asked.plan.forms
+        regressed = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
+        every = seen.fallbacks(observe(after, self.asked.made_up), forms)
+        return [fallback for fallback in every if fallback.kernel in regressed]
+
+    def _others(self, before: Sequence[Record], on: Sequence[str]) -> list[str]:
+        """Other releases on record under which all compiles that compiled under FROM, and which no
+        advisory speaks against; oldest first."""
+        compiled = [record for record in before if record.verdict is Verdict.COMPILES]
+        if self.store is None or not compiled:
+            return []
+        asked = {side.choice.version for side in self._releases()}
+        good = []
+        for version in triton_releases.known():
+            if version in asked or _against(version, on, compiled):
+                continue
+            cells = (replace(record.cell, toolchain=f"triton=={version}") for record in compiled)
+            keys = [cell.key for cell in cells]
+            known = self.store.known(keys)
+            if all(known.get(key) is Verdict.COMPILES for key in keys):
+                good.append(version)
+        return good
+
+    def _releases(self) -> Iterable[ReleaseSide]:
+        return (side for side in self.asked.sides if isinstance(side, ReleaseSide))
+
+
+def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
+    toolchains = list(dict.fromkeys(record.toolchain for record in records))
+    torch, name = None, side.text
+    triton = None
+    if isinstance(side, ReleaseSide):
+        torch, triton = side.torch, side.choice.version
+        name = side.choice.identity
+    else:
+        name = side.name
+        if len(toolchains) == 1 and split(toolchains[0])[0] == "triton":
+            triton = split(toolchains[0])[1]
+    pins: Sequence[str] = ()
+    # No torch pins a local build.
+    if triton is not None and "+" not in triton:
+        pins = torch_pins.torch_for(triton)
+    verdicts: Mapping[Verdict, int] = Counter(record.verdict for record in records)
+    lacking = sum(record.code == NO_WHEEL for record in records)
+    return ComparedSide(side.text, name, triton, torch, tuple(pins), verdicts, lacking)
+
+
+def _advisories(
+    side: ComparedSide, records: Sequence[Record], on: Sequence[str]
+) -> tuple[Advisory, ...]:
+    if side.triton is None:
+        return ()
+    return tuple(_against(side.triton, on, records))
+
+
+def _against(triton: str, on: Sequence[str], records: Sequence[Record]) -> list[Advisory]:
+    """What speaks against a release for these kernels, each advisory once."""
+    kernels = {record.kernel for record in records}
+    dtypes = {record.dtype for record in records if record.dtype}
+    packages = {record.package for record in records if record.package}
+    package = None
+    if len(packages) == 1:
+        package = packages.pop()
+    told = {
+        advisory.id: advisory
+        for target in on
+        for advisory in advisories.against(
+            triton, target, kernels=kernels, package=package, dtypes=dtypes or None
+        )
+    }
+    return list(told.values())

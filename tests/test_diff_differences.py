@@ -1,0 +1,129 @@
+"""What a pair of records comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flacheck.diff.differences import Difference, DifferenceKind, differences
+from flacheck.diff.matching import Pair, match
+from flacheck.model import Record
+from tests.made_records import failure, record, skipped, unknown
+
+OLD, NEW = "triton==3.1.0", "triton==3.2.0"
+
+
+def change(before: Record, after: Record, untested: Any = None, waived: bool = False) -> Difference:
+    (made,) = differences(
+        [Pair(before, after, exact=True)],
+        untested or {},
+        lambda record: waived,
+        lambda record: "gone",
+        lambda record: "new",
+    )
+    return made
+
+
+def compiles(toolchain: str = OLD, **more: Any) -> Record:
+    return record(toolchain=toolchain, **more)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (compiles(OLD), compiles(NEW), DifferenceKind.UNCHANGED),
+        (compiles(OLD), failure(toolchain=NEW), DifferenceKind.REGRESSED),
+        (failure(toolchain=OLD), compiles(NEW), DifferenceKind.MENDED),
+        (failure(toolchain=OLD), failure(toolchain=NEW), DifferenceKind.UNCHANGED),
+        (
+            failure(toolchain=OLD),
+            failure(line="another", toolchain=NEW),
+            DifferenceKind.CHANGED_CAUSE,
+        ),
+        (compiles(OLD), unknown(toolchain=NEW), DifferenceKind.UNKNOWN),
+        (unknown(toolchain=OLD), failure(toolchain=NEW), DifferenceKind.UNKNOWN),
+        (skipped(toolchain=OLD), compiles(NEW), DifferenceKind.MENDED),
+        (compiles(OLD), skipped(toolchain=NEW), DifferenceKind.REGRESSED),
+    ],
+)
+def test_each_pair_of_verdicts_has_its_kind(
+    before: Record, after: Record, kind: DifferenceKind
+) -> None:
+    """An unknown is never a regression; a target that TO does not know is one."""
+    assert change(before, after).kind is kind
+
+
+def test_what_only_one_side_has_is_never_unchanged() -> None:
+    """With the reason that the side itself gives."""
+    pairs = match([compiles(OLD)], [compiles(NEW, kernel="other")])
+    made = differences(pairs, {}, lambda _: False, lambda _: "not launched", lambda _: "new here")
+    assert [(each.kind, each.reason) for each in made] == [
+        (DifferenceKind.ONLY_FROM, "not launched"),
+        (DifferenceKind.ONLY_TO, "new here"),
+    ]
+
+
+def test_an_untested_launch_counts_neither_for_nor_against() -> None:
+    """On whichever side it failed."""
+    before, after = compiles(OLD), failure(toolchain=NEW)
+    made = change(before, after, untested={after.key: "why"})
+    assert made.kind is DifferenceKind.UNTESTED
+    assert made.reason == f"under {NEW}: why"
+    assert change(
+        failure(toolchain=OLD), compiles(NEW), {failure(toolchain=OLD).key: "why"}
+    ).kind is (DifferenceKind.UNTESTED)
+
+
+def test_a_waived_regression_does_not_count() -> None:
+    """It is still told."""
+    made = change(compiles(OLD), failure(toolchain=NEW), waived=True)
+    assert made.kind is DifferenceKind.REGRESSED
+    assert not made.counts_against
+    assert change(compiles(OLD), failure(toolchain=NEW)).counts_against
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slower"),
+    [
+        ((2.0, 12.0), 6.0),
+        # Five seconds longer, and not three times as long.
+        ((10.0, 16.0), None),
+        # Ten times as long, and only a second.
+        ((0.1, 1.0), None),
+        ((0.0, 9.0), None),
+    ],
+)
+def test_a_slower_compile_is_both_longer_and_a_multiple(
+    seconds: tuple[float, float], slower: float | None
+) -> None:
+    """Times of a shared machine vary."""
+    made = change(compiles(OLD, seconds=seconds[0]), compiles(NEW, seconds=seconds[1]))
+    assert made.slower == slower
+
+
+def resources(**held: int | None) -> dict[str, Any]:
+    return {"shared": 0, "shared_limit": 1, "registers": 128, "stack": 0, "spills": 0, **held}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more"),
+    [
+        ({"spills": 0}, {"spills": 4}, {"spills": (0, 4)}),
+        # Registers are handed out eight a thread: 129 take as many as 136.
+        ({"registers": 129}, {"registers": 136}, None),
+        ({"registers": 128}, {"registers": 129}, {"registers": (128, 129)}),
+        ({"shared": 100}, {"shared": 128}, None),
+        ({"shared": 128}, {"shared": 256}, {"shared": (128, 256)}),
+        # What an assembler did not say is no growth.
+        ({"spills": None}, {"spills": 8}, None),
+        ({"registers": 200}, {"registers": 100}, None),
+    ],
+)
+def test_more_resources_are_counted_in_what_a_gpu_hands_out(
+    old: dict[str, Any], new: dict[str, Any], more: dict[str, tuple[int, int]] | None
+) -> None:
+    """A register more or less changes nothing."""
+    before = compiles(OLD, resources=resources(**old))
+    made = change(before, compiles(NEW, resources=resources(**new)))
+    assert made.more == more

@@ -1,0 +1,193 @@
+"""What a comparison comes to: answer, exit code, pin, JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import flacheck
+from flacheck.diff.package_view import PackageWord, refusals
+from flacheck.diff.result import DiffResult
+from flacheck.errors import Exit
+from flacheck.tables import advisories
+from tests.made_diff import NEW, OLD, compared, kernels, result, side
+from tests.made_records import failure, unknown
+
+SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "diff-1.json"
+REFUSED = "refused by the package: a.ops:go: no"
+
+
+def advised(release: str) -> tuple[advisories.Advisory, ...]:
+    return advisories.against(release, "sm90")[:1]
+
+
+UPGRADE = "Upgrading torch 2.9.1 → 2.12.1 (Triton 3.5.1 → 3.7.1) on sm90"
+
+
+def test_the_answer_counts_the_kernels_that_compiled() -> None:
+    """Not the cells."""
+    before = kernels(OLD, "one", "two") + kernels(OLD, "two", dtype="fp16")
+    after = kernels(NEW, "one", "two") + kernels(NEW, "two", dtype="fp16")
+    made = result(before, after)
+    assert made.answer == f"{UPGRADE}: 2 of 2 kernels that compiled still compile"
+    assert made.exit_code() is Exit.OK
+
+
+def test_a_kernel_that_fails_in_one_dtype_fails() -> None:
+    """And stands in the answer, with exit code 1."""
+    before = kernels(OLD, "one", "two") + kernels(OLD, "two", dtype="fp16")
+    broken = failure(toolchain=NEW, kernel="a.b:two", dtype="fp16")
+    made = result(before, [*kernels(NEW, "one", "two"), broken])
+    assert made.answer == (
+        f"{UPGRADE}: 1 of 2 kernels that compiled still compile; 1 no longer compiles (two)"
+    )
+    assert made.exit_code() is Exit.FINDINGS
+
+
+def test_a_lost_kernel_stands_in_the_answer() -> None:
+    """It is no failure, and `--strict` finds the answer incomplete."""
+    made = result(kernels(OLD, "one", "two"), kernels(NEW, "one"))
+    assert made.answer.endswith("; 1 is not launched any more (two)")
+    assert (made.exit_code(), made.exit_code(strict=True)) == (Exit.OK, Exit.INCOMPLETE)
+
+
+def test_a_kernel_that_the_package_refuses_is_a_regression() -> None:
+    """Nothing was compiled, and nothing works."""
+    made = result(kernels(OLD, "one", "two"), kernels(NEW, "one"), why=REFUSED)
+    assert made.answer.endswith("; 1 is refused by the package (two)")
+    assert made.exit_code() is Exit.FINDINGS
+
+
+def test_an_import_that_is_refused_under_to_alone_is_a_regression() -> None:
+    """One that is refused on both sides is not."""
+    refused = failure(
+        toolchain=NEW, kernel="a:__init__", launch=None, stage="import", line="ValueError: no"
+    )
+    refused = replace(refused, cell=replace(refused.cell, stage="import").with_key(refused.key))
+    made = result(kernels(OLD, "one"), kernels(NEW, "one"), refusals=refusals([], [refused]))
+    assert made.answer.endswith("; the package refuses a:__init__ under torch 2.12.1")
+    assert made.exit_code() is Exit.FINDINGS
+    both = result(kernels(OLD, "one"), kernels(NEW, "one"), refusals=refusals([refused], [refused]))
+    assert both.exit_code() is Exit.OK
+    (mended,) = refusals([refused], [])
+    assert mended.kind.value == "mended"
+
+
+def test_what_is_unknown_or_untested_is_no_regression() -> None:
+    """The answer names it; `--strict` does not call unknown complete."""
+    before = kernels(OLD, "one", "two", "three")
+    spoilt = failure(toolchain=NEW, kernel="a.b:three")
+    after = [*kernels(NEW, "one"), unknown(toolchain=NEW, kernel="a.b:two"), spoilt]
+    made = result(before, after, untested={spoilt.key: "why"})
+    assert made.answer == (
+        f"{UPGRADE}: 1 of 3 kernels that compiled still compile; 1 has no verdict (two); "
+        "1 not tested"
+    )
+    assert (made.exit_code(), made.exit_code(strict=True)) == (Exit.OK, Exit.INCOMPLETE)
+
+
+def test_waived_regressions_do_not_count() -> None:
+    """The answer says so, and the code is 0."""
+    before, after = kernels(OLD, "one"), [failure(toolchain=NEW, kernel="a.b:one")]
+    assert result(before, after).exit_code() is Exit.FINDINGS
+    made = result(before, after, waived=True)
+    assert made.exit_code() is Exit.OK
+    assert made.answer.endswith("; 1 fails, which a waiver lets pass (one)")
+
+
+def test_a_requirement_of_the_package_that_to_breaks_is_a_regression() -> None:
+    """An installer would refuse it; one that FROM breaks as well is no news."""
+    same = (kernels(OLD, "one"), kernels(NEW, "one"))
+    word = PackageWord("requires", "tiny 1.0 requires triton<3.6", False, True)
+    made = result(*same, package=(word,))
+    assert made.answer.endswith("tiny 1.0 requires triton<3.6, which torch 2.12.1 does not satisfy")
+    assert made.exit_code() is Exit.FINDINGS
+    assert result(*same, package=(replace(word, under_from=True),)).exit_code() is Exit.OK
+
+
+def test_a_release_that_cannot_be_had_leaves_the_answer_incomplete() -> None:
+    """And so does a side without any verdict."""
+    lacking = unknown("FC903", "no wheel", toolchain=NEW, kernel="a.b:one")
+    assert result(kernels(OLD, "one"), [lacking]).exit_code() is Exit.INCOMPLETE
+    nothing = unknown(toolchain=NEW, kernel="a.b:one")
+    assert result(kernels(OLD, "one"), [nothing]).exit_code() is Exit.INCOMPLETE
+    assert result([], []).exit_code() is Exit.EMPTY
+
+
+def test_the_answer_says_which_side_is_advised_against() -> None:
+    """In a few words; the report has the whole advisory."""
+    made = result(kernels(OLD, "one"), kernels(NEW, "one"), advisories=(advised("3.5.1"), ()))
+    (advisory,) = advised("3.5.1")
+    assert made.answer.endswith(
+        f"; torch 2.9.1 is advised against: {advisory.effect.value} (1 advisory)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("torch", "releases", "said"),
+    [
+        ((None, None), (OLD, NEW), "Upgrading Triton 3.5.1 → 3.7.1"),
+        ((None, None), (NEW, OLD), "Downgrading Triton 3.7.1 → 3.5.1"),
+        (
+            ("2.12.1", "2.13.0"),
+            (NEW, NEW),
+            "Upgrading torch 2.12.1 → 2.13.0 (Triton 3.7.1 in both)",
+        ),
+    ],
+)
+def test_the_answer_begins_with_what_changes(
+    torch: tuple[str | None, str | None], releases: tuple[str, str], said: str
+) -> None:
+    """Up or down, and torch where it was named."""
+    before, after = kernels(releases[0], "one"), kernels(releases[1], "one")
+    made = replace(
+        result(before, after),
+        before=side(releases[0], torch[0], before),
+        after=side(releases[1], torch[1], after),
+    )
+    assert made.answer.startswith(said)
+
+
+def test_the_pin_is_to_when_nothing_speaks_against_it() -> None:
+    """Else FROM, else another release on record, else none."""
+    same = (kernels(OLD, "one"), kernels(NEW, "one"))
+    broken = (kernels(OLD, "one"), [failure(toolchain=NEW, kernel="a.b:one")])
+    against = advised("3.5.1")
+    assert told(result(*same)) == ("to", "torch==2.12.1", "triton==3.7.1")
+    assert told(result(*same, advisories=((), against))) == (
+        "from",
+        "torch==2.9.1",
+        "triton==3.5.1",
+    )
+    assert told(result(*broken)) == ("from", "torch==2.9.1", "triton==3.5.1")
+    assert told(result(*broken, advisories=(against, ()))) == ("none", None, None)
+    others = (("3.3.0", ("2.7.0",)), ("3.6.0", ("2.10.0", "2.11.0")))
+    assert told(result(*broken, advisories=(against, ()), others=others)) == (
+        "other",
+        "torch==2.11.0",
+        "triton==3.6.0",
+    )
+    assert told(result(*same, advisories=(against, against)))[0] == "to"
+
+
+def told(made: DiffResult) -> tuple[str, str | None, str | None]:
+    return made.pin.side, made.pin.torch, made.pin.triton
+
+
+def test_json_is_what_the_schema_says() -> None:
+    """Every list is filled; and the schema admits nothing else."""
+    made = compared()
+    document = json.loads(json.dumps(made.to_json()))
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(document, schema)
+    lists = ("regressed", "mended", "changed_cause", "slower", "more_resources", "unknown")
+    lists += ("untested", "only_from", "only_to", "unchanged")
+    assert {name: len(document[name]) for name in lists} == dict.fromkeys(lists, 1)
+    document["regressed"][0]["extra"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema)

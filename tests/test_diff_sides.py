@@ -1,0 +1,165 @@
+"""What FROM and TO name."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from flacheck.diff import sides
+from flacheck.diff.sides import ReleaseSide, StoredSide
+from flacheck.errors import UsageError
+from flacheck.reports import render, scan
+from flacheck.reports.document import Display
+from flacheck.store import Store
+from flacheck.toolchains import index, torch_pins, triton_releases
+from tests.made_records import failure, record
+from tests.made_reports import of_scan
+
+
+@pytest.fixture(autouse=True)
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
+    monkeypatch.setattr(torch_pins.cache, "read_json", lambda name: {})
+    monkeypatch.setattr(torch_pins, "refresh", lambda: None)
+    known = [Version(text) for text in triton_releases.known()]
+    monkeypatch.setattr(index, "available", lambda *_: known)
+    monkeypatch.setattr(triton_releases, "_reason", lambda version: None)
+
+
+def release(text: str) -> tuple[str, str | None, int]:
+    side = sides.read(text, Path("nowhere"))
+    assert isinstance(side, ReleaseSide)
+    return side.choice.identity, side.torch, len(side.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "triton", "torch", "notes"),
+    [
+        ("triton==3.5.1", "triton==3.5.1", None, 0),
+        ("torch==2.9.1", "triton==3.5.1", "2.9.1", 0),
+        ("torch==2.9.*", "triton==3.5.1", "2.9.1", 1),
+        # PEP 440 means 2.9.0 by this, and people mean 2.9.1.
+        ("torch==2.9", "triton==3.5.1", "2.9.1", 2),
+        ("triton == 3.3", "triton==3.3.1", None, 2),
+        ("torch>=2.5,<2.9", "triton==3.4.0", "2.8.0", 1),
+        ("Triton>=3.4,<3.6", "triton==3.5.1", None, 1),
+        # A torch that requires a range takes the newest of it.
+        ("torch==2.14.1", "triton==3.8.0", "2.14.1", 0),
+        ("newest", "triton==3.9.0", None, 1),
+    ],
+)
+def test_a_requirement_is_the_newest_release_that_it_admits(
+    text: str, triton: str, torch: str | None, notes: int
+) -> None:
+    """A note says so where there are several."""
+    assert release(text) == (triton, torch, notes)
+
+
+def test_what_was_chosen_of_several_is_said() -> None:
+    """With the Triton that a torch stands for."""
+    (note,) = sides.notes(sides.read("torch==2.12.*", Path()))
+    assert note == (
+        "torch==2.12.* admits 2.12.0 and 2.12.1: torch 2.12.1 (Triton 3.7.1) is compared"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "2.9",
+            r"write torch==2\.9\.\* \(torch 2\.9\.1, Triton 3\.5\.1\) or triton==2\.9\.\* \(no ",
+        ),
+        ("3.5.1", r"torch==3\.5\.1 \(no such release\) or triton==3\.5\.1 \(Triton 3\.5\.1\)"),
+        ("torch==2.99.*", "no release of torch matches ==2.99"),
+        ("triton==9.9.9", "there is no triton 9.9.9"),
+        ("torch>=two", "is no requirement"),
+        ("soon", "names nothing to compare: give torch==2.9"),
+        ("numpy==2.0", "cannot be read"),
+        ("missing.json", "missing.json: cannot be read"),
+    ],
+)
+def test_what_names_nothing_is_an_error_that_says_what_does(text: str, said: str) -> None:
+    """A bare version has two readings, and both are printed."""
+    with pytest.raises(UsageError, match=said):
+        sides.read(text, Path())
+
+
+def test_installed_is_the_triton_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the torch beside it."""
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.1+cpu")
+    side = sides.read("installed", Path())
+    assert isinstance(side, ReleaseSide)
+    assert (side.spec, side.torch) == ("installed", "2.9.1")
+
+
+def test_a_stored_run_is_its_records(tmp_path: Path) -> None:
+    """By its id, a prefix of it, or as the last."""
+    records = [record(), failure(options={"num_warps": 8})]
+    with Store.open(tmp_path) as store:
+        run = store.begin_run({}, "quick", {})
+        store.add_many(run, records)
+    for name in (run, run[:-2], "last"):
+        side = sides.read(f"run:{name}", tmp_path)
+        assert isinstance(side, StoredSide)
+        assert side.name == f"run {run}"
+        assert [each.key for each in side.records] == [each.key for each in records]
+        assert side.toolchains == ("triton==3.2.0",)
+    with pytest.raises(UsageError, match="no run 'x'"):
+        sides.read("run:x", tmp_path)
+    with pytest.raises(UsageError, match="flacheck scan"):
+        sides.read("run:last", tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("format", ["json", "jsonl"])
+def test_a_runs_json_is_its_records(format: str, tmp_path: Path) -> None:
+    """As a document, or as lines."""
+    file = tmp_path / f"run.{format}"
+    file.write_text("".join(render(format, of_scan(tmp_path), Display())))
+    side = sides.read(str(file), tmp_path)
+    assert isinstance(side, StoredSide)
+    assert len(side.records) == 5
+    assert {each.verdict.value for each in side.records} == {
+        "compiles",
+        "fails",
+        "unknown",
+        "skipped",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "neither a launches file nor a flacheck.run/1 document"),
+        ('{"schema": "flacheck.gate/1"}', "it has no schema flacheck.run/1"),
+        (f'{{"schema": "{scan.SCHEMA}", "records": [{{}}]}}', "a record lacks 'kernel'"),
+        (f'{{"schema": "{scan.SCHEMA}", "records": 3}}', "neither a launches file"),
+        ("[" * 100_000, "neither a launches file"),
+    ],
+)
+def test_a_file_that_is_neither_is_an_error(text: str, said: str, tmp_path: Path) -> None:
+    """With the command that writes one."""
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        sides.read(str(file), tmp_path)
+
+
+def test_a_launches_file_is_compiled_by_the_release_that_recorded_it(tmp_path: Path) -> None:
+    """Its header names it."""
+    file = tmp_path / "launches.jsonl"
+    header = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100"}
+    file.write_text(json.dumps({**header, "triton": "3.5.1", "torch": "2.9.1"}) + "\n")
+    side = sides.read(str(file), tmp_path)
+    assert isinstance(side, ReleaseSide)
+    assert (side.choice.identity, side.launches) == ("triton==3.5.1", str(file))
+
+
+def test_a_compiler_can_be_named_by_its_path(tmp_path: Path) -> None:
+    """As --toolchain takes it; a folder without one is an error."""
+    with pytest.raises(UsageError, match="holds no triton"):
+        sides.read(str(tmp_path), tmp_path)
