@@ -87,6 +87,8 @@ def scan(
     if configs not in (None, "usual", "own"):
         raise UsageError(f"--configs {configs}: expected usual or own")
     seconds = common.seconds(timeout)
+    if matrix is None and package is None and not (kernel or op):
+        _say_what_is_here()
     subject = replace(common.subject(context, matrix, package, trust, configs), captured=captured)
 
     def planned() -> Plan:
@@ -131,6 +133,29 @@ def scan(
         if write_baseline:
             common.update_baseline(write_baseline, answers)
     return exit_code(run_view.summary.tally, strict=strict)
+
+
+def _say_what_is_here() -> None:
+    """Nobody said what to scan: name the packages that are here, before flacheck's own kernels are
+    scanned."""
+    from flacheck.analysis.order import counted
+    from flacheck.inputs import nearby
+
+    here = nearby.look(Path.cwd())
+    if here is None:
+        return
+    named = [f"{each.name} ({counted(each.kernels, 'kernel')})" for each in here.packages]
+    gpu = f"A100 and H100 (no NVIDIA GPU was found here) and {here.here}"
+    if here.gpu:
+        gpu = f"this machine's {here.gpu} and {here.here}"
+    common.say(
+        f"packages with Triton kernels here: {', '.join(named)}",
+        f"to scan one for {gpu}, run",
+        *(f"  {command}" for command in here.commands()),
+    )
+    if not here.has_torch:
+        common.say("a package is captured with torch: pip install 'flacheck[torch]'")
+    common.say("no MATRIX and no --package were given: scanning flacheck's own kernels (quick)")
 
 
 def _listed(plan: Plan) -> Iterator[str]:

@@ -40,19 +40,20 @@ def folder(spec: str) -> Path:
 def digest(path: Path) -> str:
     """A hash of all files of the package, 16 hex digits: an edit makes it another package."""
     seen = hashlib.sha256()
-    for file in sorted(_files(path)):
+    for file in sorted(files(path)):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         seen.update(f"{file.relative_to(path)}\0{content}\n".encode())
     return seen.hexdigest()[:16]
 
 
-def _files(path: Path) -> Iterator[Path]:
+def files(path: Path) -> Iterator[Path]:
+    """The files of a checkout that belong to the package."""
     for entry in path.iterdir():
         is_left = entry.name in _LEFT or entry.name.endswith(".egg-info")
         if is_left or entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
-            yield from _files(entry)
+            yield from files(entry)
         elif entry.is_file():
             yield entry
 
