@@ -51,6 +51,8 @@ def test_a_standing_comes_back_with_its_answer(records: list[Record]) -> None:
         assert len(after.undecided) == len(before.undecided)
         assert len(after.untested) == len(before.untested)
         assert {cell.kernel for cell in after.cells} == {cell.kernel for cell in before.cells}
+        assert after.kernels == before.kernels
+        assert after.packages == before.packages
 
 
 def _failing(one: Standing) -> list[tuple[str, str, int, tuple[str, ...]]]:
@@ -132,6 +134,17 @@ def test_a_place_names_the_kernels_that_were_not_asked_there() -> None:
     assert (old.without, new.without) == ((), ("m:other",))
     kernels = {each.toolchain: {c.kernel for c in each.cells} for each in stood(*of(records))}
     assert kernels == {"triton==3.2.0": {DELTA, "m:other"}, "triton==3.4.0": {DELTA}}
+
+
+def test_a_matrix_keeps_the_packages_that_advisories_ask_for() -> None:
+    """By their versions; a package's question says so itself."""
+    records = [record(package=f"shop=={number}.0") for number in (1, 2)]
+    (question,) = made(*of(records)).questions
+    assert question.packages == ("shop==1.0", "shop==2.0")
+    assert only(stood(*of(records))).packages == {"shop==1.0", "shop==2.0"}
+    own = [record(package=SPEC)]
+    assert made(*of(own, SPEC)).questions[0].packages == ()
+    assert only(stood(*of(own, SPEC))).packages == {SPEC}
 
 
 def test_the_order_of_what_is_known_is_no_content() -> None:

@@ -95,10 +95,12 @@ class BaselineQuestion(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
     """What was asked: `about` is a matrix, a launches file or a package (without its version),
-    `selection` what narrowed it, `kernels` all that it asks about."""
+    `selection` what narrowed it, `kernels` all that it asks about; `packages` are those of a
+    matrix, `name==version`."""
 
     about: str
     selection: dict[str, Any] = {}
+    packages: tuple[str, ...] = ()
     kernels: tuple[str, ...]
     places: tuple[BaselinePlace, ...]
 

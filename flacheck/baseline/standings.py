@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as changed
 from itertools import cycle, islice
 
 from msgspec.structs import replace
@@ -107,9 +108,12 @@ def _question(standings: Sequence[Standing]) -> BaselineQuestion:
         standing.place: _place(standing, all_kernels - mine)
         for standing, mine in zip(standings, kernels)
     }
+    packages = set[str]().union(*(standing.packages for standing in standings))
     return BaselineQuestion(
         about=name_and_version(question.about)[0],
         selection=_narrowing(question),
+        # A package's own question says so by itself, place by place.
+        packages=tuple(sorted(packages - {standing.question.about for standing in standings})),
         kernels=tuple(sorted(all_kernels)),
         places=tuple(sorted(places.values(), key=_by_place)),
     )
@@ -227,7 +231,11 @@ class _Cells:
     """Cells made of counts, each under a key of its own."""
 
     def __init__(self, about: str, question: BaselineQuestion, place: BaselinePlace) -> None:
-        self._package = about if place.version is not None else None
+        packages: list[str | None] = [*question.packages]
+        if place.version is not None:
+            packages.insert(0, about)
+        # Which kernel is of which package nobody asks of a baseline.
+        self._packages = cycle(packages or [None])
         self._question, self._place = question, place
         self._made = 0
 
@@ -245,12 +253,14 @@ class _Cells:
             )
         yield from self.each(place.undecided, Verdict.UNKNOWN, reason="no verdict")
         yield from self.each(place.skipped, Verdict.SKIPPED)
-        compiling = list(islice(cycle(self._compiled_kernels()), place.compiles))
-        for kernel in compiling:
-            yield self._cell(kernel, Verdict.COMPILES)
+        kernels = islice(cycle(self._compiled_kernels()), place.compiles)
+        compiling = [self._cell(kernel, Verdict.COMPILES) for kernel in kernels]
+        yield from compiling
         # Another config of the first launch: it compiles, so these count for nothing.
         for _ in range(place.made_up_for):
-            yield self._cell(compiling[0], Verdict.UNKNOWN, launch="compiles")
+            self._made += 1
+            key = f"{compiling[0].key} {self._made}"
+            yield changed(compiling[0], key=key, verdict=Verdict.UNKNOWN)
 
     def each(
         self, counts: Mapping[str, int], verdict: Verdict, **more: object
@@ -276,7 +286,7 @@ class _Cells:
         return Observed(
             key=f"baseline {self._question.about} {self._place.place} {self._made}",
             kernel=kernel,
-            package=self._package,
+            package=next(self._packages),
             toolchain=self._place.toolchain,
             target=self._place.target,
             dtype=None,

@@ -33,7 +33,7 @@ _FILES = (
 )
 _SCAN = "Compile allowed releases that have no stored result."
 _REFRESH = "Ask the package index for new releases first (--scan does)."
-_STRICT = "Exit 1 on an advisory, 3 on an untested release."
+_STRICT = "Exit 1 on an advisory, 3 on a release without a complete record."
 _MATRIX = "Use only records of this matrix; --scan compiles it."
 _PACKAGE = "Use only records of this package; --scan captures it."
 
