@@ -230,6 +230,9 @@ def test_a_part_of_a_package_is_no_answer_about_the_package() -> None:
     (release,) = gated(baseline, "triton==3.4.0", wanted=RecordFilter(package=SPEC)).versions
     assert release.state.value == "partial"
     assert "only --kernel *fwd* of shop is in the baseline" in release.why
+    both = baseline_of([*narrow, *whole([record(**on("3.4.0"))], about=SPEC)], "1.0")
+    result = gated(both, "triton==3.4.0", wanted=RecordFilter(package=SPEC))
+    assert states(result) == {"3.4.0": "good"}
 
 
 @pytest.fixture

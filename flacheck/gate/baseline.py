@@ -24,7 +24,7 @@ def with_baseline(
     failures that the baseline accepts."""
     stood = standings_of(baseline)
     chosen = _Chosen(wanted)
-    mine = [part for each in stood if (part := chosen.part_of(each))]
+    mine = chosen.parts_of(stood)
     standings: list[Standing] = []
     borrowed = list(mine)
     for answered in evidence.standings:
@@ -78,6 +78,27 @@ class _Chosen:
         self._package: AskedPackage | None = None
         if wanted.package:
             self._package = AskedPackage.of(wanted.package)
+
+    def parts_of(self, stood: Sequence[Standing]) -> list[Standing]:
+        """What of a baseline is asked about; a narrower question only where there is no whole
+        one."""
+        whole = {each.place for each in stood if self._is_chosen_whole(each)}
+        parts = []
+        for each in stood:
+            part = self.part_of(each)
+            is_narrower = each.place in whole and not self._is_chosen_whole(each)
+            if part is not None and not is_narrower:
+                parts.append(part)
+        return parts
+
+    def _is_chosen_whole(self, standing: Standing) -> bool:
+        """Whether a question was chosen by its name, and leaves out nothing that is asked."""
+        is_chosen = bool(self._wanted.package or self._wanted.run_name)
+        return (
+            is_chosen
+            and self._is_about(standing.question.about)
+            and self._wanted.is_whole(standing.question)
+        )
 
     def part_of(self, standing: Standing) -> Standing | None:
         """What of a standing is about the kernels and targets that are asked; None for nothing."""

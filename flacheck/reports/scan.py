@@ -48,10 +48,10 @@ def report(view: RunView, baseline: Comparison | None = None) -> document.Report
 def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
-    if baseline is not None:
-        yield from _compared(baseline)
     yield from _mixed(view)
     yield from _matrix(grid(view.records(), view.summary.untested_keys))
+    if baseline is not None:
+        yield from _compared(baseline)
     yield from phrases.failures(view.summary.by_signature)
     yield from _reached(view)
     yield from _slow(view)
