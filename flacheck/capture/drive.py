@@ -10,11 +10,12 @@ import json
 import logging
 import os
 import shutil
-import signal
-import subprocess
-import sys
+import site
+import tempfile
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from typing import Any
 import yaml
 
 from flacheck.capture.travelling import Captures
+from flacheck.engine import programs
+from flacheck.engine.provider import torch_folder
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
 from flacheck.packages.package import Package
-from flacheck.toolchains import cache
+from flacheck.toolchains import cache, filling
 from flacheck.toolchains.base import Toolchain
 
 _LOG = logging.getLogger(__name__)
@@ -36,6 +39,8 @@ _LOG = logging.getLogger(__name__)
 SECONDS = 55
 _PATIENCE = 6
 _LOG_FILE = "log.txt"
+# What the driver and all that it starts may hold; torch alone reserves far more than that.
+_MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
 GUEST = Path(channel.GUEST)
 
@@ -133,38 +138,81 @@ def _report(folder: Path) -> Path:
     return folder / "report.json"
 
 
-def _partial(folder: Path) -> Path:
-    return folder / f"report.{os.getpid()}"
-
-
 def _drive_together(drives: Sequence[tuple[Path, Drive]]) -> None:
-    """Start these drives and wait for all of them; when one fails, the others end with it."""
-    with contextlib.ExitStack() as running:
-        started = []
-        for folder, each in drives:
-            folder.mkdir(parents=True, exist_ok=True)
-            identity, gpu = each.package.identity, each.card["gpu"]
-            _LOG.info(f"capturing {identity} under {each.toolchain.identity} on {gpu} …")
-            _launches(folder).write_text("", encoding="utf-8")
-            environment = _environment(each.package, each.toolchain)
-            driver = _running(_config(folder, each), environment, folder / _LOG_FILE)
-            started.append(running.enter_context(driver))
-        for process in started:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_PATIENCE * SECONDS)
-    # All that ended well is kept, whatever became of the others.
-    ended = {folder: _kept(folder) for folder, _ in drives}
-    for folder, each in drives:
-        if not ended[folder]:
-            raise _without_report(folder, each.package)
+    """Start these drives and wait for all of them; all that ended well is kept, whatever became of
+    the others."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(len(drives)) as pool:
+        try:
+            started = [pool.submit(_made, folder, each, stop) for folder, each in drives]
+            wait(started)
+        finally:
+            # When we are interrupted, the drivers end before the pool waits for its threads.
+            stop.set()
+    for each in started:
+        each.result()
 
 
-def _config(folder: Path, drive: Drive) -> Json:
+def _made(folder: Path, drive: Drive, stop: threading.Event) -> None:
+    # Two scans at once make one capture: the second waits, and finds it.
+    with filling.locked(folder):
+        if not _report(folder).exists():
+            _make(folder, drive, stop)
+
+
+def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
+    """Have the driver fill the folder, whose lock is held: all of it, or nothing new."""
+    folder.mkdir(parents=True, exist_ok=True)
+    identity, gpu = drive.package.identity, drive.card["gpu"]
+    what = f"capturing {identity} under {drive.toolchain.identity} on {gpu}"
+    _LOG.info(f"{what} …")
+    with tempfile.TemporaryDirectory(
+        prefix="flacheck-capture-", ignore_cleanup_errors=True
+    ) as scratch:
+        config = _config(Path(scratch), drive)
+        Path(config["output"]).write_text("", encoding="utf-8")
+        doing = Path(config["progress"])
+
+        def beat(seconds: float) -> None:
+            _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+
+        log = folder / _LOG_FILE
+        ended = programs.run(
+            ["-c", channel.BOOT, str(GUEST), ".package_driver", json.dumps(config)],
+            _environment(drive.package, drive.toolchain, scratch),
+            Path(scratch),
+            log,
+            seconds=_PATIENCE * SECONDS,
+            memory_mb=_MEMORY_MB,
+            beat=beat,
+            stop=stop,
+        )
+        if not Path(config["report"]).exists():
+            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise IncompleteError(
+                f"{what} ended without a report while {_doing(doing)}: {ended.how}; its log is"
+                f" {log}: " + "".join(said[-1:])[:500]
+            )
+        # A report stands for a finished drive: it comes to its name last, and both in one step.
+        for made, final in (("output", _launches(folder)), ("report", _report(folder))):
+            partial = folder / f"{final.name}.{os.getpid()}"
+            shutil.copyfile(config[made], partial)
+            partial.replace(final)
+
+
+def _doing(progress: Path) -> str:
+    """What the driver says that it is about."""
+    with contextlib.suppress(OSError):
+        return progress.read_text(encoding="utf-8", errors="replace")[:200] or "starting"
+    return "starting"
+
+
+def _config(scratch: Path, drive: Drive) -> Json:
     package = drive.package
     return {
-        "output": str(_launches(folder)),
-        # A report stands for a finished drive: it comes to its name last.
-        "report": str(_partial(folder)),
+        "output": str(scratch / "launches.jsonl"),
+        "report": str(scratch / "report.json"),
+        "progress": str(scratch / "doing"),
         "card": drive.card,
         "modules": list(package.modules),
         "package": package.identity,
@@ -201,49 +249,16 @@ def _key(package: Package, toolchain: Toolchain, card: Json, recipe: Json) -> st
     return digest([package.digest, toolchain.identity, card, recipe, guest], 16)
 
 
-def _environment(package: Package, toolchain: Toolchain) -> dict[str, str]:
-    path = os.pathsep.join([*toolchain.paths, package.path])
-    ours = {"PYTHONPATH": path, "TORCHDYNAMO_DISABLE": "1"}
-    return {**os.environ, **toolchain.environment, **ours}
-
-
-@contextlib.contextmanager
-def _running(
-    config: Json, environment: Mapping[str, str], log: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver at work. It ends with the context, and all that it started with it: also one that
-    hangs, and when we are interrupted."""
-    boot = ["-c", channel.BOOT, str(GUEST), ".package_driver"]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, *boot, json.dumps(config)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            # So that all that it started can be ended with it.
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _kept(folder: Path) -> bool:
-    """Give a finished drive's report its name; False where there is none."""
-    if not _partial(folder).exists():
-        return False
-    _partial(folder).replace(_report(folder))
-    return True
-
-
-def _without_report(folder: Path, package: Package) -> IncompleteError:
-    log = folder / _LOG_FILE
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return IncompleteError(
-        f"capturing {package.identity} ended without a report; its log is {log}: "
-        + "".join(said[-1:])
-    )
+def _environment(package: Package, toolchain: Toolchain, scratch: str) -> dict[str, str]:
+    """What a worker has, beside the packages' folders: of the user's own variables none, where this
+    Python finds what the user installed."""
+    beside = filter(None, [*toolchain.paths, package.path, torch_folder()])
+    ours = {
+        "PYTHONPATH": os.pathsep.join(beside),
+        "PYTHONUSERBASE": site.getuserbase(),
+        "TORCHDYNAMO_DISABLE": "1",
+        # Where no entry of the system's names the user, torch asks the environment.
+        "USER": "flacheck",
+        "TRITON_CACHE_DIR": f"{scratch}/triton",
+    }
+    return programs.environment(scratch, {**toolchain.environment, **ours})

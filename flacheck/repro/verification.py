@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import tempfile
 import venv
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from flacheck.engine import programs
 from flacheck.engine.judge import judge
 from flacheck.model import Cell, Outcome
 from flacheck.repro.compilers import Compilers
@@ -19,6 +19,8 @@ from flacheck.toolchains.base import Toolchain
 
 # Seconds for one run of a script: a compile that takes longer is not waited for.
 LONGEST_RUN = 900.0
+# What such a run may hold, with all that it starts.
+_MEMORY_MB = 8192
 _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 
@@ -56,30 +58,28 @@ def run_script(
 
 
 def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> ScriptRun:
-    environment = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "LC_ALL": "C.UTF-8",
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
+    mark = os.urandom(4).hex()
+    more = {
         # What was compiled before would not fail again.
-        "TRITON_CACHE_DIR": str(folder / f"cache-{os.urandom(4).hex()}"),
+        "TRITON_CACHE_DIR": str(folder / f"cache-{mark}"),
         "PYTHONDONTWRITEBYTECODE": "1",
         **toolchain.environment,
     }
-    try:
-        done = subprocess.run(
-            [folder / "python/bin/python", file],
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=min(seconds, LONGEST_RUN),
-        )
-    except subprocess.TimeoutExpired:
+    log = folder / f"said-{mark}"
+    ended = programs.run(
+        [str(file)],
+        programs.environment(folder, more),
+        folder,
+        log,
+        seconds=min(seconds, LONGEST_RUN),
+        memory_mb=_MEMORY_MB,
+        python=str(folder / "python/bin/python"),
+    )
+    if ended.over:
         return ScriptRun(CANNOT_TELL, ended=False)
-    return ScriptRun(done.returncode, (done.stdout + done.stderr).replace(f"{folder}/", ""))
+    said = log.read_text(encoding="utf-8", errors="replace")
+    exit_code = CANNOT_TELL if ended.exit_code is None else ended.exit_code
+    return ScriptRun(exit_code, said.replace(f"{folder}/", ""))
 
 
 def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str | None:

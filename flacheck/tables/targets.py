@@ -9,6 +9,14 @@ CUDA_GUIDE = "CUDA C++ Programming Guide, appendix Compute Capabilities, technic
 KIB = 1024
 
 
+# 32-bit vector registers that a block of CDNA can have: a compute unit's 4 SIMDs of 512 for each of
+# 64 lanes, 512 KiB (rocm.docs.amd.com/en/latest/reference/gpu-specs.html, "VGPR File").
+_CDNA_REGISTERS = 4 * 512 * 64
+# One of gfx1100 and gfx1201: LLVM compiles for work-group processors, of 4 SIMDs, and has 1,536 for
+# each of 32 lanes on a SIMD of these (github.com/llvm/llvm-project/pull/86468 and .../96272).
+_RDNA_REGISTERS = 4 * 1536 * 32
+
+
 @dataclass(frozen=True)
 class Multiprocessor:
     """What one multiprocessor holds at a time, and in which units it is handed out.
@@ -105,6 +113,7 @@ def _hip(
     """A row for AMD: experimental, for no verdict of it was ever compared with a card here."""
     # A lane of CDNA has 512 registers, accumulators included, one of RDNA 256.
     thread_registers = {64: 512, 32: 256}
+    registers = {64: _CDNA_REGISTERS, 32: _RDNA_REGISTERS}
     return Target(
         name=arch,
         backend="hip",
@@ -117,6 +126,7 @@ def _hip(
         memory_gb=memory_gb,
         source="ROCm documentation, GPU hardware specifications (LDS, compute units, memory)",
         aliases=aliases,
+        registers=registers[warp_size],
         thread_registers=thread_registers[warp_size],
         experimental=True,
     )

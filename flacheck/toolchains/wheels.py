@@ -3,12 +3,14 @@
 The installer's environment and configuration are the user's, so their index settings hold.
 """
 
+import ctypes
 import importlib.metadata
 import importlib.util
 import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +29,8 @@ _LOG = logging.getLogger(__name__)
 
 # Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
 _HEARTBEAT = 10.0
+# A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
+_PR_SET_PDEATHSIG = 1
 # What uv and pip print, in any version from 2023 on; neither has an exit status for it.
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|Errno 28|os error 28")
 _NO_PERMISSION = re.compile(
@@ -164,7 +168,12 @@ def run(command: Sequence[str], what: str) -> tuple[int, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
     out, joined = subprocess.PIPE, subprocess.STDOUT
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=out, stderr=joined, env={**kept, **_INSTEAD}
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=joined,
+        env={**kept, **_INSTEAD},
+        preexec_fn=_die_with_parent,
     ) as process:
         try:
             while True:
@@ -176,6 +185,11 @@ def run(command: Sequence[str], what: str) -> tuple[int, str]:
         except BaseException:
             process.kill()
             raise
+
+
+def _die_with_parent() -> None:
+    """In the installer before it starts: it ends when flacheck does, however that is."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def diagnose(output: str, doing: str, folder: Path, installer: str) -> ToolchainError:

@@ -3,7 +3,7 @@
 The host starts it with one argument, a JSON object: `output` (the launches file), `report` (a JSON
 file), `card` (a row of the target table), `modules` (packages to drive), `package`
 (`name==version`), `packages` (folder → `name==version`), `recipe` (a parsed recipe), `dtypes`,
-`seconds` (of CPU, all in all).
+`seconds` (of CPU, all in all), `progress` (a file that says what is being called).
 
 The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
 not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
@@ -52,7 +52,13 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
     from .search import OperatorSearch
     from .shapes import Shapes
 
+    def tell(doing: str) -> None:
+        if config.get("progress"):
+            with open(config["progress"], "w", encoding="utf-8", errors="replace") as file:
+                file.write(doing)
+
     recipe = Recipe(config.get("recipe") or {})
+    tell(f"importing {', '.join(config['modules'])}")
     try:
         modules, failed = load(config["modules"], recipe.skipped_modules)
     except NotImported as error:
@@ -62,7 +68,7 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
         return {"import_error": failed, "modules": {}, "operators": {}}
     offered = operators(modules, config["modules"])
     caller = Caller(Shapes(offered, recipe), recipe, recorder, witness)
-    search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"])
+    search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"], tell)
     search.run()
     return {
         "modules": failed,

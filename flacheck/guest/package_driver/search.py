@@ -21,11 +21,18 @@ _LEAVING = 3.0
 
 
 class OperatorSearch:
-    """Calls operators until their kernels are recorded or the time is over; fills a `report`."""
+    """Calls operators until their kernels are recorded or the time is over; fills a `report`, and
+    says by `tell` what it is about to call."""
 
     def __init__(
-        self, operators: Sequence[Operator], caller: Caller, dtypes: Sequence[str], seconds: float
+        self,
+        operators: Sequence[Operator],
+        caller: Caller,
+        dtypes: Sequence[str],
+        seconds: float,
+        tell: Callable[[str], None] = lambda doing: None,
     ) -> None:
+        self._tell = tell
         self._operators, self._caller, self._dtypes = operators, caller, dtypes
         self._recipe = caller.recipe
         self._end = self._until = seconds - _LEAVING
@@ -80,6 +87,7 @@ class OperatorSearch:
             if reason:
                 self._entry(operator)["skipped"] = reason
             else:
+                self._tell(f"calling {operator.name}")
                 step(operator)
 
     def _over(self) -> bool:
