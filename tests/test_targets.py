@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flacheck.errors import Exit, UsageError
+from flacheck.model import Resources
+from flacheck.rules import over_limits
 from flacheck.tables.targets import TARGETS, find
 
 
@@ -92,3 +94,23 @@ def test_an_unknown_target_is_a_usage_error_that_lists_the_targets(said: str) ->
 def test_every_alias_finds_its_row(name: str) -> None:
     """No alias is shadowed by another spelling."""
     assert {find(alias).name for alias in TARGETS[name].aliases} <= {name}
+
+
+@pytest.mark.parametrize(
+    ("name", "registers", "threads", "fits"),
+    [
+        ("gfx942", 409, 256, True),
+        ("gfx90a", 512, 256, True),
+        ("gfx950", 512, 264, False),
+        ("gfx1100", 192, 1024, True),
+        ("gfx1201", 200, 1024, False),
+        ("sm90", 255, 256, True),
+        ("sm90", 255, 512, False),
+    ],
+)
+def test_registers_are_those_of_the_targets_unit(
+    name: str, registers: int, threads: int, fits: bool
+) -> None:
+    """A real kernel with 409 registers for each of 256 threads runs on CDNA."""
+    used = Resources(registers=registers, threads=threads)
+    assert (over_limits(used, find(name)) == []) == fits

@@ -14,7 +14,7 @@ from flacheck.errors import ToolchainError, UsageError
 from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import index, triton_releases, wheels
 from tests import fake_installer
-from tests.made_toolchains import identities
+from tests.made_toolchains import failure, identities
 
 
 def on_python(monkeypatch: pytest.MonkeyPatch, minor: int) -> None:
@@ -163,3 +163,15 @@ def test_a_real_release_installs_and_imports_alone(
     code = "import sys; sys.path.insert(0, sys.argv[1]); import triton; print(triton.__version__)"
     command = [sys.executable, "-I", "-S", "-c", code, toolchain.path]
     assert subprocess.run(command, capture_output=True, text=True).stdout == "3.1.0\n"
+
+
+def test_a_release_that_was_changed_after_its_installation_is_refused(installer_log: Path) -> None:
+    """Its cells' keys would say that the release itself had compiled them."""
+    toolchain = toolchains.provide(toolchains.resolve(["3.9.0"]).choices[0])
+    folder = Path(toolchain.path)
+    changed = next(path for path in sorted(folder.rglob("*.py")) if "triton" in path.parts)
+    text = changed.read_text()
+    changed.write_text(text + "# one more line\n")
+    assert "were changed after its installation; run `flacheck toolchain remove" in failure("3.9.0")
+    changed.write_text(text)
+    assert toolchains.provide(toolchains.resolve(["3.9.0"]).choices[0]).path == toolchain.path

@@ -53,7 +53,9 @@ Ended = tuple[Task, Attempt]
 
 class Executor(Protocol):
     """Tasks in, attempts out in order of completion, those that ended together in one list; more
-    tasks may be submitted while they come."""
+    tasks may be submitted while they come. `width` is how many it does at a time."""
+
+    width: int
 
     def submit(self, tasks: Iterable[Task]) -> None: ...
 
@@ -110,6 +112,7 @@ class LocalPool:
     """
 
     def __init__(self, jobs: int, timeout: Callable[[Task], float]) -> None:
+        self.width = jobs
         self._slots = [_Slot() for _ in range(jobs)]
         self._timeout = timeout
         self._waiting: dict[WorkerKind, deque[_Queued]] = {}

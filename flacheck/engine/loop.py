@@ -1,5 +1,8 @@
 """The one loop: cells − done → executor → judge → store, yielding records as they are settled."""
 
+import random
+import time
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -9,6 +12,7 @@ from flacheck import rules
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
 from flacheck.engine.provider import Provider, Untried
+from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Cell, Json, Outcome, Record, Verdict
 from flacheck.model.kernel import origin_to_json
 from flacheck.tables import targets
@@ -20,6 +24,9 @@ _SLOWEST_FACTOR = 20
 # How often a death without a word has to repeat before it is a failure, and the most that is asked
 # where such deaths were accidents.
 _SILENT_REPEATS, _MOST_REPEATS = 2, 6
+# Tasks that are looked up and sent together; how many of a kind are with the executor, in seconds
+# of its work, for each of its workers, and at the most.
+_BLOCK, _SECONDS_OUT, _EACH_OUT, _MOST_OUT = 8, 1, 2, 4096
 # Keys that are looked up in the store at once: few records are in memory at a time.
 _PAGE = 500
 
@@ -32,6 +39,8 @@ class Sink(Protocol):
     def add_many(self, run: str, records: Iterable[Record]) -> None: ...
 
     def add_cached(self, run: str, cells: Iterable[Record]) -> int: ...
+
+    def others_wrote(self) -> bool: ...
 
 
 @dataclass
@@ -75,6 +84,55 @@ class _Standing:
     held: list[tuple[Task, Record]] = field(default_factory=list)
 
 
+class _Left:
+    """The tasks that the executor was not given yet, by kind of worker: a few more than it is at
+    work on, so that those that another process settles in the meantime are left out."""
+
+    def __init__(self, tasks: Iterable[Task], width: int) -> None:
+        self.shared = False
+        self._width = width
+        self._tasks: dict[WorkerKind, deque[Task]] = {}
+        for task in tasks:
+            self._tasks.setdefault(task.kind, deque()).append(task)
+        self._out: Counter[WorkerKind] = Counter()
+        self._ended: Counter[WorkerKind] = Counter()
+        self._started = time.monotonic()
+
+    def share(self, run: str) -> None:
+        """Another process works on cells of the same store, perhaps on these: from now on each
+        takes them in an order of its own, that few are compiled twice."""
+        if self.shared:
+            return
+        self.shared = True
+        order = random.Random(run)
+        for kind, tasks in self._tasks.items():
+            mixed = list(tasks)
+            order.shuffle(mixed)
+            self._tasks[kind] = deque(mixed)
+
+    def blocks(self) -> Iterator[list[Task]]:
+        """What to send now: a few tasks at a time, until enough of each kind are out."""
+        for kind, tasks in self._tasks.items():
+            while tasks and self._out[kind] < self._enough(kind):
+                size = min(_BLOCK, self._width * _EACH_OUT, len(tasks))
+                yield [tasks.popleft() for _ in range(size)]
+
+    def sent(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            self._out[task.kind] += 1
+
+    def done(self, task: Task) -> None:
+        """A task ended; one that was to confirm another was never counted as sent."""
+        if task.name.confirms is None:
+            self._out[task.kind] -= 1
+            self._ended[task.kind] += 1
+
+    def _enough(self, kind: WorkerKind) -> int:
+        """What the workers get through in a few seconds."""
+        rate = self._ended[kind] / max(time.monotonic() - self._started, 0.1)
+        return max(self._width * _EACH_OUT, min(_MOST_OUT, int(rate * _SECONDS_OUT)))
+
+
 @dataclass
 class Loop:
     """Compiles cells for one run. `again` ignores what the store holds of them."""
@@ -105,13 +163,32 @@ class Loop:
         settled = [record for record in planned if isinstance(record, Record)]
         self.sink.add_many(self.run, settled)
         yield from settled
-        self.executor.submit(task for task in planned if isinstance(task, Task))
+        tasks = [task for task in planned if isinstance(task, Task)]
+        left = _Left(tasks, self.executor.width)
+        yield from self._send(left)
         for ended in self.executor.completed():
             for task, attempt in ended:
                 self.timeouts.learn(task.name.cell, attempt)
+                left.done(task)
             records = [r for task, attempt in ended for r in self._settled(task, attempt)]
             self.sink.add_many(self.run, records)
             yield from records
+            yield from self._send(left)
+
+    def _send(self, left: _Left) -> Iterator[Record]:
+        """Give the executor more to do, but no cell that another process has settled meanwhile:
+        the records of these."""
+        if not self.again and self.sink.others_wrote():
+            left.share(self.run)
+        for block in left.blocks():
+            reused: set[str] = set()
+            if left.shared:
+                for record in self._reusable([task.name.cell for task in block]):
+                    reused.add(record.key)
+                    yield record.with_(cached=True)
+            tasks = [task for task in block if task.name.cell.key not in reused]
+            left.sent(tasks)
+            self.executor.submit(tasks)
 
     def _reusable(self, cells: Sequence[Cell]) -> Iterator[Record]:
         """The records of earlier runs that answer for this one."""

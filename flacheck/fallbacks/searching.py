@@ -189,6 +189,9 @@ class TriedBefore:
     def add_cached(self, run: str, records: Iterable[Record]) -> int:
         return self.sink.add_cached(run, records)
 
+    def others_wrote(self) -> bool:
+        return self.sink.others_wrote()
+
 
 @contextmanager
 def searching(

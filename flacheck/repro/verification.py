@@ -58,26 +58,26 @@ def run_script(
 
 
 def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> ScriptRun:
-    mark = os.urandom(4).hex()
     more = {
         # What was compiled before would not fail again.
-        "TRITON_CACHE_DIR": str(folder / f"cache-{mark}"),
+        "TRITON_CACHE_DIR": str(folder / f"cache-{os.urandom(4).hex()}"),
         "PYTHONDONTWRITEBYTECODE": "1",
         **toolchain.environment,
     }
-    log = folder / f"said-{mark}"
-    ended = programs.run(
-        [str(file)],
-        programs.environment(folder, more),
-        folder,
-        log,
-        seconds=min(seconds, LONGEST_RUN),
-        memory_mb=_MEMORY_MB,
-        python=str(folder / "python/bin/python"),
-    )
+    # Elsewhere, for the folder holds the script and nothing that a maintainer would not have.
+    with tempfile.NamedTemporaryFile(prefix="flacheck-said-") as log:
+        ended = programs.run(
+            [str(file)],
+            programs.environment(folder, more),
+            folder,
+            Path(log.name),
+            seconds=min(seconds, LONGEST_RUN),
+            memory_mb=_MEMORY_MB,
+            python=str(folder / "python/bin/python"),
+        )
+        said = Path(log.name).read_text(encoding="utf-8", errors="replace")
     if ended.over:
         return ScriptRun(CANNOT_TELL, ended=False)
-    said = log.read_text(encoding="utf-8", errors="replace")
     exit_code = CANNOT_TELL if ended.exit_code is None else ended.exit_code
     return ScriptRun(exit_code, said.replace(f"{folder}/", ""))
 

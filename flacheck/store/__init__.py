@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from flacheck.errors import UsageError
+from flacheck.errors import StoreError, UsageError
 from flacheck.model import (
     AskedCells,
     Cell,
@@ -105,6 +105,9 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._db = connection
+        # Which file it is: SQLite goes on writing to one that was deleted.
+        self._file = _identity(path)
+        self._version = self._data_version()
         # Thousands of cells share a handful of kernels.
         self._kernels: dict[str, Kernel] = {}
 
@@ -459,8 +462,22 @@ class Store:
             yield from rows
             last = rows[-1][0]
 
+    def others_wrote(self) -> bool:
+        """Whether another connection has written to the file since this was last asked."""
+        before, self._version = self._version, self._data_version()
+        return before != self._version
+
+    def _data_version(self) -> int:
+        with explained(self.path):
+            return int(self._db.execute("PRAGMA data_version").fetchone()[0])
+
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        if _identity(self.path) != self._file:
+            raise StoreError(
+                f"{self.path} was deleted or replaced while it was written to: what was stored in"
+                " it is gone; give the same command again"
+            )
         with explained(self.path):
             # IMMEDIATE: a second writer waits here, where waiting is allowed, not in the middle.
             self._db.execute("BEGIN IMMEDIATE")
@@ -475,6 +492,14 @@ class Store:
 def _packed(asks: KeySet) -> tuple[str, bytes]:
     """A row of `key_sets`: thousands of keys take a third of their size."""
     return asks.digest, zlib.compress(json.dumps(asks.to_json()).encode())
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:

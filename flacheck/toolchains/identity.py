@@ -100,5 +100,8 @@ def is_release(
 
 def altered(folder: Path, name: str) -> bool:
     """Whether the package in a folder differs from its own RECORD."""
-    distribution = next(iter(importlib.metadata.distributions(name=name, path=[str(folder)])))
+    distributions = importlib.metadata.distributions(name=name, path=[str(folder)])
+    distribution = next(iter(distributions), None)
+    if distribution is None:
+        return True
     return recorded(distribution.read_text("RECORD") or "", name) != content(folder / name)

@@ -89,6 +89,13 @@ class Triton:
         if choice.location and not choice.location.endswith(".whl"):
             return _toolchain(choice, _linked(choice))
         shelf = filling.fill(folder(choice), lambda into: _download(choice, into))
+        # Its keys say that it is the release; an edit since it was installed would falsify them.
+        if identity.altered(shelf.path, NAME):
+            raise ToolchainError(
+                f"the files of {choice.identity} in {shelf.path} were changed after its"
+                f" installation; run `flacheck toolchain remove {choice.identity}`, and the next"
+                " scan installs it anew"
+            )
         return _toolchain(choice, (str(shelf.path),))
 
 

@@ -168,6 +168,12 @@ class Worker:
             if file.tell() <= 2:
                 os.kill(os.getpid(), signal.SIGSEGV)
 
+    def do_count(self, rest: str) -> None:
+        """Takes a moment, and leaves a mark in a file."""
+        time.sleep(0.05)
+        with open(rest, "a") as file:
+            file.write("x")
+
     def do_flaky(self, rest: str) -> None:
         """Fails in a worker that has worked before, never in a fresh one."""
         if getattr(self, "worked", False):
