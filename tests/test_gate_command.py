@@ -346,6 +346,23 @@ def test_scan_fills_the_gaps_and_no_more(project: Path, monkeypatch: pytest.Monk
     assert "cells" not in error
 
 
+def test_releases_on_the_command_line_are_one_more_pin(project: Path) -> None:
+    """Beside those of the files, or alone; what a project's scans ask for is no pin."""
+    (project / "pyproject.toml").write_text('[tool.flacheck]\ntriton = "3.2.0"\n')
+    found = document(project, "triton>=3.4,<3.9\n", "--torch", "2.9")
+    assert [(pin["file"], pin["specifier"]) for pin in found["pins"]] == [
+        ("r.txt", ">=3.4,<3.9"),
+        ("--torch", "==2.9.*"),
+    ]
+    assert [version["triton"] for version in found["versions"]] == ["3.5.0", "3.5.1"]
+    (project / "r.txt").unlink()
+    alone = flacheck("gate", "--triton", "3.5.1", cwd=project)
+    assert (alone.returncode, "1 good" in alone.stdout) == (0, True), alone.stderr
+    code, out, _ = gated(project, "torch==2.8.0\n", "--torch", "2.9")
+    assert code == 1
+    assert "no release of torch satisfies torch==2.8.0 (r.txt:1) and torch==2.9.*" in out
+
+
 # What ships beside the command
 
 

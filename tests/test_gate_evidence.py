@@ -76,6 +76,24 @@ def test_a_part_of_what_is_asked_about_makes_nothing_good(tmp_path: Path) -> Non
         ]
 
 
+def test_with_operators_only_a_question_with_the_same_counts(tmp_path: Path) -> None:
+    """Which cells of another came through them, no store knows."""
+    with Store.open(tmp_path) as store:
+        scanned(store, [record(**on("3.4.0"))], PACKAGE)
+        narrow = {"ops": ["retention"]}
+        scanned(store, [record(**on("3.5.0"))], PACKAGE, selection=narrow)
+
+        def places(**asked: Any) -> list[tuple[str, str]]:
+            found = of_store(store, RecordFilter(**asked)).standings
+            return [(each.question.name, each.toolchain) for each in found]
+
+        through = [(f"{PACKAGE} --op retention", "triton==3.5.0")]
+        assert places(package=PACKAGE, ops=("retention",)) == through
+        assert places(ops=("retention",)) == through
+        assert places(ops=("gla",)) == []
+        assert (PACKAGE, "triton==3.4.0") in places(package=PACKAGE)
+
+
 MATRIX = """
 version: 1
 axes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import Installation, Pin
+from flacheck.gate.pinned import Installation, Pin, typed
 
 
 def pin(requirement: str) -> Pin:
@@ -58,3 +58,28 @@ def test_what_is_no_specifier_is_an_error_with_its_place() -> None:
     """A number that Python does not read is cut in the message."""
     with pytest.raises(UsageError, match=r"^r\.txt:3: ==9{58} is no version specifier"):
         pin(f"triton=={'9' * 5000}")
+
+
+def test_options_are_pins_of_their_own() -> None:
+    """Several values are alternatives; of torch X.Y is every X.Y.*, and no option no pin."""
+    torch, triton = typed({"torch": ["2.9,2.10.0"], "triton": [">=3.4,<3.6", "3.7.0"]})
+    assert (torch.where, torch.said) == ("--torch", "torch==2.9.* || ==2.10.0")
+    assert [torch.admits(each) for each in ("2.9.1", "2.10.0", "2.10.1")] == [True, True, False]
+    assert (triton.where, triton.said) == ("--triton", "triton>=3.4,<3.6 || ==3.7.0")
+    assert typed({"torch": [], "triton": []}) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"triton": ["installed"]}, "--triton installed: expected a version"),
+        ({"triton": ["2.12"]}, "did you mean --torch 2.12"),
+        ({"torch": ["newest"]}, "--torch newest: expected a version"),
+    ],
+)
+def test_an_option_that_names_no_release_is_refused(
+    options: dict[str, list[str]], said: str
+) -> None:
+    """With what is allowed."""
+    with pytest.raises(UsageError, match=said):
+        typed(options)

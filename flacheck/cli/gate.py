@@ -19,7 +19,7 @@ from flacheck.errors import EmptySelection, UsageError
 
 # Help must not wait for what judges.
 if TYPE_CHECKING:
-    from flacheck.gate.pinned import Installation
+    from flacheck.gate.pinned import Installation, Pin
     from flacheck.gate.result import GateResult
 
 _LOG = logging.getLogger(__name__)
@@ -34,12 +34,13 @@ _FILES = (
 _SCAN = "Compile allowed releases that have no stored result."
 _REFRESH = "Ask the package index for new releases first (--scan does)."
 _STRICT = "Exit 1 on an advisory, 3 on a release without a complete record."
-_MATRIX = "Use only records of this matrix; --scan compiles it."
-_PACKAGE = "Use only records of this package; --scan captures it."
+_TRITON = "Judge these Triton releases: one more pin beside those of the files."
+_TORCH = "Judge these torch releases: one more pin beside those of the files."
 
 
 @common.command
 def gate(
+    context: typer.Context,
     files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES]", help=_FILES)] = None,
     installed: bool = option(
         False, "--installed", help="Judge the installed environment, not files."
@@ -49,10 +50,13 @@ def gate(
     scan: bool = option(False, "--scan", help=_SCAN),
     refresh: bool = option(False, "--refresh", help=_REFRESH),
     strict: bool = option(False, "--strict", help=_STRICT),
-    matrix: str | None = option(None, metavar="MATRIX", help=_MATRIX),
-    package: str | None = option(None, metavar="NAME==VERSION", help=_PACKAGE),
+    matrix: common.Matrix = None,
+    package: common.Package = None,
     kernel: common.Kernel = [],
+    op: common.Op = [],
     target: common.Target = [],
+    triton: list[str] = option([], metavar="X", help=_TRITON),
+    torch: list[str] = option([], metavar="X", help=_TORCH),
     jobs: common.Jobs = 0,
     store: common.StoreDir = Path(".flacheck"),
     baseline: common.BaselineFile = None,
@@ -64,7 +68,7 @@ def gate(
     from flacheck import __version__, reports
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session
-    from flacheck.gate import evidence
+    from flacheck.gate import evidence, pinned
     from flacheck.gate.admitted import Releases
     from flacheck.gate.baseline import accepted, with_baseline
     from flacheck.gate.judging import Gate
@@ -77,7 +81,12 @@ def gate(
     if installed and (files or fix):
         raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
     names = tuple(targets.find(name).name for name in common.split(target))
-    wanted = evidence.RecordFilter(matrix, package, common.split(kernel), names)
+    about = common.subject(context, matrix, package)
+    kernels, ops = common.split(kernel), common.split(op)
+    wanted = evidence.RecordFilter(about.matrix, about.package, kernels, names, ops)
+    # What a project's scans ask for is no pin of the project.
+    given = {"triton": triton, "torch": torch}
+    pins = pinned.typed({name: given[name] for name in given if common.is_typed(context, name)})
     known_before = common.baseline(baseline, write_baseline)
     if refresh or scan:
         common.say(*triton_releases.here()[1])
@@ -92,7 +101,7 @@ def gate(
     )
 
     def judged() -> GateResult:
-        installations = _installations(files or [], installed)
+        installations = _installations(files or [], installed, pins)
         with evidence.opened(store, wanted) as known:
             if known_before and baseline:
                 known = with_baseline(known, known_before, wanted, str(baseline), __version__)
@@ -113,7 +122,7 @@ def gate(
         result = judged()
     if write_baseline:
         # All that is known of it: a part would take the place of the whole.
-        whole = replace(wanted, kernels=(), targets=())
+        whole = replace(wanted, kernels=(), targets=(), ops=())
         with evidence.opened(store, whole) as known:
             common.update_baseline(write_baseline, known.standings, accepted(result))
     # A job's summary is read where nobody can ask for the changes afterwards.
@@ -123,9 +132,12 @@ def gate(
     return result.exit_code(strict)
 
 
-def _installations(files: list[Path], installed: bool) -> list[Installation]:
-    """What is held to pins of torch or Triton; EmptySelection when there is none."""
-    from flacheck.gate import sources
+def _installations(
+    files: list[Path], installed: bool, typed: tuple[Pin, ...]
+) -> list[Installation]:
+    """What is held to pins of torch or Triton, those on the command line with each; EmptySelection
+    when there is none."""
+    from flacheck.gate import pinned, sources
 
     if files:
         judged = sources.of_files(files)
@@ -133,6 +145,8 @@ def _installations(files: list[Path], installed: bool) -> list[Installation]:
         judged = sources.installed()
     else:
         judged = sources.in_folder(Path.cwd())
+        if not judged and typed:
+            return [pinned.Installation("the command line", typed)]
         if not judged:
             _LOG.warning("no file here pins torch or triton: looking at the live environment")
             judged = sources.installed()
@@ -140,7 +154,7 @@ def _installations(files: list[Path], installed: bool) -> list[Installation]:
         where = ", ".join(map(str, files)) or "the live environment"
         why = "neither torch nor triton is pinned there; name a file that does"
         raise EmptySelection(f"{where}: {why}")
-    return judged
+    return [replace(each, pins=(*each.pins, *typed)) for each in judged]
 
 
 def _fix(result: GateResult) -> bool:

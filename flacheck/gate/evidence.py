@@ -28,19 +28,23 @@ _FILES = (".yaml", ".yml", ".jsonl")
 @dataclass(frozen=True)
 class RecordFilter:
     """Which questions count, and which of their cells. `matrix` is a name or a file; a package
-    comes before it."""
+    comes before it. With `ops` only questions with the same ones count: which of the other cells
+    came through them, no store knows."""
 
     matrix: str | None = None
     package: str | None = None
     kernels: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
 
     @property
     def about(self) -> str:
         """What is asked, in a few words."""
         matrix = self.run_name and f"matrix {self.run_name}"
         whole = self.package or matrix or "every scan"
-        return " · ".join(filter(None, (whole, ", ".join(self.kernels), ", ".join(self.targets))))
+        operators = self.ops and f"--op {', '.join(self.ops)}"
+        narrowed = (", ".join(self.kernels), operators, ", ".join(self.targets))
+        return " · ".join(filter(None, (whole, *narrowed)))
 
     @property
     def run_name(self) -> str | None:
@@ -78,9 +82,13 @@ class RecordFilter:
         return self.names(record.kernel)
 
     def is_whole(self, question: Question) -> bool:
-        """Whether a question leaves out nothing but the kernels that are left out here as well."""
+        """Whether a question leaves out nothing but the kernels and operators that are left out
+        here as well."""
         narrowed = set(question.selection) - {"targets", "toolchains"}
         same_kernels = tuple(question.selection.get("kernels", ())) == self.kernels
+        if tuple(question.selection.get("ops", ())) != self.ops:
+            return False
+        narrowed.discard("ops")
         return not narrowed or (narrowed == {"kernels"} and same_kernels)
 
     def part_of(self, place: AskedPlace) -> AskedPlace | None:
@@ -99,7 +107,10 @@ class RecordFilter:
         other `targets` than those asked where any are given."""
         toolchains = tuple(f"triton=={release}" for release in releases)
         selection = Selection(
-            kernels=self.kernels, targets=targets or self.targets, toolchains=toolchains
+            kernels=self.kernels,
+            targets=targets or self.targets,
+            toolchains=toolchains,
+            ops=self.ops,
         )
         subject = Subject(self.matrix, self.package)
         return planning.plan(subject, selection)
@@ -144,7 +155,7 @@ def of_store(store: Store, wanted: RecordFilter) -> Evidence:
     """How the questions stand that are asked about, by the store's current records."""
     in_force = questions.in_force(store)
     places = [part for place in _chosen(wanted, in_force) if (part := wanted.part_of(place))]
-    if wanted.package and not wanted.is_of_checkout:
+    if wanted.package and not (wanted.is_of_checkout or wanted.ops):
         places += _parts_of_package(store, wanted, in_force, places)
     answered = standings(places, store.current)
     keys = {key for place in places for key in place.known_keys}
@@ -156,6 +167,8 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[As
     """The questions that are asked about. Without a matrix or package it is every one; of those the
     whole question counts, and a narrower one answers an unknown part of it."""
     if wanted.package is None and wanted.run_name is None:
+        if wanted.ops:
+            return [place for place in in_force if wanted.is_whole(place.question)]
         return in_force
     mine = [place for place in in_force if wanted.is_about(place.question)]
     if wanted.is_of_file and mine:
@@ -165,6 +178,8 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[As
             # The scan needed more than the gate is told, `--trust` for example.
             _LOG.warning(f"{wanted.matrix}: judged as it was scanned, for it says now: {error}")
     whole = [place for place in mine if wanted.is_whole(place.question)]
+    if wanted.ops:
+        return whole
     asked = {place.asked.place for place in whole}
     return [*whole, *(_as_part(place) for place in mine if place.asked.place not in asked)]
 

@@ -1,6 +1,7 @@
 """A pin: what one line of a file admits of torch or Triton."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from flacheck.errors import UsageError
+from flacheck.toolchains import by_torch, split_specs, triton_releases
 
 NAMES = ("torch", "triton")
 # The build of a release, as PyTorch's own index has it: 2.7.1+cu126.
@@ -113,6 +115,33 @@ class Installation:
         if all(pin.brings_triton for pin in pins):
             return pins
         return ()
+
+
+def typed(options: Mapping[str, Sequence[str]]) -> tuple[Pin, ...]:
+    """The pins that the values of `--torch` and `--triton` are, by name: `2.9` of torch is every
+    2.9.*; several values are alternatives. UsageError for what is no version."""
+    pins = []
+    for name, values in options.items():
+        said = [part for value in values for part in split_specs(value)]
+        specifiers = dict.fromkeys(_specifier(name, part) for part in said)
+        if specifiers:
+            together = " || ".join(specifiers)
+            obstacle = "it is no line of a file"
+            pins.append(Pin(f"--{name}", None, name, together, obstacle=obstacle))
+    return tuple(pins)
+
+
+def _specifier(name: str, said: str) -> str:
+    if name == by_torch.NAME:
+        return by_torch.named(said).removeprefix(name)
+    said = said.removeprefix(name).strip()
+    if is_version(said):
+        if Version(said) < triton_releases.OLDEST:
+            triton_releases.ask_for_torch(said, SpecifierSet(f"=={said}.*"))
+        return f"=={said}"
+    if not re.match(r"[<>=!~]", said):
+        raise UsageError(f"--{name} {said}: expected a version (3.5.1) or a specifier (>=3.4,<3.6)")
+    return said
 
 
 def file_line(file: str, line: int | None) -> str:

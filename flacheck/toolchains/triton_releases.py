@@ -104,7 +104,7 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     known = sorted({*there, *_shipped()})
     wanted = [version for version in known if version in specifiers]
     if not wanted:
-        _ask_for_torch(str(specifiers), specifiers)
+        ask_for_torch(str(specifiers), specifiers)
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
     choices = []
     for version in wanted:
@@ -118,7 +118,7 @@ def matching(specifiers: SpecifierSet) -> Resolution:
 def exact(version: Version) -> Choice:
     """A release by its version, from the shipped table or the cache before any index is asked."""
     if version < OLDEST:
-        _ask_for_torch(str(version), SpecifierSet(f"=={version}.*"))
+        ask_for_torch(str(version), SpecifierSet(f"=={version}.*"))
         raise UsageError(f"flacheck drives {NAME} {OLDEST} and newer, not {version}")
     for known in _shipped():
         if known == version:
@@ -136,7 +136,7 @@ def exact(version: Version) -> Choice:
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}")
 
 
-def _ask_for_torch(asked: str, specifiers: SpecifierSet) -> None:
+def ask_for_torch(asked: str, specifiers: SpecifierSet) -> None:
     """Raises UsageError for numbers that no release of Triton has, and some of torch have."""
     torch = [release for release in torch_pins.pins() if release in specifiers]
     if torch:
