@@ -112,6 +112,7 @@ def test_a_file_that_was_edited_by_hand_is_refused(
         ('{"schema": "flacheck.baseline/2"}', "schema is 'flacheck.baseline/2'"),
         ('{"schema": "flacheck.baseline/1"}', "Object missing required field `flacheck`"),
         ("\xff", "is not a text file"),
+        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_what_is_no_baseline_says_so(tmp_path: Path, text: str, said: str) -> None:
@@ -119,6 +120,26 @@ def test_what_is_no_baseline_says_so(tmp_path: Path, text: str, said: str) -> No
     file = tmp_path / "b.json"
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError, match=rf"b\.json: {said}"):
+        form.read(file)
+
+
+def test_a_file_that_counts_without_end_is_refused(tmp_path: Path) -> None:
+    """Each count becomes as many cells."""
+    file = tmp_path / "b.json"
+    file.write_text(
+        form.text_of(baseline({**GOOD, "asked": 10**9, "answered": 10**9, "compiles": 10**9 - 1}))
+    )
+    with pytest.raises(UsageError, match="says 1,000,000,000 cells were answered"):
+        form.read(file)
+
+
+def test_a_selection_is_lists_of_words(tmp_path: Path) -> None:
+    """As options take them."""
+    plain = json.loads(form.text_of(baseline(GOOD)))
+    plain["questions"][0]["selection"] = {"kernels": 3}
+    file = tmp_path / "b.json"
+    file.write_text(json.dumps(plain))
+    with pytest.raises(UsageError, match=r"selection\[...\]"):
         form.read(file)
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
@@ -21,6 +21,8 @@ SCHEMA = "flacheck.baseline/1"
 
 State = Literal["good", "bad", "partial", "no-record"]
 Natural = Annotated[int, Meta(ge=0)]
+# Cells of a whole file: counts become as many cells again, and no project has more.
+MOST_CELLS = 1_000_000
 # How many cells of each kernel.
 CellsOf = dict[str, Annotated[int, Meta(gt=0)]]
 
@@ -99,7 +101,7 @@ class BaselineQuestion(
     matrix, `name==version`."""
 
     about: str
-    selection: dict[str, Any] = {}
+    selection: dict[str, list[str | int]] = {}
     packages: tuple[str, ...] = ()
     kernels: tuple[str, ...]
     places: tuple[BaselinePlace, ...]
@@ -145,7 +147,7 @@ def read(path: Path) -> Baseline:
         raise UsageError(f"{path}: is not a text file; a baseline is JSON in UTF-8") from None
     try:
         plain = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         # A merge of two branches leaves its markers in the file.
         raise UsageError(
             f"{path}: is not JSON ({error}); after a merge, take one side and write it again"
@@ -154,11 +156,16 @@ def read(path: Path) -> Baseline:
     if schema != SCHEMA:
         raise UsageError(f"{path}: schema is {schema!r}; this flacheck reads {SCHEMA}")
     try:
-        return convert(plain, Baseline)
+        baseline = convert(plain, Baseline)
     except ValidationError as error:
         raise UsageError(
             f"{path}: {error}; the file is written by --write-baseline: write it again"
         ) from None
+    places = [place for question in baseline.questions for place in question.places]
+    cells = sum(place.answered for place in places)
+    if cells > MOST_CELLS:
+        raise UsageError(f"{path}: says {cells:,} cells were answered; {MOST_CELLS:,} are the most")
+    return baseline
 
 
 def text_of(baseline: Baseline) -> str:

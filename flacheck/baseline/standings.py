@@ -84,9 +84,9 @@ def identity(question: Question) -> tuple[str, str]:
     return name_and_version(question.about)[0], canonical(_narrowing(question))
 
 
-def _narrowing(question: Question) -> dict[str, object]:
+def _narrowing(question: Question) -> dict[str, list[str | int]]:
     names = (name for name in sorted(question.selection) if name not in _PLACES)
-    return {name: question.selection[name] for name in names}
+    return {name: list(question.selection[name]) for name in names}
 
 
 def _sorted(questions: Iterable[BaselineQuestion]) -> tuple[BaselineQuestion, ...]:
