@@ -84,12 +84,14 @@ def blocks(chosen: list[list[RecordedLaunch]]) -> list[list[tuple[int, str | Non
 
 
 def test_of_two_recordings_the_same_launch_is_chosen() -> None:
-    """Seen before made up; its own where a recording has none of the others'."""
-    first = [recorded(16, made_up=True), recorded(32), recorded(64), recorded(8, dtype="fp16")]
-    second = [recorded(64), recorded(16, made_up=True), recorded(4, dtype="fp16")]
+    """Seen before made up, then the smallest; its own where a recording has none of the others'."""
+    first = [recorded(16, made_up=True), recorded(32), recorded(128), recorded(64)]
+    second = [recorded(128), recorded(64), recorded(16, made_up=True)]
+    first += [recorded(8, dtype="fp16")]
+    second += [recorded(4, dtype="fp16"), recorded(2, dtype="fp16")]
     assert blocks(launches.shared([first, second])) == [
         [(64, "bf16"), (8, "fp16")],
-        [(64, "bf16"), (4, "fp16")],
+        [(64, "bf16"), (2, "fp16")],
     ]
     assert blocks(launches.shared([[recorded(2)], []])) == [[(2, "bf16")], []]
 

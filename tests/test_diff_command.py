@@ -23,6 +23,7 @@ from flacheck.engine.plan import Plan
 from flacheck.errors import Exit
 from flacheck.model import Cell, Purpose, Record
 from flacheck.reports import render
+from flacheck.reports.diff import report as diff_report
 from flacheck.reports.document import Display
 from flacheck.reports.scan import report
 from flacheck.store import Store
@@ -173,3 +174,41 @@ def test_a_made_up_launch_that_needs_too_much_memory_is_untested(
     assert [one.kernel for one in result.of(DifferenceKind.UNTESTED)] == ["fake.guessed"]
     assert [one.kernel for one in result.of(DifferenceKind.REGRESSED)] == ["fake.seen"]
     assert "1 not tested" in result.answer
+
+
+CONFIGS = ({"kwargs": {}, "num_warps": 8}, {"kwargs": {}, "num_warps": 4})
+
+
+def tuned(name: str) -> Cell:
+    """A launch whose autotuner has another configuration."""
+    return replace(fake.cell(name, num_warps=8), configs=CONFIGS)
+
+
+def test_what_an_autotuner_skips_is_no_regression_while_another_configuration_compiles(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is compiled to find out, and compared."""
+    by_warps = {"by": "num_warps", "8": "shared 9999999", "else": "compile"}
+    table = {"tuned": {"==2.0": by_warps, "else": "compile"}, "alone": {"==2.0": "shared 9999999"}}
+    made = FakeFamily(table)
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
+    result = compared(store, [tuned("tuned"), fake.cell("alone", num_warps=8)])
+    assert [one.kernel for one in result.of(DifferenceKind.REGRESSED)] == ["fake.alone"]
+    (same,) = result.unchanged
+    assert same.pair.after is not None
+    assert same.pair.after.options == {"num_warps": 4}
+    assert same.reason == "the autotuner skips num_warps=8 (FC501) and has others"
+    text = "".join(render("table", diff_report(result), Display(width=200)))
+    assert "Skipped by the autotuner\n  fake.tuned (bf16): the autotuner skips num_warps=8" in text
+
+
+def test_a_configuration_that_compiles_is_the_fallback_of_one_that_ends_the_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An abort is no failure that an autotuner skips."""
+    by_warps = {"by": "num_warps", "8": ABORT, "else": "compile"}
+    made = FakeFamily({"tuned": {"==2.0": by_warps, "else": "compile"}})
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
+    result = compared(store, [tuned("tuned")])
+    assert result.exit_code() is Exit.FINDINGS
+    assert [fallback.use for fallback in result.fallbacks] == [{"num_warps": 4}]

@@ -17,8 +17,10 @@ import pytest
 from flacheck.capture import drive
 from flacheck.capture.cards import card
 from flacheck.capture.drive import GUEST
+from flacheck.errors import IncompleteError
 from flacheck.guest.engine import channel
 from flacheck.inputs.launches import Launches, read
+from flacheck.model import Json
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Toolchain
 
@@ -349,3 +351,52 @@ def test_a_kept_capture_is_that_of_this_guest(
     first = key()
     (tmp_path / "recorder" / "a.py").write_text("one = 2")
     assert len({ours, first, key()}) == 3
+
+
+SAYING = """
+import logging, warnings
+
+warnings.warn("Triton 3.9.0 is newer than what was tested here")
+logging.getLogger("tiny").warning("torch 2.4 or newer is needed,\\n  and 2.9 is better")
+logging.getLogger("tiny").warning("something else, said 3.1 times")
+"""
+
+
+def test_what_a_package_says_of_releases_is_kept(tmp_path: Path) -> None:
+    """Each warning once, with who said it; what speaks of no release of Triton or torch is not."""
+    folder = package(tmp_path, kernels=KERNELS, ops=OPS, loud=SAYING, louder=SAYING)
+    _, report = driven(folder)
+    said = {entry["text"]: entry["by"] for entry in report["said"]}
+    assert list(said) == [
+        "Triton 3.9.0 is newer than what was tested here",
+        "torch 2.4 or newer is needed, and 2.9 is better",
+    ]
+    assert said["torch 2.4 or newer is needed, and 2.9 is better"] == "tiny"
+
+
+def test_captures_are_made_side_by_side_and_each_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ends without a report is an error that names its log, and costs no other."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    started: list[str] = []
+
+    def config(folder: Path, each: drive.Drive) -> Json:
+        started.append(each.toolchain.identity)
+        return {"report": str(drive._partial(folder)), "fails": each.toolchain.version == "2"}
+
+    fake = (
+        "import json, sys; c = json.loads(sys.argv[-1]); print('no luck')\n"
+        "if not c['fails']: open(c['report'], 'w').write('{}')"
+    )
+    monkeypatch.setattr(drive, "_config", config)
+    monkeypatch.setattr(channel, "BOOT", fake)
+    made = Package("tiny", "1.0", str(tmp_path), "digest", {})
+    asked = [
+        drive.Drive(made, Toolchain("fake", n, f"fake=={n}", "test", (), "fake"), card("h100"))
+        for n in ("1", "2", "3")
+    ]
+    with pytest.raises(IncompleteError, match=r"log\.txt: no luck"):
+        drive.prepare(asked, at_once=3)
+    drive.prepare([asked[0], asked[2]], at_once=3)
+    assert started == ["fake==1", "fake==2", "fake==3"]

@@ -133,9 +133,8 @@ def _compared(
     """The change between two records that are evidence."""
     compiled, compiles = (each.verdict is Verdict.COMPILES for each in (before, after))
     if compiled and compiles:
-        return Difference(
-            pair, DifferenceKind.UNCHANGED, slower=_slower(before, after), more=_more(before, after)
-        )
+        slower, more = _slower(before, after), _more(before, after)
+        return Difference(pair, DifferenceKind.UNCHANGED, pair.note, slower=slower, more=more)
     for record in (before, after):
         if record.verdict is Verdict.UNKNOWN:
             reason = f"under {record.toolchain}: {record.reason or 'no verdict'}"

@@ -16,11 +16,13 @@ _ORDER = (Verdict.COMPILES, Verdict.FAILS, Verdict.UNKNOWN, Verdict.SKIPPED)
 @dataclass(frozen=True)
 class Pair:
     """What the two sides know of one cell (`exact`), or of one kernel and dtype by the best verdict
-    of each; None for a side that knows nothing of that kernel and dtype."""
+    of each; None for a side that knows nothing of that kernel and dtype. `note` says why another
+    configuration stands in for TO's own."""
 
     before: Record | None
     after: Record | None
     exact: bool
+    note: str | None = None
 
     @property
     def record(self) -> Record:

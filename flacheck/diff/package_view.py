@@ -6,6 +6,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from flacheck.analysis.order import counted
 from flacheck.diff.differences import Difference, DifferenceKind
 from flacheck.diff.matching import match
 from flacheck.diff.sides import ReleaseSide, Side
@@ -169,6 +170,6 @@ def _why(
             return f"capture cut: the time ran out before it was called in {record.dtype}"
         return f"not launched in {record.dtype}"
     if report.get("cut"):
-        left = len(report["cut"])
-        return f"capture cut: the time ran out before {left} operators or layers were called"
+        left = counted(len(report["cut"]), "operator")
+        return f"capture cut: the time ran out before {left} could be called"
     return f"not launched: {missed[record.kernel]}"

@@ -1,5 +1,6 @@
 """A comparison as one sitting: it compiles what is not on record, and says what came of it."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,23 +9,27 @@ from flacheck.analysis.context import FormsOf
 from flacheck.analysis.exit_code import NO_WHEEL
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observed import observe
-from flacheck.analysis.order import by_target, split
+from flacheck.analysis.order import by_target, counted, settings, split
 from flacheck.analysis.untested import separated, why_untested
 from flacheck.diff import package_view
 from flacheck.diff.asking import Asked
 from flacheck.diff.differences import Difference, DifferenceKind, differences
-from flacheck.diff.matching import match
+from flacheck.diff.matching import Pair, match
 from flacheck.diff.package_view import is_own_word, missing, refusals, said, words
 from flacheck.diff.result import ComparedSide, DiffResult
+from flacheck.diff.second_look import other_configs
 from flacheck.diff.sides import ReleaseSide, Side
+from flacheck.engine.loop import Loop
 from flacheck.engine.session import Session
 from flacheck.fallbacks import seen
-from flacheck.model import Json, Record, Verdict
+from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.packages.package import Package
 from flacheck.store import Store
 from flacheck.tables import advisories
 from flacheck.tables.advisories import Advisory
 from flacheck.toolchains import torch_pins, triton_releases
+
+_LOG = logging.getLogger(__name__)
 
 Waives = Callable[[Record], bool]
 
@@ -43,6 +48,8 @@ class Comparing:
     fresh: bool = False
     _settled: dict[str, Record] = field(default_factory=dict, init=False)
     _run: str | None = field(default=None, init=False)
+    # Failing cells by key, with other configurations of their launches.
+    _alternatives: Mapping[str, list[Cell]] = field(default_factory=dict, init=False)
 
     @property
     def total(self) -> int:
@@ -59,9 +66,31 @@ class Comparing:
         how = (self.timeout, self.jobs, self.memory_mb, self.fresh)
         session = Session(self.asked.plan, self.store, *how)
         self._run = session.run
-        for record in session.records():
+        with session.workers() as loop:
+            for record in loop.records(self.asked.plan.cells):
+                self._settled[record.key] = record
+                yield record
+            self._look_again(loop)
+        session.finish()
+
+    def _look_again(self, loop: Loop) -> None:
+        """Compile other configurations of what regressed: where one compiles, an autotuner that
+        skips the failing one goes on, and one that does not has a fallback."""
+        assert self.asked.plan is not None and self.store is not None
+        failing = {
+            change.pair.after.key
+            for change in self.result().of(DifferenceKind.REGRESSED)
+            if change.pair.after is not None
+        }
+        cells = [cell for cell in self.asked.plan.cells if cell.key in failing]
+        self._alternatives = other_configs(cells)
+        others = [cell for own in self._alternatives.values() for cell in own]
+        if not others:
+            return
+        _LOG.info(f"trying {counted(len(others), 'other configuration')} of what regressed")
+        self.store.add_cells(others)
+        for record in loop.records(others):
             self._settled[record.key] = record
-            yield record
 
     def result(self) -> DiffResult:
         """The comparison of what is settled by now."""
@@ -71,7 +100,7 @@ class Comparing:
         refused = refusals(*both)
         untested = self._untested([*kernels[0], *kernels[1]])
         made = differences(
-            match(*kernels),
+            [self._excused(pair) for pair in match(*kernels)],
             untested,
             self.waives,
             missing_after=self._missing(asked.after, both[1]),
@@ -98,9 +127,26 @@ class Comparing:
         others = self._others(kernels[0], on)
         return replace(
             result,
-            fallbacks=tuple(self._fallbacks(result, kernels[1])),
+            fallbacks=tuple(self._fallbacks(result, [*kernels[1], *self._tried()])),
             others=tuple((triton, tuple(torch_pins.torch_for(triton))) for triton in others),
         )
+
+    def _excused(self, pair: Pair) -> Pair:
+        """With TO's failure replaced where its autotuner skips it and another configuration of the
+        launch compiles."""
+        before, after = pair.before, pair.after
+        if before is None or after is None or before.verdict is not Verdict.COMPILES:
+            return pair
+        if after.verdict is not Verdict.FAILS or not after.tolerated:
+            return pair
+        for cell in self._alternatives.get(after.key, ()):
+            record = self._settled.get(cell.key)
+            if record is not None and record.verdict is Verdict.COMPILES:
+                note = (
+                    f"the autotuner skips {settings(after.options)} ({after.code}) and has others"
+                )
+                return Pair(before, record, exact=False, note=note)
+        return pair
 
     def _untested(self, records: Sequence[Record]) -> dict[str, str]:
         """Why some records are no evidence, by key."""
@@ -132,6 +178,11 @@ class Comparing:
         if asked.captures:
             package = asked.captures[0].package
         return words(package, refused, asked.sides, asked.captures)
+
+    def _tried(self) -> list[Record]:
+        """The other configurations of what regressed."""
+        cells = (cell for own in self._alternatives.values() for cell in own)
+        return [self._settled[cell.key] for cell in cells if cell.key in self._settled]
 
     def _fallbacks(self, result: DiffResult, after: Sequence[Record]) -> list[Fallback]:
         """What to use under TO in place of what fails there now."""

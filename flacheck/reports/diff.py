@@ -208,6 +208,9 @@ def _unchanged(result: DiffResult) -> Iterator[Part]:
         verb = "compiles"
     said = f"Unchanged: {counted(same, 'cell')} that {verb} on both sides"
     yield document.Paragraph(said, Tone.FAINT)
+    skipped = grouped((change.reason, change) for change in result.unchanged if change.pair.note)
+    lines = (f"{_kernels(alike)}: {reason}" for reason, alike in skipped.items())
+    yield from phrases.items("Skipped by the autotuner", lines, Tone.FAINT)
     groups = grouped((_outcome(change.pair.after), change) for change in failing)
     lines = (f"{_kernels(alike)}: {cause}" for cause, alike in list(groups.items())[:SHOWN])
     yield from phrases.items("Fails on both sides", lines, Tone.FAINT)

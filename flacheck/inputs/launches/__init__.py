@@ -26,6 +26,7 @@ from flacheck.model.launch import (
     LaunchForm,
     check_options,
     check_plain,
+    is_int,
     with_known_dtypes,
 )
 
@@ -381,7 +382,8 @@ def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
 
 def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
     """Of several recordings one launch of each kernel and dtype, the same one in all that have the
-    kernel in the dtype where that can be. One that a program made comes before a made-up one."""
+    kernel in the dtype where that can be. One that a program made comes before a made-up one, then
+    the smallest, which compiles soonest."""
     groups: dict[tuple[str, str | None], dict[int, dict[str, RecordedLaunch]]] = {}
     for place, recorded in enumerate(recordings):
         for entry in recorded:
@@ -392,13 +394,25 @@ def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
     for group in groups.values():
         first = next(iter(group.values()))
         common = [same for same in first if all(same in entries for entries in group.values())]
-        common.sort(key=lambda same: any(entries[same].made_up for entries in group.values()))
-        for place, entries in group.items():
-            if common:
-                chosen[place].append(entries[common[0]])
-            else:
-                chosen[place].append(min(entries.values(), key=lambda entry: entry.made_up))
+        if common:
+            same = min(common, key=lambda same: max(_rank(each[same]) for each in group.values()))
+            for place, entries in group.items():
+                chosen[place].append(entries[same])
+        else:
+            for place, entries in group.items():
+                chosen[place].append(min(entries.values(), key=_rank))
     return chosen
+
+
+def _rank(entry: RecordedLaunch) -> tuple[bool, int]:
+    """Whether a launch is made up, and how large its tiles and sizes are."""
+    constants = (
+        value["constexpr"]
+        for value in entry.launch.args.values()
+        if isinstance(value, Mapping) and "constexpr" in value
+    )
+    sizes = (size for size in constants if is_int(size) and size > 0)
+    return entry.made_up, math.prod(sizes)
 
 
 def _kernel(entry: RecordedLaunch, text: str) -> Kernel:
