@@ -14,7 +14,7 @@ import pytest
 
 from flacheck.model import Record
 from flacheck.store import Store
-from tests.made_records import record
+from tests.made_records import PACKAGE, record, scanned
 
 
 def flacheck(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -102,6 +102,30 @@ def test_explain_of_a_text_without_a_known_failure_exits_1(tmp_path: Path) -> No
     """No rule matches."""
     (tmp_path / "fine.log").write_text("all is well\n")
     assert flacheck("explain", "fine.log", cwd=tmp_path).returncode == 1
+
+
+def test_report_finds_the_last_scan_about_something(tmp_path: Path) -> None:
+    """A matrix, a package, or what came through an operator; exit code 2 where there is none."""
+    with Store.open(tmp_path / ".flacheck") as store:
+        asked = {"ops": ["retention"]}
+        first = scanned(store, [record("compiles", toolchain="triton==3.4.0")], PACKAGE)
+        through = scanned(store, [record(toolchain="triton==3.5.0")], PACKAGE, selection=asked)
+        last = scanned(store, [record(toolchain="triton==3.6.0")], "seeds")
+
+    def run(*args: str) -> str:
+        found = flacheck("report", *args, "--format", "json", cwd=tmp_path)
+        assert found.returncode == 0, found.stderr
+        said: str = json.loads(found.stdout)["run"]["id"]
+        return said
+
+    assert run("--package", PACKAGE) == run("--op", "retention") == through
+    assert run("--matrix", "seeds") == run() == last
+    assert first not in (through, last)
+    nothing = flacheck("report", "--package", PACKAGE, "--op", "gla", cwd=tmp_path)
+    assert nothing.returncode == 2
+    assert f"no scan was about {PACKAGE} --op gla" in nothing.stderr
+    both = flacheck("report", last, "--matrix", "seeds", cwd=tmp_path)
+    assert (both.returncode, "RUN and --matrix were given" in both.stderr) == (2, True)
 
 
 def test_report_renders_the_last_run_in_every_format(stored: Path) -> None:
