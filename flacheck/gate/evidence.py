@@ -42,7 +42,7 @@ class RecordFilter:
         """What is asked, in a few words."""
         matrix = self.run_name and f"matrix {self.run_name}"
         whole = self.package or matrix or "every scan"
-        operators = self.ops and f"--op {', '.join(self.ops)}"
+        operators = f"--op {', '.join(self.ops)}" if self.ops else ""
         narrowed = (", ".join(self.kernels), operators, ", ".join(self.targets))
         return " · ".join(filter(None, (whole, *narrowed)))
 
