@@ -77,6 +77,13 @@ def test_a_run_stops_after_so_many_failures_and_is_not_finished(
     assert refreshed == []
 
 
+def test_failures_that_are_let_pass_do_not_stop_a_run(store: Store) -> None:
+    """Neither a waiver's nor a baseline's."""
+    run = begun(store, cells("bad", "a"), max_failures=1, lets_pass=lambda cell: True)
+    assert len(list(run.records())) == 2
+    assert store.run().finished is not None
+
+
 def test_closing_the_iterator_ends_the_run_and_keeps_what_it_had(store: Store) -> None:
     """As an interrupt does."""
     run = begun(store, cells(*(f"k{number}" for number in range(8))))

@@ -10,13 +10,15 @@ import pytest
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import exit_code
+from flacheck.analysis.observed import observe
 from flacheck.analysis.summary import summarise
+from flacheck.baseline.standings import baseline_of
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
 from flacheck.scan import session
 from flacheck.store import Store
-from tests.made_records import failure, record
+from tests.made_records import failure, record, whole
 
 BROKEN = failure(options={"num_warps": 8})
 
@@ -110,3 +112,16 @@ def test_another_failure_beside_a_waived_one_still_counts() -> None:
     other = failure("FC401", "ptxas error", options={"num_warps": 2})
     waived = Context(waives=lambda cell: cell.signature == BROKEN.signature)
     assert exit_code(summarise([record(), BROKEN, other], waived).tally) is Exit.FINDINGS
+
+
+def test_what_is_let_pass_is_waived_or_known() -> None:
+    """By a waiver whose day is not over, or by a baseline that has the failure."""
+    valid, over = (
+        Waiver(reason="known", signature=BROKEN.signature, expires=day)
+        for day in (date.max, date(2026, 1, 1))
+    )
+    (broken,) = observe([BROKEN])
+    baseline = baseline_of(whole([record(), BROKEN]), "1.0")
+    assert session.let_pass([valid], None)(broken)
+    assert session.let_pass([over], baseline)(broken)
+    assert not session.let_pass([over], None)(broken)

@@ -73,12 +73,13 @@ def scan(
     from flacheck.engine.session import Session, environment
     from flacheck.inputs import planning
     from flacheck.reports import scan as scan_report
-    from flacheck.scan.session import find_fallbacks, view
+    from flacheck.scan.session import find_fallbacks, let_pass, view
     from flacheck.store import Store
     from flacheck.toolchains.triton import STAGES
 
     reports.check(format)
     known = common.baseline(baseline, write_baseline)
+    waived = settings.waivers(Path.cwd())
     if until is not None and until not in STAGES:
         allowed = ", ".join(STAGES)
         raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
@@ -113,7 +114,8 @@ def scan(
                 # Begun before the capture: one that is interrupted was asked, and not answered.
                 run = opened.begin_run(environment(), announced.about, question=announced)
                 plan = planned()
-            session = Session(plan, opened, seconds, jobs, memory, fresh, max_failures, run)
+            how = (seconds, jobs, memory, fresh, max_failures)
+            session = Session(plan, opened, *how, run, let_pass(waived, known))
             follow(session.records(), len(plan.cells))
             # After all records, for only then every failure is known.
             if fallbacks:
@@ -124,7 +126,7 @@ def scan(
             # What cannot be asked leaves no question behind.
             opened.forget(run)
             raise
-        run_view = view(opened, [session.run], settings.waivers(Path.cwd()), known)
+        run_view = view(opened, [session.run], waived, known)
         answers = run_view.summary.standings
         comparison = None
         if known is not None:

@@ -3,12 +3,12 @@
 import logging
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from flacheck import __version__
-from flacheck.analysis.observed import observe
+from flacheck.analysis.observed import Observed, observe
 from flacheck.analysis.untested import why_untested
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
@@ -52,6 +52,8 @@ class Session:
     max_failures: int | None = None
     # A run that was begun before its package was captured; without one a new run begins.
     run: str = ""
+    # Failures that a waiver or a baseline lets pass: `max_failures` does not count them.
+    lets_pass: Callable[[Observed], bool] = lambda cell: False
 
     def __post_init__(self) -> None:
         question, key_sets = self.plan.asks()
@@ -84,11 +86,12 @@ class Session:
         self.store.finish_run(self.run, results)
 
     def _is_failure(self, record: Record) -> bool:
-        """Whether `--max-failures` counts it: not what flacheck's own arguments may have caused."""
+        """Whether `--max-failures` counts it: neither what is let pass nor what flacheck's own
+        arguments may have caused."""
         if record.verdict is not Verdict.FAILS or record.tolerated:
             return False
         (cell,) = observe([record])
-        return why_untested(cell) is None
+        return why_untested(cell) is None and not self.lets_pass(cell)
 
     def records(self) -> Iterator[Record]:
         """Each cell's record as it is settled. Closing the iterator ends the workers."""

@@ -1,11 +1,12 @@
 """A scan's fallbacks, and stored runs with their analysis."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import partial
 
 from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.observed import Observed
 from flacheck.analysis.slow import mark_slow
 from flacheck.analysis.standing import Standing, standings
 from flacheck.analysis.summary import RunView, summarise
@@ -35,6 +36,18 @@ def find_fallbacks(session: Session, budget: int) -> list[Fallback]:
         budget=budget,
         scan=session.run,
     )
+
+
+def let_pass(waived: Sequence[Waiver], baseline: Baseline | None) -> Callable[[Observed], bool]:
+    """Whether a failing cell is let pass, by a waiver whose day is not over or by a baseline."""
+    valid = waivers.in_force(waived, date.today())
+
+    def is_let_pass(cell: Observed) -> bool:
+        if waivers.waived(valid, cell.kernel, cell.signature):
+            return True
+        return baseline is not None and knows(baseline, cell)
+
+    return is_let_pass
 
 
 def view(
