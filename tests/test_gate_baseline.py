@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -216,14 +217,7 @@ def test_a_baseline_of_another_flacheck_or_capture_says_so() -> None:
 def test_a_part_of_a_package_is_no_answer_about_the_package() -> None:
     """A narrower question is named, and stays partial."""
     narrow = [
-        Standing(
-            Question(SPEC, {"kernels": ["*fwd*"]}),
-            each.toolchain,
-            each.target,
-            each.asked,
-            each.answered,
-            each.cells,
-        )
+        replace(each, question=Question(SPEC, {"kernels": ["*fwd*"]}))
         for each in whole([record(**on("3.4.0"))], about=SPEC)
     ]
     baseline = baseline_of(narrow, "1.0")
@@ -233,6 +227,19 @@ def test_a_part_of_a_package_is_no_answer_about_the_package() -> None:
     both = baseline_of([*narrow, *whole([record(**on("3.4.0"))], about=SPEC)], "1.0")
     result = gated(both, "triton==3.4.0", wanted=RecordFilter(package=SPEC))
     assert states(result) == {"3.4.0": "good"}
+
+
+def test_an_operators_question_is_answered_by_the_same_question_alone() -> None:
+    """A whole package's counts do not say which cells came through it."""
+    fwd = [
+        replace(each, question=Question(SPEC, {"ops": ["fwd"]}))
+        for each in whole([record(**on("3.4.0"))], about=SPEC)
+    ]
+    wanted = RecordFilter(package=SPEC, ops=("fwd",))
+    assert states(gated(baseline_of(fwd, "1.0"), "triton==3.4.0", wanted=wanted)) == {
+        "3.4.0": "good"
+    }
+    assert states(gated(written(), "triton==3.4.0", wanted=wanted)) == {"3.4.0": "no-record"}
 
 
 @pytest.fixture

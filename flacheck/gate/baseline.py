@@ -107,8 +107,12 @@ class _Chosen:
             return None
         if wanted.targets and standing.target not in wanted.targets:
             return None
+        is_whole = wanted.is_whole(question)
+        # Which cells came through an operator, no count knows.
+        if wanted.ops and not is_whole:
+            return None
         is_chosen = wanted.package or wanted.run_name
-        if is_chosen and not wanted.is_whole(question):
+        if is_chosen and not is_whole:
             name, _ = name_and_version(question.about)
             note = f"only {question.narrowing} of {name} is in the baseline"
             standing = replace(standing, asked=None, note=note)
