@@ -175,6 +175,15 @@ def test_a_gate_takes_its_pins_as_they_are(gated: Path) -> None:
     assert not (gated / "none").exists()
 
 
+def test_a_release_that_was_typed_is_no_pin_of_the_project(gated: Path) -> None:
+    """What the files allow stays accepted."""
+    gate("triton>=3.2,<3.5", "--write-baseline", "b.json", store=".flacheck")
+    typed = ("--triton", "3.4.0", "--write-baseline", "b.json")
+    assert gate("triton>=3.2,<3.5", *typed, store=".flacheck").exit_code == Exit.OK
+    accepted = json.loads((gated / "b.json").read_text())["accepted"]
+    assert accepted == ["3.2.0", "3.3.0", "3.3.1", "3.4.0"]
+
+
 def test_a_runner_without_a_store_judges_as_the_store_did(gated: Path) -> None:
     """Release by release; without the baseline it knows nothing."""
     gate("triton==3.4.0", "--write-baseline", "b.json", store=".flacheck")

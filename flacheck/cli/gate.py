@@ -124,7 +124,9 @@ def gate(
         # All that is known of it: a part would take the place of the whole.
         whole = replace(wanted, kernels=(), targets=(), ops=())
         with evidence.opened(store, whole) as known:
-            common.update_baseline(write_baseline, known.standings, accepted(result))
+            # What was typed narrows the pins for once; the files' own stay accepted.
+            allowed = [] if pins else accepted(result)
+            common.update_baseline(write_baseline, known.standings, allowed)
     # A job's summary is read where nobody can ask for the changes afterwards.
     changes = suggest or fix or format == "markdown"
     typed = shlex.join(["flacheck", *sys.argv[1:]])
