@@ -27,6 +27,7 @@ def bisect(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
+    toolchain: common.Toolchain = [],
     triton: list[str] = common.option([], metavar="X", help=_TRITON),
     torch: common.Torch = [],
     jobs: common.Jobs = 0,
@@ -54,7 +55,8 @@ def bisect(
     if find not in [each.value for each in Find]:
         raise UsageError(f"--find {find}: expected fail, pass or change")
     seconds = common.seconds(timeout)
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton, torch, op)
+    compilers = [*toolchain, *triton]
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers, torch, op)
     about = common.cells_of(context, cell, matrix, package, trust)
     with Store.open(store, create=not cells.needs_store(about)) as opened:
         purpose = Purpose.BISECT

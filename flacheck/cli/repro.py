@@ -36,6 +36,7 @@ def repro(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
+    toolchain: common.Toolchain = [],
     triton: list[str] = option(
         [], metavar="X", help="Select the release that fails: a version, a wheel or a build."
     ),
@@ -66,7 +67,8 @@ def repro(
 
     reports.check(format, reports.TABLE_OR_JSON)
     allowance = _budget(budget)
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton, torch, op)
+    compilers = [*toolchain, *triton]
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers, torch, op)
     about = common.cells_of(context, cell, matrix, package, trust)
     with _terminable():
         with Store.open(store, create=not cells.needs_store(about)) as opened:

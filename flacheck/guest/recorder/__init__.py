@@ -18,8 +18,10 @@ A launches file is written line by line, each in one append, so that several pro
 
     {"schema": "flacheck.launches/1", "package", "device", "triton", "torch"}
     {"id", "kernel", "package", "qualname", "source", "text"?, "uncut"?, "launch", "heuristics"?,
-     "options", "grid", "by"?, "guessed"?}
-    {"of": id, "count": n}        n more of the launch with that id (a launch's own line is one)
+     "options", "grid", "paths", "by"?, "guessed"?}
+    {"of": id, "count": n, "paths"?}    n more of the launch with that id (a launch's own line is
+                                        one), and the call paths by which it came for the first time
+    {"path": digest, "through": [name, …]}    a call path, before the lines that refer to it
     {"guessed": kind, "at": module:line, "count": n}    n values of a dtype (or results of an
                                                         operation) that were made up
     {"end": true, "coverage": …}  written by whoever started the program
@@ -29,5 +31,6 @@ its process; `uncut` says why there is none. `heuristics` are the values that @t
 gave above the autotuner: their names stand in the launch's `omitted` beside those that
 configurations give. A launch is `guessed`, with `module:line`, when the program's function that
 read a made-up value there, or one of the same package that called it, was still running: what it
-launched may not be what it would launch on the card.
+launched may not be what it would launch on the card. A call path names the functions of the
+kernel's package that led to the launch, those of a backward pass with those of its forward pass.
 """
