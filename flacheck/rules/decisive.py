@@ -45,7 +45,8 @@ _WRAPPER = re.compile(
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*"
     r"(?P<type>[A-Z]\w*"
-    r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration))"
+    r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration"
+    r"|LanguageConstruct))"
     r"(?:: ?(?P<text>.*)|\(['\"].*\)?)?$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')
@@ -53,6 +54,10 @@ _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _CHAIN = ("Traceback", "The above exception", "During handling")
 # A message has room for a few dozen; in the rest of a log rules are looked for as a whole.
 _MOST_LINES = 500
+# Errors of the front end say where they are, and only below that what they are. A static assertion
+# is the kernel's own word: its text is all that tells it from another one.
+_STATIC_ASSERTION = "CompileTimeAssertionFailure"
+_FRONT_END = ("CompilationError", _STATIC_ASSERTION, "UnsupportedLanguageConstruct")
 # How far a front-end error's source excerpt may reach before its caret.
 _EXCERPT_LINES = 400
 
@@ -73,14 +78,21 @@ def clean(log: str) -> str:
     return _ENDLESS.sub(r"\1…", _DUMP.sub("", _PREFIX.sub("", log)))
 
 
-def _compilation_error(lines: list[str], start: int) -> Iterator[Line]:
-    """The message of a CompilationError stands behind the source excerpt and its caret."""
-    for at in range(start + 1, min(len(lines) - 1, start + _EXCERPT_LINES)):
-        if _CARET.match(lines[at]):
-            text = lines[at + 1].strip()
-            if text and not text.startswith(_CHAIN):
-                yield Line(at + 2, text, 1)
-            return
+def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
+    """The message of a front-end error stands behind the source excerpt and its caret; of a
+    static assertion without one the asserted line says most."""
+    for at in range(start + 1, min(len(lines), start + _EXCERPT_LINES)):
+        if not _CARET.match(lines[at]):
+            continue
+        text = "".join(lines[at + 1 : at + 2]).strip()
+        said = text and not text.startswith(_CHAIN)
+        if said and kind == _STATIC_ASSERTION:
+            yield Line(at + 2, f"{kind}: {text}", 1)
+        elif said:
+            yield Line(at + 2, text, 1)
+        elif kind == _STATIC_ASSERTION:
+            yield Line(at, f"{kind}: {lines[at - 1].strip()}", 1)
+        return
 
 
 def _exception(lines: list[str], at: int, frame: str) -> Line:
@@ -103,8 +115,8 @@ def _scan(lines: list[str]) -> Iterator[Line]:
             function = frame["function"]
         elif raised := _EXCEPTION.match(line):
             is_front_end = (raised["text"] or "").startswith("at ")
-            if raised["type"] == "CompilationError" and is_front_end:
-                yield from _compilation_error(lines, at)
+            if raised["type"] in _FRONT_END and is_front_end:
+                yield from _front_end_error(lines, at, raised["type"])
             else:
                 yield _exception(lines, at, function)
         elif _WRAPPER.search(line) and _NATIVE.search(line):

@@ -38,9 +38,15 @@ class Worker:
         return isinstance(error, MemoryError)
 
     def run(self, request: dict, mark) -> dict:
-        mark("parse")
         behaviour = self._behaviour(request)
-        mark("lower")
+        # "at parse abort x" does so before the usual moment, "at late abort x" after it.
+        moment = "lower"
+        if behaviour.startswith("at "):
+            _, moment, behaviour = behaviour.split(" ", 2)
+        for stage in ("parse", "lower", "late"):
+            mark(stage)
+            if stage == moment:
+                break
         verb, _, rest = behaviour.partition(" ")
         return getattr(self, "do_" + verb)(rest) or {
             "seconds": 0.001,

@@ -1,0 +1,38 @@
+"""A short slice of the soak: `python -m tests.soak` is the whole."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from flacheck.engine import executors
+from tests import soak
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that is not there soon does not start."""
+    monkeypatch.setattr(executors, "_START", 5.0)
+
+
+def test_there_are_a_hundred_kinds_of_faults() -> None:
+    """No two alike in process, moment and effect."""
+    names = [kind.name for kind in soak.faults()]
+    assert len(names) == len(set(names)) >= 100
+
+
+def test_faults_are_judged_right() -> None:
+    """Each among cells that must compile."""
+    tally = soak.inject(12, random.Random(7))
+    assert (tally.wrong, tally.counts["right"]) == ([], 12)
+
+
+def test_kills_from_outside_make_nothing_fail() -> None:
+    """And hang nothing."""
+    assert soak.strike(10, random.Random(7)).wrong == []
+
+
+def test_a_killed_parent_loses_nothing_and_leaves_nothing() -> None:
+    """Scans go on where they were."""
+    assert soak.orphan(3, random.Random(7)).wrong == []
