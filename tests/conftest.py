@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,28 @@ from tests import fake_installer
 
 # The releases of Triton that the fake installer has.
 RELEASES = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.9.0"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that needs the package index says so when there is none, or a slow one: it does not
+    fail."""
+    return (yield from _needing_the_index(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """The same for what is installed before a test."""
+    return (yield from _needing_the_index(item))
+
+
+def _needing_the_index(item: pytest.Item) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except (wheels.Offline, subprocess.TimeoutExpired) as error:
+        if item.get_closest_marker("network") is None:
+            raise
+        pytest.skip(f"the package index is slow or cannot be reached: {error}")
 
 
 @pytest.fixture

@@ -274,7 +274,7 @@ def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) ->
     while _count(file) < 3 and time.monotonic() < end:
         time.sleep(0.1)
     scanning.send_signal(signal.SIGINT)
-    _, said = scanning.communicate(timeout=60)
+    _, said = scanning.communicate(timeout=300)
     assert scanning.returncode == 130
     assert "To go on: flacheck scan -k chunk_fwd_h" in said
     assert "Traceback" not in said

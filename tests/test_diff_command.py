@@ -115,7 +115,7 @@ def compared(
         Asked(before, after, "fakes", plan),
         store,
         lambda record: record.kernel in waived,
-        timeout=20,
+        timeout=200,
         jobs=2,
         memory_mb=512,
         **how,

@@ -210,7 +210,7 @@ def test_two_scans_at_once_lose_nothing(tmp_path: Path) -> None:
         "    run = s.begin_run(ENVIRONMENT)\n    for i in range(50): s.add(run, _cell(1000 * n + i))\n"
     )
     scans = [_adder(script, tmp_path / "s", n) for n in range(4)]
-    assert [scan.communicate(timeout=60) and scan.returncode for scan in scans] == [0, 0, 0, 0]
+    assert [scan.communicate(timeout=300) and scan.returncode for scan in scans] == [0, 0, 0, 0]
     with Store.open(tmp_path / "s", create=False) as store:
         assert _keys(store) == {_cell(1000 * n + i).key for n in range(4) for i in range(50)}
 
@@ -267,7 +267,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
         or subprocess.run([*mounted, "true"], capture_output=True).returncode
     ):
         pytest.skip("this machine lets nobody mount a small file system")
-    said = _adder(FILL, tmp_path / "s", before=mounted).communicate(timeout=60)[0].splitlines()
+    said = _adder(FILL, tmp_path / "s", before=mounted).communicate(timeout=300)[0].splitlines()
     assert "no space" in said[1]
     assert said[0] == said[2] == said[3]
     assert int(said[0]) > 20
@@ -276,7 +276,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
 def test_a_limit_on_file_sizes_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     """Where the log may grow no further the message speaks of space too, and the store stays whole."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
-    said = _adder(limited + FILL, tmp_path / "s").communicate(timeout=60)[0].splitlines()
+    said = _adder(limited + FILL, tmp_path / "s").communicate(timeout=300)[0].splitlines()
     assert "no space" in said[1]
     assert said[0] == said[2] == said[3]
     assert _sound(tmp_path / "s")
@@ -561,6 +561,6 @@ def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
         or subprocess.run([*mounted, "true"], capture_output=True).returncode
     ):
         pytest.skip("this machine lets nobody mount a folder read-only")
-    said = _adder(script, tmp_path / "s", before=mounted).communicate(timeout=60)[0].splitlines()
+    said = _adder(script, tmp_path / "s", before=mounted).communicate(timeout=300)[0].splitlines()
     assert said[0] == "1"
     assert "cannot be opened" in said[1]

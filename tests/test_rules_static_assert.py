@@ -1,0 +1,43 @@
+"""Static assertions: the text is the kernel's own word, and tells one from another."""
+
+from __future__ import annotations
+
+from flacheck.rules import decisive, read, signature
+
+LOG = """\
+Traceback (most recent call last):
+  File "k.py", line 3, in run
+triton.compiler.errors.CompileTimeAssertionFailure: at 2:4:
+def k(x, B: tl.constexpr):
+    tl.static_assert(B > 100, 'block too small')
+    ^
+"""
+
+
+def _signature(log: str) -> str:
+    return signature(read(log)[0], "ast")
+
+
+def test_the_text_of_an_assertion_is_kept() -> None:
+    """Two texts are two signatures; where it stands is no part of either."""
+    said = LOG + "block too small\n"
+    assert decisive(said) == "CompileTimeAssertionFailure: block too small"
+    moved = said.replace("at 2:4:", "at 7:8:")
+    assert _signature(said) == _signature(moved) != _signature(LOG + "head dim must be 64\n")
+
+
+def test_an_assertion_without_a_text_is_its_line() -> None:
+    """Nothing else is said of it."""
+    log = LOG.replace(", 'block too small'", "")
+    assert decisive(log) == "CompileTimeAssertionFailure: tl.static_assert(B > 100)"
+    assert decisive(log + "\nThe above exception was the direct cause of this\n") == decisive(log)
+
+
+def test_other_errors_of_the_front_end_keep_theirs() -> None:
+    """Those of the language too."""
+    log = LOG.replace("CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
+    assert (
+        decisive(log + "nested functions are unsupported\n") == "nested functions are unsupported"
+    )
+    log = LOG.replace("CompileTimeAssertionFailure", "CompilationError")
+    assert decisive(log + "ValueError('no')\n") == "ValueError('no')"
