@@ -202,6 +202,22 @@ def test_what_an_autotuner_skips_is_no_regression_while_another_configuration_co
     assert "Skipped by the autotuner\n  fake.tuned (bf16): the autotuner skips num_warps=8" in text
 
 
+def test_a_tolerated_failure_among_stored_configurations_is_no_regression(tmp_path: Path) -> None:
+    """Another configuration of the same launch compiles on the same side; what the two cost is not
+    compared."""
+    few = {"shared": 1, "shared_limit": 2, "registers": 8, "stack": 0, "spills": 0}
+    cheap = record(toolchain=OLD, options={"num_warps": 8}, resources=few)
+    before = written(tmp_path / "before.json", cheap, record(toolchain=OLD))
+    skipped = failure("FC501", "too much", toolchain=NEW, tolerated=True, options={"num_warps": 8})
+    after = written(tmp_path / "after.json", skipped, record(toolchain=NEW))
+    ran = flacheck("diff", before, after, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout
+    assert "the autotuner skips num_warps=8 (FC501) and has others" in ran.stdout
+    assert "More spills" not in ran.stdout
+    alone = written(tmp_path / "alone.json", skipped)
+    assert flacheck("diff", before, alone, cwd=tmp_path).returncode == 1
+
+
 def test_a_configuration_that_compiles_is_the_fallback_of_one_that_ends_the_run(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

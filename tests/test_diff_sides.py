@@ -81,6 +81,7 @@ def test_what_was_chosen_of_several_is_said() -> None:
         ("soon", "names nothing to compare: give torch==2.9"),
         ("numpy==2.0", "cannot be read"),
         ("missing.json", "missing.json: cannot be read"),
+        ("run:", "names no run: give run:ID"),
     ],
 )
 def test_what_names_nothing_is_an_error_that_says_what_does(text: str, said: str) -> None:

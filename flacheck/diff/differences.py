@@ -133,8 +133,11 @@ def _compared(
     """The change between two records that are evidence."""
     compiled, compiles = (each.verdict is Verdict.COMPILES for each in (before, after))
     if compiled and compiles:
+        # Two configurations differ in what they cost whatever the release.
+        if not pair.exact:
+            return Difference(pair, DifferenceKind.UNCHANGED, pair.note)
         slower, more = _slower(before, after), _more(before, after)
-        return Difference(pair, DifferenceKind.UNCHANGED, pair.note, slower=slower, more=more)
+        return Difference(pair, DifferenceKind.UNCHANGED, slower=slower, more=more)
     for record in (before, after):
         if record.verdict is Verdict.UNKNOWN:
             reason = f"under {record.toolchain}: {record.reason or 'no verdict'}"

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.exit_code import NO_WHEEL
@@ -100,7 +101,7 @@ class Comparing:
         refused = refusals(*both)
         untested = self._untested([*kernels[0], *kernels[1]])
         made = differences(
-            [self._excused(pair) for pair in match(*kernels)],
+            self._excused(match(*kernels), kernels[1]),
             untested,
             self.waives,
             missing_after=self._missing(asked.after, both[1]),
@@ -131,22 +132,40 @@ class Comparing:
             others=tuple((triton, tuple(torch_pins.torch_for(triton))) for triton in others),
         )
 
-    def _excused(self, pair: Pair) -> Pair:
-        """With TO's failure replaced where its autotuner skips it and another configuration of the
-        launch compiles."""
-        before, after = pair.before, pair.after
-        if before is None or after is None or before.verdict is not Verdict.COMPILES:
-            return pair
-        if after.verdict is not Verdict.FAILS or not after.tolerated:
-            return pair
-        for cell in self._alternatives.get(after.key, ()):
-            record = self._settled.get(cell.key)
-            if record is not None and record.verdict is Verdict.COMPILES:
-                note = (
-                    f"the autotuner skips {settings(after.options)} ({after.code}) and has others"
-                )
-                return Pair(before, record, exact=False, note=note)
-        return pair
+    def _excused(self, pairs: Iterable[Pair], after: Sequence[Record]) -> list[Pair]:
+        """With each failure of TO replaced that its autotuner skips while another configuration of
+        the launch compiles."""
+        compiling = self._compiling(after)
+        excused = []
+        for pair in pairs:
+            failing = pair.after
+            if failing is not None and failing.verdict is Verdict.FAILS and failing.tolerated:
+                other = compiling.get(failing.key)
+                if other is not None:
+                    skipped = f"{settings(failing.options)} ({failing.code})"
+                    note = f"the autotuner skips {skipped} and has others"
+                    pair = Pair(pair.before, other, exact=False, note=note)
+            excused.append(pair)
+        return excused
+
+    def _compiling(self, after: Sequence[Record]) -> dict[str, Record]:
+        """For failing records of TO, by key, one of the same launch that compiles."""
+        observed = list(zip(observe(after, self.asked.made_up), after))
+        first: dict[Any, Record] = {}
+        for cell, record in observed:
+            if cell.compiles:
+                first.setdefault((cell.place, cell.launch), record)
+        known = {
+            record.key: first[cell.place, cell.launch]
+            for cell, record in observed
+            if (cell.place, cell.launch) in first
+        }
+        for key, cells in self._alternatives.items():
+            for cell in cells:
+                settled = self._settled.get(cell.key)
+                if settled is not None and settled.verdict is Verdict.COMPILES:
+                    known.setdefault(key, settled)
+        return known
 
     def _untested(self, records: Sequence[Record]) -> dict[str, str]:
         """Why some records are no evidence, by key."""

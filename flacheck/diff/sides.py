@@ -177,8 +177,10 @@ def _reading(name: str, wanted: str) -> str:
 
 def _run(text: str, directory: Path) -> StoredSide:
     name = text.removeprefix(_RUN)
+    if not name:
+        raise UsageError(f"{text!r} names no run: give run:ID, or run:last")
     with Store.open(directory, create=False) as store:
-        run = store.run(name or "last")
+        run = store.run(name)
         return StoredSide(text, f"run {run.id}", tuple(store.records(run.id)))
 
 

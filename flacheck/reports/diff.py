@@ -124,9 +124,15 @@ def _outcome(record: Record | None) -> str:
         return "nothing"
     if record.verdict is Verdict.FAILS:
         title = RULES[record.code].title if record.code in RULES else ""
-        line = record.message.partition("\n")[0][:_MESSAGE]
+        line = _cut(record.message.partition("\n")[0])
         return " ".join(filter(None, (record.code, f"{title}:" if title else "", line)))
     return phrases.beside(record.verdict.value, record.reason)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MESSAGE:
+        return text
+    return f"{text[: _MESSAGE - 1].rstrip()}…"
 
 
 def _where(change: Difference) -> str:
@@ -206,8 +212,9 @@ def _unchanged(result: DiffResult) -> Iterator[Part]:
     verb = "compile"
     if same == 1:
         verb = "compiles"
-    said = f"Unchanged: {counted(same, 'cell')} that {verb} on both sides"
-    yield document.Paragraph(said, Tone.FAINT)
+    if same:
+        said = f"Unchanged: {counted(same, 'cell')} that {verb} on both sides"
+        yield document.Paragraph(said, Tone.FAINT)
     skipped = grouped((change.reason, change) for change in result.unchanged if change.pair.note)
     lines = (f"{_kernels(alike)}: {reason}" for reason, alike in skipped.items())
     yield from phrases.items("Skipped by the autotuner", lines, Tone.FAINT)
