@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.failures reduce|judge|table`."""
+"""`python -m tests.benchmarks.failures reduce|judge|compare|table`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from tests.benchmarks.failures.cases import chosen
+from tests.benchmarks.failures.compare import compared
 from tests.benchmarks.failures.judge import judged
 
 # A case that hangs must not hold up the others.
@@ -60,6 +62,17 @@ def judge(out: Path, names: list[str]) -> None:
             print(f"{case.name:18} {found['kept']}", flush=True)
 
 
+def compare(out: Path, names: list[str], python: str, seconds: float) -> None:
+    """Let other reducers loose on each case, and note what each left."""
+    for case in chosen(names):
+        folder = out / case.name
+        rows = []
+        for row in compared(case, folder, python, seconds):
+            rows.append(asdict(row))
+            print(*asdict(row).values(), sep="\t", flush=True)
+        (folder / "rivals.json").write_text(json.dumps(rows, indent=1))
+
+
 def _read(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
@@ -104,16 +117,20 @@ def table(out: Path, names: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["reduce", "judge", "table"])
+    parser.add_argument("what", choices=["reduce", "judge", "compare", "table"])
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", default="300s")
+    parser.add_argument("--python", help="an interpreter that has pysource-minimize and shrinkray")
+    parser.add_argument("--seconds", type=float, default=120.0, help="for each reducer and case")
     asked = parser.parse_args()
     out = asked.out.absolute()
     if asked.what == "reduce":
         reduce(out, asked.cases, asked.budget)
     elif asked.what == "judge":
         judge(out, asked.cases)
+    elif asked.what == "compare":
+        compare(out, asked.cases, asked.python, asked.seconds)
     else:
         table(out, asked.cases)
 

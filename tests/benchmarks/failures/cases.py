@@ -212,7 +212,7 @@ CASES = (
     FailingLaunch("quantised", "quantised_matmul", _quantised("bf16"), "3.3.0", "sm75"),
     FailingLaunch("double-bf16", "double_dot", _double_dot("bf16", 128), "3.2.0", "sm90", 8),
     FailingLaunch("double-33", "double_dot", _double_dot("bf16", 128), "3.3.0", "sm90", 8),
-    FailingLaunch("matmul-fp32", "grouped_matmul", _matmul("fp32", 64, 64, 32), "3.6.0", "sm75"),
+    FailingLaunch("matmul-i8", "grouped_matmul", _matmul("i8", 64, 64, 64), "3.6.0", "sm75"),
     FailingLaunch("histogram", "count", _count("i64", 256), "3.6.0", "sm80"),
     FailingLaunch("asm-sm75", "packed_exp", _packed(), "3.6.0", "sm75"),
     FailingLaunch("asm-sm80", "packed_exp", _packed(), "3.4.0", "sm80"),

@@ -1,0 +1,69 @@
+"""General reducers on the same failures, with the oracle of `flacheck repro`: the same signature,
+the same types, the same neighbouring releases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flacheck.inputs import cell as cells
+from flacheck.inputs.expand import Selection
+from flacheck.model import Purpose, Verdict
+from flacheck.repro import versions
+from flacheck.repro.compilers import LONGEST, Compilers, provided
+from flacheck.repro.reproduction import begin
+from flacheck.repro.versions import ReleaseVerdict
+from flacheck.store import Store
+from tests.benchmarks.failures.cases import FailingLaunch
+from tests.benchmarks.rivals import RIVALS, reduced_by
+
+
+@dataclass(frozen=True)
+class RivalResult:
+    """What one reducer left of a case, and how its run ended."""
+
+    case: str
+    reducer: str
+    lines: int
+    nodes: int
+    compiles: int
+    ended: str
+
+
+def compared(
+    case: FailingLaunch, folder: Path, python: str, seconds: float
+) -> Iterator[RivalResult]:
+    """A row for each reducer, each given so many seconds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "launch.jsonl").write_text(case.launches_file())
+    selection = Selection(targets=(case.target,), toolchains=(case.triton,))
+    with Store.open(folder / "store") as store:
+        what = f"{folder}/launch.jsonl:2"
+        cell = cells.choose(what, selection, store, Purpose.REPRO).cell
+    releases = provided(cell.toolchain, cell.target, _kept(folder, cell.toolchain))
+    with Compilers(releases, {}) as compilers:
+        begun = begin(cell, compilers)
+        begun.compare()
+        # What the reducer's own clock ends, no other limit should.
+        compilers.patience = LONGEST
+        size = begun.original.lines, begun.original.nodes
+        yield RivalResult(case.name, "(original)", *size, 0, "")
+        for rival in RIVALS:
+            before = compilers.budget.ran
+            got = reduced_by(rival, python, begun.original, begun.oracle, seconds)
+            ran = compilers.budget.ran - before
+            yield RivalResult(case.name, rival.name, got.best.lines, got.best.nodes, ran, got.ended)
+
+
+def _kept(folder: Path, own: str) -> list[str]:
+    """The releases that flacheck's own reduction of this case was held to."""
+    about = json.loads((folder / "repro.json").read_text())
+    table = {}
+    for entry in about["versions"]:
+        verdict = entry["original"]
+        table[entry["toolchain"]] = ReleaseVerdict(
+            Verdict(verdict["verdict"]), verdict["signature"]
+        )
+    return [*versions.contrasts(table, own), *versions.neighbours(table, own)]
