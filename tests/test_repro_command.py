@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from flacheck import toolchains
 from flacheck.cli import app
 from flacheck.repro import reproduction
-from flacheck.repro.output.result import Improvement
+from flacheck.repro.output.result import Improvement, Reproduced
 from flacheck.repro.reproduction import Reproduction
 from flacheck.repro.verification import ScriptRun
 from tests.fake.family import FakeFamily
@@ -210,6 +210,33 @@ def test_an_interrupt_before_the_search_has_nothing_to_show(
     assert done.exit_code == 130
     assert "there is nothing to show" in done.stderr
     assert not (folder / "out").exists()
+
+
+def test_an_interrupt_before_the_first_improvement_leaves_the_original(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shown to fail, so it is verified and written, with the text for a tracker."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Reproduction, "compare", interrupted)
+    done = repro("--format", "json")
+    about = json.loads(done.stdout)
+    assert done.exit_code == 130
+    assert about["complete"] is False
+    assert "tl.make_block_ptr" in (folder / "out/repro.py").read_text()
+    assert about["runs"] == {"reproduced": 3, "of": 3}
+    assert "issue.md" in about["files"]
+
+
+def test_a_lost_neighbour_is_incomplete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 3: the script shows the failure, and it may be another bug."""
+    monkeypatch.setattr(Reproduced, "lost_neighbours", ["fake==3.0"])
+    done = repro()
+    assert done.exit_code == 3
+    assert "this may be another bug: it differs on 3.0" in done.stdout
+    assert (folder / "out/issue.md").read_text().startswith("**Unlike the original on 3.0")
 
 
 def test_the_handler_of_sigterm_is_put_back(folder: Path) -> None:

@@ -57,6 +57,9 @@ class Reproduction:
             self.compare()
         except BudgetSpent:
             return
+        # A candidate that makes the compiler hang must not cost what many others would.
+        here = self.table[self.cell.toolchain]
+        self.compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * here.seconds)
         for step in reduce(self.best, self.kind.first, self.kind.passes, self.oracle):
             self.best = step.best
             event = Improvement(step.by, step.best.lines, step.best.nodes, self.oracle.effort)
@@ -230,8 +233,6 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     first = judge(cell, compilers.ask(cell))
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
-    # A candidate that makes the compiler hang must not cost what many others would.
-    compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * first.seconds)
     count = len(compilers.releases)
     compilers.budget.keep_back(count + _LAST_COMPILES, (count + 4) * (_START + first.seconds))
     kind = kind_of(cell, first)
