@@ -27,10 +27,12 @@ from flacheck.repro.versions import ReleaseVerdict, Table
 # A candidate may take so many times the seconds that the cell took, a short one at least these.
 _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
+# So many seconds at least has each release for the original.
+_ORIGINAL_TIMEOUT = 120.0
 # Compiles beside one a release that the end takes: two for the form that is read, two for the IR.
 _LAST_COMPILES = 4
-# Seconds that a run of a script takes beside its compile: two interpreters, two imports.
-_START = 1.5
+# Runs of scripts beside one a release that the end takes, where the failure shows.
+_LAST_RUNS = 6
 
 
 @dataclass
@@ -128,9 +130,10 @@ class Reproduction:
         original_exit = None
         for run in self._runs(original_script, own, 1):
             original_exit = run.status
+        # Those that tell this failure from others come first, for the time may not reach for all.
         others = list(self.oracle.kept)
         if everywhere:
-            others = [name for name in self.compilers.releases if name != own]
+            others += [n for n in self.compilers.releases if n not in (own, *others)]
         table: Table = {}
         asked = self.compilers.compile_on(reduced, [own, *others], None, self._jobs)
         try:
@@ -230,11 +233,18 @@ class Reproduction:
 def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     """The cell's failure, shown by a specimen of its own; may raise NotReproduced, or BudgetSpent
     when the time is over before that."""
+    budget = compilers.budget
+    started = budget.elapsed
     first = judge(cell, compilers.ask(cell))
+    # An interpreter, its import of the compiler, a compile: so much a run of a script takes, too.
+    took = budget.elapsed - started
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
+    # A release may take much longer than another: 90 s were seen where others took 6.
+    compilers.patience = max(_ORIGINAL_TIMEOUT, _PATIENCE * first.seconds)
     count = len(compilers.releases)
-    compilers.budget.keep_back(count + _LAST_COMPILES, (count + 4) * (_START + first.seconds))
+    runs = _LAST_RUNS + count / processors()
+    budget.keep_back(count + _LAST_COMPILES, runs * took)
     kind = kind_of(cell, first)
     failure = kind.same(first)
     original = kind.original(cell, compilers)

@@ -22,7 +22,7 @@ from tests.benchmarks.failures.judge import judged
 _LONGEST = 900
 
 
-def reduce(out: Path, names: list[str], budget: str) -> None:
+def reduce(out: Path, names: list[str], budget: str, releases: str) -> None:
     """Run the command on each case, one after the other, and note what came of it."""
     for case in chosen(names):
         folder = out / case.name
@@ -30,6 +30,8 @@ def reduce(out: Path, names: list[str], budget: str) -> None:
         (folder / "launch.jsonl").write_text(case.launches_file())
         words = [sys.executable, "-m", "flacheck", "repro", f"{folder}/launch.jsonl:2"]
         words += ["--triton", case.triton, "--target", case.target, "--budget", budget]
+        if releases:
+            words += ["--releases", releases]
         words += ["--store", str(folder / "store"), "-o", str(folder), "--format", "json"]
         started, cpu = time.monotonic(), _processor_seconds()
         try:
@@ -53,11 +55,14 @@ def _processor_seconds() -> float:
 
 def judge(out: Path, names: list[str]) -> None:
     """Run every original and reduction under every release of the cache, and note what differs."""
-    toolchains = Path(os.environ["FLACHECK_CACHE_DIR"], "toolchains")
+    shelves = sorted(Path(os.environ["FLACHECK_CACHE_DIR"], "toolchains").iterdir())
     for case in chosen(names):
         folder = out / case.name
         if (folder / "repro.json").exists():
-            found = judged(folder, sorted(toolchains.iterdir()))
+            about = json.loads((folder / "repro.json").read_text())
+            asked = {entry["toolchain"].replace("==", "-") for entry in about["versions"]}
+            at_hand = [shelf for shelf in shelves if shelf.name.rpartition("-")[0] in asked]
+            found = judged(folder, at_hand)
             (folder / "judged.json").write_text(json.dumps(found, indent=1))
             print(f"{case.name:18} {found['kept']}", flush=True)
 
@@ -121,12 +126,13 @@ def main() -> None:
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", default="300s")
+    parser.add_argument("--releases", default="", help="verify on these alone. Default: all")
     parser.add_argument("--python", help="an interpreter that has pysource-minimize and shrinkray")
     parser.add_argument("--seconds", type=float, default=120.0, help="for each reducer and case")
     asked = parser.parse_args()
     out = asked.out.absolute()
     if asked.what == "reduce":
-        reduce(out, asked.cases, asked.budget)
+        reduce(out, asked.cases, asked.budget, asked.releases)
     elif asked.what == "judge":
         judge(out, asked.cases)
     elif asked.what == "compare":
