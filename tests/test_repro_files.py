@@ -176,6 +176,17 @@ def test_a_long_error_is_cut_between_lines_and_without_the_modules() -> None:
     assert "[142 lines left out: repro.py prints them]" in lines
 
 
+def test_the_passes_that_a_release_printed_make_a_command() -> None:
+    """Of the stage that begins with Triton's own IR; elsewhere the IR would not fit."""
+    passes = "builtin.module(convert-triton-to-tritongpu{num-warps=4}, tritongpu-coalesce)"
+    said = f'boom\n      pipeline: "{passes}",\n      verify_each: true'
+    printed = list(issue(replace(result(), ttir="module {}\n", said=said)))
+    assert f"triton-opt repro.ttir --pass-pipeline='{passes}'" in printed
+    assert "      verify_each: true" not in printed
+    later = said.replace("convert-triton-to-tritongpu{num-warps=4}, ", "")
+    assert "triton-opt" not in "".join(issue(replace(result(), ttir="module {}\n", said=later)))
+
+
 def test_the_ir_comes_with_the_call_that_compiles_it() -> None:
     """The options are those of the reduction."""
     with_ir = replace(result(), ttir="module {}\n", failing_pass="a-pass")

@@ -27,7 +27,12 @@ _PATH = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=[\w.+~@<-])")
 _ABOVE_TRITON = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=triton/[\w/]+\.py)")
 _SCRATCH = re.compile(r"<scratch>/?(?:cache-\d+/)?")
 # The lines of a module that the compiler prints when it dies: its operations, and what names them.
-_MODULE = re.compile(r"^ *(?:%|#|module|tt\.|ttg\.|triton_|scf\.|llvm\.|\}|\{-#|// -----// )")
+_MODULE = re.compile(
+    r"^ *(?:%|#|module|tt\.|ttg\.|triton_|scf\.|llvm\.|\}|\{-#|// -----// |"
+    r"external_resources:|mlir_reproducer:|pipeline:|disable_threading:|verify_each:)"
+)
+# Releases print the passes of the stage that failed; those of this one begin with Triton's own IR.
+_PIPELINE = re.compile(r'^ *pipeline: "(.*\bconvert-triton-to-tritongpu\b.*)",?$', re.MULTILINE)
 # None: the script did not run on that release.
 _SAID = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell", None: ""}
 # A title is one line of a tracker's list.
@@ -155,6 +160,11 @@ def _pass(result: Reproduced) -> Iterator[str]:
         yield ""
         yield f'triton.compile("repro.ttir", target={gpu}, options={options})'
         yield from ("```", "")
+        pipeline = _PIPELINE.search(result.said)
+        if pipeline:
+            yield "For `triton-opt`, which no wheel holds, the release printed these passes:"
+            yield from ("", "```sh", f"triton-opt repro.ttir --pass-pipeline='{pipeline[1]}'")
+            yield from ("```", "")
 
 
 def _releases(result: Reproduced) -> Iterator[str]:
