@@ -66,3 +66,15 @@ def test_arithmetic_counts_where_there_is_nothing_heavier() -> None:
     assert {str(one) for one in operation_types(specimen(added, x=POINTER))} == {"Add(fp16)"}
     copied = "tl.store(x + tl.arange(0, 16), tl.load(x + tl.arange(0, 16)))"
     assert {str(one) for one in operation_types(specimen(copied, x=POINTER))} == {"access(fp16)"}
+
+
+def test_assembly_and_conversions_are_known_by_what_they_make_too() -> None:
+    """Operands in a list count, and so does the dtype that is named."""
+    body = (
+        "a = tl.load(x + tl.arange(0, 16))\n"
+        "b = tl.inline_asm_elementwise('ex2 $0, $1;', '=h,h', [a], dtype=tl.bfloat16, "
+        "is_pure=True, pack=1)\n"
+        "tl.store(x + tl.arange(0, 16), b.to(tl.float32))"
+    )
+    found = {str(one) for one in operation_types(specimen(body, x=POINTER))}
+    assert found == {".to(bf16, fp32)", "tl.inline_asm_elementwise(bf16, fp16)"}

@@ -18,7 +18,7 @@ from flacheck.repro.oracle import Oracle
 from flacheck.repro.original import NotReproduced
 from flacheck.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.repro.output.result import Improvement, Reproduced, Runs
-from flacheck.repro.output.script import CANNOT_TELL, SHOWS, is_typed, render
+from flacheck.repro.output.script import SHOWS, is_typed, render
 from flacheck.repro.passes.readable_form import reading
 from flacheck.repro.reducer import polished, reduce
 from flacheck.repro.verification import LONGEST_RUN, ScriptRun, run_script, surviving_ir
@@ -60,8 +60,9 @@ class Reproduction:
         except BudgetSpent:
             return
         # A candidate that makes the compiler hang must not cost what many others would.
-        here = self.table[self.cell.toolchain]
-        self.compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * here.seconds)
+        asked = [self.cell.toolchain, *self.oracle.kept]
+        slowest = max(self.table[name].seconds for name in asked)
+        self.compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * slowest)
         for step in reduce(self.best, self.kind.first, self.kind.passes, self.oracle):
             self.best = step.best
             event = Improvement(step.by, step.best.lines, step.best.nodes, self.oracle.effort)
@@ -117,15 +118,20 @@ class Reproduction:
         """The best so far, readable, its script run in fresh processes: where it fails, and then
         `everywhere` as long as the budget lasts."""
         budget, own = self.compilers.budget, self.cell.toolchain
-        budget.release()
+        # The form that is read may cost half of what is left, for the runs must be made.
+        budget.reserve_seconds /= 2
+        budget.reserve_compiles = 0
         reduced = self._readable()
+        budget.release()
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
-        script, first = self._simplest_script(reduced)
-        shown = [first, *self._runs(script, own, runs - 1)]
-        exits = {own: SHOWS}
-        if not any(run.status == SHOWS for run in shown):
-            exits = {own: first.status}
+        script, shown = self._simplest_script(reduced)
+        shown += self._runs(script, own, runs - len(shown))
+        exits = {}
+        if shown:
+            # One run that shows the failure says more than others that do not.
+            statuses = [run.status for run in shown]
+            exits[own] = min(statuses)
         original_script = self._script(self.original)
         original_exit = None
         for run in self._runs(original_script, own, 1):
@@ -157,7 +163,7 @@ class Reproduction:
             exits={name: exits[name] for name in self.compilers.releases if name in exits},
             neighbours=tuple(versions.neighbours(self.table, own)),
             original_exit=original_exit,
-            said=first.said,
+            said="".join(run.said for run in shown[:1]),
             failing_pass=self._failing_pass(reduced),
             complete=self.complete,
             ttir=self._surviving_ir(reduced),
@@ -198,9 +204,9 @@ class Reproduction:
             threads.shutdown(wait=False, cancel_futures=True)
         return {name: ran[0].status for name, ran in zip(releases, runs) if ran}
 
-    def _simplest_script(self, reduced: Specimen) -> tuple[str, ScriptRun]:
+    def _simplest_script(self, reduced: Specimen) -> tuple[str, list[ScriptRun]]:
         """The script by types alone where that shows the failure, else as a launch; its first
-        run."""
+        run, if there was time for one."""
         own, record = self.cell.toolchain, self.record
         try:
             # Compiled to its end: a reduction's own record stops at the failing stage.
@@ -210,13 +216,11 @@ class Reproduction:
         symptom = self.kind.symptom(self.cell, record, reduced)
         if is_typed(reduced):
             script = render(reduced, symptom, typed=True)
-            for run in self._runs(script, own, 1):
-                if run.status == SHOWS:
-                    return script, run
+            runs = self._runs(script, own, 1)
+            if any(run.status == SHOWS for run in runs):
+                return script, runs
         script = render(reduced, symptom)
-        for run in self._runs(script, own, 1):
-            return script, run
-        return script, ScriptRun(CANNOT_TELL)
+        return script, self._runs(script, own, 1)
 
     def _failing_pass(self, reduced: Specimen) -> str | None:
         if not identity.has_passes(self.record) or self.compilers.budget.seconds_left <= 0:

@@ -188,6 +188,13 @@ def _index(block: Type, axis: Type, tie_break_left: Type, keep_dims: Type) -> Ty
     return Tensor("i32", _reduced(block, axis, keep_dims))
 
 
+def _inline_asm(asm: Type, constraints: Type, args: Type, dtype: Type) -> Type:
+    """A block of the dtype that is said, of the shape that its arguments have together."""
+    if not isinstance(args, Several):
+        raise Unknown
+    return Tensor(known_dtype(dtype), known_block(_widest(list(args.items))).shape)
+
+
 _ELEMENTWISE = """
 abs ceil clamp cos cumprod cumsum div_rn erf exp exp2 fdiv flip floor fma log log2 maximum minimum
 max_constancy max_contiguous multiple_of rsqrt sigmoid sin softmax sort sqrt zeros_like
@@ -210,6 +217,7 @@ _RULES: dict[str, Callable[..., Type]] = {
     "cdiv": lambda left, right: arithmetic(left, right),
     "dot": _dot,
     "expand_dims": _expand_dims,
+    "inline_asm_elementwise": _inline_asm,
     "full": lambda shape, value, dtype: _zeros(shape, dtype),
     "load": reached,
     "make_block_ptr": _make_block_ptr,

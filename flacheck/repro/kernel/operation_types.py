@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flacheck.repro.kernel import syntax_trees as trees
-from flacheck.repro.kernel.block_types import Tensor, is_float
+from flacheck.repro.kernel.block_types import DTypeValue, Tensor, is_float
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.kernel.type_inference import Types, inferred
 from flacheck.repro.kernel.value_graph import parts
@@ -85,6 +85,11 @@ def _dtypes(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
         kind = types.get(operand)
         if isinstance(kind, Tensor) and not kind.pointer:
             yield kind.dtype
+        elif isinstance(kind, DTypeValue):
+            # What a value is converted to.
+            yield kind.name
+        elif isinstance(operand, (ast.List, ast.Tuple)):
+            yield from _dtypes(types, operand.elts)
 
 
 def _precision(dot: ast.Call) -> str:
