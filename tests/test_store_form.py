@@ -1,0 +1,75 @@
+"""What is stored is held to its form before anybody reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.errors import StoreError
+from flacheck.store import form
+from tests.made_records import failure, record
+
+
+def stored(**changes: Any) -> str:
+    """A record's row with some of its columns changed."""
+    return json.dumps({**failure().to_json(), **changes})
+
+
+def test_a_record_is_read_as_it_was_stored() -> None:
+    """Without a launch, too, as a CUDA unit has none."""
+    for made in (record(), failure()):
+        plain = made.to_json()
+        assert form.record(json.dumps(plain)) == plain
+    assert form.record(stored(launch=None))["launch"] is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"toolchain": "gcc"},
+        {"verdict": "maybe"},
+        {"seconds": -1},
+        {"seconds": "long"},
+        {"findings": [{"code": "FC302"}]},
+        {"shape": {"T": "long"}},
+        {"options": {"num_warps": [4]}},
+        {"launch": {"args": {"x": {"dtype": "fp99", "align": 16}}}},
+        {"launch": {"args": {}, "configs": [{"kwargs": {"B": [1]}}]}},
+        {"resources": {"shared": "much"}},
+        {"key": None},
+    ],
+)
+def test_a_record_of_another_form_is_damage(change: dict[str, Any]) -> None:
+    """One error with file, row and what to do, whatever the reader stumbled over."""
+    with (
+        pytest.raises(StoreError, match=r"f\.sqlite: record k is damaged .*restore it from a copy"),
+        form.undamaged(Path("f.sqlite"), "record", "k"),
+    ):
+        form.record(stored(**change))
+
+
+def test_what_is_noted_of_a_run_has_a_form() -> None:
+    """More may be noted than this flacheck knows."""
+    noted = {"kernels": ["k"], "forms": [[None, "k", "sum", "chunk"]], "answer": 3}
+    assert form.context(json.dumps(noted)) == noted
+    for text, said in (('{"kernels": [3]}', "kernels"), ("[]", "array"), ("{", "Expecting")):
+        with pytest.raises(ValueError, match=said):
+            form.context(text)
+
+
+def test_a_runs_columns_are_text() -> None:
+    """Only its end and its matrix may be missing."""
+    form.columns({"id": "r", "started": "now", "finished": None, "matrix": None})
+    with pytest.raises(ValueError, match="started is NoneType"):
+        form.columns({"id": "r", "started": None})
+    with pytest.raises(ValueError, match="matrix is int"):
+        form.columns({"matrix": 3})
+
+
+def test_a_fault_of_another_kind_is_no_damage() -> None:
+    """It stays what it is."""
+    with pytest.raises(KeyboardInterrupt), form.undamaged(Path("f"), "record", "k"):
+        raise KeyboardInterrupt
