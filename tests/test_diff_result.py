@@ -55,6 +55,17 @@ def test_a_lost_kernel_stands_in_the_answer() -> None:
     assert (made.exit_code(), made.exit_code(strict=True)) == (Exit.OK, Exit.INCOMPLETE)
 
 
+def test_a_kernel_that_a_cut_capture_did_not_reach_is_not_lost() -> None:
+    """That is flacheck's own doing, and is said as such."""
+    cut = "capture cut: the time ran out before it was called in bf16"
+    made = result(kernels(OLD, "one", "two"), kernels(NEW, "one"), why=cut)
+    assert made.answer == (
+        f"{UPGRADE}: 1 of 2 kernels that compiled still compile; "
+        "1 was not reached by the capture (two)"
+    )
+    assert (made.exit_code(), made.exit_code(strict=True)) == (Exit.OK, Exit.INCOMPLETE)
+
+
 def test_a_kernel_that_the_package_refuses_is_a_regression() -> None:
     """Nothing was compiled, and nothing works."""
     made = result(kernels(OLD, "one", "two"), kernels(NEW, "one"), why=REFUSED)

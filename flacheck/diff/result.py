@@ -77,6 +77,7 @@ class Tallied:
     fail: tuple[str, ...]
     refused: tuple[str, ...]
     lost: tuple[str, ...]
+    cut: tuple[str, ...]
     waived: tuple[str, ...]
     unknown: tuple[str, ...]
     untested: tuple[str, ...]
@@ -84,7 +85,7 @@ class Tallied:
     @property
     def still(self) -> int:
         broken = (*self.fail, *self.refused, *self.waived)
-        gone = {*broken, *self.lost, *self.unknown, *self.untested}
+        gone = {*broken, *self.lost, *self.cut, *self.unknown, *self.untested}
         return sum(kernel not in gone for kernel in self.compiled)
 
 
@@ -139,6 +140,7 @@ class DiffResult:
         fail: list[str] = []
         refused: list[str] = []
         lost: list[str] = []
+        cut: list[str] = []
         waived: list[str] = []
         unknown: list[str] = []
         untested: list[str] = []
@@ -154,6 +156,8 @@ class DiffResult:
             elif kinds == {DifferenceKind.ONLY_FROM}:
                 if any(is_refused(change) for change in own):
                     refused.append(kernel)
+                elif all((change.reason or "").startswith("capture cut") for change in own):
+                    cut.append(kernel)
                 else:
                     lost.append(kernel)
             elif DifferenceKind.REGRESSED in kinds:
@@ -165,6 +169,7 @@ class DiffResult:
             tuple(fail),
             tuple(refused),
             tuple(lost),
+            tuple(cut),
             tuple(waived),
             tuple(unknown),
             tuple(untested),
@@ -241,6 +246,7 @@ class DiffResult:
             (kernels.refused, "is refused by the package", "are refused by the package"),
             (kernels.waived, "fails, which a waiver lets pass", "fail, which waivers let pass"),
             (kernels.lost, "is not launched any more", "are not launched any more"),
+            (kernels.cut, "was not reached by the capture", "were not reached by the capture"),
             (kernels.unknown, "has no verdict", "have no verdict"),
         )
         for names, one, many in named:
@@ -284,7 +290,8 @@ class DiffResult:
         sides = (self.before, self.after)
         if any(side.missing or not side.has_verdict for side in sides):
             return Exit.INCOMPLETE
-        if strict and (self.of(DifferenceKind.UNKNOWN) or self.kernels.lost):
+        gaps = (*self.kernels.lost, *self.kernels.cut)
+        if strict and (gaps or self.of(DifferenceKind.UNKNOWN)):
             return Exit.INCOMPLETE
         return Exit.OK
 

@@ -160,9 +160,9 @@ class Comparing:
             for cell, record in observed
             if (cell.place, cell.launch) in first
         }
-        for key, cells in self._alternatives.items():
-            for cell in cells:
-                settled = self._settled.get(cell.key)
+        for key, others in self._alternatives.items():
+            for other in others:
+                settled = self._settled.get(other.key)
                 if settled is not None and settled.verdict is Verdict.COMPILES:
                     known.setdefault(key, settled)
         return known
