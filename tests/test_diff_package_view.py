@@ -89,38 +89,51 @@ GO = {"a.ops:go": {"kernels": ["a.b:k"]}}
 
 
 @pytest.mark.parametrize(
-    ("report", "refused", "missed", "why"),
+    ("report", "recorded", "refused", "missed", "why"),
     [
         (
             {"import_error": {"traceback": "Traceback …\nValueError: too new"}},
+            "none",
             {},
             {},
             "refused by the package: ValueError: too new",
         ),
         (
             {"operators": GO},
+            "none",
             {"a.ops:go": "Triton 3.6.0 is not supported"},
             {"a.b:k": "raised an error"},
             "refused by the package: a.ops:go: Triton 3.6.0 is not supported",
         ),
         (
             {"operators": GO, "cut": ["a.layers:Go"]},
+            "none",
             {},
             {"a.b:k": "no operator reaches it"},
             "capture cut: the time ran out before 1 operator could be called",
         ),
         (
             {"late": True},
+            "a.b:k",
             {},
             {},
             "capture cut: the time ran out before it was called in bf16",
         ),
-        ({}, {}, {"a.b:k": "a.ops:go ran without it"}, "not launched: a.ops:go ran without it"),
-        ({}, {}, {}, "not launched in bf16"),
+        (
+            {},
+            "none",
+            {},
+            {"a.b:k": "a.ops:go ran without it"},
+            "not launched: a.ops:go ran without it",
+        ),
+        # The coverage speaks of a part of the package only.
+        ({}, "none", {}, {}, "not launched: no call that flacheck made reached its launch"),
+        ({}, "a.b:k", {}, {}, "not launched in bf16"),
     ],
 )
 def test_a_kernel_that_one_side_lacks_has_a_reason(
     report: dict[str, Any],
+    recorded: str,
     refused: dict[str, str],
     missed: dict[str, str],
     why: str,
@@ -132,6 +145,8 @@ def test_a_kernel_that_one_side_lacks_has_a_reason(
         "missed": [{"kernel": kernel, "reason": reason} for kernel, reason in missed.items()],
     }
     made = [capture(package, "3.6.0", report)]
+    assert made[0].driven is not None
+    made[0].driven.launches.write_text(json.dumps({"kernel": recorded}) + "\n")
     reason = missing("TO", "triton==3.6.0", made, refused, [covered])
     assert reason(record(kernel="a.b:k")) == why
 

@@ -1,7 +1,8 @@
 """What the package itself says of a release: what it requires, refuses and warns of."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -142,19 +143,29 @@ def missing(
         for entry in covered["missed"]
     }
 
+    # Captures are long files, and most comparisons lack nothing.
+    @cache
+    def recorded(target: str) -> frozenset[str]:
+        there = (each.driven for each in own if each.target == target)
+        return frozenset(kernel for driven in there if driven for kernel in driven.kernels)
+
     def reason(record: Record) -> str:
         if not own:
             return f"no result in {side_name}"
         for capture in own:
             if capture.target == record.target and capture.driven is not None:
-                return _why(record, capture, refused, missed)
+                return _why(record, capture, refused, missed, recorded(capture.target))
         return "not launched: the package was not captured"
 
     return reason
 
 
 def _why(
-    record: Record, capture: Capture, refused: Mapping[str, str], missed: Mapping[str, str]
+    record: Record,
+    capture: Capture,
+    refused: Mapping[str, str],
+    missed: Mapping[str, str],
+    recorded: Collection[str],
 ) -> str:
     assert capture.driven is not None
     if capture.driven.import_error:
@@ -165,11 +176,12 @@ def _why(
         if record.kernel in operators.get(name, {}).get("kernels", ()):
             return f"refused by the package: {name}: {text}"
     report = capture.driven.report
-    if record.kernel not in missed:
+    if record.kernel in recorded:
         if report.get("late"):
             return f"capture cut: the time ran out before it was called in {record.dtype}"
         return f"not launched in {record.dtype}"
     if report.get("cut"):
         left = counted(len(report["cut"]), "operator")
         return f"capture cut: the time ran out before {left} could be called"
-    return f"not launched: {missed[record.kernel]}"
+    why = missed.get(record.kernel, "no call that flacheck made reached its launch")
+    return f"not launched: {why}"

@@ -225,11 +225,13 @@ def _unchanged(result: DiffResult) -> Iterator[Part]:
 
 
 def _advisories(result: DiffResult) -> Iterator[Part]:
-    lines = [
-        f"{side.release}: {advisory.text}"
+    """Each advisory once, with the sides that it speaks against."""
+    sides = grouped(
+        (advisory.text, side.release)
         for side, advisories in zip((result.before, result.after), result.advisories)
         for advisory in advisories
-    ]
+    )
+    lines = (f"{' and '.join(dict.fromkeys(told))}: {text}" for text, told in sides.items())
     yield from phrases.items("Advisories", lines, Tone.DOUBT)
 
 
