@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+# Seconds for one compile.
+_LONGEST = 300
 # The front end refuses the source before a compiler's pass sees it.
 _FRONT_END = re.compile(r"CompilationError|NotImplementedError: Block pointers|has no attribute")
 _DECISIVE = re.compile(
@@ -63,7 +65,7 @@ def _outcome(script: Path, place: Path) -> str:
     command = [place / "v/bin/python", script, "--compile"]
     try:
         done = subprocess.run(
-            command, env=environment, cwd=place, capture_output=True, text=True, timeout=600
+            command, env=environment, cwd=place, capture_output=True, text=True, timeout=_LONGEST
         )
     except subprocess.TimeoutExpired:
         return "it did not end"
