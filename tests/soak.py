@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import random
 import signal
@@ -398,6 +399,7 @@ def main(words: list[str] | None = None) -> int:
         for kind in faults():
             print(*kind.name, sep="  ")
         return 0
+    logging.disable(logging.WARNING)
     # A compiler that is not there soon does not start.
     executors._START = 5.0
     wrong = 0

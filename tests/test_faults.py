@@ -164,6 +164,13 @@ def test_a_worker_that_cannot_be_started_is_unknown() -> None:
     assert ended([fake.task("a", gone)])["a"].outcome is Outcome.NOT_STARTED
 
 
+def test_a_worker_that_takes_no_request_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may have no descriptor left to send one with."""
+    monkeypatch.setattr(Worker, "send", lambda worker, request, fresh=False: False)
+    attempt = ended([fake.task("a", fake.kind({}))])["a"]
+    assert (attempt.outcome, attempt.log) == (Outcome.NOT_STARTED, "it takes no request")
+
+
 def test_nobody_elses_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler may say that it is any process; only a child of the server is ever its worker."""
     said = {"event": "hello", "pid": os.getpid()}

@@ -161,7 +161,8 @@ class LocalPool:
                     self._hire(slot)
                 if self._queue_of(slot) and not self._send(slot):
                     # Full of what nobody reads, and nothing of it is ours.
-                    self._lose(slot, "its worker takes no request")
+                    assert slot.worker
+                    self._failed_to_start(slot.worker.kind, "it takes no request", slot)
         for slot in self._slots:
             # One more ahead, so that no worker waits for us; not of the last ones, which others
             # could take.

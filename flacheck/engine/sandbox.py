@@ -123,14 +123,15 @@ class Worker:
         return self._socket.fileno()
 
     def send(self, request: Json, fresh: bool = False) -> bool:
-        """False when the worker has so much waiting that no more fits: nothing was sent."""
+        """False when no more fits, or the system has nothing left to send it with: nothing was
+        sent."""
         try:
             channel.send(self._socket, request, fresh, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
         except (BrokenPipeError, ConnectionResetError):
             # The next event says that the server is gone.
-            pass
+            return True
+        except OSError:
+            return False
         return True
 
     def receive(self) -> Json:
