@@ -35,7 +35,7 @@ from tests.test_faults import _descendants
 
 ROOT = Path(__file__).parent.parent
 # Seconds that a cell may take; a batch that takes so many more hangs.
-TIMEOUT, PATIENCE = 2.0, 120.0
+TIMEOUT, PATIENCE = 4.0, 180.0
 MOMENTS = ("parse", "lower", "late")
 # Signals that a compiler's own faults raise.
 _OWN = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGSYS", "SIGTRAP")

@@ -45,6 +45,18 @@ def test_a_message_arrives_whole(pair: tuple[socket.socket, socket.socket]) -> N
     assert channel.receive(theirs) is None
 
 
+def test_the_last_words_of_who_left_something_unread_are_heard(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    """A compiler that does not start says why, whatever waited for it."""
+    ours, theirs = pair
+    channel.send(ours, {"id": 1})
+    channel.send(theirs, {"event": "broken"})
+    theirs.close()
+    assert channel.receive(ours) == {"event": "broken"}
+    assert channel.receive(ours) is None
+
+
 def test_a_look_at_a_request_leaves_it_there(pair: tuple[socket.socket, socket.socket]) -> None:
     """A worker that has done something leaves a fresh request to its heir."""
     ours, theirs = pair

@@ -41,11 +41,16 @@ class Garbled(Exception):
 def receive(sock: socket.socket, flags: int = 0) -> dict[str, Any] | None:
     """The next message, or None when the other side is gone; with MSG_PEEK it stays where it is.
     Raises Garbled for anything else."""
+    # Not `recv_fds`, which does not pass its flags on.
+    size, room = PACKET + 1, socket.CMSG_SPACE(4)
     try:
-        # Not `recv_fds`, which does not pass its flags on.
-        packet, ancillary, _, _ = sock.recvmsg(PACKET + 1, socket.CMSG_SPACE(4), flags)
+        packet, ancillary, _, _ = sock.recvmsg(size, room, flags)
     except ConnectionResetError:
-        return None
+        # The other side ended with something unread, which is said before what it had sent itself.
+        try:
+            packet, ancillary, _, _ = sock.recvmsg(size, room, flags)
+        except ConnectionResetError:
+            return None
     files = _descriptors(ancillary)
     try:
         if not packet:
