@@ -179,7 +179,7 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
         log = folder / _LOG_FILE
         ended = programs.run(
             ["-c", channel.BOOT, str(GUEST), ".package_driver", json.dumps(config)],
-            _environment(drive.package, drive.toolchain, scratch),
+            guest_environment(drive.toolchain, drive.package, scratch),
             Path(scratch),
             log,
             seconds=_PATIENCE * SECONDS,
@@ -249,10 +249,39 @@ def _key(package: Package, toolchain: Toolchain, card: Json, recipe: Json) -> st
     return digest([package.digest, toolchain.identity, card, recipe, guest], 16)
 
 
-def _environment(package: Package, toolchain: Toolchain, scratch: str) -> dict[str, str]:
+def run_guest(
+    module: str, config: Json, environment: Mapping[str, str], folder: Path, seconds: float
+) -> None:
+    """Run `main` of one of the guest's modules in a scratch folder: it is given the config, writes
+    the `report` that this names, and keeps to so many seconds of CPU by itself.
+
+    Raises IncompleteError without torch, or when the guest is killed or hangs.
+    """
+    _check_torch()
+    log = folder / _LOG_FILE
+    ended = programs.run(
+        ["-c", channel.BOOT, str(GUEST), module, json.dumps(config)],
+        environment,
+        folder,
+        log,
+        seconds=_PATIENCE * seconds,
+        memory_mb=_MEMORY_MB,
+    )
+    if not Path(config["report"]).exists():
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = "".join(said[-1:])[:500]
+        raise IncompleteError(f"the target's process ended without a report: {ended.how}; {last}")
+
+
+def guest_environment(
+    toolchain: Toolchain, package: Package | None, scratch: str | Path
+) -> dict[str, str]:
     """What a worker has, beside the packages' folders: of the user's own variables none, where this
     Python finds what the user installed."""
-    beside = filter(None, [*toolchain.paths, package.path, torch_folder()])
+    beside = [*toolchain.paths]
+    if package is not None:
+        beside.append(package.path)
+    beside += filter(None, [torch_folder()])
     ours = {
         "PYTHONPATH": os.pathsep.join(beside),
         "PYTHONUSERBASE": site.getuserbase(),

@@ -19,6 +19,7 @@ from flacheck.cli import (
     defaults,
     diff,
     doctor,
+    dtypes,
     explain,
     gate,
     lists,
@@ -48,6 +49,7 @@ app.command("capture", context_settings={"ignore_unknown_options": True})(captur
 app.command("bisect")(bisect.bisect)
 app.command("repro")(repro.repro)
 app.command("autotune")(autotune.autotune)
+app.command("dtypes")(dtypes.dtypes)
 app.command("gate")(gate.gate)
 app.command("diff")(diff.diff)
 app.command("report")(report.report)

@@ -27,17 +27,24 @@ def load(names: Iterable[str], skipped: Sequence[str]) -> tuple[list[ModuleType]
     loaded: dict[str, ModuleType] = {}
     failed: dict[str, str] = {}
     for name in names:
-        package = _imported(name)
+        package = enter(name)
         before = len(loaded)
         if isinstance(package, CaughtError):
             failed[name] = package.brief()
-            _enter_lazily(name)
-            importlib.import_module(name)
         _below(name, skipped, loaded, failed)
         # The package itself counts for one.
         if isinstance(package, CaughtError) and len(loaded) - before <= 1:
             raise NotImported(name, package)
     return list(loaded.values()), failed
+
+
+def enter(name: str) -> ModuleType | CaughtError:
+    """The package; or why its own `__init__` raises: its modules can then be imported past it."""
+    package = _imported(name)
+    if isinstance(package, CaughtError):
+        _enter_lazily(name)
+        importlib.import_module(name)
+    return package
 
 
 def _imported(name: str) -> ModuleType | CaughtError:

@@ -90,8 +90,9 @@ class Launched:
 
 class Recorder:
     """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
-    `launched` is told the arguments of each launch that ended here; `followed` says after which
-    guess of a value a launch came. On a real device, where memory holds what kernels wrote, neither
+    `launched` is told the arguments of each launch that ended here, `heard` the kernel's name and
+    its arguments by name once the launch is written; `followed` says after which guess of a value a
+    launch came. On a real device, where memory holds what kernels wrote, neither
     has anything to do."""
 
     def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
@@ -106,6 +107,7 @@ class Recorder:
         self.during: str | None = None
         self.launched: Callable[[Iterable[Any]], None] = lambda arguments: None
         self.followed: Callable[[], str | None] = lambda: None
+        self.heard: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
@@ -214,6 +216,8 @@ class Recorder:
             groups.setdefault(repr(arrived.args), []).append(arrived)
         for group in groups.values():
             self._write_group(call, group)
+        first = call.arrived[0]
+        self.heard(self._identities.of(first.function.fn)[0], first.bound)
 
     def _write_group(self, call: _HostCall, group: list[_Arrived]) -> None:
         first = group[0]

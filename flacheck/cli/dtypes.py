@@ -1,0 +1,132 @@
+"""flacheck dtypes: where a promotion breaks the dtypes that kernels get under mixed precision."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flacheck.cli import common
+from flacheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from flacheck.dtypes.following import DtypesQuestion
+    from flacheck.dtypes.observed import Mode
+
+_TARGET = (
+    "A module, function or model config: MODULE:NAME or FILE.py:NAME. Default: every layer of the "
+    "package."
+)
+_AUTOCAST = "Run under autocast in these dtypes: fp16, bf16, off."
+_PARAMS = "Make parameters and arguments in this dtype: fp32, bf16, fp16."
+_ARG = "Give the constructor, or the call, this argument. Upper-case names are sizes: T=2048."
+_DEVICE = "Imitate this card: h100, a100, v100 …"
+_TRITON = "Import the target beside this Triton release. Default: installed."
+_BASELINE = "Exit 0 when FILE lists every finding."
+_WRITE = "Write a baseline with all findings to FILE."
+_FORMAT = "Print the report in this format."
+_FORMATS = "table|json|markdown|github"
+_AUTOCASTS, _PARAMETERS = ("fp16", "bf16", "off"), ("fp32", "bf16", "fp16")
+
+
+@common.command
+def dtypes(
+    context: typer.Context,
+    target: Annotated[str | None, typer.Argument(metavar="[TARGET]", help=_TARGET)] = None,
+    package: common.Package = None,
+    autocast: list[str] = common.option(["fp16", "bf16"], metavar="DTYPE", help=_AUTOCAST),
+    params: str = common.option("fp32", metavar="fp32|bf16|fp16", help=_PARAMS),
+    arg: list[str] = common.option([], metavar="NAME=VALUE", help=_ARG),
+    device: str = common.option("h100", metavar="CARD", help=_DEVICE),
+    triton: list[str] = common.option([], metavar="X", help=_TRITON),
+    mend: bool = common.option(
+        True, "--mend/--no-mend", help="Apply the casts in a copy and run it again."
+    ),
+    baseline: Path | None = common.option(None, metavar="FILE", help=_BASELINE),
+    write_baseline: Path | None = common.option(None, metavar="FILE", help=_WRITE),
+    format: str = common.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
+    output: common.Output = None,
+) -> int:
+    """Follow dtypes through TARGET under autocast and name the line that breaks a kernel's.
+
+    Needs torch, and no GPU. Example: flacheck dtypes my_layer.py:Attention --autocast fp16
+    """
+    from flacheck import reports
+    from flacheck.dtypes import baseline as baselines
+    from flacheck.dtypes.examination import examine
+    from flacheck.reports import dtypes as dtypes_report
+
+    reports.check(format, dtypes_report.FORMATS)
+    # A project's releases are what its scans ask; here one is enough.
+    if not common.is_typed(context, "triton"):
+        triton = []
+    question = _question(target, package, _modes(autocast, params), arg, device, triton)
+    result = examine(question, mend)
+    if write_baseline is not None:
+        common.write([baselines.text(result.findings)], write_baseline)
+        common.say(f"baseline with {len(result.findings)} findings: {write_baseline}")
+    if baseline is not None:
+        result = baselines.applied(result, baseline)
+    common.show(format, dtypes_report.report(result), output)
+    return result.exit_code
+
+
+def _question(
+    target: str | None,
+    package: str | None,
+    modes: tuple[Mode, ...],
+    arguments: list[str],
+    device: str,
+    triton: list[str],
+) -> DtypesQuestion:
+    from flacheck import toolchains
+    from flacheck.dtypes.following import DtypesQuestion
+    from flacheck.packages.package import provide_package
+
+    if target is None and package is None:
+        raise UsageError("name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both")
+    settings = dict(map(_argument, arguments))
+    if settings and target is None:
+        raise UsageError("--arg is for one TARGET: layers of a package take different arguments")
+    choices = toolchains.resolve(triton or ["installed"]).choices
+    if len(choices) != 1:
+        names = ", ".join(choice.identity for choice in choices)
+        given = ", ".join(triton)
+        raise UsageError(f"--triton {given}: expected one release, not {names or 'none'}")
+    return DtypesQuestion(
+        targets=(target,) if target else (),
+        modes=modes,
+        toolchain=toolchains.provide(choices[0]),
+        package=provide_package(package) if package else None,
+        settings=settings,
+        device=device,
+    )
+
+
+def _modes(autocast: list[str], params: str) -> tuple[Mode, ...]:
+    from flacheck.dtypes.observed import Mode
+
+    names = common.split(autocast)
+    for name in names:
+        if name not in _AUTOCASTS:
+            raise UsageError(f"--autocast {name}: expected {', '.join(_AUTOCASTS)}")
+    if params not in _PARAMETERS:
+        raise UsageError(f"--params {params}: expected {', '.join(_PARAMETERS)}")
+    if params == "fp32" and "off" in names:
+        raise UsageError(
+            "--autocast off with fp32 parameters has no half dtype to break; give --params bf16 or "
+            "--autocast fp16"
+        )
+    return tuple(Mode(name, params) for name in dict.fromkeys(names))
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UsageError(f"--arg {text}: expected NAME=VALUE, for example hidden_size=1024")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value

@@ -1,0 +1,168 @@
+"""What the guest saw: subjects, each in several modes, with promotions, launches and errors. The
+guest's own docstring (`guest/dtypes`) says what each field is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct, convert
+
+# torch's names to flacheck's.
+_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
+HALF = ("fp16", "bf16")
+
+
+def short(dtype: str) -> str:
+    """`fp16` for torch's `float16`."""
+    return _SHORT.get(dtype, dtype)
+
+
+class Mode(Struct, frozen=True):
+    """`autocast` is a half dtype or `off`; `params` the dtype of parameters and arguments."""
+
+    autocast: str
+    params: str
+
+    @property
+    def half(self) -> str:
+        """The half dtype that operands have when nothing is promoted."""
+        if self.autocast == "off":
+            return self.params
+        return self.autocast
+
+    def __str__(self) -> str:
+        if self.autocast == "off":
+            return f"{self.params} parameters without autocast"
+        return f"{self.autocast} autocast, {self.params} parameters"
+
+
+class Place(Struct, frozen=True):
+    """An expression in a file; columns count bytes, None for a whole line."""
+
+    file: str
+    line: int
+    end_line: int | None = None
+    column: int | None = None
+    end_column: int | None = None
+
+
+class Operand(Struct, frozen=True):
+    """A tensor of a call or a launch: `at` is its position, keyword or variable."""
+
+    dtype: str
+    dims: int
+    events: tuple[int, ...]
+    at: str = ""
+    kind: str | None = None
+    name: str | None = None
+
+    @property
+    def is_half(self) -> bool:
+        return short(self.dtype) in HALF
+
+
+class Promotion(Struct, frozen=True, rename={"source": "from", "result": "to"}):
+    """A half tensor that became a wider one; `direct` when the program calls the operation
+    itself."""
+
+    place: Place | None
+    direct: bool
+    phase: str
+    halves: tuple[Operand, ...]
+    wide: tuple[Operand, ...]
+    source: str
+    result: str
+
+
+class Overflow(Struct, frozen=True):
+    """A constant that float16 cannot hold, and what shows it."""
+
+    place: Place | None
+    phase: str
+    constant: float
+    shown: str
+
+
+class SeenLaunch(Struct, frozen=True):
+    """A launch with its floating operands; `ids` are its lines in the launches file."""
+
+    kernel: str
+    phase: str
+    ids: tuple[str, ...]
+    args: dict[str, Operand]
+
+
+class SeenError(Struct, frozen=True):
+    """What ended a run. `about` are the operands that an operation refused (`kind` is `refused`),
+    or the tensors that the failing statement names (`stated`)."""
+
+    stage: str
+    type: str
+    text: str
+    trace: str
+    place: Place | None = None
+    kind: str | None = None
+    about: tuple[Operand, ...] = ()
+
+    @property
+    def brief(self) -> str:
+        said = " ".join(self.text.split())
+        if said:
+            return f"{self.type}: {said}"
+        return self.type
+
+
+class SeenRun(Struct, frozen=True, dict=True):
+    """A subject in one mode."""
+
+    mode: Mode
+    error: SeenError | None
+    promotions: tuple[Promotion, ...] = ()
+    overflows: tuple[Overflow, ...] = ()
+    launches: tuple[SeenLaunch, ...] = ()
+    order: tuple[int, ...] = ()
+
+    def numbered(self) -> Iterator[tuple[str, int, SeenLaunch]]:
+        """Every launch as it came: its kernel, which launch of that kernel it is, and itself."""
+        counts: Counter[str] = Counter()
+        for index in self.order:
+            launch = self.launches[index]
+            yield launch.kernel, counts[launch.kernel], launch
+            counts[launch.kernel] += 1
+
+    @cached_property
+    def by_number(self) -> Mapping[tuple[str, int], SeenLaunch]:
+        return {(kernel, number): launch for kernel, number, launch in self.numbered()}
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        return Counter(self.launches[index].kernel for index in self.order)
+
+
+class SeenSubject(Struct, frozen=True):
+    """One layer, function or model; `failed` are the errors of all calls tried when none worked."""
+
+    name: str
+    runs: tuple[SeenRun, ...]
+    plan: str | None = None
+    failed: tuple[SeenError, ...] = ()
+
+    def run(self, mode: Mode) -> SeenRun | None:
+        return next((run for run in self.runs if run.mode == mode), None)
+
+
+class Observation(Struct, frozen=True):
+    """Everything that one start of the guest saw."""
+
+    subjects: tuple[SeenSubject, ...]
+    modules: dict[str, str]
+    late: tuple[str, ...] = ()
+    error: str | None = None
+    kind: str | None = None
+
+
+def from_report(report: Mapping[str, Any]) -> Observation:
+    return convert(report, Observation)

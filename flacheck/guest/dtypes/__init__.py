@@ -1,0 +1,129 @@
+"""Follows the dtypes of layers, functions and models on a card that is not there, from parameters
+to the kernels that they launch.
+
+The host starts it with one argument, a JSON object: `output` (a launches file), `report` (a JSON
+file), `card` (a row of the target table; None for this machine's card), `packages` (folder →
+`name==version`), `package`, `modules` (a package's own), `recipe`, `targets` (`module:name` or
+`file.py:name`; all layers of the modules when there is none), `settings` (arguments by name),
+`modes` (objects with `autocast` and `params`: those that are asked), `seconds` (of CPU, all in
+all).
+
+The report: {"error"?: why a target cannot be followed, "modules": {module: why it is not there},
+"late": the targets that the time did not suffice for, "subjects": [{"name", "plan", "failed"?: the
+error of every call tried, "runs": [run]}]}. A run: {"mode", "promotions": [{"place", "phase",
+"halves", "wide", "from", "to"}], "overflows", "launches": [{"kernel", "phase", "ids" (of launches
+in the launches file), "args": {name: {"dtype", "kind", "name", "events", "dims"}}}], "order": the
+indices of those as they came, "error": None or {"stage", "type", "text", "trace", "place", "kind",
+"about"}}. An argument's `events` are indices of the run's promotions. Beside each mode asked stand
+the runs that it is compared with: its half dtype for parameters and arguments, with autocast and
+without.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from ..recorder.recorder import Recorder
+from ..recorder.session import Settings, session
+
+
+def main() -> None:
+    config = json.loads(sys.argv[1])
+    settings = Settings(
+        config["output"], config["card"], config.get("packages") or {}, config.get("package")
+    )
+    with session(settings) as recorder:
+        report = follow(config, recorder)
+    report["seconds"] = round(time.process_time(), 1)
+    partial = f"{config['report']}.part"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    os.replace(partial, config["report"])
+
+
+def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
+    import torch  # noqa: F401 the fake device stands before anything of the package is imported
+
+    from ..package_driver.modules import NotImported, enter, load
+    from ..package_driver.operators import operators
+    from ..package_driver.plans import Recipe
+    from . import subjects
+    from .follower import Follower
+    from .runs import Runner
+
+    recipe = Recipe(config.get("recipe") or {})
+    failed: dict[str, str] = {}
+    report: dict[str, Any] = {"modules": failed, "subjects": [], "late": []}
+    try:
+        if config["targets"]:
+            for name in config["modules"]:
+                enter(name)
+            chosen = [subjects.named(target) for target in config["targets"]]
+            offered = [each.operator for each in chosen]
+        else:
+            modules, failed = load(config["modules"], recipe.skipped_modules)
+            offered = operators(modules, config["modules"])
+            chosen = subjects.layers(offered)
+        builder = subjects.Builder(offered, recipe, config.get("settings") or {})
+        for each in chosen:
+            builder.plan(each)
+    except subjects.NoTarget as error:
+        return {**report, "error": str(error), "kind": "target"}
+    except NotImported as error:
+        return {**report, "error": error.args[1].brief(), "kind": "import"}
+    except Exception as error:
+        # Somebody else's module may raise whatever it likes.
+        return {**report, "error": f"{type(error).__name__}: {error}", "kind": "import"}
+    report["modules"] = failed
+    follower = Follower()
+    recorder.heard = follower.launch
+    recorder.journal.seen = follower.ids.append
+    runner = Runner(builder, follower)
+    for subject in chosen:
+        if time.process_time() > config["seconds"]:
+            report["late"].append(subject.name)
+        else:
+            report["subjects"].append(_followed(subject, builder, runner, config["modes"]))
+    return report
+
+
+def _followed(subject: Any, builder: Any, runner: Any, asked: list[dict[str, str]]) -> Any:
+    """A subject in the modes asked and in those to compare with, called in a way that works in one
+    of the latter; else as its first call goes."""
+    from .runs import Precision
+
+    modes = [Precision(each["autocast"], each["params"]) for each in asked]
+    runs: dict[Any, dict[str, Any]] = {}
+    plan, failures = None, []
+    tried = [reference for mode in modes for reference in references(mode)]
+    for reference in dict.fromkeys([*tried, *modes]):
+        run = functools.partial(runner.run, subject, mode=reference)
+        for each, ran in builder.working(subject, run):
+            if ran.caught is None or ran.stage == "backward":
+                plan = each
+                break
+            failures.append(ran.said["error"])
+        if plan is not None:
+            break
+    if plan is None:
+        return {"name": subject.name, "failed": failures, "runs": []}
+    for mode in dict.fromkeys([*modes, *tried]):
+        runs[mode] = runner.run(subject, plan, mode).said
+    return {"name": subject.name, "plan": plan.identity, "runs": list(runs.values())}
+
+
+def references(mode: Any) -> list[Any]:
+    """What a mode is compared with: everything in its half dtype, without autocast and under it."""
+    from .runs import Precision
+
+    half = mode.params
+    if mode.autocast != "off":
+        half = mode.autocast
+    if mode.autocast == "off":
+        return [Precision("off", half)]
+    return [Precision("off", half), Precision(mode.autocast, half)]

@@ -1,0 +1,97 @@
+"""Where in the program something happens: the line, and the expression on it, of the innermost
+function that is neither torch's nor one of the libraries that only hand tensors on."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any
+
+_GUEST = __name__.partition(".")[0]
+# What stands between a program's own line and the operation: none of these decides on a dtype.
+_PASSING = {"torch", "numpy", "triton", "einops", "contextlib", "functools", "threading", _GUEST}
+
+
+@dataclass(frozen=True)
+class SourcePlace:
+    """An expression in a file: lines from 1, columns from 0 in bytes; without columns (Python 3.10
+    and older) the whole line."""
+
+    file: str
+    line: int
+    end_line: int | None = None
+    column: int | None = None
+    end_column: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "line": self.line,
+            "end_line": self.end_line,
+            "column": self.column,
+            "end_column": self.end_column,
+        }
+
+
+def here() -> SourcePlace | None:
+    """Where the program is right now; None within torch's own backward pass."""
+    frame = next(_own(sys._getframe(1)), None)
+    if frame is None:
+        return None
+    return _place(frame, frame.f_lasti, frame.f_lineno)
+
+
+def is_direct() -> bool:
+    """Whether the program calls the operation itself, not a module or a library for it: then its
+    operands are those of the expression."""
+    for frame, _ in traceback.walk_stack(sys._getframe(1)):
+        module = frame.f_globals.get("__name__") or "?"
+        if _is_own(frame):
+            return True
+        if module.startswith("torch.nn.modules") or module.partition(".")[0] in ("einops",):
+            return False
+    return False
+
+
+def of_error(error: BaseException) -> tuple[SourcePlace, FrameType] | None:
+    """Where an error came from, with that function's frame; None for one of torch's alone."""
+    frames = [step for step in _steps(error.__traceback__) if _is_own(step.tb_frame)]
+    if not frames:
+        return None
+    last = frames[-1]
+    return _place(last.tb_frame, last.tb_lasti, last.tb_lineno), last.tb_frame
+
+
+def _steps(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _own(innermost: FrameType) -> Iterator[FrameType]:
+    for frame, _ in traceback.walk_stack(innermost):
+        if _is_own(frame):
+            yield frame
+
+
+def _is_own(frame: FrameType) -> bool:
+    module = frame.f_globals.get("__name__") or "?"
+    # The boot text that started the guest has no file.
+    if frame.f_code.co_filename.startswith("<"):
+        return False
+    return module.partition(".")[0] not in _PASSING
+
+
+def _place(frame: FrameType, instruction: int, line: int) -> SourcePlace:
+    code = frame.f_code
+    if not hasattr(code, "co_positions"):
+        return SourcePlace(code.co_filename, line)
+    positions = next(itertools.islice(code.co_positions(), instruction // 2, None))
+    first, last, column, end_column = positions
+    if first is None or column is None:
+        return SourcePlace(code.co_filename, line)
+    return SourcePlace(code.co_filename, first, last, column, end_column)

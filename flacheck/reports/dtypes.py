@@ -1,0 +1,139 @@
+"""The report of dtypes: each broken contract with the line that breaks it, its cure, and what could
+not be followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.order import kernel_name
+from flacheck.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
+from flacheck.dtypes.result import DtypesResult
+from flacheck.reports import document
+from flacheck.reports.document import Annotation, Part, Tone, row
+from flacheck.reports.phrases import SHOWN, counted, rest
+from flacheck.rules import RULES
+
+FORMATS = ("table", "json", "markdown", "github")
+SCHEMA = "flacheck.dtypes/1"
+_HEADINGS = ("kernel", "argument", "dtypes", "without the promotion")
+
+
+def report(result: DtypesResult) -> document.Report:
+    """What was found, for people, programs and workflows."""
+    value = {"schema": SCHEMA, **result.to_json()}
+    return document.Report(_parts(result), value, _annotations(result))
+
+
+def _parts(result: DtypesResult) -> Iterator[Part]:
+    same = grouped(((each.subject, each.identity), each) for each in result.findings)
+    launches = sum(result.followed.values())
+    modules = counted(len(result.followed), "subject")
+    line = f"{modules}, {counted(launches, 'launch', 'launches')}: no findings"
+    tone = Tone.GOOD
+    if result.findings:
+        line = f"{modules}: {counted(len(same), 'finding')}"
+        known = len(same) - len({(each.subject, each.identity) for each in result.new})
+        if known:
+            line += f", {known} of them in the baseline"
+        tone = Tone.BAD if result.new else Tone.DOUBT
+    modes = "; ".join(map(str, result.modes))
+    yield document.Title("flacheck dtypes", line, tone, f"{result.about} · {modes}")
+    for findings in same.values():
+        yield from _finding(findings)
+    yield from _cures(result)
+    yield from _not_followed(result)
+
+
+def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
+    """One finding, in all the modes that have it."""
+    first = findings[0]
+    place = f"{first.file}:{first.line}"
+    name = first.subject.rpartition(":")[2]
+    yield document.Heading(f"{first.code} {place} · {name}")
+    tone = Tone.FAINT if first.known else Tone.BAD
+    notes = [f"in {'; '.join(dict.fromkeys(each.mode for each in findings))}"]
+    if first.known:
+        notes.append("known: the baseline lists it")
+    yield document.Item(first.source, tone, tuple(notes), code=True)
+    yield document.Item(_says(first))
+    if first.tripped is not None and first.code == PROMOTION:
+        trip = first.tripped
+        yield document.Item(
+            f"ends the run: {trip.file}:{trip.line}: {trip.source}", Tone.BAD, (trip.text,)
+        )
+    if first.reached:
+        kernels = {each.kernel for each in first.reached}
+        yield document.Item(f"reaches {counted(len(kernels), 'kernel')} beside half operands:")
+        rows = tuple(_row(each) for each in first.reached[:SHOWN])
+        yield document.Table(_HEADINGS, rows)
+        yield from rest(len(first.reached), "row")
+    if first.fix:
+        yield document.Item("cast it:")
+        yield document.Listing(first.fix.rstrip("\n"), "diff")
+
+
+def _says(finding: DtypeFinding) -> str:
+    if finding.code == OVERFLOW or finding.code != PROMOTION:
+        return finding.says
+    what = finding.operand
+    if finding.kind in ("parameter", "buffer"):
+        what = f"{finding.operand} ({finding.kind} {finding.parameter})"
+    elif finding.kind == "argument":
+        what = f"{finding.operand} (argument {finding.parameter})"
+    return (
+        f"{what} is {finding.result_dtype}: this operation promotes "
+        f"{finding.source_dtype} to {finding.result_dtype}"
+    )
+
+
+def _row(reached: Reached) -> tuple[document.Words, ...]:
+    changed = {n: d for n, d in reached.intended.items() if d != reached.dtypes[n]}
+    return row(
+        kernel_name(reached.kernel),
+        reached.argument,
+        _dtypes(reached.dtypes),
+        _dtypes(changed),
+    )
+
+
+def _dtypes(dtypes: dict[str, str]) -> str:
+    """`fp16 q, v; fp32 k`."""
+    by_dtype = grouped((dtype, name) for name, dtype in dtypes.items())
+    return "; ".join(f"{dtype} {', '.join(names)}" for dtype, names in sorted(by_dtype.items()))
+
+
+def _cures(result: DtypesResult) -> Iterator[Part]:
+    if not result.cures:
+        return
+    yield document.Heading("What cures it (tried, the smallest change first)")
+    for cure in result.cures:
+        tone = Tone.GOOD if not cure.left else Tone.DOUBT
+        outcome = f"{counted(cure.left, 'finding')} left" if cure.left else "no findings left"
+        yield document.Item(f"{cure.name}: {outcome}", tone)
+
+
+def _not_followed(result: DtypesResult) -> Iterator[Part]:
+    if result.not_followed:
+        yield document.Heading("Not followed")
+        for each in result.not_followed[:SHOWN]:
+            yield document.Item(f"{each.subject}: {each.stage}: {each.reason[:300]}", Tone.DOUBT)
+        yield from rest(len(result.not_followed), "subject")
+    if result.late:
+        names = ", ".join(result.late[:SHOWN])
+        yield document.Item(f"not reached in time: {names}", Tone.DOUBT)
+
+
+def _annotations(result: DtypesResult) -> Iterator[Annotation]:
+    same = grouped((each.identity, each) for each in result.findings)
+    for findings in same.values():
+        first = findings[0]
+        level = "warning" if first.known else "error"
+        text = _says(first)
+        if first.tripped is not None and first.code == PROMOTION:
+            trip = first.tripped
+            text += f"; {trip.file}:{trip.line} fails: {trip.source}"
+        if first.reached:
+            text += f"; it reaches {kernel_name(first.reached[0].kernel)} beside half operands"
+        title = f"{first.code} {RULES[first.code].title}"
+        yield Annotation(level, title, text, first.file, first.line)

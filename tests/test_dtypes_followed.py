@@ -1,0 +1,140 @@
+"""Dtypes followed through a user's own layers to their kernels, without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.dtypes import following
+from flacheck.dtypes.finding import DtypeFinding
+from flacheck.dtypes.following import DtypesAnswer, DtypesQuestion
+from flacheck.dtypes.observed import Mode
+from tests.mixed_layers import CONTRACT, line_of, write
+
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
+)
+FP16, BF16 = Mode("fp16", "fp32"), Mode("bf16", "fp32")
+# How each promotion is written, and its float32 operand there.
+PROMOTIONS = {
+    "k = k.addcmul(k * (a - 1), self.gain)": "self.gain",
+    "k = torch.addcmul(k, k * (a - 1), self.gain)": "self.gain",
+    "k = k + self.gain": "self.gain",
+    "k = torch.where(a > 0.5, k, self.gain)": "self.gain",
+    "k = k * self.gain.sigmoid().view(1, -1)": "self.gain.sigmoid().view(1, -1)",
+}
+# What gives float32 by design, keeps float16, or reaches no kernel.
+HARMLESS = (
+    "k = k.clone().addcmul_(k * (a - 1), self.gain)",
+    "k = k.clone(); k += self.gain",
+    "k = k.float()",
+    "k = k.softmax(-1)",
+    "k = k * self.gain.exp()",
+    "k = F.normalize(k * self.gain, dim=-1)",
+    "k = (k + self.gain).to(q.dtype)",
+    "k = k * torch.tensor(2.0, device=k.device)",
+    "x = k + self.gain",
+    "k = k / 1e6",
+)
+ASSERTED = "k = k.addcmul(k * (1 - a), self.gain)"
+REFUSED = "k = torch.lerp(k, k * a, self.gain)"
+TOO_LARGE = "k = k + (-1e9)"
+LINES = (*PROMOTIONS, *HARMLESS, REFUSED, TOO_LARGE)
+
+
+class Layers:
+    """A layer in a file of its own for each line, all followed at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = {}
+        for number, line in enumerate(LINES):
+            self.files[line] = write(folder, f"mixed_{number}", line)
+        self.files[ASSERTED] = write(folder, "asserted", ASSERTED, CONTRACT)
+        (choice,) = toolchains.resolve(["installed"]).choices
+        question = DtypesQuestion(
+            targets=tuple(f"{file}:Mixer" for file in self.files.values()),
+            modes=(FP16, BF16),
+            toolchain=toolchains.provide(choice),
+        )
+        self.answer: DtypesAnswer = following.follow(question, folder)
+        self._findings = following.findings(self.answer, question.modes)
+
+    def findings(self, line: str, mode: Mode = FP16) -> list[DtypeFinding]:
+        subject = f"{self.files[line].stem}:Mixer"
+        return [f for f in self._findings if (f.subject, f.mode) == (subject, str(mode))]
+
+
+@pytest.fixture(scope="module")
+def layers(tmp_path_factory: pytest.TempPathFactory) -> Layers:
+    return Layers(tmp_path_factory.mktemp("layers"))
+
+
+def test_every_layer_was_followed(layers: Layers) -> None:
+    """All of them ran forward and backward where nothing refused to."""
+    subjects = layers.answer.observation.subjects
+    assert len(subjects) == len(layers.files)
+    assert all(subject.plan for subject in subjects)
+
+
+@pytest.mark.parametrize("promotion", PROMOTIONS)
+def test_a_promotion_is_named_with_its_operand(layers: Layers, promotion: str) -> None:
+    """Whatever the operation is called, its line, the wide parameter and the kernels are named."""
+    (finding,) = layers.findings(promotion)
+    assert finding.code == "FC701"
+    assert (finding.line, finding.source) == (
+        line_of(layers.files[promotion], promotion),
+        promotion,
+    )
+    assert (finding.operand, finding.parameter) == (PROMOTIONS[promotion], "gain")
+    assert (finding.source_dtype, finding.result_dtype) == ("fp16", "fp32")
+    module = layers.files[promotion].stem
+    reached = {(each.kernel, each.argument) for each in finding.reached}
+    assert reached == {(f"{module}:mix", "k"), (f"{module}:mix_back", "k")}
+    assert finding.reached[0].dtypes == {"q": "fp16", "k": "fp32", "v": "fp16", "o": "fp16"}
+    assert finding.reached[0].intended == dict.fromkeys("qkvo", "fp16")
+
+
+def test_bfloat16_is_promoted_alike(layers: Layers) -> None:
+    """The same lines are found under the other dtype of autocast."""
+    for promotion in PROMOTIONS:
+        (finding,) = layers.findings(promotion, BF16)
+        assert (finding.source_dtype, finding.result_dtype) == ("bf16", "fp32")
+
+
+def test_the_assertion_that_trips_is_named(layers: Layers) -> None:
+    """The cause is the promotion's line, and the finding says what ends the run."""
+    (finding,) = layers.findings(ASSERTED)
+    file = layers.files[ASSERTED]
+    assert finding.line == line_of(file, ASSERTED)
+    assert finding.reached == ()
+    assert finding.tripped is not None
+    assert (finding.tripped.line, finding.tripped.source) == (line_of(file, CONTRACT), CONTRACT)
+
+
+@pytest.mark.parametrize("harmless", HARMLESS)
+def test_what_is_float32_by_design_is_no_finding(layers: Layers, harmless: str) -> None:
+    """Casts of the program's and of autocast's, operations in place, tensors without dimensions,
+    and promoted ones that no kernel gets."""
+    assert layers.findings(harmless) == []
+    assert layers.findings(harmless, BF16) == []
+
+
+def test_an_operation_that_refuses_its_operands(layers: Layers) -> None:
+    """The error of lerp is reported as itself, at its line."""
+    (finding,) = layers.findings(REFUSED)
+    assert finding.code == "FC703"
+    assert finding.line == line_of(layers.files[REFUSED], REFUSED)
+    assert finding.operand == "self.gain"
+    assert "weight" in finding.says
+
+
+def test_a_constant_beyond_float16(layers: Layers) -> None:
+    """A mask of -1e9 is infinite in float16, and fine in bfloat16."""
+    (finding,) = layers.findings(TOO_LARGE)
+    assert (finding.code, finding.operand) == ("FC704", "-1e+09")
+    assert finding.line == line_of(layers.files[TOO_LARGE], TOO_LARGE)
+    assert layers.findings(TOO_LARGE, BF16) == []
