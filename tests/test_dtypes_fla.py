@@ -1,0 +1,99 @@
+"""The RWKV7 layer of three releases of FLA, and copies of it in a user's own file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.dtypes import following
+from flacheck.dtypes.examination import examine
+from flacheck.dtypes.following import DtypesQuestion
+from flacheck.dtypes.observed import Mode
+from flacheck.errors import Exit
+from flacheck.packages.package import provide_package
+
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="needs torch"),
+]
+RWKV7 = "fla.layers.rwkv7:RWKV7Attention"
+ADDCMUL = "k = k.addcmul(k * (a - 1), self.k_a)"
+FP16 = Mode("fp16", "fp32")
+# The same promotion, in a copy whose parameter is called something else.
+COPIES = {
+    "addcmul": "k = torch.addcmul(k, k * (a - 1), self.key_gate)",
+    "plus": "k = k + k * (a - 1) * self.key_gate",
+    "where": "k = torch.where(a > 0.5, k, self.key_gate)",
+    "lerp": "k = torch.lerp(k, k * (a - 1), self.key_gate)",
+    "in_place": "k = k.clone().addcmul_(k * (a - 1), self.key_gate)",
+}
+
+
+def question(version: str, *targets: str) -> DtypesQuestion:
+    (choice,) = toolchains.resolve(["3.5.1"]).choices
+    package = provide_package(f"flash-linear-attention=={version}")
+    return DtypesQuestion(targets, (FP16,), toolchains.provide(choice), package)
+
+
+def test_the_line_and_the_assertion_of_0_1_2() -> None:
+    """The addcmul promotes k by self.k_a and the operator's assertion trips; the cast mends it."""
+    result = examine(question("0.1.2", RWKV7))
+    (finding,) = result.findings
+    assert (finding.code, finding.file, finding.line) == ("FC701", "fla/layers/rwkv7.py", 179)
+    assert (finding.source, finding.operand, finding.parameter) == (ADDCMUL, "self.k_a", "k_a")
+    assert finding.tripped is not None
+    assert finding.tripped.source == "assert q.dtype == k.dtype == v.dtype"
+    assert finding.tripped.file.endswith("dplr/chunk.py")
+    assert result.mended is not None
+    assert result.mended.left == ()
+    assert f"+        {ADDCMUL}.to(k.dtype)" in result.mended.diff
+    assert result.exit_code == Exit.FINDINGS
+
+
+def test_the_mixed_kernels_of_0_2_0() -> None:
+    """Without the assertion, the kernels that get mixed dtypes are named, backward ones too."""
+    (finding,) = examine(question("0.2.0", RWKV7), mend=False).findings
+    assert (finding.line, finding.source) == (185, ADDCMUL)
+    kernels = {each.kernel.rpartition(":")[2] for each in finding.reached}
+    assert kernels == {
+        "chunk_dplr_fwd_A_kernel_intra_sub_intra",
+        "chunk_dplr_bwd_kernel_intra",
+    }
+    forward = finding.reached[0].dtypes
+    assert (forward["q"], forward["k"]) == ("fp16", "fp32")
+
+
+def test_0_2_2_is_clean() -> None:
+    """Its norm in float32 is autocast's doing, and k_a reaches a kernel as it is."""
+    result = examine(question("0.2.2", RWKV7))
+    assert result.findings == ()
+    assert result.followed[RWKV7] > 0
+    assert result.exit_code == Exit.OK
+
+
+def test_renamed_copies_in_a_file_of_the_users(tmp_path: Path) -> None:
+    """Whatever the parameter is called and however the promotion is written; in place it stays
+    float16."""
+    package = provide_package("flash-linear-attention==0.1.2")
+    layer = (Path(package.path) / "fla" / "layers" / "rwkv7.py").read_text()
+    renamed = layer.replace(ADDCMUL, "PROMOTION").replace("RWKV7Attention", "Mixer")
+    renamed = renamed.replace("k_a", "key_gate")
+    targets = []
+    for name, line in COPIES.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(renamed.replace("PROMOTION", line))
+        targets.append(f"{file}:Mixer")
+    asked = question("0.1.2", *targets)
+    found = {
+        each.subject.partition(":")[0]: each
+        for each in following.findings(following.follow(asked, tmp_path), (FP16,))
+    }
+    assert found.keys() == COPIES.keys() - {"in_place"}
+    for name, finding in found.items():
+        assert (finding.line, finding.source) == (179, COPIES[name])
+        assert finding.operand == "self.key_gate"
+    assert [name for name, each in found.items() if each.code == "FC703"] == ["lerp"]
+    assert all(found[name].tripped for name in found)
