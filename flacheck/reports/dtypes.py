@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import kernel_name
+from flacheck.analysis.order import counted, kernel_name
 from flacheck.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
 from flacheck.dtypes.result import DtypesResult
 from flacheck.reports import document
 from flacheck.reports.document import Annotation, Part, Tone, row
-from flacheck.reports.phrases import SHOWN, counted, rest
+from flacheck.reports.phrases import SHOWN, rest
 from flacheck.rules import RULES
 
 FORMATS = ("table", "json", "markdown", "github")
