@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -381,16 +382,17 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     started: list[str] = []
 
-    def config(folder: Path, each: drive.Drive) -> Json:
+    def config(scratch: Path, each: drive.Drive) -> Json:
         started.append(each.toolchain.identity)
-        return {"report": str(drive._partial(folder)), "fails": each.toolchain.version == "2"}
+        files = {name: str(scratch / name) for name in ("output", "report", "progress")}
+        return {**files, "fails": each.toolchain.version == "2"}
 
     fake = (
         "import json, sys; c = json.loads(sys.argv[-1]); print('no luck')\n"
         "if not c['fails']: open(c['report'], 'w').write('{}')"
     )
     monkeypatch.setattr(drive, "_config", config)
-    monkeypatch.setattr(channel, "BOOT", fake)
+    monkeypatch.setattr(drive, "channel", SimpleNamespace(BOOT=fake))
     made = Package("tiny", "1.0", str(tmp_path), "digest", {})
     asked = [
         drive.Drive(made, Toolchain("fake", n, f"fake=={n}", "test", (), "fake"), card("h100"))
@@ -399,4 +401,4 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
     with pytest.raises(IncompleteError, match=r"log\.txt: no luck"):
         drive.prepare(asked, at_once=3)
     drive.prepare([asked[0], asked[2]], at_once=3)
-    assert started == ["fake==1", "fake==2", "fake==3"]
+    assert sorted(started) == ["fake==1", "fake==2", "fake==3"]
