@@ -66,3 +66,12 @@ def test_a_cell_that_is_struck_twice_does_not_fail(tmp_path: Path, store: Store)
     twice = {f"k{n}": f"twice {tmp_path / str(n)}" for n in range(5)}
     found = run(store, [fake.cell(name) for name in twice], twice, jobs=1)
     assert {record.verdict for record in found} == {Verdict.UNKNOWN}
+
+
+def test_an_exit_without_a_word_vouches_for_no_other(tmp_path: Path, store: Store) -> None:
+    """One that always ends so fails; those that did it once do not, though they say the same."""
+    table = {f"k{n}": f"once {tmp_path / str(n)} exit {n + 1}" for n in range(8)}
+    cells = [fake.cell("always"), *map(fake.cell, table)]
+    found = {r.kernel: r for r in run(store, cells, {**table, "always": "exit 3"}, jobs=1)}
+    assert found.pop("fake.always").verdict is Verdict.FAILS
+    assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}

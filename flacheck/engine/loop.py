@@ -270,8 +270,8 @@ class Loop:
 
 
 def is_silent(attempt: Attempt) -> bool:
-    """Whether a signal ended the attempt and the compiler said nothing of a failure."""
-    return bool(attempt.signal) and not rules.decisive(attempt.log)
+    """Whether the worker ended, by a signal or not, and the compiler said nothing of a failure."""
+    return attempt.outcome is Outcome.DIED and not rules.decisive(attempt.log)
 
 
 def _still_good(record: Record, timeout: float | None) -> bool:
