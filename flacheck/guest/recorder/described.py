@@ -197,16 +197,22 @@ class Identities:
 
     def package_of(self, file: str) -> str | None:
         """`name==version` of the package that a file belongs to, None for a program's own."""
+        package, _ = self.installed(file) or (None, None)
+        return package
+
+    def installed(self, file: str) -> tuple[str, str] | None:
+        """The package that a file belongs to, and the folder that it is installed in."""
         file = os.path.realpath(file)
-        folder = os.path.dirname(file)
-        while folder != os.path.dirname(folder):
-            if folder in self._packages:
-                return self._packages[folder]
-            owner = self._owner(folder, os.path.relpath(file, folder))
-            if owner:
-                return owner
-            folder = os.path.dirname(folder)
+        for folder in _above(file):
+            package = self._packages.get(folder)
+            package = package or self._owner(folder, os.path.relpath(file, folder))
+            if package:
+                return package, folder
         return None
+
+    def is_driven(self, file: str) -> bool:
+        """Whether a file is one of the packages that were put there to be recorded."""
+        return any(folder in self._packages for folder in _above(os.path.realpath(file)))
 
     def _owner(self, folder: str, path: str) -> str | None:
         """The package installed in a folder whose list of files has this one."""
@@ -216,6 +222,13 @@ class Identities:
             if f"\n{path}," in f"\n{files}":
                 return f"{distribution.metadata['Name']}=={distribution.version}"
         return None
+
+
+def _above(file: str) -> Iterator[str]:
+    folder = os.path.dirname(file)
+    while folder != os.path.dirname(folder):
+        yield folder
+        folder = os.path.dirname(folder)
 
 
 def _all(folder: str) -> Iterable[Distribution]:

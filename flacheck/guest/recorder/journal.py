@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # As `flacheck/model/launch.py` says it, which is not imported in this interpreter.
@@ -27,13 +27,15 @@ class Journal:
     one; `seen` is told the identity of each, new or not."""
 
     def __init__(self, output: str, package: str | None, device: str) -> None:
-        self._output, self._package, self._device = output, package, device
+        self.output, self._package, self._device = output, package, device
         self.seen: Callable[[str], object] = lambda identity: None
         # Reentrant, for a signal may come in between. Nothing of the program's is waited for while
         # it is held.
         self._lock = threading.RLock()
         self._written: set[str] = set()
         self._sources: set[str] = set()
+        # Kernels with their sources, of which a line says already where they stand.
+        self._placed: set[tuple[str, str | None]] = set()
         self._more: dict[str, int] = {}
         # Call paths: the digest of each, of each launch, and what is not written yet of both.
         self._paths: dict[Path, str] = {}
@@ -54,10 +56,12 @@ class Journal:
         remarks: Line,
         sizes: Callable[[], Line],
         path: Path = (),
+        defined: Sequence[Line] = (),
     ) -> None:
         """`text` is that of the line's source; `remarks` are no part of what makes a launch
         distinct, nor are the call `path` by which it came, of which it keeps all, and what
-        `sizes()` gives: that is only asked of the first of equal launches."""
+        `sizes()` gives: that is only asked of the first of equal launches. `defined` says where the
+        functions of the source stand."""
         distinct = json.dumps(line, sort_keys=True, separators=(",", ":"))
         identity = hashlib.sha256(distinct.encode()).hexdigest()[:16]
         self.seen(identity)
@@ -79,6 +83,10 @@ class Journal:
             if text is not None and line["source"] not in self._sources:
                 self._sources.add(line["source"])
                 extra["text"] = text
+            told = line["kernel"], line["source"]
+            if defined and told not in self._placed:
+                self._placed.add(told)
+                extra["defined"] = list(defined)
             named = {"id": identity, **line, **placed, "paths": new_path, **extra}
             self._append(*self._path_lines(), named)
 
@@ -145,7 +153,7 @@ class Journal:
 
     def _append(self, *lines: Line) -> None:
         rest = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-        file = os.open(self._output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        file = os.open(self.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             while rest:
                 rest = rest[os.write(file, rest) :]

@@ -16,6 +16,7 @@ from ..workers.cut import Cutter, handed
 from .call_path import CallPaths
 from .described import Functions, Identities, argument, configuration, constant, laid_out
 from .journal import Journal
+from .places import Places
 
 Run = Callable[..., Any]
 Args = Sequence[Any]
@@ -102,6 +103,7 @@ class Recorder:
         self._cutter = Cutter()
         self._identities = Identities(packages)
         self.paths = CallPaths(self._identities, packages.values())
+        self._places = Places(self._identities, journal.output)
         self.calls = 0
         self.kernels: collections.Counter[str] = collections.Counter()
         self.during: str | None = None
@@ -245,7 +247,8 @@ class Recorder:
         line["source"] = cut.digest
         remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
         path = self.paths.of_launch(package)
-        self.journal.launch(line, cut.text, remarks, lambda: _sizes(call, group), path)
+        defined = self._places.of(cut.functions)
+        self.journal.launch(line, cut.text, remarks, lambda: _sizes(call, group), path, defined)
 
 
 def _method(layer: Layer, run: Run) -> Run:

@@ -29,10 +29,12 @@ _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
 
 @dataclass(frozen=True)
 class CutResult:
-    """A module's text, or the reason why there is none."""
+    """A module's text, or the reason why there is none; `functions` are those that stand in it, or
+    came as far as that."""
 
     text: str | None
     reason: str | None = None
+    functions: tuple[Kernel, ...] = ()
 
     @property
     def digest(self) -> str | None:
@@ -86,9 +88,9 @@ class Cutter:
                     module.function(root)
                 text = module.text()
                 ast.parse(text)
-                self._done[key] = CutResult(text)
+                self._done[key] = CutResult(text, None, tuple(module.functions))
             except (Unwritten, SyntaxError, OSError) as error:
-                self._done[key] = CutResult(None, str(error))
+                self._done[key] = CutResult(None, str(error), tuple(module.functions))
         return self._done[key]
 
 
@@ -102,6 +104,7 @@ class _CutModule:
         self._taken: set[str] = {"tl", "triton", *roots.values()}
         self._pieces: list[str] = []
         self._imports: set[str] = set()
+        self.functions: list[Kernel] = []
 
     def text(self) -> str:
         imports = "".join(f"import {name}\n" for name in sorted(self._imports))
@@ -112,6 +115,7 @@ class _CutModule:
         key = id(function)
         if key not in self._names:
             self._names[key] = self._roots.get(function) or self._free(function.fn.__name__)
+            self.functions.append(function)
             self._pieces.append(self._written(function, self._names[key]))
         return self._names[key]
 
