@@ -48,9 +48,13 @@ GUEST_ROOMS = ("engine", "workers", "fake_cuda", "recorder", "package_driver", "
 LOOSE = {"__init__", "__main__", "errors"}
 # Data that ships with the package and holds no module.
 FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "__pycache__"}
-# The sandbox speaks the guest's protocol; that file has no dependencies and is the one thing both
-# sides share.
-SHARED = "flacheck.guest.engine.channel"
+# The sandbox speaks the guest's protocol, and who reads a launches file digests definitions as the
+# recorder did; those files have no dependencies, and both sides share nothing else.
+SHARED = {
+    "flacheck.guest.engine.channel",
+    "flacheck.guest.recorder.definitions.Definitions",
+    "flacheck.guest.recorder.definitions.digest",
+}
 
 
 def modules() -> dict[str, Path]:
@@ -176,7 +180,7 @@ def test_contributing_shows_the_same_rooms() -> None:
     assert shown == ROOMS
 
 
-def test_only_the_protocol_is_shared_with_the_guest() -> None:
+def test_only_protocol_and_digests_are_shared_with_the_guest() -> None:
     """flacheck starts the guest and never imports it, and the guest imports nothing of flacheck."""
     outside = {
         imported
@@ -184,7 +188,7 @@ def test_only_the_protocol_is_shared_with_the_guest() -> None:
         for imported in imports(file)
         if imported.startswith("flacheck.guest")
     }
-    assert outside <= {SHARED}
+    assert outside <= SHARED
     inside = [name for file in (PACKAGE / "guest").rglob("*.py") for name in imports(file)]
     assert [name for name in inside if name.partition(".")[0] == "flacheck"] == []
 

@@ -19,7 +19,7 @@ from flacheck.fallbacks.constexprs import host_launches, kernel_code
 from flacheck.inputs import call_paths, captured, launches, matrix, replay
 from flacheck.inputs.captured import Capture
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand
-from flacheck.inputs.launches import RecordedLaunch
+from flacheck.inputs.launches import RecordedLaunch, stale
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.sources import kernels_of, launches_file, matrices
 from flacheck.inputs.subject import Subject
@@ -63,7 +63,8 @@ def of_matrix(name: str | None, selection: Selection) -> Gathered:
             f"no kernel that {_globs(selection)} names has an autotuner and a launch in the dtypes "
             "asked"
         )
-    return Gathered(tuned, resolver.choices, kernels.packages, resolver.warnings)
+    notes = [*kernels.warnings, *resolver.warnings]
+    return Gathered(tuned, resolver.choices, kernels.packages, notes)
 
 
 def of_launches(
@@ -92,7 +93,8 @@ def of_launches(
         tuned += _of_entries(of_kernel, selection, resolver, provided, targets, driven=False)
     if not tuned:
         raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
-    return Gathered(tuned, resolver.choices, provided, [*refusals, *resolver.warnings])
+    _, changed = stale.found(file, wanted)
+    return Gathered(tuned, resolver.choices, provided, [*changed, *refusals, *resolver.warnings])
 
 
 def of_package(spec: str, selection: Selection) -> Gathered:

@@ -23,6 +23,7 @@ _CONFIGS = (
     "Compile one configuration a kernel and dtype (usual), or all of them (own). Default: usual "
     "with --package, own with a launches file."
 )
+_STRICT = "Exit 3 when any cell is unknown, or a captured kernel has changed since."
 
 
 @common.command
@@ -58,7 +59,7 @@ def scan(
         False, "--fallbacks", help="Search and compile fallbacks for each failure."
     ),
     fallback_budget: int = option(48, metavar="N", min=1, help=_BUDGET),
-    strict: bool = option(False, "--strict", help="Exit 3 when any cell is unknown."),
+    strict: bool = option(False, "--strict", help=_STRICT),
     store: common.StoreDir = Path(".flacheck"),
     baseline: common.BaselineFile = None,
     write_baseline: common.WriteBaseline = None,
@@ -134,7 +135,9 @@ def scan(
         common.show(format, scan_report.report(run_view, comparison), output)
         if write_baseline:
             common.update_baseline(write_baseline, answers)
-    return exit_code(run_view.summary.tally, strict=strict)
+    # The answer is about kernels that are no more.
+    changed = [Exit.INCOMPLETE] if strict and plan.stale else []
+    return exit_code(run_view.summary.tally, strict=strict, others=changed)
 
 
 def _say_what_is_here() -> None:

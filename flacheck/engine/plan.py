@@ -16,8 +16,9 @@ class Plan:
     `name` is what the run is called and `selection` what narrowed it. `forms` maps
     (package, kernel) to (operator, form). `warnings` are for the user's eyes; `attempts` hold, by
     key, what is known of cells without a worker; `coverage` says what of a package was captured.
-    `source` tells two plans of one name apart. `whole` are all cells of the question where this
-    run compiles only a shard of them.
+    `source` tells two plans of one name apart. `stale` are kernels that have changed since they
+    were captured. `whole` are all cells of the question where this run compiles only a shard of
+    them.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Plan:
     selection: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     purpose: Purpose = Purpose.SCAN
     source: str = ""
+    stale: tuple[Json, ...] = ()
     whole: Sequence[Cell] | None = None
 
     def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:
@@ -51,4 +53,5 @@ class Plan:
             "forms": [[*kernel, *form] for kernel, form in sorted(self.forms.items(), key=str)],
             "kernels": sorted({cell.kernel.name for cell in self.cells}),
             "coverage": list(self.coverage),
+            "stale": list(self.stale),
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flacheck.inputs.expand import Source
 from flacheck.inputs.matrix import Matrix
+from flacheck.model import Json
 from flacheck.packages.package import Package
 
 DEFAULT_MATRIX = "quick"
@@ -39,12 +40,14 @@ class Subject:
 
 @dataclass(frozen=True)
 class Kernels:
-    """What a subject holds: kernels with their launches, and how they are to be expanded."""
+    """What a subject holds: kernels with their launches, and how they are to be expanded. `stale`
+    are those that have changed since they were recorded."""
 
     matrix: Matrix
     sources: Sequence[Source]
     packages: Mapping[str, Package]
     warnings: tuple[str, ...] = ()
+    stale: tuple[Json, ...] = ()
 
 
 def line_of(name: str) -> tuple[Path, int | None]:

@@ -57,6 +57,18 @@ def items(
         yield Item(line, tone, code=code)
 
 
+def stale(changed: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    """Kernels that have changed since they were captured, of which the answer knows nothing."""
+    if not changed:
+        return
+    yield Heading(f"Changed since captured: {counted(len(changed), 'kernel')}")
+    for each in changed[:SHOWN]:
+        said = beside(kernel_name(each["kernel"]), each["package"])
+        yield Item(f"{said}: {'; '.join(each['why'])}", Tone.DOUBT)
+    yield from rest(len(changed), "kernel")
+    yield Paragraph("The answer is about these kernels as they were; capture them again.")
+
+
 def places(toolchains: Sequence[str], targets: Sequence[str], between: str = " · ") -> str:
     """`3.2.0, 3.3.0 · sm80, sm90`."""
     return f"{', '.join(map(short, toolchains))}{between}{', '.join(targets)}"

@@ -49,6 +49,7 @@ def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
     yield from _mixed(view)
+    yield from phrases.stale(view.run.get("stale", ()))
     yield from _matrix(grid(view.records(), view.summary.untested_keys))
     if baseline is not None:
         yield from _compared(baseline)
@@ -438,6 +439,8 @@ def _annotations(
             level = "notice"
         said = f"{group.line}\n{phrases.where(group)}"
         yield document.Annotation(level, phrases.title_of(group.code), said)
+    for each in view.run.get("stale", ())[:_ANNOTATIONS]:
+        yield document.Annotation("warning", f"changed: {each['kernel']}", "; ".join(each["why"]))
     hidden = phrases.omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
     if hidden:
         yield document.Annotation("notice", "more failures", hidden)

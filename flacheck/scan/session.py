@@ -17,7 +17,7 @@ from flacheck.config.waivers import Waiver
 from flacheck.engine.session import Session
 from flacheck.fallbacks import seen
 from flacheck.fallbacks.searching import search_with_workers
-from flacheck.model import AskedPlace, Json, Record
+from flacheck.model import AskedPlace, Json, Record, canonical
 from flacheck.store import Run, Store, questions
 from flacheck.tables import advisories
 from flacheck.toolchains import torch_pins, triton_releases
@@ -88,7 +88,9 @@ def view(
     ]
     summary = summarise(_records(store, runs), context).with_searched(searched)
     matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
+    changed = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
     asked: Json = {"purpose": runs[0].purpose.value, "question": _question(answered)}
+    asked["stale"] = list(changed.values())
     return RunView(
         run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **asked},
         records=lambda: mark_slow(_records(store, runs), summary.slow),

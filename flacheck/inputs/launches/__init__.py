@@ -75,6 +75,18 @@ class Memory(Struct, frozen=True):
         return plain
 
 
+class DefinedAt(Struct, frozen=True):
+    """Where a function stood and what it said: its qualified name, its `file` as seen from the
+    launches file, or from where its `package` was installed, and the digests of its definition and
+    of the whole file."""
+
+    name: str
+    file: Annotated[str, Meta(pattern=r"^[^/\0][^\0]*\.py\Z")]
+    digest: str
+    whole: str
+    package: str | None = None
+
+
 class RecordedLaunch(Struct, frozen=True, kw_only=True):
     """One distinct launch of a program. `kernel` is `module:qualname`, `source` the digest of its
     cut-out `text`, in which it is called `qualname`; `uncut` says why there is no text.
@@ -84,8 +96,8 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     it, on which this launch may rest; `refused` says where and why its source was not admitted,
     and is never read from a file. `memory` says where its tensors lie and `grids` what each
     configuration's grid is (None where it raised); `paths` are the dotted names of the functions
-    through which it came, outermost first, once for each way. Files of earlier recorders have none
-    of the three."""
+    through which it came, outermost first, once for each way; `defined` says where the kernel and
+    its helpers stood. Files of earlier recorders have none of the four."""
 
     id: str
     kernel: str
@@ -106,6 +118,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     grids: tuple[Grid | None, ...] | None = None
     refused: str | None = None
     paths: tuple[CallPath, ...] | None = None
+    defined: tuple[DefinedAt, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.qualname.isidentifier():
@@ -240,6 +253,7 @@ class _LaunchesReader:
         self._texts: dict[str, str | None] = {}
         self._refused: dict[str, str] = {}
         self._paths: dict[str, CallPath] = {}
+        self._defined: dict[tuple[str, str | None], tuple[DefinedAt, ...]] = {}
         self._begun = False
 
     def entry(self, number: int, line: str) -> Iterator[Entry]:
@@ -299,6 +313,9 @@ class _LaunchesReader:
         if "paths" in value:
             value = {**value, "paths": self._came_by(value["paths"])}
         entry = convert({**value, "refused": None}, RecordedLaunch)
+        # Only the first line of a kernel with this source says it.
+        said = self._defined.setdefault((entry.kernel, entry.source), entry.defined)
+        entry = structs.replace(entry, defined=entry.defined or said)
         if entry.source is None:
             return structs.replace(entry, text=None)
         text = self._text(entry.source, entry.text, number)

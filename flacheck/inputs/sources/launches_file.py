@@ -6,7 +6,7 @@ from pathlib import Path
 from flacheck.capture.cards import target_of
 from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
-from flacheck.inputs.launches import Launches, RecordedLaunch
+from flacheck.inputs.launches import Launches, RecordedLaunch, stale
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.subject import Kernels, Subject, line_of
 from flacheck.packages.package import Package
@@ -40,8 +40,9 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
     provided = replay.provided(file, asked, subject.trust)
     axes = {"target": recorded_targets(read), "configs": (configs,)}
     made = Matrix(file.stem, str(file), (Block(axes),))
-    warnings = (*refusals, *_lost(asked, provided), *_guessed(asked))
-    return Kernels(made, replay.sources(entries, provided), provided, warnings)
+    changed, said = stale.found(file, asked)
+    warnings = (*said, *refusals, *_lost(asked, provided), *_guessed(asked))
+    return Kernels(made, replay.sources(entries, provided), provided, warnings, changed)
 
 
 def recorded_targets(read: Launches) -> tuple[str, ...]:
