@@ -67,8 +67,8 @@ def repro(
 
     reports.check(format, reports.TABLE_OR_JSON)
     allowance = _budget(budget)
-    compilers = [*toolchain, *triton]
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers, torch, op)
+    specs = [*toolchain, *triton]
+    selection = common.selection(kernel, target, dtype, num_warps, num_stages, specs, torch, op)
     about = common.cells_of(context, cell, matrix, package, trust)
     with _terminable():
         with Store.open(store, create=not cells.needs_store(about)) as opened:
