@@ -6,6 +6,7 @@ failing ones of one signature, or, where none fails, the one that compiles slowl
 releases in the store.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,7 @@ from flacheck.tables import targets
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice
 
+_LOG = logging.getLogger(__name__)
 # Candidates that an error lists: what fits on a screen.
 _SCREENFUL = 16
 _KEY = re.compile(r"[0-9a-f]{1,32}")
@@ -131,7 +133,13 @@ def choose(
     key = next(iter(cells))
     if len(cells) > 1:
         session = Session(replace(plan, purpose=purpose), store, timeout, jobs, memory_mb)
-        key = _one_signature(list(session.records()), name, store).key
+        try:
+            key = _one_signature(list(session.records()), name, store).key
+        except UsageError:
+            # Kernels that have changed since their capture may be why none is left.
+            for said in plan.warnings:
+                _LOG.warning(said)
+            raise
     cell = cells[key]
     needed = {}
     if cell.kernel.is_of_package:
