@@ -96,3 +96,20 @@ def test_a_release_that_is_advised_against_is_pinned_last() -> None:
     ]
     pairs = {dtype: pair for dtype, _, _, pair in rows(*cells, advisories=advise)}
     assert pairs == {"bf16": ("2.5.1", "3.1.0"), "fp32": ("2.6.0", "3.2.0")}
+
+
+def test_what_an_operator_launches_is_one_choice() -> None:
+    """Its forms may stand in modules of several operators; without --op they are no choice."""
+    forms = {
+        (PACKAGE, "m:chunk"): ("fla.ops.common", "chunk"),
+        (PACKAGE, "m:fused"): ("fla.ops.retention", "fused_recurrent"),
+    }
+    cells = [
+        failure(**at("3.2.0", "bf16"), kernel="m:chunk"),
+        record(**at("3.2.0", "bf16"), kernel="m:fused"),
+    ]
+    context = replace(CONTEXT, forms=forms)
+    assert list(slices(whole(cells), context)) == []
+    asked = whole(cells, selection={"ops": ["retention"]})
+    found = [(each.dtype, each.form, each.good) for each in slices(asked, context)]
+    assert found == [("bf16", "chunk", []), ("bf16", "fused_recurrent", ["3.2.0"])]

@@ -74,8 +74,10 @@ def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Conte
     whole = _slice(target, dtype, None, there, context)
     operators = {form[0] for form in context.forms.values()}
     forms = sorted({form for _, form in context.forms.values()})
-    # Forms are alternatives of one operator; those of several operators are no choice.
-    if len(operators) != 1 or len(forms) < 2:
+    of_operator = all("ops" in each.question.selection for each in there)
+    # Forms are alternatives of one operator; those of several operators are no choice. What --op
+    # chose is one operator, in whatever modules its kernels stand.
+    if len(forms) < 2 or (len(operators) != 1 and not of_operator):
         return [whole]
     asked = {
         context.forms.get((cell.package, cell.kernel), ("", ""))[1]
