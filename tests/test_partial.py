@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.engine.judge import judge
 from flacheck.engine.plan import Plan
-from flacheck.model import Cell, Purpose, Record
+from flacheck.model import Attempt, Cell, Outcome, Purpose, Record
 from flacheck.store import Store
 from tests import fake
 from tests.made_records import asked_of, record
@@ -45,6 +46,10 @@ def cells() -> list[Cell]:
     """Cells of the fake compiler under the name of a Triton release."""
     made = (fake.cell("good", "3.4.0", n=number) for number in range(CELLS))
     return [replace(cell, toolchain="triton==3.4.0") for cell in made]
+
+
+def _compiled(cell: Cell) -> Record:
+    return judge(cell, Attempt(Outcome.FINISHED, stage="lower"))
 
 
 def begin(store: Store, asked: list[Cell]) -> str:
@@ -85,8 +90,19 @@ def _reported(folder: Path) -> tuple[int, int]:
 
 
 def _told(folder: Path, answered: int, asked: int) -> None:
-    """The same in what people read."""
+    """The same in what people read, and in a comparison with the whole question."""
     said = f"{answered}/{asked} cells"
+    whole = [_compiled(cell) for cell in cells()]
+    with Store.open(folder / "other") as store:
+        run = begin(store, cells())
+        store.add_many(run, whole)
+    written = ("report", "--store", "other", "--format", "json", "-o", "whole.json")
+    assert flacheck(*written, cwd=folder).returncode == 0
+    compared = flacheck("diff", "run:last", "whole.json", "--format", "json", cwd=folder)
+    found = json.loads(compared.stdout)
+    assert (found["from"]["partial"], found["to"]["partial"]) == (f"{answered}/{asked}", None)
+    assert f"is partial: {said} answered" in found["answer"]
+    assert compared.returncode == 3
     assert f"{said} of seeds on sm90" in flacheck("gate", "r.txt", cwd=folder).stdout
     for form in ("table", "markdown"):
         report = flacheck("report", "--format", form, cwd=folder).stdout

@@ -22,7 +22,8 @@ _NAMED = 3
 @dataclass(frozen=True)
 class ComparedSide:
     """FROM or TO as an answer speaks of it: what was typed, its compiler (None for several), the
-    torch release that was meant and those that pin this Triton, and how its cells ended."""
+    torch release that was meant and those that pin this Triton, and how its cells ended. `partial`
+    says how much of a stored question is answered, where that is not all."""
 
     text: str
     name: str
@@ -31,6 +32,7 @@ class ComparedSide:
     torch_for: tuple[str, ...]
     verdicts: Mapping[Verdict, int]
     missing: int = 0
+    partial: str | None = None
 
     @property
     def release(self) -> str:
@@ -40,6 +42,11 @@ class ComparedSide:
         if self.triton:
             return f"Triton {self.triton}"
         return self.name
+
+    @property
+    def can_be_pinned(self) -> bool:
+        """Whether there is a verdict, on the whole of what was asked."""
+        return self.has_verdict and self.partial is None
 
     @property
     def has_verdict(self) -> bool:
@@ -53,6 +60,7 @@ class ComparedSide:
             "torch": self.torch,
             "torch_for": list(self.torch_for),
             "verdicts": {verdict.value: self.verdicts.get(verdict, 0) for verdict in Verdict},
+            "partial": self.partial,
         }
 
 
@@ -195,6 +203,9 @@ class DiffResult:
     def answer(self) -> str:
         """The answer to "can I upgrade?", in one sentence."""
         parts = [f"{self._change}{self._where}: {self._compiled}", *self._exceptions]
+        for side in (self.before, self.after):
+            if side.partial:
+                parts.append(f"{side.name} is partial: {side.partial} cells answered")
         for side, advisories in zip((self.before, self.after), self.advisories):
             if advisories:
                 parts.append(f"{side.release} is advised against: {_short(advisories)}")
@@ -265,9 +276,9 @@ class DiffResult:
         """What to require: TO when nothing speaks against it, else FROM, else another release."""
         advised = [bool(advisories) for advisories in self.advisories]
         before, after = self.before, self.after
-        if not self.is_regression and after.has_verdict and not advised[1]:
+        if not self.is_regression and after.can_be_pinned and not advised[1]:
             return _pinned("to", after, f"all that compiled under {before.release} still compiles")
-        if before.has_verdict and not advised[0]:
+        if before.can_be_pinned and not advised[0]:
             why = f"{after.release} is advised against"
             if self.is_regression:
                 why = f"{after.release} breaks kernels that compiled"
@@ -276,10 +287,13 @@ class DiffResult:
             triton, torches = self.others[-1]
             why = f"all that compiled under {before.release} compiles there, by stored results"
             return AdvisedPin("other", _exactly("torch", torches[-1:]), f"triton=={triton}", why)
-        if not self.is_regression and after.has_verdict and all(advised):
+        if not self.is_regression and after.can_be_pinned and all(advised):
             why = "both releases are advised against, and the kernels of this one compile"
             return _pinned("to", after, why)
-        return AdvisedPin("none", None, None, "neither release is without a failure or an advisory")
+        why = "neither release is without a failure or an advisory"
+        if before.partial or after.partial:
+            why = "what is stored answers only a part of what was asked"
+        return AdvisedPin("none", None, None, why)
 
     def exit_code(self, strict: bool = False) -> Exit:
         """Findings come before what is incomplete; `strict` counts what has no verdict, too."""
@@ -288,7 +302,7 @@ class DiffResult:
         if self.is_regression:
             return Exit.FINDINGS
         sides = (self.before, self.after)
-        if any(side.missing or not side.has_verdict for side in sides):
+        if any(side.missing or not side.can_be_pinned for side in sides):
             return Exit.INCOMPLETE
         gaps = (*self.kernels.lost, *self.kernels.cut)
         if strict and (gaps or self.of(DifferenceKind.UNKNOWN)):

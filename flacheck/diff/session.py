@@ -19,7 +19,7 @@ from flacheck.diff.matching import Pair, match
 from flacheck.diff.package_view import is_own_word, missing, refusals, said, words
 from flacheck.diff.result import ComparedSide, DiffResult
 from flacheck.diff.second_look import other_configs
-from flacheck.diff.sides import ReleaseSide, Side
+from flacheck.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.engine.loop import Loop
 from flacheck.engine.session import Session
 from flacheck.fallbacks import seen
@@ -251,7 +251,10 @@ def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
         pins = torch_pins.torch_for(triton)
     verdicts: Mapping[Verdict, int] = Counter(record.verdict for record in records)
     lacking = sum(record.code == NO_WHEEL for record in records)
-    return ComparedSide(side.text, name, triton, torch, tuple(pins), verdicts, lacking)
+    partial = None
+    if isinstance(side, StoredSide):
+        partial = side.partial
+    return ComparedSide(side.text, name, triton, torch, tuple(pins), verdicts, lacking, partial)
 
 
 def _advisories(

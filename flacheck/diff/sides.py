@@ -14,11 +14,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from flacheck import toolchains
+from flacheck.analysis.standing import standings
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import launches
 from flacheck.model import Record
 from flacheck.model.launch import LAUNCHES_SCHEMA
-from flacheck.store import Store
+from flacheck.store import Store, questions
 from flacheck.toolchains import by_torch
 from flacheck.toolchains.base import Choice
 
@@ -50,11 +51,13 @@ class ReleaseSide:
 
 @dataclass(frozen=True)
 class StoredSide:
-    """Records to compare as they are; `name` is the run or the file that they are from."""
+    """Records to compare as they are; `name` is the run or the file that they are from. `partial`
+    says how much of its question is answered (`147/394`) where that is not all."""
 
     text: str
     name: str
     records: tuple[Record, ...]
+    partial: str | None = None
 
     @property
     def toolchains(self) -> tuple[str, ...]:
@@ -181,7 +184,10 @@ def _run(text: str, directory: Path) -> StoredSide:
         raise UsageError(f"{text!r} names no run: give run:ID, or run:last")
     with Store.open(directory, create=False) as store:
         run = store.run(name)
-        return StoredSide(text, f"run {run.id}", tuple(store.records(run.id)))
+        answered = standings(questions.of_runs(store, [run]), store.current)
+        partial = [each.to_json() for each in answered if each.is_partial]
+        records = tuple(store.records(run.id))
+        return StoredSide(text, f"run {run.id}", records, _progress(partial))
 
 
 def _path(text: str) -> Side:
@@ -196,12 +202,34 @@ def _path(text: str) -> Side:
             first = opened.readline()
             if _schema(first) == LAUNCHES_SCHEMA:
                 return _launches_file(text)
-            records = tuple(_records(text, first, opened.read()))
+            rest = opened.read()
+            records = tuple(_records(text, first, rest))
+            partial = _partial(first + rest)
     except OSError as error:
         raise UsageError(f"{text}: cannot be read ({error.strerror}); give {_FORMS}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{text}: is not a text file; give {_FORMS}") from None
-    return StoredSide(text, file.name, records)
+    return StoredSide(text, file.name, records, partial)
+
+
+def _partial(document: str) -> str | None:
+    """How much of a run's JSON document is answered, where it says so: its lines alone do not."""
+    try:
+        summary = json.loads(document)["summary"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return _progress(summary.get("partial", ()))
+
+
+def _progress(partial: Sequence[Mapping[str, Any]]) -> str | None:
+    """`147/394` over all places that are not answered as a whole; None where there is none."""
+    if not partial:
+        return None
+    answered = sum(place["answered"] for place in partial)
+    asked = [place["asked"] for place in partial]
+    if None in asked:
+        return f"{answered}/?"
+    return f"{answered}/{sum(asked)}"
 
 
 def _schema(line: str) -> str | None:
