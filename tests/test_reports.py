@@ -18,7 +18,7 @@ import flacheck
 from flacheck import reports
 from flacheck.analysis.context import Context
 from flacheck.analysis.slow import mark_slow
-from flacheck.analysis.summary import RunView
+from flacheck.analysis.summary import RunView, summarise
 from flacheck.errors import UsageError
 from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Json, Record
@@ -337,3 +337,24 @@ def test_amd_targets_say_that_they_are_experimental() -> None:
     """No verdict of theirs was ever compared with a card."""
     shown = "".join(_text("table", _view([record(target="gfx942")])))
     assert "gfx942 (experimental)" in shown
+
+
+def test_one_sentence_answers_the_question() -> None:
+    """What to pin, where nothing is to be pinned, and what is not known yet."""
+    good = summarised([record()], Context(torch_for=lambda _: ["2.6.0"], specifier=between))
+    said = "Everything that was asked compiles with torch==2.6.0 and triton==3.2.0 on sm90."
+    assert scan.answer(good) == said
+    advised = summarised(
+        [record()],
+        Context(
+            torch_for=lambda _: ["2.6.0"], specifier=between, advisories=lambda *asked: ["wrong"]
+        ),
+    )
+    against = "Advisories speak against every one of these releases (see Known good)."
+    assert scan.answer(advised) == f"{said} {against}"
+    failing = summarised([failure()])
+    assert scan.answer(failing) == "No release that was asked compiles everything on sm90."
+    undecided = "No release is known good on sm90: some cells reached no verdict."
+    assert scan.answer(summarised([unknown()])) == undecided
+    unasked = "This run asked no whole question, so it says nothing about a release as a whole."
+    assert scan.answer(summarise([record()], Context())) == unasked

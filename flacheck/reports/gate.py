@@ -55,8 +55,8 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
         yield document.Table(("Triton", "torch", "state", ""), rows)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
-    advised = ((each.triton, said) for each in result.versions for said in each.advisories)
-    lines = dict.fromkeys(f"{triton}: {said}" for triton, said in advised)
+    advised = grouped((said, each.triton) for each in result.versions for said in each.advisories)
+    lines = [f"{', '.join(releases)}: {said}" for said, releases in advised.items()]
     yield from items("Advisories", lines, Tone.DOUBT)
     waived = result.waived
     yield from items("Waivers", [_waiver(each) for each in waived if not each.is_finding])

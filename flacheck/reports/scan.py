@@ -284,6 +284,8 @@ def answer(summary: Summary) -> str:
         without = [target for target in targets if target not in _targets_of(summary)]
         if without:
             line += f" No release is known good on {', '.join(without)}."
+        if all(release.advisories for release in summary.known_good):
+            line += " Advisories speak against every one of these releases (see Known good)."
         return line
     if summary.known_good:
         good = ", ".join(release.triton for release in summary.known_good)
