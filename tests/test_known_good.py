@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import Specifier
 from flacheck.model import Record, Verdict
 from tests.made_records import (
+    CONTEXT,
     RUNS,
     SHAPE,
     failure,
@@ -117,3 +119,13 @@ def test_a_compile_stopped_on_request_makes_no_release_known_good() -> None:
     """`--until ttgir` says nothing of the stages after it."""
     assert summarised([record()], Context()).known_good
     assert not summarised([record(reason="up to ttgir")], Context()).known_good
+
+
+def test_advisories_are_told_of_every_release_that_was_asked() -> None:
+    """Also of one that fails there, once for all its targets."""
+    context = replace(CONTEXT, advisories=lambda triton, target: [f"{triton} computes wrongly"])
+    asked = [failure(), record(toolchain="triton==3.1.0"), record(target="sm80")]
+    assert summarised(asked, context).advisories == (
+        ("3.1.0", ("sm90",), "3.1.0 computes wrongly"),
+        ("3.2.0", ("sm80", "sm90"), "3.2.0 computes wrongly"),
+    )

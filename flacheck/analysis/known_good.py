@@ -52,6 +52,23 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
     return releases
 
 
+def advised(
+    standings: Sequence[Standing], context: Context
+) -> list[tuple[str, tuple[str, ...], str]]:
+    """What is publicly known against each release that was asked, whatever came of it there:
+    (Triton release, targets, advisory), oldest first."""
+    told = [
+        ((version, said), target)
+        for version, target in _triton_places(standings)
+        for said in context.advisories(version, target)
+    ]
+    groups = [
+        (version, tuple(sorted(set(targets), key=by_target)), said)
+        for (version, said), targets in grouped(told).items()
+    ]
+    return sorted(groups, key=lambda group: by_version(group[0]))
+
+
 def specifiers(
     standings: Sequence[Standing], good: Sequence[KnownGood], context: Context
 ) -> list[Specifier]:

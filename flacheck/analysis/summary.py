@@ -10,7 +10,13 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import Tally, tally
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup, by_signature
-from flacheck.analysis.known_good import KnownGood, Specifier, known_good, specifiers
+from flacheck.analysis.known_good import (
+    KnownGood,
+    Specifier,
+    advised,
+    known_good,
+    specifiers,
+)
 from flacheck.analysis.observed import observe
 from flacheck.analysis.slices import Slice, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
@@ -23,7 +29,8 @@ from flacheck.model import Json, Record, canonical
 class Summary:
     """What a report says of a run besides its records; `tally` carries what the exit code needs,
     `slow` the FC921 findings by key. `standings` say how the questions stand, `slices` how their
-    dtypes and forms do where those differ; `untested_keys` are the cells behind `untested`."""
+    dtypes and forms do where those differ; `untested_keys` are the cells behind `untested`;
+    `advisories` what is publicly known of each release that was asked, compiled or not."""
 
     tally: Tally
     known_good: tuple[KnownGood, ...] = ()
@@ -36,6 +43,7 @@ class Summary:
     slices: tuple[Slice, ...] = ()
     untested: tuple[Untested, ...] = ()
     untested_keys: frozenset[str] = frozenset()
+    advisories: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
     @property
     def partial(self) -> tuple[Standing, ...]:
@@ -62,6 +70,10 @@ class Summary:
             "partial": [standing.to_json() for standing in self.partial],
             "untested": [each.to_json() for each in self.untested],
             "slices": [each.to_json() for each in self.slices],
+            "advisories": [
+                {"triton": release, "targets": list(targets), "text": text}
+                for release, targets, text in self.advisories
+            ],
         }
 
 
@@ -96,5 +108,6 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         standings=tuple(context.standings),
         slices=tuple(slices(context.standings, context)),
         untested=tuple(listed(untested)),
+        advisories=tuple(advised(context.standings, context)),
         untested_keys=frozenset(cell.key for cell in untested),
     )

@@ -357,9 +357,12 @@ def _known_good(summary: Summary) -> Iterator[Part]:
     else:
         yield document.Paragraph("No release.")
     yield from _not_good(summary)
-    for each in summary.known_good:
-        for advisory in dict.fromkeys(each.advisories):
-            yield document.Item(f"{each.triton} is advised against: {advisory}", Tone.DOUBT)
+    # Of every release that was asked, also where it does not compile.
+    told = grouped((said, (triton, on)) for triton, on, said in summary.advisories)
+    for said, against in told.items():
+        releases = ", ".join(dict.fromkeys(triton for triton, _ in against))
+        on = ", ".join(dict.fromkeys(target for _, targets in against for target in targets))
+        yield document.Item(f"advised against {releases} on {on}: {said}", Tone.DOUBT)
     pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
     for requirements, targets in pins.items():
         yield document.Paragraph(f"pin for {', '.join(targets)}")
