@@ -167,3 +167,10 @@ def test_an_included_address_is_not_fetched(caplog: pytest.LogCaptureFixture) ->
 def test_an_address_of_something_else_is_no_pin(line: str) -> None:
     """Though it has torch or triton in its name."""
     assert pins(f"{line}\n") == []
+
+
+def test_an_included_name_that_no_file_system_takes_is_not_there(here: Path) -> None:
+    """It is one message, as for any other file that is missing."""
+    (here / "r.txt").write_text(f"triton==3.2.0\n-r {'a' * 300}.txt\n")
+    with pytest.raises(UsageError, match=r"r\.txt:2: a+\.txt is included and is not there"):
+        sources.of_files([Path("r.txt")])

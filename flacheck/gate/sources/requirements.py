@@ -69,7 +69,8 @@ def _included(file: PinFile, number: int, name: str, seen: set[Path]) -> Iterato
     if "://" in name:
         _LOG.warning(f"{where}: {name} is not fetched: give a copy of it as a file")
         return
-    if not (folder / name).is_file():
+    # os.path asks without an error also for names that no file system takes.
+    if not os.path.isfile(folder / name):
         raise UsageError(
             f"{where}: {name} is included and is not there; its name is relative to {folder}"
         )
