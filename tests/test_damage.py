@@ -140,3 +140,13 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     _write(file, "records", 1, "body", '{"key": 5}')
     with pytest.raises(StoreError, match=r"flacheck.sqlite: the record .* is damaged .*restore it"):
         _reported(tmp_path)
+
+
+@pytest.mark.parametrize("held", ["NaN", "Infinity"])
+def test_a_number_that_json_does_not_have_is_damage(tmp_path: Path, held: str) -> None:
+    """Python reads it, and no report could write it."""
+    file = _filled(tmp_path)
+    body = json.dumps({**record(key="0" * 32).to_json(), "seconds": 12345.5})
+    _write(file, "records", 1, "body", body.replace("12345.5", held))
+    with pytest.raises(StoreError, match="is damaged"):
+        _reported(tmp_path)

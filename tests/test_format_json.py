@@ -59,9 +59,3 @@ def test_what_json_cannot_hold_is_an_error() -> None:
     """NaN is no JSON, though Python would write it."""
     with pytest.raises(ValueError, match="Out of range float"):
         json.dumped({"seconds": float("nan")})
-
-
-def test_what_json_cannot_say_is_a_word() -> None:
-    """A launch may be called with an infinity; strict readers know none."""
-    held = {"eps": [float("inf"), -float("inf")], "nan": float("nan"), "one": 1.5}
-    assert parser.loads(json.dumped(held)) == {"eps": ["inf", "-inf"], "nan": "nan", "one": 1.5}

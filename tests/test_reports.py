@@ -358,3 +358,16 @@ def test_one_sentence_answers_the_question() -> None:
     assert scan.answer(summarised([unknown()])) == undecided
     unasked = "This run asked no whole question, so it says nothing about a release as a whole."
     assert scan.answer(summarise([record()], Context())) == unasked
+
+
+@pytest.mark.parametrize("name", ["json", "jsonl"])
+def test_an_infinity_that_a_launch_was_called_with_is_a_word(name: str) -> None:
+    """Strict readers of JSON know none; the launch itself stays as it was."""
+    args = {"eps": {"float": float("inf")}, "fill": {"constexpr": -float("inf")}}
+    made = record(launch={"args": args}, shape={})
+    text = _text(name, _view([made]))
+    documents = {"json": lambda: json.loads(text)["records"][0]}
+    found = documents.get(name, lambda: json.loads(text.splitlines()[1]))()
+    assert found["launch"]["args"] == {"eps": {"float": "inf"}, "fill": {"constexpr": "-inf"}}
+    assert made.launch is not None
+    assert made.launch.args == args

@@ -1,5 +1,6 @@
 """The report of a run: a matrix at a glance, what fails and why, and what to do about it."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from flacheck.analysis.slices import Slice
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import ChangedFailure, Comparison
-from flacheck.model import Verdict
+from flacheck.model import Json, Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import SHOWN
@@ -35,7 +36,7 @@ _ANNOTATIONS = 10
 def report(view: RunView, baseline: Comparison | None = None) -> document.Report:
     """The run as a document, and how it compares with a baseline; its records are read as often as
     a format needs them."""
-    records = (record.to_json() for record in view.records())
+    records = (_plain(record) for record in view.records())
     before = {"schema": SCHEMA, "run": view.run}
     summary = view.summary.to_json()
     if baseline is not None:
@@ -43,6 +44,25 @@ def report(view: RunView, baseline: Comparison | None = None) -> document.Report
     after = {"summary": summary}
     value = document.Streamed(before, "records", records, after)
     return document.Report(_parts(view, baseline), value, _annotations(view, baseline))
+
+
+def _plain(record: Record) -> Json:
+    """A record's JSON; the infinities and NaN that a launch was called with, which JSON does not
+    have, are the words "inf", "-inf" and "nan"."""
+    plain = record.to_json()
+    if plain["launch"]:
+        plain["launch"]["args"] = {
+            name: _words(spec) for name, spec in plain["launch"]["args"].items()
+        }
+    return plain
+
+
+def _words(spec: Any) -> Any:
+    for kind in ("float", "constexpr"):
+        held = spec and spec.get(kind)
+        if isinstance(held, float) and not math.isfinite(held):
+            return {kind: str(held)}
+    return spec
 
 
 def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:

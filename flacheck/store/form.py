@@ -2,6 +2,7 @@
 row is held to the types that its readers count on before any of them sees it."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,8 @@ def record(body: str) -> Json:
     check_constants(plain["options"])
     launch = plain["launch"] or {"args": {}}
     _LAUNCH.check_arguments(launch["args"])
+    # Only a launch may be called with an infinity; the rest is counted and measured.
+    _check_finite({name: held for name, held in plain.items() if name != "launch"})
     for config in launch.get("configs", ()):
         check_constants({name: held for name, held in config.items() if name != "kwargs"})
         check_constants(config.get("kwargs", {}))
@@ -106,7 +109,20 @@ def context(text: str) -> Json:
     """What is noted of a run."""
     plain = mapping(text)
     convert(plain, StoredContext)
+    _check_finite(plain)
     return plain
+
+
+def _check_finite(value: Any) -> None:
+    """ValueError for a number that JSON does not have, though Python reads it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no number")
+    if isinstance(value, Mapping):
+        for held in value.values():
+            _check_finite(held)
+    elif isinstance(value, list):
+        for held in value:
+            _check_finite(held)
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """The value of a report as one JSON document."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from flacheck.model import Json
@@ -24,22 +23,8 @@ def render(report: Report, display: Display) -> Iterator[str]:
 
 
 def dumped(value: Any, indent: int | None = None) -> str:
-    """JSON as strict parsers want it, which have no infinity and no NaN: those become the strings
-    "inf", "-inf" and "nan"."""
-    try:
-        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(held) for name, held in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(held) for held in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    """JSON as strict parsers want it: no NaN."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def _fields(values: Json) -> str:
