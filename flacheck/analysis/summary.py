@@ -97,6 +97,9 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
     """One pass over the records, small and shared: 20,000 fit in tens of megabytes."""
     cells, untested = separated(observe(records, context.made_up))
     good = known_good(context.standings, context)
+    # Another shard may have met them: they belong to the answer all the same.
+    elsewhere = {cell.key: cell for each in context.standings for cell in each.untested}
+    all_untested = {**elsewhere, **{cell.key: cell for cell in untested}}
     return Summary(
         tally=tally(cells, context.waives, len(untested), context.knows),
         known_good=tuple(good),
@@ -107,7 +110,7 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         coverage=tuple(context.coverage),
         standings=tuple(context.standings),
         slices=tuple(slices(context.standings, context)),
-        untested=tuple(listed(untested)),
+        untested=tuple(listed(list(all_untested.values()))),
         advisories=tuple(advised(context.standings, context)),
         untested_keys=frozenset(cell.key for cell in untested),
     )
