@@ -86,11 +86,14 @@ def test_a_worker_holds_a_package_or_the_corpus(tmp_path: Path) -> None:
 def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
     """Cells by toolchain and target, and what a report needs beside the records."""
     made = plan(family, "1.0", "2.0", selection={"dtypes": ["bf16"]}, purpose=Purpose.BISECT)
-    question = made.question()
+    question, sets = made.asks()
     assert question.about == "fake"
     assert [(each.toolchain, each.cells) for each in question.asked] == [
         ("fake==1.0", 1),
         ("fake==2.0", 1),
+    ]
+    assert [sets[each.place].digest for each in question.asked] == [
+        each.keys for each in question.asked
     ]
     assert made.context() == {"forms": [], "kernels": ["fake.k"], "coverage": []}
 
