@@ -95,7 +95,8 @@ def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
     assert [sets[each.place].digest for each in question.asked] == [
         each.keys for each in question.asked
     ]
-    assert made.context() == {"forms": [], "kernels": ["fake.k"], "coverage": []}
+    nothing: dict[str, list[str]] = {"forms": [], "coverage": [], "stale": []}
+    assert made.context() == {**nothing, "kernels": ["fake.k"]}
 
 
 def test_facts_need_a_package(family: FakeFamily) -> None:
