@@ -22,7 +22,7 @@ from flacheck.analysis.summary import RunView, summarise
 from flacheck.errors import UsageError
 from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Json, Record
-from flacheck.reports import scan
+from flacheck.reports import conclusions, scan
 from flacheck.reports.document import Display
 from flacheck.rules import RULES, explanation
 from tests.made_records import (
@@ -343,7 +343,7 @@ def test_one_sentence_answers_the_question() -> None:
     """What to pin, where nothing is to be pinned, and what is not known yet."""
     good = summarised([record()], Context(torch_for=lambda _: ["2.6.0"], specifier=between))
     said = "Everything that was asked compiles with torch==2.6.0 and triton==3.2.0 on sm90."
-    assert scan.answer(good) == said
+    assert conclusions.answer(good) == said
     advised = summarised(
         [record()],
         Context(
@@ -351,13 +351,13 @@ def test_one_sentence_answers_the_question() -> None:
         ),
     )
     against = "Advisories speak against every one of these releases (see Known good)."
-    assert scan.answer(advised) == f"{said} {against}"
+    assert conclusions.answer(advised) == f"{said} {against}"
     failing = summarised([failure()])
-    assert scan.answer(failing) == "No release that was asked compiles everything on sm90."
+    assert conclusions.answer(failing) == "No release that was asked compiles everything on sm90."
     undecided = "No release is known good on sm90: some cells reached no verdict."
-    assert scan.answer(summarised([unknown()])) == undecided
+    assert conclusions.answer(summarised([unknown()])) == undecided
     unasked = "This run asked no whole question, so it says nothing about a release as a whole."
-    assert scan.answer(summarise([record()], Context())) == unasked
+    assert conclusions.answer(summarise([record()], Context())) == unasked
 
 
 @pytest.mark.parametrize("name", ["json", "jsonl"])

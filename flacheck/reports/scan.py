@@ -6,13 +6,13 @@ from typing import Any
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.known_good import Place, grouped
-from flacheck.analysis.order import by_target, counted, kernel_name, settings, short, some
-from flacheck.analysis.slices import Slice
+from flacheck.analysis.order import counted, kernel_name, settings, short, some
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import ChangedFailure, Comparison
 from flacheck.model import Json, Record, Verdict
 from flacheck.reports import document, phrases
+from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import SHOWN
 from flacheck.rules import RULES
@@ -68,7 +68,7 @@ def _words(spec: Any) -> Any:
 def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
-    yield from _mixed(view)
+    yield from mixed(view)
     yield from phrases.stale(view.run.get("stale", ()))
     yield from _matrix(grid(view.records(), view.summary.untested_keys))
     if baseline is not None:
@@ -79,10 +79,10 @@ def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
     yield from phrases.untested(view.summary.untested)
-    yield from _coverage(view.summary)
+    yield from coverage(view.summary)
     yield from _fallbacks(view.summary)
-    yield from _known_good(view.summary)
-    yield from _slices(view.summary)
+    yield from known_good(view.summary)
+    yield from dtype_tables(view.summary)
     # What the first failure means, which releases have it; the same report for others to read.
     commands = [f"flacheck report {view.run['id']} --format markdown"]
     for group in view.summary.by_signature[:1]:
@@ -287,163 +287,6 @@ def _fallbacks(summary: Summary) -> Iterator[Part]:
     yield document.Heading("Fallbacks")
     yield document.Table(("failing", "on", "use instead, nearest first"), tuple(rows))
     yield from phrases.rest(len(entries), "row")
-
-
-def answer(summary: Summary) -> str:
-    """The whole run in one sentence, for somebody who has never seen a compiler."""
-    if not summary.standings:
-        return "This run asked no whole question, so it says nothing about a release as a whole."
-    targets = sorted({each.target for each in summary.standings}, key=by_target)
-    if summary.specifiers:
-        pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
-        said = [
-            f"{' and '.join(filter(None, (torch, triton)))} on {', '.join(on)}"
-            for (triton, torch), on in pins.items()
-        ]
-        line = f"Everything that was asked compiles with {'; '.join(said)}."
-        without = [target for target in targets if target not in _targets_of(summary)]
-        if without:
-            line += f" No release is known good on {', '.join(without)}."
-        if all(release.advisories for release in summary.known_good):
-            line += " Advisories speak against every one of these releases (see Known good)."
-        return line
-    if summary.known_good:
-        good = ", ".join(release.triton for release in summary.known_good)
-        return f"Everything that was asked compiles with Triton {good}, which no index has."
-    if summary.partial:
-        answered = sum(each.answered for each in summary.standings)
-        asked = sum(each.asked or 0 for each in summary.standings)
-        if all(each.asked is not None for each in summary.standings):
-            return f"No answer yet: {answered} of {asked} cells are compiled."
-        return f"No answer yet: {answered} cells are compiled, and nobody knows of how many."
-    failing = sum(bool(each.failing) for each in summary.standings)
-    if failing:
-        return f"No release that was asked compiles everything on {', '.join(targets)}."
-    return f"No release is known good on {', '.join(targets)}: some cells reached no verdict."
-
-
-def _targets_of(summary: Summary) -> set[str]:
-    return {pin.target for pin in summary.specifiers}
-
-
-def _mixed(view: RunView) -> Iterator[Part]:
-    """Shards that do not belong together."""
-    for question, toolchain, target in view.mixed:
-        said = (
-            f"{question}: these runs ask different cells on {short(toolchain)}, {target}. They are "
-            "shards of different captures and do not make a whole; scan all shards with one "
-            "--captured FILE"
-        )
-        yield document.Item(said, Tone.BAD)
-
-
-def _coverage(summary: Summary) -> Iterator[Part]:
-    """How many of a package's kernels were recorded, and why the others were not."""
-    if not summary.coverage:
-        return
-    yield document.Heading("Coverage")
-    reasons: dict[tuple[str, str], None] = {}
-    cuts: dict[str, None] = {}
-    by_counts = grouped(
-        ((each["package"], each["recorded"], each["launchable"]), each) for each in summary.coverage
-    )
-    for (package, recorded, launchable), alike in by_counts.items():
-        releases = ", ".join(dict.fromkeys(short(each["toolchain"]) for each in alike))
-        said = f"{package}: launches of {recorded} of {launchable} kernels were recorded"
-        yield document.Item(f"{said} ({releases})")
-        for each in alike:
-            for missed in each["missed"]:
-                reasons[missed["kernel"], missed["reason"]] = None
-            for cut in each.get("cut", ()):
-                cuts[cut] = None
-    if cuts:
-        said = f"no time was left to call: {', '.join(some(list(cuts), phrases.NAMED))}"
-        yield document.Item(said, Tone.DOUBT)
-    by_reason = grouped((reason, kernel_name(kernel)) for kernel, reason in reasons)
-    for reason, kernels in list(by_reason.items())[:SHOWN]:
-        named = ", ".join(some(kernels, phrases.NAMED))
-        yield document.Item(f"missed: {named}", Tone.FAINT, notes=(reason,))
-    yield from phrases.rest(len(by_reason), "reason")
-
-
-def _known_good(summary: Summary) -> Iterator[Part]:
-    yield document.Heading("Known good")
-    if summary.known_good:
-        rows = (
-            row(each.triton, ", ".join(each.torch) or "–", ", ".join(each.targets), str(each.cells))
-            for each in summary.known_good
-        )
-        yield document.Table(("Triton", "torch", "targets", "cells"), tuple(rows))
-    else:
-        yield document.Paragraph("No release.")
-    yield from _not_good(summary)
-    # Of every release that was asked, also where it does not compile.
-    told = grouped((said, (triton, on)) for triton, on, said in summary.advisories)
-    for said, against in told.items():
-        releases = ", ".join(dict.fromkeys(triton for triton, _ in against))
-        on = ", ".join(dict.fromkeys(target for _, targets in against for target in targets))
-        yield document.Item(f"advised against {releases} on {on}: {said}", Tone.DOUBT)
-    pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
-    for requirements, targets in pins.items():
-        yield document.Paragraph(f"pin for {', '.join(targets)}")
-        for requirement in filter(None, requirements):
-            yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
-
-
-def _not_good(summary: Summary) -> Iterator[Part]:
-    """What keeps each release from being known good, and what was narrower than its package."""
-    narrower = dict.fromkeys(
-        each.question.name for each in summary.standings if each.question.narrowing
-    )
-    for question in narrower:
-        yield document.Item(f"asked: {question}", Tone.FAINT)
-    reasons = grouped((each.obstacle, each) for each in summary.standings if each.obstacle)
-    for reason, alike in list(reasons.items())[:SHOWN]:
-        place = phrases.places(*phrases.sorted_places([each.place for each in alike]))
-        yield document.Item(f"{place}: {reason}", Tone.DOUBT)
-    yield from phrases.rest(len(reasons), "reason")
-    for each in summary.standings:
-        if each.timed_out:
-            cells = counted(len(each.timed_out), "configuration")
-            place = phrases.places([each.toolchain], [each.target])
-            why = each.timed_out[0].reason or "no verdict"
-            said = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"
-            yield document.Item(said, Tone.FAINT)
-
-
-def _slices(summary: Summary) -> Iterator[Part]:
-    """dtype by release, where the dtypes or forms differ."""
-    for target, alike in grouped((each.target, each) for each in summary.slices).items():
-        releases = [release for release, _ in alike[0].answers]
-        yield document.Heading(f"dtype by release on {target}")
-        rows = []
-        for each in alike:
-            answers = dict(each.answers)
-            cells = [Words(answers[release], _ANSWERS[answers[release]]) for release in releases]
-            name = " ".join(filter(None, (each.dtype, each.form)))
-            rows.append(row(name, *cells, _pair(each)))
-        yield document.Table(("", *releases, "pin"), tuple(rows), document.Fit.SPLIT)
-
-
-# How a dtype's answer on a release is shown.
-_ANSWERS = {
-    "good": Tone.GOOD,
-    "fails": Tone.BAD,
-    "partial": Tone.DOUBT,
-    "unknown": Tone.DOUBT,
-    "skipped": Tone.FAINT,
-}
-
-
-def _pair(each: Slice) -> Words:
-    """The torch and Triton releases to pin for one dtype."""
-    if each.pair is None:
-        return Words("none", Tone.BAD)
-    torch, triton = each.pair
-    names = [f"triton=={triton}"]
-    if torch:
-        names = [f"torch=={torch}", *names]
-    return Words(" ".join(names), Tone.GOOD)
 
 
 def _annotations(

@@ -1,0 +1,168 @@
+"""What a run comes to, for people: the answer, what is known good and why the rest is not, what
+to pin for each dtype, what was not covered."""
+
+from collections.abc import Iterator
+
+from flacheck.analysis.known_good import grouped
+from flacheck.analysis.order import by_target, counted, kernel_name, short, some
+from flacheck.analysis.slices import Slice
+from flacheck.analysis.summary import RunView, Summary
+from flacheck.reports import document, phrases
+from flacheck.reports.document import Part, Tone, Words, row
+from flacheck.reports.phrases import SHOWN
+
+# How a dtype's answer on a release is shown.
+_ANSWERS = {
+    "good": Tone.GOOD,
+    "fails": Tone.BAD,
+    "partial": Tone.DOUBT,
+    "unknown": Tone.DOUBT,
+    "skipped": Tone.FAINT,
+}
+
+
+def answer(summary: Summary) -> str:
+    """The whole run in one sentence, for somebody who has never seen a compiler."""
+    if not summary.standings:
+        return "This run asked no whole question, so it says nothing about a release as a whole."
+    targets = sorted({each.target for each in summary.standings}, key=by_target)
+    if summary.specifiers:
+        pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
+        said = [
+            f"{' and '.join(filter(None, (torch, triton)))} on {', '.join(on)}"
+            for (triton, torch), on in pins.items()
+        ]
+        line = f"Everything that was asked compiles with {'; '.join(said)}."
+        without = [target for target in targets if target not in _targets_of(summary)]
+        if without:
+            line += f" No release is known good on {', '.join(without)}."
+        if all(release.advisories for release in summary.known_good):
+            line += " Advisories speak against every one of these releases (see Known good)."
+        return line
+    if summary.known_good:
+        good = ", ".join(release.triton for release in summary.known_good)
+        return f"Everything that was asked compiles with Triton {good}, which no index has."
+    if summary.partial:
+        answered = sum(each.answered for each in summary.standings)
+        asked = sum(each.asked or 0 for each in summary.standings)
+        if all(each.asked is not None for each in summary.standings):
+            return f"No answer yet: {answered} of {asked} cells are compiled."
+        return f"No answer yet: {answered} cells are compiled, and nobody knows of how many."
+    failing = sum(bool(each.failing) for each in summary.standings)
+    if failing:
+        return f"No release that was asked compiles everything on {', '.join(targets)}."
+    return f"No release is known good on {', '.join(targets)}: some cells reached no verdict."
+
+
+def _targets_of(summary: Summary) -> set[str]:
+    return {pin.target for pin in summary.specifiers}
+
+
+def mixed(view: RunView) -> Iterator[Part]:
+    """Shards that do not belong together."""
+    for question, toolchain, target in view.mixed:
+        said = (
+            f"{question}: these runs ask different cells on {short(toolchain)}, {target}. They are "
+            "shards of different captures and do not make a whole; scan all shards with one "
+            "--captured FILE"
+        )
+        yield document.Item(said, Tone.BAD)
+
+
+def coverage(summary: Summary) -> Iterator[Part]:
+    """How many of a package's kernels were recorded, and why the others were not."""
+    if not summary.coverage:
+        return
+    yield document.Heading("Coverage")
+    reasons: dict[tuple[str, str], None] = {}
+    cuts: dict[str, None] = {}
+    by_counts = grouped(
+        ((each["package"], each["recorded"], each["launchable"]), each) for each in summary.coverage
+    )
+    for (package, recorded, launchable), alike in by_counts.items():
+        releases = ", ".join(dict.fromkeys(short(each["toolchain"]) for each in alike))
+        said = f"{package}: launches of {recorded} of {launchable} kernels were recorded"
+        yield document.Item(f"{said} ({releases})")
+        for each in alike:
+            for missed in each["missed"]:
+                reasons[missed["kernel"], missed["reason"]] = None
+            for cut in each.get("cut", ()):
+                cuts[cut] = None
+    if cuts:
+        said = f"no time was left to call: {', '.join(some(list(cuts), phrases.NAMED))}"
+        yield document.Item(said, Tone.DOUBT)
+    by_reason = grouped((reason, kernel_name(kernel)) for kernel, reason in reasons)
+    for reason, kernels in list(by_reason.items())[:SHOWN]:
+        named = ", ".join(some(kernels, phrases.NAMED))
+        yield document.Item(f"missed: {named}", Tone.FAINT, notes=(reason,))
+    yield from phrases.rest(len(by_reason), "reason")
+
+
+def known_good(summary: Summary) -> Iterator[Part]:
+    yield document.Heading("Known good")
+    if summary.known_good:
+        rows = (
+            row(each.triton, ", ".join(each.torch) or "–", ", ".join(each.targets), str(each.cells))
+            for each in summary.known_good
+        )
+        yield document.Table(("Triton", "torch", "targets", "cells"), tuple(rows))
+    else:
+        yield document.Paragraph("No release.")
+    yield from _not_good(summary)
+    # Of every release that was asked, also where it does not compile.
+    told = grouped((said, (triton, on)) for triton, on, said in summary.advisories)
+    for said, against in told.items():
+        releases = ", ".join(dict.fromkeys(triton for triton, _ in against))
+        on = ", ".join(dict.fromkeys(target for _, targets in against for target in targets))
+        yield document.Item(f"advised against {releases} on {on}: {said}", Tone.DOUBT)
+    pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
+    for requirements, targets in pins.items():
+        yield document.Paragraph(f"pin for {', '.join(targets)}")
+        for requirement in filter(None, requirements):
+            yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
+
+
+def _not_good(summary: Summary) -> Iterator[Part]:
+    """What keeps each release from being known good, and what was narrower than its package."""
+    narrower = dict.fromkeys(
+        each.question.name for each in summary.standings if each.question.narrowing
+    )
+    for question in narrower:
+        yield document.Item(f"asked: {question}", Tone.FAINT)
+    reasons = grouped((each.obstacle, each) for each in summary.standings if each.obstacle)
+    for reason, alike in list(reasons.items())[:SHOWN]:
+        place = phrases.places(*phrases.sorted_places([each.place for each in alike]))
+        yield document.Item(f"{place}: {reason}", Tone.DOUBT)
+    yield from phrases.rest(len(reasons), "reason")
+    for each in summary.standings:
+        if each.timed_out:
+            cells = counted(len(each.timed_out), "configuration")
+            place = phrases.places([each.toolchain], [each.target])
+            why = each.timed_out[0].reason or "no verdict"
+            said = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"
+            yield document.Item(said, Tone.FAINT)
+
+
+def dtype_tables(summary: Summary) -> Iterator[Part]:
+    """dtype by release, where the dtypes or forms differ."""
+    for target, alike in grouped((each.target, each) for each in summary.slices).items():
+        releases = [release for release, _ in alike[0].answers]
+        yield document.Heading(f"dtype by release on {target}")
+        rows = []
+        for each in alike:
+            answers = dict(each.answers)
+            cells = [Words(answers[release], _ANSWERS[answers[release]]) for release in releases]
+            name = " ".join(filter(None, (each.dtype, each.form)))
+            rows.append(row(name, *cells, _pair(each)))
+        yield document.Table(("", *releases, "pin"), tuple(rows), document.Fit.SPLIT)
+
+
+def _pair(each: Slice) -> Words:
+    """The torch and Triton releases to pin for one dtype."""
+    if each.pair is None:
+        return Words("none", Tone.BAD)
+    torch, triton = each.pair
+    names = [f"triton=={triton}"]
+    if torch:
+        names = [f"torch=={torch}", *names]
+    return Words(" ".join(names), Tone.GOOD)
