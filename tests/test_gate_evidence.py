@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flacheck.engine import judge
-from flacheck.errors import Exit
+from flacheck.errors import Exit, UsageError
 from flacheck.gate import evidence
 from flacheck.gate.evidence import RecordFilter, of_store
 from flacheck.inputs import planning
@@ -21,7 +21,7 @@ from tests.made_gate import (
     gate,
     on,
 )
-from tests.made_records import DELTA, PACKAGE, record, scanned
+from tests.made_records import DELTA, PACKAGE, record, scanned, whole
 
 
 def test_only_the_questions_that_are_asked_about_count(tmp_path: Path) -> None:
@@ -154,3 +154,32 @@ def test_the_gaps_are_the_admitted_releases_without_a_verdict(
         ("chunk_*",),
         ("sm90",),
     )
+
+
+def test_a_scan_for_more_asks_the_question_that_decides() -> None:
+    """A package by its name, a checkout by its folder, a matrix by its name or file."""
+    made = [record(**on("3.4.0"))]
+    chosen = RecordFilter(kernels=("chunk_*",))
+    assert chosen.of_only_question(()) == chosen
+
+    def asked(about: str, **more: Any) -> RecordFilter:
+        return RecordFilter().of_only_question(whole(made, about=about, **more))
+
+    on_target = {"targets": ("sm90",)}
+    assert asked(PACKAGE) == RecordFilter(package=PACKAGE, **on_target)
+    assert asked("seeds", source="seeds") == RecordFilter("seeds", **on_target)
+    folder = str(Path(__file__).parent)
+    assert asked("mine==1+h0", source=folder) == RecordFilter(package=folder, **on_target)
+    narrowed = asked(PACKAGE, selection={"kernels": ["a*"], "targets": ["sm90"]})
+    assert narrowed == RecordFilter(package=PACKAGE, kernels=("a*",), **on_target)
+
+
+def test_a_scan_for_more_does_not_guess_between_questions() -> None:
+    """Nor does it ask less than what was asked."""
+    made = [record(**on("3.4.0"))]
+    several = [*whole(made, about="one==1"), *whole(made, about="two==2")]
+    with pytest.raises(UsageError, match=r"several questions decide \(one==1, two==2\)"):
+        RecordFilter().of_only_question(several)
+    narrow = whole(made, about="one==1", selection={"dtypes": ["bf16"]})
+    with pytest.raises(UsageError, match="--scan cannot ask one==1 --dtype bf16 again"):
+        RecordFilter().of_only_question(narrow)

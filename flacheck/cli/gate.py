@@ -109,8 +109,10 @@ def gate(
 
     result = judged()
     if scan and result.gaps:
+        with evidence.opened(store, wanted) as known:
+            asked = wanted.of_only_question(known.standings)
         try:
-            plan = wanted.plan(result.gaps)
+            plan = asked.plan(result.gaps)
             common.say(*plan.warnings)
             with Store.open(store) as opened:
                 session = Session(plan, opened, None, jobs, MEMORY_MB)

@@ -1,6 +1,8 @@
 """What a gate goes by: how the questions of the store's scans stand, and the plan of a scan for
 more."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.engine.plan import Plan
-from flacheck.errors import FlacheckError
+from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
@@ -101,6 +103,38 @@ class RecordFilter:
         if not kernels:
             return None
         return replace(place, keys=KeySet(kernels, place.keys.made_up & kernels.keys()))
+
+    def of_only_question(self, standings: Sequence[Standing]) -> RecordFilter:
+        """What a scan for more has to ask: the question that decides, where nothing was chosen.
+
+        Raises UsageError where several decide; without any it is asked as it stands.
+        """
+        asked = {each.question.scope: each.question for each in standings}
+        if self.matrix or self.package or not asked:
+            return self
+        if len(asked) > 1:
+            names = ", ".join(question.name for question in asked.values())
+            raise UsageError(
+                f"--scan: several questions decide ({names}); name one with --matrix or --package"
+            )
+        (question,) = asked.values()
+        said = question.selection
+        if set(said) - {"targets", "toolchains", "kernels", "ops"}:
+            raise UsageError(
+                f"--scan cannot ask {question.name} again; scan it with the same options"
+            )
+        narrowed = replace(
+            self,
+            kernels=self.kernels or tuple(said.get("kernels", ())),
+            ops=self.ops or tuple(said.get("ops", ())),
+            targets=self.targets or tuple(dict.fromkeys(each.target for each in standings)),
+        )
+        # A package's question is known by its name, a checkout's by its folder.
+        if not question.source and "==" in question.about:
+            return replace(narrowed, package=question.about)
+        if Path(question.source).is_dir():
+            return replace(narrowed, package=question.source)
+        return replace(narrowed, matrix=question.source or question.about)
 
     def plan(self, releases: Sequence[str], targets: tuple[str, ...] = ()) -> Plan:
         """What `flacheck scan` would compile for the same question under these releases alone, on
