@@ -128,7 +128,10 @@ class _Left:
             self._ended[task.kind] += 1
 
     def _enough(self, kind: WorkerKind) -> int:
-        """What the workers get through in a few seconds."""
+        """What the workers get through in a second; no more than keeps them busy where another
+        process may settle the same cells in that second."""
+        if self.shared:
+            return self._width * _EACH_OUT
         rate = self._ended[kind] / max(time.monotonic() - self._started, 0.1)
         return max(self._width * _EACH_OUT, min(_MOST_OUT, int(rate * _SECONDS_OUT)))
 
