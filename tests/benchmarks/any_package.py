@@ -1,0 +1,165 @@
+"""How much of packages that flacheck was not built on is recorded and answered, as a table.
+
+    python -m tests.benchmarks.any_package SPEC… --keep FOLDER [--compile] [--triton 3.6.0]
+                                           [--target sm90] [--missed]
+    python -m tests.benchmarks.any_package --list tests/benchmarks/packages/kept.txt …
+
+A SPEC is NAME==VERSION or a checkout. *Launchable* is counted by `launchable.py`; *recorded* says
+of how many of those the capture has a launch; *answered* (with `--compile`) of how many a launch
+ended `compiles` or `fails` and is not untested. Captures stay in flacheck's cache and records in
+FOLDER, so that a second run compiles only what has changed. `--missed` names each kernel that was
+not recorded, with flacheck's reason for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flacheck.capture.coverage import coverage
+from flacheck.errors import FlacheckError
+from flacheck.inputs import captured
+from flacheck.inputs.expand import Selection
+from flacheck.packages.package import Package
+from flacheck.toolchains import Resolver
+
+from .launchable import Distribution
+
+_HEADS = ("package", "version", "launchable", "recorded", "answered", "CPU s", "fails", "untested")
+
+
+@dataclass
+class Row:
+    """One package; what was not measured is None."""
+
+    package: str
+    version: str = ""
+    launchable: list[str] = field(default_factory=list)
+    recorded: list[str] = field(default_factory=list)
+    answered: list[str] | None = None
+    seconds: float | None = None
+    fails: list[str] | None = None
+    untested: int | None = None
+    missed: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        counts: list[Any] = [len(self.launchable), len(self.recorded)]
+        for many in (self.answered, self.seconds, self.fails, self.untested):
+            counts.append(len(many) if isinstance(many, list) else many)
+        told = ["–" if count is None else f"{count:g}" for count in counts]
+        return (self.package, self.version, *told)
+
+
+def launchable(package: Package, spec: str) -> list[str]:
+    """The kernels of the distribution and of those that it pins exactly, as users have them."""
+    names = [package.name]
+    names += [name for name in package.contains if name.replace("_", "-") == f"{spec}-core"]
+    if package.name == "flash-linear-attention" and "fla-core" in package.contains:
+        names.append("fla-core")
+    folder = Path(package.path)
+    return sorted({k for name in names for k in Distribution(folder, name).launchable()})
+
+
+def measure(spec: str, triton: str, target: str, keep: Path, compiles: bool) -> Row:
+    row = Row(spec)
+    selection = Selection(toolchains=(triton,), targets=(target,))
+    try:
+        (capture,) = captured.captures(spec, selection, Resolver())
+    except FlacheckError as error:
+        row.note = str(error).splitlines()[0]
+        return row
+    package = capture.package
+    row.package, row.version = package.name, package.version
+    row.launchable = launchable(package, package.name)
+    assert capture.driven is not None
+    row.seconds = capture.driven.report.get("seconds")
+    if capture.driven.import_error:
+        row.note = capture.driven.import_error.strip().splitlines()[-1]
+    kernels = capture.driven.kernels
+    row.recorded = sorted(set(row.launchable) & kernels.keys())
+    known = coverage(dict.fromkeys(row.launchable, ()), kernels, capture.driven.report)
+    row.missed = dict(known.missed)
+    if compiles:
+        _answer(row, spec, triton, target, keep)
+    return row
+
+
+def _answer(row: Row, spec: str, triton: str, target: str, keep: Path) -> None:
+    output = keep / f"{row.package}-{row.version}.json"
+    command = [sys.executable, "-m", "flacheck", "scan", "--package", spec, "--triton", triton]
+    command += ["--target", target, "--format", "json", "--store", str(keep / "store")]
+    ended = subprocess.run([*command, "-o", str(output)], stderr=subprocess.PIPE, text=True)
+    if ended.returncode not in (0, 1, 3):
+        row.note = ended.stderr.strip().splitlines()[-1]
+        return
+    said = json.loads(output.read_text(encoding="utf-8"))
+    # A kernel is answered where a launch compiled, or where more failed than may be our own doing.
+    untested: Counter[str] = Counter()
+    for each in said["summary"]["untested"]:
+        untested[each["kernel"]] += each["cells"]
+    verdicts = Counter((r["kernel"], r["verdict"]) for r in said["records"] if not r["tolerated"])
+    failed = {kernel for kernel, verdict in verdicts if verdict == "fails"}
+    row.fails = sorted(k for k in failed if verdicts[k, "fails"] > untested[k])
+    ends = {kernel for kernel, verdict in verdicts if verdict == "compiles"}
+    row.answered = sorted(ends.union(row.fails) & set(row.launchable))
+    row.untested = len(untested)
+
+
+def table(rows: list[Row]) -> str:
+    lines = [_HEADS, ("---",) * len(_HEADS), *(row.cells() for row in rows)]
+    total = Row("all")
+    counts = [sum(len(getattr(row, name)) for row in rows) for name in ("launchable", "recorded")]
+    answered = sum(len(row.answered or ()) for row in rows)
+    lines.append((total.package, "", *map(str, counts), str(answered), "", "", ""))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("specs", nargs="*")
+    parser.add_argument("--list", type=Path)
+    parser.add_argument("--keep", type=Path, required=True)
+    parser.add_argument("--triton", default="3.6.0")
+    parser.add_argument("--target", default="sm90")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--missed", action="store_true")
+    given = parser.parse_args()
+    given.keep.mkdir(parents=True, exist_ok=True)
+    specs = list(given.specs)
+    if given.list:
+        lines = given.list.read_text(encoding="utf-8").splitlines()
+        specs += [line for line in lines if line and not line.startswith("#")]
+    rows = []
+    for spec in specs:
+        try:
+            rows.append(measure(spec, given.triton, given.target, given.keep, given.compile))
+        except Exception:
+            # The other packages are still to be measured.
+            traceback.print_exc()
+            rows.append(Row(spec, note="the measurement itself failed"))
+        _keep(given.keep, rows[-1])
+        print("| " + " | ".join(rows[-1].cells()) + f" | {rows[-1].note}", file=sys.stderr)
+    print(table(rows))
+    for row in rows:
+        if row.note:
+            print(f"\n{row.package}: {row.note}")
+        for kernel, reason in row.missed.items():
+            if given.missed:
+                print(f"\n- {row.package} {kernel}: {reason}")
+
+
+def _keep(folder: Path, row: Row) -> None:
+    name = Path(row.package).name
+    (folder / f"{name}.row.json").write_text(json.dumps(vars(row), indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
