@@ -143,16 +143,11 @@ class Module:
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
-        base: ast.expr | None = None
+        by_name = isinstance(function, ast.Attribute) and function.attr in ("run", "warmup")
         if isinstance(function, ast.Subscript):
-            base = function.value
-        elif isinstance(function, ast.Attribute) and function.attr in ("run", "warmup"):
-            base = function.value
-        if base is not None:
-            names = list(_values(base))
-            self.launched |= set(names)
-            if isinstance(function, ast.Subscript):
-                self.untold = True
+            self.untold = True
+        if isinstance(function, ast.Subscript) or by_name:
+            self.launched |= set(_values(function.value))
         for given in (*node.args, *(keyword.value for keyword in node.keywords)):
             self.handed |= set(_values(given))
 
