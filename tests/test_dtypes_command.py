@@ -26,6 +26,12 @@ SCHEMA = json.loads(
 TWICE = "k = k + self.gain; k = k * self.gain"
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are stored below the folder where a command is started."""
+    monkeypatch.chdir(tmp_path)
+
+
 def run(target: str, *options: str) -> Result:
     return CliRunner().invoke(app, ["dtypes", target, *options])
 
@@ -39,10 +45,20 @@ def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
     value: dict[str, Any] = json.loads(result.stdout)
     jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
     assert [each["line"] for each in value["findings"]] == [line_of(file, TWICE)] * 2
+    first = value["findings"][0]
+    assert first["trips"]["source"] == CONTRACT
+    # What the assertion keeps from kernels today, they would get without it.
+    assert first["kernels"] == []
+    beyond = {(each["kernel"], each["argument"]) for each in first["beyond"]}
+    assert beyond == {("mixed:mix", "k"), ("mixed:mix_back", "k")}
+    assert first["beyond"][0]["shared"]["limit"] == 232_448
     assert value["mended"]["findings_left"] == 0
     assert "(k + self.gain).to(k.dtype)" in value["mended"]["diff"]
     assert "(k * self.gain).to(k.dtype)" in value["mended"]["diff"]
     assert file.read_text() == before
+    # What cures comes first, the cheapest of these before the others.
+    assert [cure["findings_left"] > 0 for cure in value["cures"]] == [False, False, True]
+    assert value["cures"][0]["cure"].startswith("the cast of one line")
     left = {cure["cure"]: cure["findings_left"] for cure in value["cures"]}
     assert left["bf16 autocast, fp32 parameters"]
     assert left["bf16 autocast, bf16 parameters"] == 0

@@ -9,7 +9,7 @@ import pytest
 
 from flacheck import toolchains
 from flacheck.dtypes import following
-from flacheck.dtypes.examination import examine
+from flacheck.dtypes.examination import Tries, examine
 from flacheck.dtypes.following import DtypesQuestion
 from flacheck.dtypes.observed import Mode
 from flacheck.errors import Exit
@@ -55,7 +55,7 @@ def test_the_line_and_the_assertion_of_0_1_2() -> None:
 
 def test_the_mixed_kernels_of_0_2_0() -> None:
     """Without the assertion, the kernels that get mixed dtypes are named, backward ones too."""
-    (finding,) = examine(question("0.2.0", RWKV7), mend=False).findings
+    (finding,) = examine(question("0.2.0", RWKV7), Tries(mend=False)).findings
     assert (finding.line, finding.source) == (185, ADDCMUL)
     kernels = {each.kernel.rpartition(":")[2] for each in finding.reached}
     assert kernels == {

@@ -14,6 +14,7 @@ from flacheck.errors import UsageError
 if TYPE_CHECKING:
     from flacheck.dtypes.following import DtypesQuestion
     from flacheck.dtypes.observed import Mode
+    from flacheck.toolchains.base import Choice
 
 _TARGET = (
     "A module, function or model config: MODULE:NAME or FILE.py:NAME. Default: every layer of the "
@@ -26,6 +27,8 @@ _DEVICE = "Imitate this card: h100, a100, v100 …"
 _TRITON = "Import the target beside this Triton release. Default: installed."
 _BASELINE = "Exit 0 when FILE lists every finding."
 _WRITE = "Write a baseline with all findings to FILE."
+_SHARED = "Compile the kernels at head sizes 64, 128 and 256: what fits on each GPU."
+_TARGETS = "Name the GPUs for --shared. Default: sm90, sm80, sm89, sm86, sm70, sm75."
 _FORMAT = "Print the report in this format."
 _FORMATS = "table|json|markdown|github"
 _AUTOCASTS, _PARAMETERS = ("fp16", "bf16", "off"), ("fp32", "bf16", "fp16")
@@ -44,6 +47,10 @@ def dtypes(
     mend: bool = common.option(
         True, "--mend/--no-mend", help="Apply the casts in a copy and run it again."
     ),
+    shared: bool = common.option(False, "--shared", help=_SHARED),
+    target_gpu: list[str] = common.option([], "--target", "-t", metavar="GPU", help=_TARGETS),
+    jobs: common.Jobs = 0,
+    store: common.StoreDir = Path(".flacheck"),
     baseline: Path | None = common.option(None, metavar="FILE", help=_BASELINE),
     write_baseline: Path | None = common.option(None, metavar="FILE", help=_WRITE),
     format: str = common.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
@@ -55,15 +62,18 @@ def dtypes(
     """
     from flacheck import reports
     from flacheck.dtypes import baseline as baselines
-    from flacheck.dtypes.examination import examine
+    from flacheck.dtypes.costs import Bench
+    from flacheck.dtypes.examination import Tries, examine
     from flacheck.reports import dtypes as dtypes_report
 
     reports.check(format, dtypes_report.FORMATS)
     # A project's releases are what its scans ask; here one is enough.
     if not common.is_typed(context, "triton"):
         triton = []
-    question = _question(target, package, _modes(autocast, params), arg, device, triton)
-    result = examine(question, mend)
+    choice = _choice(triton)
+    question = _question(target, package, _modes(autocast, params), arg, device, choice)
+    bench = Bench(store, choice, question.package, jobs)
+    result = examine(question, Tries(mend, bench, _heads_on(shared, target_gpu)))
     if write_baseline is not None:
         common.write([baselines.text(result.findings)], write_baseline)
         common.say(f"baseline with {len(result.findings)} findings: {write_baseline}")
@@ -79,7 +89,7 @@ def _question(
     modes: tuple[Mode, ...],
     arguments: list[str],
     device: str,
-    triton: list[str],
+    choice: Choice,
 ) -> DtypesQuestion:
     from flacheck import toolchains
     from flacheck.dtypes.following import DtypesQuestion
@@ -90,19 +100,38 @@ def _question(
     settings = dict(map(_argument, arguments))
     if settings and target is None:
         raise UsageError("--arg is for one TARGET: layers of a package take different arguments")
+    return DtypesQuestion(
+        targets=(target,) if target else (),
+        modes=modes,
+        toolchain=toolchains.provide(choice),
+        package=provide_package(package) if package else None,
+        settings=settings,
+        device=device,
+    )
+
+
+def _choice(triton: list[str]) -> Choice:
+    from flacheck import toolchains
+
     choices = toolchains.resolve(triton or ["installed"]).choices
     if len(choices) != 1:
         names = ", ".join(choice.identity for choice in choices)
         given = ", ".join(triton)
         raise UsageError(f"--triton {given}: expected one release, not {names or 'none'}")
-    return DtypesQuestion(
-        targets=(target,) if target else (),
-        modes=modes,
-        toolchain=toolchains.provide(choices[0]),
-        package=provide_package(package) if package else None,
-        settings=settings,
-        device=device,
-    )
+    return choices[0]
+
+
+def _heads_on(shared: bool, names: list[str]) -> tuple[str, ...]:
+    """The GPUs to measure heads on; UsageError for one that cannot be imitated."""
+    from flacheck.capture.cards import card
+    from flacheck.dtypes.heads import TARGETS
+
+    if not shared and names:
+        raise UsageError("--target names GPUs for --shared: add --shared")
+    if not shared:
+        return ()
+    chosen = common.split(names) or TARGETS
+    return tuple(dict.fromkeys(card(name)["name"] for name in chosen))
 
 
 def _modes(autocast: list[str], params: str) -> tuple[Mode, ...]:

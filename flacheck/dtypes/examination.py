@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.dtypes import expressions, following, mending
+from flacheck.capture.cards import card
+from flacheck.dtypes import costs, expressions, following, heads, mending
+from flacheck.dtypes.costs import Bench
 from flacheck.dtypes.finding import DtypeFinding
 from flacheck.dtypes.following import DtypesAnswer, DtypesQuestion
 from flacheck.dtypes.mending import Mended
 from flacheck.dtypes.observed import Mode
 from flacheck.dtypes.result import Cure, DtypesResult, NotFollowed, sorted_out
 from flacheck.errors import IncompleteError, UsageError
+from flacheck.inputs.launches import RecordedLaunch
 
 # Of several dtypes of autocast, the one that needs no loss scaling.
 _RANGE = "bf16"
 
 
-def examine(question: DtypesQuestion, mend: bool = True) -> DtypesResult:
-    """Follow what is asked and judge it; with `mend`, try casts in a copy, and other cures.
+@dataclass(frozen=True)
+class Tries:
+    """What is tried beside following: casts in a copy and other cures (`mend`), the shared memory
+    that kernels take (on a `bench`), and the largest heads that fit on GPUs (`heads_on`)."""
+
+    mend: bool = True
+    bench: Bench | None = None
+    heads_on: tuple[str, ...] = ()
+
+
+def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResult:
+    """Follow what is asked and judge it; then try what is to be tried.
 
     Raises UsageError or IncompleteError for a target that cannot be followed.
     """
+    tries = tries or Tries()
     # A file may have changed since the last examination.
     expressions.source_file.cache_clear()
     asked = question.modes
-    cures = [mode for mode in _other_modes(asked) if question.targets and mend]
+    cures = [mode for mode in _other_modes(asked) if question.targets and tries.mend]
     with tempfile.TemporaryDirectory(prefix="flacheck-dtypes-") as name:
         folder = Path(name)
         everything = replace(question, modes=(*asked, *cures))
@@ -43,14 +57,51 @@ def examine(question: DtypesQuestion, mend: bool = True) -> DtypesResult:
             late=answer.observation.late,
         )
         _check(question, result)
-        if not found or not mend:
-            return result
         narrowed = replace(question, targets=_targets(question, found))
+        if tries.bench is not None:
+            entries = costs.recorded(answer)
+            found = _with_beyond(narrowed, found, entries, folder)
+            target = card(question.device)["name"]
+            found = costs.with_costs(found, entries, tries.bench, target)
+            result = replace(result, findings=tuple(found))
+        if tries.bench is not None and tries.heads_on:
+            concerned = heads.concerns(found, answer.observation.subjects, asked)
+            rows = heads.table(narrowed, concerned, tries.bench, folder, tries.heads_on)
+            result = replace(result, heads=tuple(rows))
+        if not found or not tries.mend:
+            return result
         mended = mending.mend(narrowed, found, folder)
         tried = [_cure_by(answer, mode, missing) for mode in cures if mode not in asked]
         tried.insert(_place_of_cast(tried), Cure(_cast(mended), len(mended.left)))
         everything_found = (*result.findings, *mended.behind)
+        # The cheapest cure first; what does not cure, behind those that do.
+        tried.sort(key=lambda cure: cure.left > 0)
         return replace(result, findings=everything_found, mended=mended, cures=tuple(tried))
+
+
+def _with_beyond(
+    question: DtypesQuestion,
+    found: Sequence[DtypeFinding],
+    entries: dict[str, RecordedLaunch],
+    folder: Path,
+) -> list[DtypeFinding]:
+    """The findings, those that end a run by an assertion with the kernels that would be reached
+    without it; `entries` gets the launches of these."""
+    ended = [each for each in found if each.tripped is not None and each.tripped.is_assertion]
+    if not ended:
+        return list(found)
+    modes = [mode for mode in question.modes if str(mode) in {each.mode for each in ended}]
+    answer = following.follow(replace(question, modes=tuple(modes), asserts=False), folder)
+    entries.update(costs.recorded(answer))
+    without = following.findings(answer, modes)
+    reached = {(each.subject, each.mode, each.identity): each.reached for each in without}
+    completed = []
+    for each in found:
+        beyond = reached.get((each.subject, each.mode, each.identity), ())
+        if each in ended:
+            each = replace(each, beyond=beyond)
+        completed.append(each)
+    return completed
 
 
 def _about(question: DtypesQuestion) -> str:
@@ -85,8 +136,7 @@ def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[NotFollowed]) ->
 
 
 def _place_of_cast(tried: Sequence[Cure]) -> int:
-    """Behind the other dtype of autocast, before parameters in half precision; what does not cure
-    comes last anyway in a reader's eye, so the order stays."""
+    """Behind the other dtype of autocast, before parameters in half precision."""
     return min(1, len([each for each in tried if "fp32 parameters" in each.name]))
 
 

@@ -13,14 +13,16 @@ PROMOTION, REFUSED, OVERFLOW = "FC701", "FC703", "FC704"
 
 @dataclass(frozen=True)
 class Reached:
-    """A kernel that the promoted tensor reaches: under which argument, and the dtypes of all its
-    floating operands, as they are and as they are without promotions."""
+    """A kernel that the promoted tensor reaches: under which argument, the dtypes of all its
+    floating operands, as they are and as they are without promotions, and what that costs in shared
+    memory (see `costs`)."""
 
     kernel: str
     argument: str
     dtypes: dict[str, str]
     intended: dict[str, str]
     launches: tuple[str, ...] = ()
+    shared: Json | None = None
 
     def to_json(self) -> Json:
         return {
@@ -28,6 +30,7 @@ class Reached:
             "argument": self.argument,
             "dtypes": self.dtypes,
             "intended": self.intended,
+            "shared": self.shared,
         }
 
 
@@ -40,6 +43,11 @@ class Tripped:
     source: str
     text: str
 
+    @property
+    def is_assertion(self) -> bool:
+        """Whether Python leaves the statement out when it is told to (`-O`)."""
+        return self.source.startswith("assert")
+
     def to_json(self) -> Json:
         return {"file": self.file, "line": self.line, "source": self.source, "text": self.text}
 
@@ -48,8 +56,9 @@ class Tripped:
 class DtypeFinding:
     """`file` and `line` are those of the promotion, the refused operation or the constant, `place`
     is where that is on this machine. `operand` is what made the result wide and `half` what it met,
-    as the program writes them; `parameter` is the operand's name in the module. `fix` is a unified
-    diff; `shared` what the wider operands cost (see `costs`); `known` when a baseline has it."""
+    as the program writes them; `parameter` is the operand's name in the module. `reached` are the
+    kernels that get it; `beyond` those that would, were it not for the assertion that ends the run.
+    `fix` is a unified diff; `known` when a baseline has it."""
 
     code: str
     subject: str
@@ -65,10 +74,10 @@ class DtypeFinding:
     parameter: str | None = None
     kind: str | None = None
     reached: tuple[Reached, ...] = ()
+    beyond: tuple[Reached, ...] = ()
     tripped: Tripped | None = None
     says: str = ""
     fix: str | None = None
-    shared: Json | None = None
     known: bool = False
 
     @property
@@ -78,8 +87,9 @@ class DtypeFinding:
 
     def to_json(self) -> Json:
         kernel: Any = None
+        shared = None
         if self.reached:
-            kernel = self.reached[0].kernel
+            kernel, shared = self.reached[0].kernel, self.reached[0].shared
         tripped = None
         if self.tripped is not None:
             tripped = self.tripped.to_json()
@@ -93,10 +103,11 @@ class DtypeFinding:
             "from": self.source_dtype,
             "to": self.result_dtype,
             "mode": self.mode,
-            "shared": self.shared,
+            "shared": shared,
             "subject": self.subject,
             "parameter": self.parameter,
             "kernels": [each.to_json() for each in self.reached],
+            "beyond": [each.to_json() for each in self.beyond],
             "trips": tripped,
             "message": self.says,
             "fix": self.fix,

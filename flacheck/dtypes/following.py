@@ -30,7 +30,8 @@ SECONDS_OF_TARGET, SECONDS_OF_PACKAGE = 300, 1500
 @dataclass(frozen=True)
 class DtypesQuestion:
     """What is asked: `targets` by name, or all layers of the `package`; the `modes`, arguments by
-    name (`settings`), and the card to imitate. Modules are also found in the folders `paths`."""
+    name (`settings`), and the card to imitate. Modules are also found in the folders `paths`;
+    `heads` are head sizes to run the targets at, too; without `asserts` no assertion ends a run."""
 
     targets: tuple[str, ...]
     modes: tuple[Mode, ...]
@@ -39,6 +40,8 @@ class DtypesQuestion:
     settings: Mapping[str, Any] = field(default_factory=dict)
     device: str = "h100"
     paths: tuple[str, ...] = ()
+    heads: tuple[int, ...] = ()
+    asserts: bool = True
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,12 @@ def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) 
         "recipe": recipe,
         "targets": list(map(_placed, question.targets)),
         "settings": dict(question.settings),
+        "heads": list(question.heads),
         "modes": [{"autocast": mode.autocast, "params": mode.params} for mode in question.modes],
         "seconds": seconds,
     }
+    if not question.asserts:
+        environment["PYTHONOPTIMIZE"] = "1"
     what = ", ".join(question.targets) or f"all layers of {name}"
     _LOG.info(f"following the dtypes of {what} …")
     run_guest(".dtypes", config, environment, work, seconds)

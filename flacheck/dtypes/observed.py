@@ -142,6 +142,15 @@ class SeenRun(Struct, frozen=True, dict=True):
         return Counter(self.launches[index].kernel for index in self.order)
 
 
+class SeenHeads(Struct, frozen=True):
+    """A subject with heads of another `size`, by the `settings`; `run` is None when none made them
+    so."""
+
+    size: int
+    settings: dict[str, int]
+    run: SeenRun | None = None
+
+
 class SeenSubject(Struct, frozen=True):
     """One layer, function or model; `failed` are the errors of all calls tried when none worked."""
 
@@ -149,6 +158,7 @@ class SeenSubject(Struct, frozen=True):
     runs: tuple[SeenRun, ...]
     plan: str | None = None
     failed: tuple[SeenError, ...] = ()
+    heads: tuple[SeenHeads, ...] = ()
 
     def run(self, mode: Mode) -> SeenRun | None:
         return next((run for run in self.runs if run.mode == mode), None)

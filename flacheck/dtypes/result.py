@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flacheck.dtypes import judging
 from flacheck.dtypes.finding import DtypeFinding
+from flacheck.dtypes.heads import HeadNeeds
 from flacheck.dtypes.mending import Mended
 from flacheck.dtypes.observed import Mode, SeenError, SeenSubject
 from flacheck.errors import Exit
@@ -55,7 +56,7 @@ class DtypesResult:
     late: tuple[str, ...] = ()
     mended: Mended | None = None
     cures: tuple[Cure, ...] = ()
-    heads: tuple[Json, ...] = field(default=())
+    heads: tuple[HeadNeeds, ...] = ()
 
     @property
     def new(self) -> list[DtypeFinding]:
@@ -88,7 +89,7 @@ class DtypesResult:
             "late": list(self.late),
             "mended": mended,
             "cures": [each.to_json() for each in self.cures],
-            "head_sizes": list(self.heads),
+            "head_sizes": [each.to_json() for each in self.heads],
         }
 
 

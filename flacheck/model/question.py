@@ -30,6 +30,7 @@ class Purpose(str, Enum):
     FALLBACKS = "fallbacks"
     AUTOTUNE = "autotune"
     DIFF = "diff"
+    DTYPES = "dtypes"
 
 
 @dataclass(frozen=True)

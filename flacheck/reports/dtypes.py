@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name
 from flacheck.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
+from flacheck.dtypes.heads import ACTUAL, HeadNeeds
 from flacheck.dtypes.result import DtypesResult
 from flacheck.reports import document
 from flacheck.reports.document import Annotation, Part, Tone, row
@@ -16,7 +17,7 @@ from flacheck.rules import RULES
 
 FORMATS = ("table", "json", "markdown", "github")
 SCHEMA = "flacheck.dtypes/1"
-_HEADINGS = ("kernel", "argument", "dtypes", "without the promotion")
+_HEADINGS = ("kernel", "argument", "dtypes", "without the promotion", "shared memory")
 
 
 def report(result: DtypesResult) -> document.Report:
@@ -42,6 +43,7 @@ def _parts(result: DtypesResult) -> Iterator[Part]:
     for findings in same.values():
         yield from _finding(findings)
     yield from _cures(result)
+    yield from _heads(result)
     yield from _not_followed(result)
 
 
@@ -68,6 +70,15 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
         rows = tuple(_row(each) for each in first.reached[:SHOWN])
         yield document.Table(_HEADINGS, rows)
         yield from rest(len(first.reached), "row")
+    if first.beyond:
+        kernels = {each.kernel for each in first.beyond}
+        yield document.Item(
+            f"without that assertion it reaches {counted(len(kernels), 'kernel')} beside half "
+            "operands:"
+        )
+        rows = tuple(_row(each) for each in first.beyond[:SHOWN])
+        yield document.Table(_HEADINGS, rows)
+        yield from rest(len(first.beyond), "row")
     if first.fix:
         yield document.Item("cast it:")
         yield document.Listing(first.fix.rstrip("\n"), "diff")
@@ -94,7 +105,22 @@ def _row(reached: Reached) -> tuple[document.Words, ...]:
         reached.argument,
         _dtypes(reached.dtypes),
         _dtypes(changed),
+        _shared(reached),
     )
+
+
+def _shared(reached: Reached) -> str:
+    """Bytes with the dtypes meant, and with the actual ones."""
+    cost = reached.shared
+    if cost is None:
+        return ""
+    return f"{_bytes(cost['intended'])} → {_bytes(cost['actual'])} on {cost['target']}"
+
+
+def _bytes(count: int | None) -> str:
+    if count is None:
+        return "does not compile"
+    return f"{count:,}"
 
 
 def _dtypes(dtypes: dict[str, str]) -> str:
@@ -111,6 +137,69 @@ def _cures(result: DtypesResult) -> Iterator[Part]:
         tone = Tone.GOOD if not cure.left else Tone.DOUBT
         outcome = f"{counted(cure.left, 'finding')} left" if cure.left else "no findings left"
         yield document.Item(f"{cure.name}: {outcome}", tone)
+
+
+def _heads(result: DtypesResult) -> Iterator[Part]:
+    """A table a kernel: a row a GPU, a column a head size."""
+    if not result.heads:
+        return
+    yield document.Heading("Shared memory by head size")
+    yield document.Item(
+        "bytes with the dtypes meant → with the actual ones; * is more than the GPU has"
+    )
+    by_kernel = grouped(
+        ((each.kernel, str(each.mode), str(sorted(each.dtypes.items()))), each)
+        for each in result.heads
+        if each.which == ACTUAL
+    )
+    meant = {
+        (each.kernel, each.mode, each.target, tuple(each.sizes)): each
+        for each in result.heads
+        if each.which != ACTUAL
+    }
+    for rows in list(by_kernel.values())[:SHOWN]:
+        first = rows[0]
+        yield document.Item(f"{kernel_name(first.kernel)} in {first.mode}: {_dtypes(first.dtypes)}")
+        sizes = [f"head size {size}" for size in first.sizes]
+        table = []
+        for each in rows:
+            other = meant.get((each.kernel, each.mode, each.target, tuple(each.sizes)), each)
+            table.append(_of_target(other, each))
+        yield document.Table(("GPU", "limit", *sizes, "largest that fits"), tuple(table))
+        yield from _reasons(rows)
+    yield from rest(len(by_kernel), "kernel")
+
+
+def _of_target(meant: HeadNeeds, actual: HeadNeeds) -> tuple[document.Words, ...]:
+    cells = []
+    for size in actual.sizes:
+        cells.append(_change(_need(meant, size), _need(actual, size)))
+    largest = _change(str(meant.largest or "none"), str(actual.largest or "none"))
+    return row(actual.target, f"{actual.limit:,}", *cells, largest)
+
+
+def _change(before: str, after: str) -> str:
+    if before == after:
+        return after
+    return f"{before} → {after}"
+
+
+def _need(row: HeadNeeds, size: int) -> str:
+    need = row.needs.get(size)
+    if need is None:
+        return "not measured"
+    if need.shared is None:
+        return need.why or "does not compile"
+    if need.fits:
+        return f"{need.shared:,}"
+    return f"{need.shared:,}*"
+
+
+def _reasons(rows: Sequence[HeadNeeds]) -> Iterator[Part]:
+    """Why sizes were not measured, once each."""
+    reasons = grouped((why, each.target) for each in rows for why in each.missing.values())
+    for why, names in list(reasons.items())[:SHOWN]:
+        yield document.Item(f"{', '.join(dict.fromkeys(names))}: {why[:300]}", Tone.DOUBT)
 
 
 def _not_followed(result: DtypesResult) -> Iterator[Part]:

@@ -44,7 +44,7 @@ CHUNK = 500
 # Characters of a key that name a cell, as git's short hashes do.
 PREFIX = 8
 # Runs that compile what nobody asked a scan for: their records are no answer to a scan's question.
-_ASIDE = (Purpose.FALLBACKS, Purpose.AUTOTUNE)
+_ASIDE = (Purpose.FALLBACKS, Purpose.AUTOTUNE, Purpose.DTYPES)
 
 LATEST = (
     "NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key AND (n.added, n.id) > (r.added, r.id))"

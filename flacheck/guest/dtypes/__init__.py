@@ -5,8 +5,8 @@ The host starts it with one argument, a JSON object: `output` (a launches file),
 file), `card` (a row of the target table; None for this machine's card), `packages` (folder →
 `name==version`), `package`, `modules` (a package's own), `recipe`, `targets` (`module:name` or
 `file.py:name`; all layers of the modules when there is none), `settings` (arguments by name),
-`modes` (objects with `autocast` and `params`: those that are asked), `seconds` (of CPU, all in
-all).
+`modes` (objects with `autocast` and `params`: those that are asked), `heads` (head sizes to run
+them at, too, in place of what they are compared with), `seconds` (of CPU, all in all).
 
 The report: {"error"?: why a target cannot be followed, "modules": {module: why it is not there},
 "late": the targets that the time did not suffice for, "subjects": [{"name", "plan", "failed"?: the
@@ -14,9 +14,10 @@ error of every call tried, "runs": [run]}]}. A run: {"mode", "promotions": [{"pl
 "halves", "wide", "from", "to"}], "overflows", "launches": [{"kernel", "phase", "ids" (of launches
 in the launches file), "args": {name: {"dtype", "kind", "name", "events", "dims"}}}], "order": the
 indices of those as they came, "error": None or {"stage", "type", "text", "trace", "place", "kind",
-"about"}}. An argument's `events` are indices of the run's promotions. Beside each mode asked stand
-the runs that it is compared with: its half dtype for parameters and arguments, with autocast and
-without.
+"about"}}. A subject's `heads`: [{"size", "settings" (what made heads so wide), "run": the run, None
+when nothing did}], in the modes asked. An argument's `events` are indices of the run's promotions.
+Beside each mode asked stand the runs that it is compared with: its half dtype for parameters and
+arguments, with autocast and without.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ..recorder.recorder import Recorder
@@ -88,17 +90,21 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
         if time.process_time() > config["seconds"]:
             report["late"].append(subject.name)
         else:
-            report["subjects"].append(_followed(subject, builder, runner, config["modes"]))
+            asked, heads = config["modes"], config.get("heads") or ()
+            report["subjects"].append(_followed(subject, builder, runner, asked, heads))
     return report
 
 
-def _followed(subject: Any, builder: Any, runner: Any, asked: list[dict[str, str]]) -> Any:
+def _followed(
+    subject: Any, builder: Any, runner: Any, asked: list[dict[str, str]], sizes: Sequence[int]
+) -> Any:
     """A subject in the modes asked and in those to compare with, called in a way that works in one
     of the latter; else as its first call goes."""
+    from . import heads
     from .runs import Precision
 
     modes = [Precision(each["autocast"], each["params"]) for each in asked]
-    runs: dict[Any, dict[str, Any]] = {}
+    runs: dict[Any, Any] = {}
     plan, failures = None, []
     tried = [reference for mode in modes for reference in references(mode)]
     for reference in dict.fromkeys([*tried, *modes]):
@@ -112,9 +118,19 @@ def _followed(subject: Any, builder: Any, runner: Any, asked: list[dict[str, str
             break
     if plan is None:
         return {"name": subject.name, "failed": failures, "runs": []}
-    for mode in dict.fromkeys([*modes, *tried]):
-        runs[mode] = runner.run(subject, plan, mode).said
-    return {"name": subject.name, "plan": plan.identity, "runs": list(runs.values())}
+    compared = tried
+    if sizes:
+        # Only the launches count, there is nothing to judge.
+        compared = []
+    for mode in dict.fromkeys([*modes, *compared]):
+        runs[mode] = runner.run(subject, plan, mode)
+    at_sizes = [
+        heads.at_size(runner, subject, plan, mode, size, runs[mode])
+        for mode in modes
+        for size in sizes
+    ]
+    said = [run.said for run in runs.values()]
+    return {"name": subject.name, "plan": plan.identity, "runs": said, "heads": at_sizes}
 
 
 def references(mode: Any) -> list[Any]:

@@ -28,8 +28,8 @@ CONFIG = "config"
 # What a layer of a stack asks for and has no default for: which one it is, of how many.
 _SENSIBLE = {"layer_idx": 0, "num_hidden_layers": 2}
 # What constructors call the size of the last axis of a layer's input.
-_WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
-_WIDTHS += "input_size normalized_shape channels".split()
+WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
+WIDTHS += "input_size normalized_shape channels".split()
 # Words in the names of a config's numbers.
 _SIZES = re.compile("size|dim|head|num_|layers|experts|features")
 # A number of heads that divides every usual width.
@@ -271,7 +271,7 @@ class Builder:
         layer = operator.call(**given).to(device="cuda", dtype=arguments.dtype)
         layer.train(plan.training)
         sizes = {p.name: given.get(p.name, p.default) for p in operator.parameters}
-        widths = [sizes[name] for name in _WIDTHS if isinstance(sizes.get(name), int)]
+        widths = [sizes[name] for name in WIDTHS if isinstance(sizes.get(name), int)]
         sized = plan
         if widths:
             sized = plan.but(sizes={"D": widths[0], **plan.sizes})

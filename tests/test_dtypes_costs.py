@@ -1,0 +1,129 @@
+"""What wider operands cost in shared memory, and the largest heads that fit."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+import flacheck
+from flacheck.cli import app
+from flacheck.dtypes.costs import Need, together, with_dtypes
+from flacheck.dtypes.heads import ACTUAL, HeadNeeds
+from flacheck.dtypes.observed import Mode
+from flacheck.errors import Exit
+from flacheck.inputs.launches import RecordedLaunch
+from flacheck.model import Launch, Purpose
+from flacheck.store import Store
+from tests import headed_layer
+
+SCHEMA = json.loads(
+    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
+)
+needs_torch = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
+)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The layer measured on a large and on a small GPU."""
+    folder = tmp_path_factory.mktemp("headed")
+    file, output = headed_layer.write(folder), folder / "report.json"
+    options = ["--autocast", "fp16", "--no-mend", "--shared", "--target", "h100,t4"]
+    written = ["--format", "json", "-o", str(output), "--store", str(folder / "store")]
+    result = CliRunner().invoke(app, ["dtypes", f"{file}:Heads", *options, *written])
+    assert result.exit_code == Exit.FINDINGS, result.output
+    value: dict[str, Any] = json.loads(output.read_text())
+    jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
+    with Store.open(folder / "store") as store:
+        assert {run.purpose for run in store.runs()} == {Purpose.DTYPES}
+    return value
+
+
+@needs_torch
+def test_a_finding_says_what_its_kernels_take(measured: dict[str, Any]) -> None:
+    """A wider operand takes more shared memory, at the layer's own head size, on the card."""
+    (finding,) = measured["findings"]
+    cost = finding["shared"]
+    assert cost == finding["kernels"][0]["shared"]
+    assert (cost["target"], cost["limit"]) == ("sm90", 232_448)
+    assert 0 < cost["intended"] < cost["actual"] < cost["limit"]
+
+
+@needs_torch
+def test_the_largest_head_that_fits(measured: dict[str, Any]) -> None:
+    """By GPU and dtypes: the promotion costs an H100 the largest heads; a smaller GPU holds less
+    whatever the dtypes."""
+    rows = {(row["target"], row["dtypes"]): row for row in measured["head_sizes"]}
+    assert rows.keys() == {
+        (target, which) for target in ("sm90", "sm75") for which in ("intended", "actual")
+    }
+    meant, mixed = rows["sm90", "intended"], rows["sm90", "actual"]
+    assert list(meant["shared"]) == ["64", "128", "256"]
+    assert (meant["largest"], mixed["largest"]) == (256, 128)
+    assert mixed["shared"]["256"] > mixed["limit"] == 232_448
+    assert mixed["why"] == {"256": "FC501"}
+    assert mixed["operands"] == {"q": "fp16", "k": "fp32", "o": "fp16"}
+    assert mixed["settings"]["256"] == {"head_dim": 256}
+    assert rows["sm75", "actual"]["limit"] == 65_536
+    assert rows["sm75", "actual"]["largest"] <= mixed["largest"]
+
+
+def test_operands_get_other_dtypes() -> None:
+    """Only those that are named, tensor descriptors too; everything else of a launch stays."""
+    descriptor = {"dtype": "fp32", "align": 16, "shape": [64], "strides": [1], "block": [64]}
+    args = {
+        "q": {"dtype": "fp32", "align": 8},
+        "k": {"descriptor": descriptor},
+        "v": {"dtype": "fp32", "align": 16},
+        "T": {"int": 64},
+    }
+    entry = RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch(args))
+    changed = with_dtypes(entry, {"q": "fp16", "k": "fp16", "T": "fp16", "absent": "fp16"})
+    assert changed.launch.args == {
+        "q": {"dtype": "fp16", "align": 8},
+        "k": {"descriptor": {**descriptor, "dtype": "fp16"}},
+        "v": {"dtype": "fp32", "align": 16},
+        "T": {"int": 64},
+    }
+
+
+def test_launches_of_one_kernel_together() -> None:
+    """All have to fit; one that does not compile leaves no figure."""
+    small, large = Need(1024, True), Need(4096, True)
+    over, broken = Need(300_000, False, "FC501"), Need(None, False, "FC303")
+    assert together([small, large]) == large
+    assert together([small, over]) == over
+    assert together([small, broken, over]) == broken
+
+
+def test_no_head_fits() -> None:
+    """There is no largest size, and each size says why."""
+    row = HeadNeeds(
+        kernel="m:k",
+        mode=Mode("fp16", "fp32"),
+        target="sm75",
+        which=ACTUAL,
+        dtypes={"q": "fp16"},
+        needs={64: Need(70_000, False, "FC501")},
+        missing={128: "no argument makes heads 128 wide"},
+    )
+    said = row.to_json()
+    assert said["largest"] is None
+    assert said["shared"] == {"64": 70_000, "128": None}
+    assert said["why"] == {"64": "FC501", "128": "no argument makes heads 128 wide"}
+
+
+def test_gpus_are_named_for_the_table_only() -> None:
+    """`--target` without `--shared` is a mistake, and so is a GPU that cannot be imitated."""
+    alone = CliRunner().invoke(app, ["dtypes", "x.py:X", "--target", "h100"])
+    assert (alone.exit_code, "add --shared" in alone.stderr) == (Exit.USAGE, True)
+    amd = CliRunner().invoke(app, ["dtypes", "x.py:X", "--shared", "--target", "gfx942"])
+    assert (amd.exit_code, "only NVIDIA" in amd.stderr) == (Exit.USAGE, True)
