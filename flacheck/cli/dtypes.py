@@ -62,7 +62,7 @@ def dtypes(
     """
     from flacheck import reports
     from flacheck.dtypes import baseline as baselines
-    from flacheck.dtypes.costs import Bench
+    from flacheck.dtypes.costs import CostBench
     from flacheck.dtypes.examination import Tries, examine
     from flacheck.reports import dtypes as dtypes_report
 
@@ -72,7 +72,7 @@ def dtypes(
         triton = []
     choice = _choice(triton)
     question = _question(target, package, _modes(autocast, params), arg, device, choice)
-    bench = Bench(store, choice, question.package, jobs)
+    bench = CostBench(store, choice, question.package, jobs)
     result = examine(question, Tries(mend, bench, _heads_on(shared, target_gpu)))
     if write_baseline is not None:
         common.write([baselines.text(result.findings)], write_baseline)

@@ -51,7 +51,7 @@ class Wanted:
 
 
 @dataclass
-class Bench:
+class CostBench:
     """Compiles launches with one release into a store; `package` is where kernels are from."""
 
     store: Path
@@ -163,7 +163,7 @@ def recorded(answer: DtypesAnswer) -> dict[str, RecordedLaunch]:
 def with_costs(
     findings: Sequence[DtypeFinding],
     entries: Mapping[str, RecordedLaunch],
-    bench: Bench,
+    bench: CostBench,
     target: str,
 ) -> list[DtypeFinding]:
     """The findings, each kernel that they reach with the shared memory that it takes with the

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flacheck.capture.cards import card
 from flacheck.dtypes import costs, expressions, following, heads, mending
-from flacheck.dtypes.costs import Bench
+from flacheck.dtypes.costs import CostBench
 from flacheck.dtypes.finding import DtypeFinding
 from flacheck.dtypes.following import DtypesAnswer, DtypesQuestion
 from flacheck.dtypes.mending import Mended
@@ -28,7 +28,7 @@ class Tries:
     that kernels take (on a `bench`), and the largest heads that fit on GPUs (`heads_on`)."""
 
     mend: bool = True
-    bench: Bench | None = None
+    bench: CostBench | None = None
     heads_on: tuple[str, ...] = ()
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flacheck.dtypes import costs, following
-from flacheck.dtypes.costs import Bench, Need, Wanted
+from flacheck.dtypes.costs import CostBench, Need, Wanted
 from flacheck.dtypes.finding import DtypeFinding
 from flacheck.dtypes.following import DtypesQuestion
 from flacheck.dtypes.observed import Mode, SeenHeads, SeenSubject, short
@@ -122,7 +122,7 @@ def concerns(
 def table(
     question: DtypesQuestion,
     concerned: Sequence[Concern],
-    bench: Bench,
+    bench: CostBench,
     folder: Path,
     chosen: Sequence[str] = TARGETS,
 ) -> list[HeadNeeds]:
