@@ -49,7 +49,7 @@ def gate(
     known = Evidence(
         whole(records),
         records,
-        lambda signature: [r for r in history if r.signature == signature],
+        lambda signature: [r for r in history if signature in (r.signature, r.formerly)],
     )
     return judge.judge([installation(*requirements)], known)
 

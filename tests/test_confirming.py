@@ -75,3 +75,14 @@ def test_an_exit_without_a_word_vouches_for_no_other(tmp_path: Path, store: Stor
     found = {r.kernel: r for r in run(store, cells, {**table, "always": "exit 3"}, jobs=1)}
     assert found.pop("fake.always").verdict is Verdict.FAILS
     assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}
+
+
+def test_a_confirmed_failure_vouches_for_no_other_cell(tmp_path: Path, store: Store) -> None:
+    """Beside a cell that fails each time, those that fail once in the same words do not fail."""
+    for name, says in (("raise", "raise RuntimeError: x"), ("abort", ASSERTION)):
+        table = {f"{name}{n}": f"once {tmp_path / f'{name}{n}'} {says}" for n in range(4)}
+        always = f"{name} always"
+        cells = [fake.cell(always), *map(fake.cell, table)]
+        found = {r.kernel: r for r in run(store, cells, {**table, always: says}, jobs=1)}
+        assert found.pop(f"fake.{always}").verdict is Verdict.FAILS
+        assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}

@@ -295,12 +295,12 @@ def test_markdown_names_what_matters() -> None:
 
 def test_github_annotations_are_escaped_and_few() -> None:
     """One annotation a signature, at most ten of a kind, with everything special escaped."""
-    cells = [failure(line=f"50% of: a, b\n{n}", kernel=f"m:k{n}") for n in range(15)]
+    cells = [failure(line=f"{'x' * n} 50% of: a, b\n{n}", kernel=f"m:k{n}") for n in range(15)]
     lines = _text("github", _view([*cells, *_cells()])).splitlines()
     errors = [line for line in lines if line.startswith("::error")]
     assert len(errors) == 10
     assert (
-        f"::error title=FC302 {RULES['FC302'].title}::50%25 of: a, b%0A1 × 3.2.0 · sm90 · k"
+        f"::error title=FC302 {RULES['FC302'].title}::x 50%25 of: a, b%0A1 × 3.2.0 · sm90 · k"
         in "\n".join(errors)
     )
     assert all(

@@ -112,8 +112,8 @@ def test_a_failure_is_confirmed_in_a_fresh_worker(store: Store) -> None:
     assert (found["fake.flaky"].reason or "").endswith("then compiles")
 
 
-def test_each_signature_is_confirmed_once(store: Store) -> None:
-    """Twenty crashes of one signature are twenty-one attempts."""
+def test_each_failure_is_confirmed_once(store: Store) -> None:
+    """Twenty crashes are forty attempts: none vouches for another."""
     from flacheck.engine import judge
 
     cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 21)]
@@ -129,8 +129,7 @@ def test_each_signature_is_confirmed_once(store: Store) -> None:
         judge.judge = original
     assert len(found) == 20
     assert len({record.signature for record in found}) == 1
-    assert len(judged) == 21
-    assert max(Counter(judged).values()) == 2
+    assert set(Counter(judged).values()) == {2}
 
 
 @pytest.mark.parametrize(("seconds", "cached"), [(60.0, False), (300.0, True)])

@@ -73,7 +73,7 @@ def test_a_record_comes_back_as_it_went_in(store: Store) -> None:
     """Every field of a record survives the way to the disk and back."""
     run = store.begin_run(ENVIRONMENT, "quick", {"forms": []})
     put = failure(
-        findings=({"code": "FC302", "title": "t", "facts": {"bytes": 3}},), message="→ line\nline"
+        findings=({"code": "FC302", "title": "t", "facts": {"bytes": 3}},), line="→ line\nline"
     )
     store.add(run, put)
     assert list(store.records(run)) == [put]

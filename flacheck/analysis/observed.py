@@ -31,7 +31,8 @@ class Observed:
 
     `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
     a compile that was stopped on request before its last stage, `crashed` an attempt that a signal
-    ended. `made_up` says that flacheck's driver invented the arguments; `reason` is the record's.
+    ended. `made_up` says that flacheck's driver invented the arguments; `reason` and `formerly`
+    are the record's.
     """
 
     key: str
@@ -56,6 +57,7 @@ class Observed:
     reason: str | None = None
     crashed: bool = False
     made_up: bool = False
+    formerly: str | None = None
 
     @property
     def launch(self) -> tuple[Any, ...]:
@@ -154,4 +156,5 @@ def _observed(record: Record, shared: dict[Any, Any], made_up: bool) -> Observed
         reason=once(record.reason),
         crashed=record.signal is not None,
         made_up=made_up,
+        formerly=once(record.formerly),
     )

@@ -1,6 +1,6 @@
 """What is known now against a baseline: new failures, mended ones, and what is not comparable."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from flacheck.analysis.known_good import grouped
@@ -50,7 +50,14 @@ class Comparison:
 
 def knows(baseline: Baseline, cell: Observed) -> bool:
     """Whether a failing cell fails as the baseline says."""
-    return (*cell.place, cell.kernel, signature_of(cell)) in baseline.failures
+    return any(key in baseline.failures for key in _keys(cell))
+
+
+def _keys(cell: Observed) -> list[tuple[str, str, str, str]]:
+    """What a baseline may know a failing cell by: as it fails today, and by what an older flacheck
+    made of that."""
+    signatures = [signature_of(cell), *filter(None, [cell.formerly])]
+    return [(*cell.place, cell.kernel, signature) for signature in signatures]
 
 
 def compare(
@@ -61,16 +68,20 @@ def compare(
     A failure is mended where its place was asked as a whole and nothing fails with its signature in
     its kernel any more.
     """
-    now: dict[tuple[str, str, str, str], str] = {}
+    now: set[tuple[str, str, str, str]] = set()
+    new: dict[tuple[str, str, str, str], str] = {}
     known = 0
     for standing in standings:
         for cell in standing.failing:
-            now.setdefault((*standing.place, cell.kernel, signature_of(cell)), cell.line)
-            known += knows(baseline, cell)
-    new = (ChangedFailure(*key, line) for key, line in now.items() if key not in baseline.failures)
+            keys = _keys(cell)
+            now.update(keys)
+            if knows(baseline, cell):
+                known += 1
+            else:
+                new.setdefault(keys[0], cell.line)
     return Comparison(
         file=file,
-        new=tuple(sorted(new, key=_in_order)),
+        new=tuple(sorted((ChangedFailure(*key, line) for key, line in new.items()), key=_in_order)),
         known=known,
         mended=tuple(sorted(_mended(baseline, standings, now), key=_in_order)),
         notes=tuple(notes(baseline, standings, file, flacheck)),
@@ -159,9 +170,8 @@ def _where(standings: Iterable[Standing]) -> str:
 def _mended(
     baseline: Baseline,
     standings: Sequence[Standing],
-    now: Iterable[tuple[str, str, str, str]],
+    failing: Collection[tuple[str, str, str, str]],
 ) -> Iterator[ChangedFailure]:
-    failing = set(now)
     asked = {
         (*standing.place, cell.kernel)
         for standing in standings

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
+from flacheck import rules
 from flacheck.errors import UsageError
 from flacheck.model import canonical
 
@@ -23,6 +24,8 @@ State = Literal["good", "bad", "partial", "no-record"]
 Natural = Annotated[int, Meta(ge=0)]
 # Cells of a whole file: counts become as many cells again, and no project has more.
 MOST_CELLS = 1_000_000
+# Characters of a failure's line: enough to recognise it by.
+LINE = 200
 # How many cells of each kernel.
 CellsOf = dict[str, Annotated[int, Meta(gt=0)]]
 
@@ -35,6 +38,13 @@ class KnownFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     stage: str | None
     line: str
     kernels: CellsOf
+
+    @property
+    def signature_today(self) -> str:
+        """As this flacheck computes it from the line; of a line that is cut short, the file's."""
+        if len(self.line) >= LINE:
+            return self.signature
+        return rules.computed_again(self.signature, self.line)
 
 
 class BaselinePlace(
@@ -126,7 +136,7 @@ class Baseline(
     def failures(self) -> Mapping[tuple[str, str, str, str], str]:
         """(toolchain, target, kernel, signature) of each known failure, with its line."""
         return {
-            (*place.place, kernel, failure.signature): failure.line
+            (*place.place, kernel, failure.signature_today): failure.line
             for question in self.questions
             for place in question.places
             for failure in place.failures

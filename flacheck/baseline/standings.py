@@ -13,6 +13,7 @@ from flacheck.analysis.observed import LaunchParts, Observed
 from flacheck.analysis.order import by_target, by_version
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import (
+    LINE,
     Baseline,
     BaselinePlace,
     BaselineQuestion,
@@ -22,8 +23,6 @@ from flacheck.model import Question, Verdict, canonical, digest
 
 # Parts of a selection that are no part of a question: every release and GPU is asked by itself.
 _PLACES = ("targets", "toolchains")
-# Characters of a failure's line: enough to recognise it by.
-_LINE = 200
 _UNTESTED = "untested when the baseline was written"
 
 
@@ -180,7 +179,7 @@ def _failures(failing: Sequence[Observed]) -> Iterator[KnownFailure]:
             signature=signature,
             code=example.code or UNCLASSIFIED,
             stage=example.stage,
-            line=example.line[:_LINE],
+            line=example.line[:LINE],
             kernels=_in_order(Counter(cell.kernel for cell in cells)),
         )
 

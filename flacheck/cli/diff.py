@@ -85,7 +85,7 @@ def diff(
     valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
 
     def waives(record: Record) -> bool:
-        return waivers.waived(valid, record.kernel, record.signature)
+        return waivers.waived(valid, record)
 
     # Two stored results are compared without a store.
     opening = nullcontext(None) if asked.plan is None else Store.open(store)

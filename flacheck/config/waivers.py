@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -11,6 +11,20 @@ from flacheck.errors import UsageError
 
 # A reason of blanks would read as if there were one.
 NotBlank = Annotated[str, msgspec.Meta(pattern=r"\S")]
+
+
+class Waivable(Protocol):
+    """What a waiver asks of a failing cell: its kernel, its signature, and the one that an older
+    flacheck gave it."""
+
+    @property
+    def kernel(self) -> str: ...
+
+    @property
+    def signature(self) -> str | None: ...
+
+    @property
+    def formerly(self) -> str | None: ...
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,9 +36,10 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reason: NotBlank
     expires: date | None = None
 
-    def covers(self, kernel: str, signature: str | None) -> bool:
-        """Whether a failing cell of this kernel and signature is meant, whatever the date."""
-        return self.signature in (None, signature) and self.names(kernel)
+    def covers(self, failing: Waivable) -> bool:
+        """Whether a failing cell is meant, whatever the date."""
+        signatures = (None, failing.signature, failing.formerly)
+        return self.signature in signatures and self.names(failing.kernel)
 
     def names(self, kernel: str) -> bool:
         """Whether a kernel is one that the waiver speaks of."""
@@ -56,9 +71,9 @@ def in_force(waivers: Iterable[Waiver], today: date) -> tuple[Waiver, ...]:
     return tuple(waiver for waiver in waivers if not waiver.expired(today))
 
 
-def waived(waivers: Iterable[Waiver], kernel: str, signature: str | None) -> bool:
-    """Whether any of the waivers covers a failing cell of this kernel and signature."""
-    return any(waiver.covers(kernel, signature) for waiver in waivers)
+def waived(waivers: Iterable[Waiver], failing: Waivable) -> bool:
+    """Whether any of the waivers covers a failing cell."""
+    return any(waiver.covers(failing) for waiver in waivers)
 
 
 def _waiver(entry: Any, place: int, where: Callable[..., str]) -> Waiver:

@@ -25,8 +25,8 @@ _TICK = 0.5
 _STILLBORN = 3
 # Workers and servers that may be lost over one task before it is given up.
 _TRIES = 3
-# Seconds that a compiler may take to be imported, where a task's own time is shorter.
-_START = 30.0
+# Seconds that a compiler may take to be imported, beyond a task's own time.
+_START = 10.0
 # Seconds that a server has to report the end of a worker that was killed.
 _GRACE = 3.0
 # Signals that no compiler ends itself with: somebody else ended the worker, the kernel included.
@@ -107,8 +107,8 @@ class _Slot:
 class LocalPool:
     """`jobs` workers on this machine, each of one kind until that kind's tasks run out.
 
-    Every task ends in an attempt, whatever becomes of worker and server: within its time-out, the
-    time to start a compiler included where that is longer, and a few seconds.
+    Every task ends in an attempt, whatever becomes of worker and server: within its time-out and a
+    few seconds.
     """
 
     def __init__(self, jobs: int, timeout: Callable[[Task], float]) -> None:
@@ -356,7 +356,7 @@ class LocalPool:
                 continue
             limit, passed = self._timeout(slot.sent[0].task), now - slot.since
             if not slot.ready:
-                self._enforce_start(slot, max(limit, _START), passed)
+                self._enforce_start(slot, limit + _START, passed)
             elif slot.condemned is None and passed > limit:
                 slot.condemned, slot.killed = slot.sent[0].number, now
                 slot.worker.kill()

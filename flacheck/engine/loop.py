@@ -4,7 +4,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Protocol
 
@@ -21,9 +21,9 @@ from flacheck.tables import targets
 _MINIMUM_TIMEOUT = 300.0
 # How many times its slowest finished cell a kernel's other cells may take.
 _SLOWEST_FACTOR = 20
-# How often a death without a word has to repeat before it is a failure, and the most that is asked
-# where such deaths were accidents.
-_SILENT_REPEATS, _MOST_REPEATS = 2, 6
+# How often a failure has to repeat before it is one: a death without a word more often, for anybody
+# could have sent the signal. Once more for each of its kind that was an accident, up to the most.
+_REPEATS, _SILENT_REPEATS, _MOST_REPEATS = 1, 2, 6
 # Tasks that are looked up and sent together; how many of a kind are with the executor, in seconds
 # of its work, for each of its workers, and at the most.
 _BLOCK, _SECONDS_OUT, _EACH_OUT, _MOST_OUT = 8, 1, 2, 4096
@@ -66,22 +66,13 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Trial:
-    """A task's name: its cell, and the record that the task is to confirm, `repeats` times in a
-    row; `alone` when nothing but that record waits for it."""
+    """A task's name: its cell, the record of its failure that the task is to confirm, how often
+    that was confirmed already, and which of its kind it is."""
 
     cell: Cell
     confirms: Record | None = None
-    repeats: int = 1
-    alone: bool = False
-
-
-@dataclass
-class _Standing:
-    """What is known of a signature under a toolchain: None until its first failure was tried once
-    more. `held` are the failures that wait for that."""
-
-    confirmed: bool | None = None
-    held: list[tuple[Task, Record]] = field(default_factory=list)
+    confirmed: int = 0
+    kind: str | None = None
 
 
 class _Left:
@@ -146,17 +137,13 @@ class Loop:
     executor: Executor
     timeouts: Timeouts
     again: bool = False
-    # A failure is confirmed once for each signature and toolchain, whichever call met it first; a
-    # signature that was not confirmed confirms nothing.
-    _standings: dict[tuple[str | None, str], _Standing] = field(default_factory=dict)
-    # Deaths without a word that did not repeat: the more, the likelier is the next one an accident.
-    _accidents: int = 0
+    # Failures of each kind that did not repeat: the more, the likelier is the next one an accident.
+    _accidents: Counter[str | None] = field(default_factory=Counter)
 
     def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
         """Each cell's record, cached ones first, then in order of completion; every one is in the
         sink before it is yielded."""
-        self._standings.clear()
-        self._accidents = 0
+        self._accidents.clear()
         reused: set[str] = set()
         if not self.again:
             for record in self._reusable(cells):
@@ -215,61 +202,42 @@ class Loop:
         return Task(Trial(cell), kind, request(cell))
 
     def _settled(self, task: Task, attempt: Attempt) -> Iterator[Record]:
-        """The record of an attempt, or none yet when a fresh worker is asked to confirm it."""
+        """The record of an attempt, or none yet when a fresh worker is asked to confirm it. What
+        finished and is too large was measured, and is no accident."""
         trial: Trial = task.name
         cell = trial.cell
         record = judge.judge(cell, attempt)
         if record.verdict is Verdict.FAILS and cell.stage == "autotune":
             record = judge.with_facts(record, self.provider.facts(cell))
         if trial.confirms:
-            yield from self._tried_again(task, record)
-        elif record.verdict is Verdict.FAILS:
-            yield from self._failed(task, attempt, record)
+            yield from self._tried_again(task, trial.confirms, record)
+        elif record.verdict is Verdict.FAILS and attempt.outcome is not Outcome.FINISHED:
+            # Every cell's own failure is seen again: another cell that fails alike vouches for
+            # nothing. Deaths without a word are all of one kind, the others of their signature's.
+            kind = None if is_silent(attempt) else record.signature
+            self._confirm(task, Trial(cell, record, kind=kind))
         else:
             yield record
 
-    def _failed(self, task: Task, attempt: Attempt, record: Record) -> Iterator[Record]:
-        """A failure that is met for the first time: confirmed now, later, or already."""
-        if is_silent(attempt):
-            # Anybody could have sent the signal, so it says nothing of another cell's.
-            repeats = min(_SILENT_REPEATS + self._accidents, _MOST_REPEATS)
-            self._confirm(task, record, repeats, alone=True)
-            return
-        standing = self._standings.get((record.signature, record.toolchain))
-        if standing is None:
-            self._standings[record.signature, record.toolchain] = _Standing()
-            self._confirm(task, record)
-        elif standing.confirmed is None:
-            standing.held.append((task, record))
-        elif standing.confirmed:
-            yield record
-        else:
-            self._confirm(task, record, alone=True)
-
-    def _confirm(self, task: Task, record: Record, repeats: int = 1, alone: bool = False) -> None:
-        trial = Trial(record.cell, record, repeats, alone)
+    def _confirm(self, task: Task, trial: Trial) -> None:
         self.executor.submit([Task(trial, task.kind, task.request, fresh=True)])
 
-    def _tried_again(self, task: Task, second: Record) -> Iterator[Record]:
+    def _tried_again(self, task: Task, first: Record, second: Record) -> Iterator[Record]:
         """A failure was tried once more: the same again, or an accident."""
         trial: Trial = task.name
-        first = trial.confirms
-        assert first is not None
-        same = (first.verdict, first.signature) == (second.verdict, second.signature)
-        if same and trial.repeats > 1:
-            self._confirm(task, first, trial.repeats - 1, trial.alone)
+        if (first.verdict, first.signature) != (second.verdict, second.signature):
+            self._accidents[trial.kind] += 1
+            yield judge.unstable(first, second)
             return
-        yield first if same else judge.unstable(first, second)
-        if trial.alone:
-            self._accidents += not same
-            return
-        standing = self._standings[first.signature, first.toolchain]
-        standing.confirmed, held, standing.held = same, standing.held, []
-        for waiting, record in held:
-            if same:
-                yield record
-            else:
-                self._confirm(waiting, record, alone=True)
+        trial = replace(trial, confirmed=trial.confirmed + 1)
+        if trial.confirmed < self._enough_repeats(trial.kind):
+            self._confirm(task, trial)
+        else:
+            yield first
+
+    def _enough_repeats(self, kind: str | None) -> int:
+        least = _SILENT_REPEATS if kind is None else _REPEATS
+        return min(least + self._accidents[kind], _MOST_REPEATS)
 
 
 def is_silent(attempt: Attempt) -> bool:

@@ -11,7 +11,7 @@ from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing, is_good
 from flacheck.analysis.untested import listed
 from flacheck.config import waivers
-from flacheck.config.waivers import Waiver
+from flacheck.config.waivers import Waivable, Waiver
 from flacheck.gate.admitted import Admission, Releases, admit
 from flacheck.gate.evidence import Evidence, cell_identity
 from flacheck.gate.pinned import Installation
@@ -73,9 +73,7 @@ class Gate:
         asked = [each for each in standings if not self.targets or each.target in self.targets]
         valid = waivers.in_force(self.waivers, self.today)
         failing = [cell for each in asked for cell in each.failing]
-        waived = {
-            cell.key for cell in failing if waivers.waived(valid, cell.kernel, cell.signature)
-        }
+        waived = {cell.key for cell in failing if waivers.waived(valid, cell)}
         known = {cell.key for cell in failing if cell.key not in waived and evidence.accepts(cell)}
         let_pass = waived | known
         blocking = {cell.key: cell for cell in failing if cell.key not in let_pass}
@@ -172,17 +170,21 @@ class Gate:
         return self.advise(kernels, triton, target, packages)
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
-        failing = [(r.kernel, r.signature) for r in evidence.records if r.verdict is Verdict.FAILS]
-        failing += [(c.kernel, c.signature) for each in evidence.borrowed for c in each.failing]
-        cells = sum(waiver.covers(*failure) for failure in failing)
+        failing: list[Waivable] = [r for r in evidence.records if r.verdict is Verdict.FAILS]
+        failing += [cell for each in evidence.borrowed for cell in each.failing]
+        covered = [each for each in failing if waiver.covers(each)]
+        # A waiver by a kernel's name is about signatures of any time.
+        renamed = {
+            c.signature or "" for c in covered if waiver.signature not in (None, c.signature)
+        }
         use = WaiverUse.UNUSED
         if waiver.expired(self.today):
             use = WaiverUse.EXPIRED
-        elif cells:
+        elif covered:
             use = WaiverUse.ACTIVE
         elif _is_mended(waiver, evidence):
             use = WaiverUse.MENDED
-        return JudgedWaiver(waiver, use, cells)
+        return JudgedWaiver(waiver, use, len(covered), tuple(sorted(renamed)))
 
 
 def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:

@@ -88,11 +88,13 @@ class WaiverUse(str, Enum):
 
 @dataclass(frozen=True)
 class JudgedWaiver:
-    """A waiver with how many failing cells it lets pass."""
+    """A waiver with how many failing cells it lets pass; `renamed` are the signatures of today of
+    those that it names by an older flacheck's."""
 
     waiver: Waiver
     use: WaiverUse
     cells: int = 0
+    renamed: tuple[str, ...] = ()
 
     @property
     def is_finding(self) -> bool:

@@ -32,7 +32,11 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Record:
-    """cell + attempt + verdict + findings; JSON flattens the cell into the record."""
+    """cell + attempt + verdict + findings; JSON flattens the cell into the record.
+
+    `formerly` is the signature that the record was stored with, where another flacheck computed it
+    otherwise: waivers and baselines of that time name it. It is not in JSON.
+    """
 
     cell: Cell
     verdict: Verdict
@@ -48,6 +52,7 @@ class Record:
     peak_mb: float | None
     cached: bool
     resources: Mapping[str, Any]
+    formerly: str | None = None
 
     @property
     def key(self) -> str:

@@ -152,7 +152,10 @@ def _waiver(waived: JudgedWaiver) -> str:
         WaiverUse.MENDED: "is no longer needed, for what it waives compiles again: remove it",
         WaiverUse.UNUSED: "waives nothing that was tried",
     }
-    return f"{entry.about} {said[waived.use]} ({entry.reason})"
+    line = f"{entry.about} {said[waived.use]} ({entry.reason})"
+    if waived.renamed:
+        line += f"; its signature is {' and '.join(waived.renamed)} today: write that"
+    return line
 
 
 def _suggested(result: GateResult, strict: bool) -> Iterator[str]:

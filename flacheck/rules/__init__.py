@@ -7,5 +7,6 @@ from flacheck.rules.classify import read as read
 from flacheck.rules.decisive import decisive as decisive
 from flacheck.rules.measured import over_limits as over_limits
 from flacheck.rules.measured import slow as slow
+from flacheck.rules.signature import computed_again as computed_again
 from flacheck.rules.signature import normalise as normalise
 from flacheck.rules.signature import signature as signature

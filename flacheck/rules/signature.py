@@ -3,8 +3,9 @@ next."""
 
 import hashlib
 import re
+from functools import lru_cache
 
-from flacheck.model import Finding
+from flacheck.model import MESSAGE_LIMIT, Finding
 
 _ASSERTION = re.compile(
     r"(?:^|\s|/)(?P<file>[\w.+-]+\.(?:cpp|cc|cxx|h|hpp|inc|def)):\d+: (?P<declaration>.+?): "
@@ -94,6 +95,20 @@ def asserting_function(message: str) -> str:
 def signature(finding: Finding, stage: str | None) -> str:
     """`FC302:ttgir:reshapeOuts:1a2b3c4d`: code, stage, bare function name, hash of what the first
     line says."""
-    cause = finding.message.partition("\n")[0]
-    hashed = hashlib.sha256(normalise(cause).encode()).hexdigest()[:8]
-    return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{hashed}"
+    return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{_hashed(finding.message)}"
+
+
+@lru_cache(maxsize=4096)
+def computed_again(signature: str, message: str) -> str:
+    """What a stored signature is today: an older flacheck may have told the words that count from
+    the noise in another way. `message` is what was stored beside it."""
+    head = signature.rpartition(":")[0]
+    if not head or not message:
+        return signature
+    return f"{head}:{_hashed(message)}"
+
+
+def _hashed(message: str) -> str:
+    # No more of it than is stored, so that a stored message gives the same.
+    cause = message[:MESSAGE_LIMIT].partition("\n")[0]
+    return hashlib.sha256(normalise(cause).encode()).hexdigest()[:8]

@@ -43,7 +43,7 @@ def let_pass(waived: Sequence[Waiver], baseline: Baseline | None) -> Callable[[O
     valid = waivers.in_force(waived, date.today())
 
     def is_let_pass(cell: Observed) -> bool:
-        if waivers.waived(valid, cell.kernel, cell.signature):
+        if waivers.waived(valid, cell):
             return True
         return baseline is not None and knows(baseline, cell)
 
@@ -75,7 +75,7 @@ def view(
         known_triton=triton_releases.known(),
         known_torch=list(torch_pins.pins()),
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
-        waives=lambda cell: waivers.waived(valid, cell.kernel, cell.signature),
+        waives=lambda cell: waivers.waived(valid, cell),
         knows=lambda cell: baseline is not None and knows(baseline, cell),
         advisories=partial(advisories.of, kernels, packages=packages),
         fallbacks=seen.fallbacks,

@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from flacheck import rules
 from flacheck.errors import StoreError, UsageError
 from flacheck.model import (
     AskedCells,
@@ -396,12 +397,15 @@ class Store:
     def failed_with(self, signature: str) -> list[Record]:
         """Every record that was ever asked for, overtaken ones too, that failed with this
         signature."""
-        said = '"signature":' + json.dumps(signature, ensure_ascii=False)
+        # The hash at its end may have been computed otherwise when a record was stored.
+        head = json.dumps(signature.rpartition(":")[0], ensure_ascii=False).removesuffix('"')
         sql = (
             f"SELECT {_BODY} FROM {_JOINED} WHERE r.verdict = 'fails' AND instr(r.body, ?)"
             f" AND {_IN_A_SCAN.format(record='r')}"
         )
-        return [self._record(row, cached=False) for row in self._rows(sql, said)]
+        rows = self._rows(sql, f'"signature":{head}')
+        records = (self._record(row, cached=False) for row in rows)
+        return [each for each in records if signature in (each.signature, each.formerly)]
 
     def find(self, prefix: str) -> list[Record]:
         """The latest record that was asked for of every key that begins with `prefix` (at least 8
@@ -431,11 +435,11 @@ class Store:
         with form.undamaged(self.path, "the record", str(body)[:60]):
             plain = {**form.record(body), "cached": cached}
             if kernel is None or stage is None:
-                return Record.from_json(plain)
+                return _of_today(Record.from_json(plain))
             if kernel not in self._kernels:
                 ((source,),) = self._rows("SELECT body FROM kernels WHERE id = ?", kernel)
                 self._kernels[kernel] = Kernel.from_json(json.loads(source))
-            return Record.from_json(plain, self._kernels[kernel], stage, until)
+            return _of_today(Record.from_json(plain, self._kernels[kernel], stage, until))
 
     def _run(self, row: tuple[Any, ...]) -> Run:
         run, started, finished, matrix, environment, context, purpose, question = row
@@ -487,6 +491,16 @@ class Store:
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+
+
+def _of_today(record: Record) -> Record:
+    """The record with its signature as this flacheck computes it."""
+    if record.signature is None:
+        return record
+    signature = rules.computed_again(record.signature, record.message)
+    if signature == record.signature:
+        return record
+    return record.with_(signature=signature, formerly=record.signature)
 
 
 def _packed(asks: KeySet) -> tuple[str, bytes]:

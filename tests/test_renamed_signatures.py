@@ -1,0 +1,90 @@
+"""Signatures that an older flacheck computed otherwise: records have today's, and waivers and
+baselines by the old one still find what they mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck import rules
+from flacheck.baseline.comparing import compare
+from flacheck.baseline.form import LINE
+from flacheck.baseline.standings import baseline_of
+from flacheck.config.waivers import Waiver
+from flacheck.errors import Exit
+from flacheck.gate.result import WaiverUse
+from flacheck.model import MESSAGE_LIMIT, Record
+from flacheck.reports.gate import _waiver
+from flacheck.store import Store
+from tests.made_gate import gate, states
+from tests.made_records import failure, record, whole
+
+OLD = "FC302:ttgir:-:00000000"
+TODAY = failure().signature
+
+
+def stored(store: Store, **more: object) -> Record:
+    """The failure as it comes out of a store of an older flacheck."""
+    store.add(store.begin_run({}, "m"), failure(signature=OLD, **more))
+    (found,) = store.latest()
+    return found
+
+
+def test_a_stored_signature_is_computed_again(store: Store) -> None:
+    """From the message; what it was is kept beside it, and JSON has today's alone."""
+    found = stored(store)
+    assert (found.signature, found.formerly) == (TODAY, OLD)
+    assert found.to_json() == failure().to_json()
+    assert store.failed_with(OLD) == store.failed_with(str(TODAY)) == [found]
+    assert store.failed_with("FC302:ttgir:-:11111111") == []
+
+
+def test_a_record_without_a_message_keeps_its_signature(store: Store) -> None:
+    """There is nothing to compute it from."""
+    assert stored(store, message="").signature == OLD
+
+
+@pytest.mark.parametrize("length", [MESSAGE_LIMIT - 1, MESSAGE_LIMIT, MESSAGE_LIMIT + 1000])
+def test_a_message_that_is_cut_gives_the_same(length: int) -> None:
+    """As much of it counts as is stored."""
+    line = "ab " * length
+    whole_one = rules.signature(rules.RULES["FC302"].finding(line), "ttgir")
+    assert rules.computed_again(whole_one, line[:MESSAGE_LIMIT]) == whole_one
+
+
+def test_a_waiver_by_the_old_signature_holds_and_says_the_new(store: Store) -> None:
+    """The failure passes, and the report says what to write."""
+    waiver = Waiver(signature=OLD, reason="known")
+    outcome = gate([stored(store)], "triton==3.2.0", waivers=(waiver,))
+    (judged,) = outcome.waived
+    assert (judged.use, judged.cells, judged.renamed) == (WaiverUse.ACTIVE, 1, (TODAY,))
+    assert f"its signature is {TODAY} today: write that" in _waiver(judged)
+    assert outcome.exit_code() is not Exit.FINDINGS
+    assert states(outcome)["3.2.0"] != "bad"
+
+
+def test_a_waiver_by_the_old_signature_sees_what_was_mended(store: Store) -> None:
+    """The cell compiles now; the failure is found by the signature of then."""
+    store.add(store.begin_run({}, "m"), failure(signature=OLD))
+    waiver = Waiver(signature=OLD, reason="known")
+    outcome = gate([record()], "triton==3.2.0", waivers=(waiver,), history=list(store.latest()))
+    assert outcome.waived[0].use is WaiverUse.MENDED
+
+
+def test_a_baseline_with_the_old_signature_knows_the_failure(store: Store) -> None:
+    """Of the stored record, and of one that was compiled again; nothing counts as mended."""
+    old = baseline_of(whole([failure(signature=OLD)]), "0.9")
+    for now in (stored(store), failure()):
+        found = compare(old, whole([now]), "b.json", "1.0")
+        assert (found.new, found.known, found.mended) == ((), 1, ())
+
+
+def test_a_baseline_with_a_line_that_is_cut_knows_the_stored_record(store: Store) -> None:
+    """Its line says too little for today's signature: what was compiled again is new, and the
+    comparison says that another flacheck wrote the file."""
+    line = "a" * (LINE + 1)
+    old = baseline_of(whole([failure(line=line, signature=OLD)]), "0.9")
+    found = compare(old, whole([stored(store, line=line)]), "b.json", "1.0")
+    assert (found.new, found.known, found.mended) == ((), 1, ())
+    again = compare(old, whole([failure(line=line)]), "b.json", "1.0")
+    assert len(again.new) == 1
+    assert "a failure may have another signature" in again.notes[0]
