@@ -17,6 +17,7 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
 from flacheck.guest.workers.cut import Cutter, Unwritten, handed, literal, path_of
+from flacheck.inputs.launches.admission import admitted
 
 SOURCE = """\
 import types
@@ -40,8 +41,8 @@ def helper(x, n=SIZE):
 
 
 @triton.jit(do_not_specialize=["n"])
-def kernel(x, n: "i32", B: tl.constexpr = SIZE, other: Config = None):
-    size = helper(n) * SCALE + names.rate + Config.block
+def kernel(x, n: "i32", m: float, B: tl.constexpr = SIZE, other: Config = None):
+    size = helper(n) * SCALE + m + names.rate + Config.block
     tl.store(x + tl.arange(0, B), size)
 
 
@@ -63,8 +64,8 @@ SCALE = tl.constexpr(0.5)
 
 
 @triton.jit(do_not_specialize=['n'])
-def kernel(x, n: 'i32', B: tl.constexpr=16, other=None):
-    size = helper(n) * SCALE + 3 + 32
+def kernel(x, n: 'i32', m: float, B: tl.constexpr=16, other=None):
+    size = helper(n) * SCALE + m + 3 + 32
     tl.store(x + tl.arange(0, B), size)
 """
 
@@ -85,6 +86,7 @@ def module(tmp_path: Path) -> Iterator[ModuleType]:
 def test_a_kernel_takes_all_that_it_uses_along(module: ModuleType) -> None:
     """Helpers by source, constants by value, attributes of namespaces as what they are."""
     assert Cutter().cut(module.kernel, {}).text == TEXT
+    admitted(TEXT)
 
 
 def test_a_text_is_named_by_what_it_says(module: ModuleType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import types
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ class Tensor:
         (Kind.RELU, {"int": 3}),
         (Symbolic(), {"int": 7}),
         (0.5, {"float": 0.5}),
+        (-math.inf, {"float": "-inf"}),
+        (constexpr((1.5, math.nan)), {"constexpr": {"tuple": [1.5, {"float": "nan"}]}}),
         ("word", {"constexpr": "word"}),
         (constexpr(Word.FAST), {"constexpr": "fast"}),
         (constexpr(constexpr((1, None))), {"constexpr": {"tuple": [1, None]}}),

@@ -330,8 +330,51 @@ def test_calls_of_inner_functions_are_marked(tmp_path: Path) -> None:
     """Nobody knows whether a program ever passes what was guessed for them."""
     launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=HALF_WAY))
     assert {one.kernel: one.made_up for one in launches.launches} == {
-        "tiny.kernels:rare": False,
+        "tiny.kernels:rare": True,
         "tiny.kernels:scale": True,
+    }
+
+
+OF_THE_PACKAGE = '''
+import torch
+from tiny.kernels import packed, rare, scale
+
+def _inner(x: torch.Tensor, sums: torch.Tensor, with_rare: bool = False):
+    scale[(1,)](x, x, sums, x.shape[1], K=x.shape[-1])
+    if with_rare:
+        rare[(1,)](x, sums, K=x.shape[-1])
+
+def offered(x: torch.Tensor):
+    """x (torch.Tensor): of shape `[B, T, H, K]`."""
+    _inner(x, torch.zeros(x.shape[:3], dtype=torch.float32, device=x.device))
+    back(x, x.sum(-1).float())
+
+def back(dy: torch.Tensor, sums: torch.Tensor):
+    """
+    dy (torch.Tensor): of shape `[B, T, H, K]`.
+    sums (torch.Tensor): of shape `[B, T, H]`.
+    """
+    packed[(1,)](dy, sums, None, dy.shape[1], K=dy.shape[-1])
+
+def undocumented(x: torch.Tensor, weights: torch.Tensor):
+    rare[(1,)](x, weights, K=16)
+'''
+
+
+def test_inner_functions_get_what_their_package_passes(tmp_path: Path) -> None:
+    """Whether they are offered to users as well or not: nothing is in bf16 that is always fp32."""
+    offered = "from tiny.ops import back, offered\n"
+    folder = package(tmp_path, __init__=offered, kernels=KERNELS, ops=OF_THE_PACKAGE)
+    launches, _ = driven(folder)
+    launched: dict[str, set[tuple[str, bool]]] = {}
+    for one in launches.launches:
+        held = [spec["dtype"] for spec in one.launch.args.values() if spec and "dtype" in spec]
+        launched.setdefault(one.kernel, set()).add((held[0] + " " + held[-1], one.made_up))
+    # Only behind a flag of the inner function, which is called with what it was passed.
+    assert launched.pop("tiny.kernels:rare") >= {("bf16 bf16", True)}
+    assert launched == {
+        "tiny.kernels:scale": {("bf16 fp32", False), ("fp32 fp32", False)},
+        "tiny.kernels:packed": {("bf16 fp32", False), ("fp32 fp32", False)},
     }
 
 

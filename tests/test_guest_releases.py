@@ -103,6 +103,20 @@ def test_decorators_are_seen_through() -> None:
 
 
 @needs_triton
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+def test_a_recorded_heuristic_is_not_computed_again() -> None:
+    """It may look at a tensor's shape, and here are no tensors."""
+    from triton.runtime.autotuner import Heuristics
+
+    def computed(arguments: dict[str, Any]) -> Any:
+        return arguments["x"].shape[0]
+
+    kernel = Heuristics(SimpleNamespace(fn=None), ["x", "N"], {"N": computed})
+    assert releases.with_heuristics(kernel, {"x": 1, "N": 5}) == {"x": 1, "N": 5}
+    x = SimpleNamespace(shape=(7,))
+    assert releases.with_heuristics(kernel, {"x": x})["N"] == 7
+
+
 def test_the_driver_is_the_card() -> None:
     """Its properties are the card's, its index another one for each target."""
     from triton.backends.compiler import GPUTarget

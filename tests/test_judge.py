@@ -7,7 +7,7 @@ from dataclasses import replace
 from flacheck.analysis.observed import observe
 from flacheck.analysis.untested import why_untested
 from flacheck.engine.judge import judge
-from flacheck.model import Attempt, Outcome, Stubbed, Verdict
+from flacheck.model import Attempt, Outcome, Resources, Stubbed, Verdict
 from tests import fake
 
 ODD = Attempt(
@@ -54,3 +54,30 @@ def test_a_name_that_triton_no_longer_has_is_the_releases_failure() -> None:
     )
     assert judge(fake.cell("k"), ours).verdict is Verdict.UNKNOWN
     assert judge(fake.cell("k"), theirs).verdict is Verdict.FAILS
+
+
+def test_what_a_line_of_the_kernel_calls_is_no_launch_that_does_not_fit() -> None:
+    """The launcher says the same of arguments; a line of the source is there for every launch."""
+    said = "store() missing 1 required positional argument: 'value'"
+    launcher = replace(ODD, log=f"TypeError: {said}\n")
+    assert judge(made_up(True), launcher).verdict is Verdict.UNKNOWN
+    line = replace(launcher, exception=("CompilationError", "TypeError"), facts={"api": "tl.store"})
+    record = judge(made_up(True), line)
+    assert record.verdict is Verdict.FAILS
+    assert record.findings[0]["facts"] == {"api": "tl.store"}
+    (cell,) = observe([record])
+    assert (cell.api, why_untested(cell)) == ("tl.store", None)
+
+
+def test_only_an_autotuner_with_a_choice_skips_what_does_not_fit() -> None:
+    """A program that launches such a kernel without one ends there."""
+    needs = Attempt(Outcome.FINISHED, resources=Resources(shared=1 << 20))
+    forgiven = replace(ODD, tolerated=True)
+    tuned = fake.cell("k")
+    for configs in ((), tuned.configs[:1]):
+        alone = replace(tuned, configs=configs)
+        assert not judge(alone, needs).tolerated
+        assert not judge(alone, forgiven).tolerated
+    assert judge(tuned, needs).tolerated
+    assert judge(tuned, forgiven).tolerated
+    assert judge(tuned, needs).code == "FC501"

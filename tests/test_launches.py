@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+import flacheck
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.launches import Guess, read, sources, stream, without_refused
@@ -18,6 +21,7 @@ from flacheck.inputs.planning import plan
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cut
 
+SCHEMAS = Path(flacheck.__file__).parent / "tables" / "schemas"
 HEAD = "import triton\nimport triton.language as tl\n"
 KERNEL = (
     HEAD
@@ -114,6 +118,34 @@ def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
     (bare,) = read(write(tmp_path, HEADER, launch())).launches
     assert bare.memory is None
     assert sources([bare]) == sources([one])
+
+
+def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:
+    """A strict reader reads the file; files of earlier recorders have Python's own words."""
+    args = {
+        "eps": {"float": "inf"},
+        "fill": {"constexpr": {"float": "-inf"}},
+        "mode": {"constexpr": "inf"},
+        "both": {"tuple": [{"float": "inf"}, {"int": 1}]},
+        "pair": {"constexpr": {"tuple": [{"float": "inf"}, 1]}},
+    }
+    configs = [{"kwargs": {"LIMIT": {"float": "-inf"}}, "num_warps": 4}]
+    made = launch(launch={"args": args, "configs": configs}, heuristics={})
+    file = write(tmp_path, HEADER, made)
+    (one,) = read(file).launches
+    assert one.launch.args == {
+        "eps": {"float": math.inf},
+        "fill": {"constexpr": -math.inf},
+        "mode": {"constexpr": "inf"},
+        "both": {"tuple": [{"float": math.inf}, {"int": 1}]},
+        "pair": {"constexpr": {"tuple": [math.inf, 1]}},
+    }
+    assert one.launch.configs[0]["kwargs"] == {"LIMIT": -math.inf}
+    older = {"args": {"eps": {"float": math.inf}, "fill": {"constexpr": -math.inf}}}
+    (same,) = read(write(tmp_path, HEADER, launch(launch=older, heuristics={}))).launches
+    assert same.launch.args == {name: one.launch.args[name] for name in older["args"]}
+    schema = json.loads((SCHEMAS / "launches-1.json").read_text())
+    jsonschema.validate(json.loads(json.dumps(made, allow_nan=False)), schema)
 
 
 def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:

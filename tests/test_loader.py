@@ -58,6 +58,36 @@ def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
     assert done.stdout.splitlines()[:1] == ["(True, 'shop.modules.new')"], done.stderr
 
 
+def test_a_package_is_imported_within_what_the_worker_says(shop: Path) -> None:
+    """Only its modules are: what is read of them is read after."""
+    (shop / "shop" / "ops.py").write_text("import sys\nPLAIN = sys.flag\n")
+    around = """
+import contextlib, sys
+@contextlib.contextmanager
+def importing():
+    sys.flag = "within"
+    yield
+    sys.flag = "after"
+"""
+    program = around + PROGRAM.replace("lambda card: None)", "lambda card: None, False, importing)")
+    command = [sys.executable, "-c", program + "print(sys.flag)", str(shop), "PLAIN"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    said = done.stdout.splitlines()
+    assert (said[0], said[-1]) == ("within", "after"), done.stderr
+
+
+def test_where_an_import_fails_the_cut_source_is_taken(shop: Path) -> None:
+    """The capture could import it. Without such a source the error is raised."""
+    (shop / "shop" / "ops.py").write_text("raise RuntimeError('no card')\n")
+    failed = loaded(shop, "Some.PLAIN")
+    assert "no card" in failed.stderr
+    origin = '"qualname": sys.argv[2]}'
+    program = PROGRAM.replace(origin, '"qualname": sys.argv[2], "cut": "PLAIN = 9"}')
+    command = [sys.executable, "-c", program, str(shop), "Some.PLAIN"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == "9", done.stderr
+
+
 def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
     """Also where the `__init__` that might have known it does not run."""
     (shop / "shop" / "ops.py").write_text(

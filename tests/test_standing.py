@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from flacheck.analysis.observed import observe
 from flacheck.analysis.standing import Standing, standing
-from flacheck.analysis.untested import listed, why_untested
+from flacheck.analysis.untested import listed, separated, why_untested
 from flacheck.model import AskedCells, KeySet, Question, Record
 from tests.made_records import failure, record, skipped, unknown
 
 OTHER = {"kernel": "m:other"}
+LACKING = {"code": "FC000", "title": "unrecognised failure", "facts": {"api": "tl.dot"}}
 
 
 def stands(
@@ -69,6 +71,13 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
         (failure("FC000", stage="ast"), "the made-up arguments may not fit the kernel"),
         (failure("FC104", stage="ast"), "the made-up arguments may not fit the kernel"),
         (failure("FC101", stage="ast"), None),
+        (failure("FC000", stage="ast", findings=(LACKING,)), None),
+        (failure("FC603", stage="import"), None),
+        (failure("FC000", stage="import"), "the made-up arguments may not fit the kernel"),
+        (
+            failure("FC401", stage="cubin"),
+            "the made-up dtypes may be none that the GPU is used with",
+        ),
         (failure("FC302", stage="ttgir"), None),
         (failure("FC000", stage="ast", signal="SIGABRT"), None),
         (failure("FC501", stage="load"), "the made-up sizes need more than the GPU has"),
@@ -114,6 +123,51 @@ def test_a_made_up_launch_that_compiles_counts_as_compiled() -> None:
     found = stands([good, large], made_up=[good, large])
     assert found.is_good
     assert found.untested == ()
+
+
+def refused(dtype: str, size: int, **more: Any) -> Record:
+    """A made-up launch in a dtype and a size that the front end refuses."""
+    args = {"x": {"dtype": dtype, "align": 16}, "n": {"int": size}, "g": None}
+    args |= more.pop("args", {})
+    plain = {"dtype": dtype, "shape": {}, "launch": {"args": args}, "stage": "ast", **OTHER}
+    return failure("FC000", **{**plain, **more})
+
+
+GATE = {"g": {"dtype": "fp32", "align": 16}}
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_shared"),
+    [
+        ([refused("fp16", 32, args=GATE)], True),
+        # The same dtype, the same size, an argument that none has, another failure.
+        ([refused("bf16", 32, args=GATE)], False),
+        ([refused("fp16", 64, args=GATE)], False),
+        ([refused("fp16", 32)], False),
+        ([refused("fp16", 32, args=GATE, signature="FC000:ast:-:other")], False),
+        # Something was left out, and the front end says so.
+        ([refused("fp16", 32, args=GATE, line="'NoneType' object has no attribute")], False),
+        # One that compiles.
+        ([refused("fp16", 32, args=GATE), record(dtype="fp32", **OTHER)], False),
+    ],
+)
+def test_a_failure_that_all_variants_share_is_the_kernels_own(
+    beside: list[Record], is_shared: bool
+) -> None:
+    """Nothing that was made up may be the same in all of them."""
+    made = [refused("bf16", 64), *beside]
+    found = stands(made, made_up=made)
+    assert (not any(cell.fails for cell in found.untested)) is is_shared
+    assert bool(found.failing) is is_shared
+
+
+def test_what_variants_share_is_judged_over_all_shards() -> None:
+    """One shard alone may have met a single one of them."""
+    one, other = refused("bf16", 64), refused("fp16", 32, args=GATE)
+    whole = observe([one, other], frozenset({one.key, other.key}))
+    counted, untested = separated(whole[:1], whole)
+    assert ([cell.key for cell in counted], untested) == ([one.key], [])
+    assert separated(whole[:1])[0] == []
 
 
 @pytest.mark.parametrize("reason", ["up to ttgir", "up to ptx"])

@@ -46,20 +46,45 @@ def test_the_header_is_there_without_launches(drive: Drive) -> None:
 
 def test_guesses_stay_where_nothing_better_is_known(drive: Drive) -> None:
     """They are marked as made up."""
-    drive.launch(Rank.OUTER, "m:seen", n={"int": 1})
-    drive.launch(Rank.INNER, "m:seen", n={"int": 2})
-    drive.launch(Rank.FAILED, "m:guessed", n={"int": 3})
+    drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 1})
+    drive.launch(Rank.OUTER, "m:seen", n={"int": 2})
+    drive.launch(Rank.INNER, "m:seen", n={"int": 3})
+    drive.launch(Rank.FAILED, "m:guessed", n={"int": 4})
     _, *launches = drive.sifted()
     assert [(line["kernel"], line["made_up"]) for line in launches] == [
         ("m:seen", False),
+        ("m:seen", True),
         ("m:guessed", True),
+    ]
+
+
+def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hands_it(
+    drive: Drive,
+) -> None:
+    """Whoever else may call it: what is in fp32 there, is not in bf16 here."""
+    bf16, fp16, fp32 = ({"dtype": dtype, "align": 16} for dtype in ("bf16", "fp16", "fp32"))
+    drive.launch(Rank.OUTER, "m:back", k=bf16, sums=fp32)
+    drive.launch(Rank.SHARED, "m:back", k=bf16, sums=bf16)
+    drive.launch(Rank.SHARED, "m:back", k=fp16, sums=fp32)
+    # An argument that the package leaves out, and a dtype in which all look alike.
+    drive.launch(Rank.SHARED, "m:back", k=fp16, sums=fp32, gate=fp16)
+    drive.launch(Rank.SHARED, "m:back", k=fp32, sums=fp32)
+    drive.launch(Rank.SHARED, "m:alone", k=bf16, sums=bf16)
+    _, *launches = drive.sifted()
+    held = [(line["kernel"], line["launch"]["args"], line["made_up"]) for line in launches]
+    assert held == [
+        ("m:back", {"k": bf16, "sums": fp32}, True),
+        ("m:back", {"k": fp16, "sums": fp32}, True),
+        ("m:back", {"k": fp16, "sums": fp32, "gate": fp16}, True),
+        ("m:back", {"k": fp32, "sums": fp32}, True),
+        ("m:alone", {"k": bf16, "sums": bf16}, True),
     ]
 
 
 def test_the_best_call_of_a_launch_counts(drive: Drive) -> None:
     """Also when it came after the launch was written down, with its counts."""
     drive.launch(Rank.FAILED, "m:k", n={"int": 1})
-    drive.launch(Rank.OUTER, "m:k", n={"int": 1})
+    drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 1})
     _, launch, count = drive.sifted()
     assert launch["made_up"] is False
     assert count == {"of": launch["id"], "count": 1}

@@ -32,7 +32,8 @@ class Observed:
     `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
     a compile that was stopped on request before its last stage, `crashed` an attempt that a signal
     ended. `made_up` says that flacheck's driver invented the arguments; `reason` and `formerly`
-    are the record's.
+    are the record's; `api` is a name of Triton's, or of a module, that the kernel's source asks for
+    in vain.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Observed:
     crashed: bool = False
     made_up: bool = False
     formerly: str | None = None
+    api: str | None = None
 
     @property
     def launch(self) -> tuple[Any, ...]:
@@ -157,4 +159,12 @@ def _observed(record: Record, shared: dict[Any, Any], made_up: bool) -> Observed
         crashed=record.signal is not None,
         made_up=made_up,
         formerly=once(record.formerly),
+        api=once(_api(record)),
     )
+
+
+def _api(record: Record) -> str | None:
+    for finding in record.findings[:1]:
+        api: str | None = finding["facts"].get("api")
+        return api
+    return None

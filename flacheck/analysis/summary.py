@@ -95,7 +95,8 @@ def _identity(one: Fallback) -> tuple[Any, ...]:
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:
     """One pass over the records, small and shared: 20,000 fit in tens of megabytes."""
-    cells, untested = separated(observe(records, context.made_up))
+    whole = (cell for each in context.standings for cell in (*each.cells, *each.untested))
+    cells, untested = separated(observe(records, context.made_up), whole)
     good = known_good(context.standings, context)
     # Another shard may have met them: they belong to the answer all the same.
     elsewhere = {cell.key: cell for each in context.standings for cell in each.untested}

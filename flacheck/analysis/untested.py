@@ -3,8 +3,10 @@
 Derived when a question is answered, never stored. It counts neither for a release nor against it.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import by_target, by_version
@@ -12,12 +14,17 @@ from flacheck.model import Json, Verdict
 
 # An API that is gone is gone whatever the arguments are.
 _REMOVED_API = "FC101"
+_UNCLASSIFIED = "FC000"
 # An exact toolchain that cannot be had says nothing of a launch.
 _NO_WHEEL = "FC903"
 # Whether a tile fits into a GPU's memory depends on the sizes that were made up.
 _RESOURCES = "FC5"
+# So does whether a GPU has an instruction depend on the dtypes.
+_FEATURE = "FC401"
 # What a kernel's own code and its arguments decide, before any of the compiler's passes.
 _FRONT_END = ("import", "ast", "call")
+# What Python calls an argument that was left out.
+_LEFT_OUT = "NoneType"
 
 
 @dataclass(frozen=True)
@@ -36,10 +43,11 @@ class Untested:
 
 
 def why_untested(cell: Observed) -> str | None:
-    """Why a cell is no evidence; None for one that is.
+    """Why a cell is no evidence by itself; None for one that is.
 
     A failure of a made-up launch is evidence when its arguments cannot have caused it: an API that
-    was removed, a crash of the compiler, an error in one of its passes.
+    is gone, which no argument leads to, a module that cannot be imported for a known reason, a
+    crash of the compiler, an error in one of its passes.
     """
     if not cell.made_up or cell.verdict in (Verdict.COMPILES, Verdict.SKIPPED):
         return None
@@ -47,33 +55,87 @@ def why_untested(cell: Observed) -> str | None:
         if cell.code == _NO_WHEEL:
             return None
         return cell.reason or "no verdict"
-    code = cell.code or ""
-    if code == _REMOVED_API or cell.crashed:
+    code = cell.code or _UNCLASSIFIED
+    if code == _REMOVED_API or cell.api is not None or cell.crashed:
+        return None
+    if cell.stage == "import" and code != _UNCLASSIFIED:
         return None
     if code.startswith(_RESOURCES):
         return "the made-up sizes need more than the GPU has"
+    if code == _FEATURE:
+        return "the made-up dtypes may be none that the GPU is used with"
     if cell.stage in _FRONT_END:
         return "the made-up arguments may not fit the kernel"
     return None
 
 
-def separated(cells: Iterable[Observed]) -> tuple[list[Observed], list[Observed]]:
+def separated(
+    cells: Iterable[Observed], beside: Iterable[Observed] = ()
+) -> tuple[list[Observed], list[Observed]]:
     """The cells that count, and those that are untested.
 
     Where another configuration of the launch compiles, one that the autotuner skips or that timed
-    out needs no excuse: it counts like any other.
+    out needs no excuse: it counts like any other. `beside` are more cells of the question, such as
+    those of other shards: what all variants of a kernel share is judged over all of them.
     """
     cells = list(cells)
-    served = {(cell.place, cell.launch) for cell in cells if cell.compiles}
+    known = {cell.key: cell for cell in beside}
+    known.update((cell.key, cell) for cell in cells)
+    served = {(cell.place, cell.launch) for cell in known.values() if cell.compiles}
+    shared = _shared(known.values())
     counted: list[Observed] = []
     untested: list[Observed] = []
     for cell in cells:
         excused = cell.tolerated or cell.verdict is Verdict.UNKNOWN
-        if why_untested(cell) is None or (excused and (cell.place, cell.launch) in served):
+        is_evidence = why_untested(cell) is None or cell.key in shared
+        if is_evidence or (excused and (cell.place, cell.launch) in served):
             counted.append(cell)
         else:
             untested.append(cell)
     return counted, untested
+
+
+def _shared(cells: Iterable[Observed]) -> set[str]:
+    """The keys of made-up launches whose failure all launches of their kernel share, whatever was
+    made up for them: then it is the kernel's own."""
+    kernels: dict[tuple[Any, ...], list[Observed]] = {}
+    for cell in cells:
+        kernels.setdefault((cell.package, cell.kernel, cell.place), []).append(cell)
+    keys: set[str] = set()
+    for launched in kernels.values():
+        tried = [cell for cell in launched if cell.verdict is not Verdict.SKIPPED]
+        alike = {(cell.signature, cell.fails) for cell in tried}
+        if len(alike) == 1 and tried[0].fails and _are_varied(tried):
+            keys.update(cell.key for cell in tried)
+    return keys
+
+
+def _are_varied(cells: Sequence[Observed]) -> bool:
+    """Whether nothing that was made up is the same in all of these launches of one kernel: dtypes
+    and sizes differ, and no argument was left out everywhere."""
+    if any(_LEFT_OUT in cell.line for cell in cells):
+        return False
+    if len({cell.dtype for cell in cells}) < 2:
+        return False
+    launches = [json.loads(cell.parts.identity)[0] for cell in cells if cell.parts.identity]
+    for name in {name for launch in launches for name in launch}:
+        values = [launch.get(name) for launch in launches]
+        if all(value is None for value in values):
+            return False
+        sizes = {_size(value) for value in values}
+        if len(sizes) == 1 and None not in sizes:
+            return False
+    return bool(launches)
+
+
+def _size(argument: Any) -> int | None:
+    """The integer that an argument is; None for a tensor, a flag and any other."""
+    if not isinstance(argument, Mapping):
+        return None
+    held = argument.get("int", argument.get("constexpr"))
+    if type(held) is int:
+        return held
+    return None
 
 
 def listed(untested: Sequence[Observed]) -> list[Untested]:

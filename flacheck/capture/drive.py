@@ -101,7 +101,9 @@ def drive(
     else:
         prepare([Drive(package, toolchain, card)])
     if travelling and not travelling.file:
-        shutil.copytree(folder, travelling.folder / name, ignore=_not_travelling)
+        shutil.copytree(
+            folder, travelling.folder / name, ignore=_not_travelling, dirs_exist_ok=True
+        )
     return Driven(_launches(folder), json.loads(_report(folder).read_text(encoding="utf-8")))
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from flacheck import rules
-from flacheck.model import MESSAGE_LIMIT, Attempt, Cell, Finding, Outcome, Record, Verdict
+from flacheck.model import MESSAGE_LIMIT, Attempt, Cell, Finding, Json, Outcome, Record, Verdict
 from flacheck.tables import targets
 
 # What Triton's launcher says of arguments that do not fit a kernel's parameters.
@@ -18,6 +18,8 @@ _UNFIT = (
 )
 # Exceptions of a module that cannot be loaded where it is: no fault of the compiler.
 _UNLOADED = ("StubError", "ModuleNotFoundError", "ImportError")
+# How the front end wraps what goes wrong in a kernel's source; the launcher raises before that.
+_OF_SOURCE = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
 _OF_TRITON = re.compile(r"(from|No module named) '?triton\b")
 
 
@@ -36,16 +38,31 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
         return _finished(cell, attempt)
     findings = rules.classify(attempt)
     code = findings[0].code
+    tolerated = attempt.tolerated and _has_choice(cell)
     if rules.RULES[code].effect == "unknown":
-        reason, tolerated = findings[0].title, attempt.tolerated
+        reason = findings[0].title
         return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=reason, tolerated=tolerated)
-    return _record(cell, attempt, Verdict.FAILS, findings, tolerated=attempt.tolerated)
+    return with_facts(
+        _record(cell, attempt, Verdict.FAILS, findings, tolerated=tolerated), _api(attempt)
+    )
+
+
+def _has_choice(cell: Cell) -> bool:
+    """Whether an autotuner skips a configuration of the launch that fails: one that has no other,
+    like a program that launches without an autotuner, is ended by the failure."""
+    return cell.stage != "compile" or len(cell.configs) > 1
+
+
+def _api(attempt: Attempt) -> Json:
+    """The API that the release lacks, where the worker saw that the source asks for one."""
+    return {name: held for name, held in attempt.facts.items() if name == "api"}
 
 
 def _finished(cell: Cell, attempt: Attempt) -> Record:
     over = rules.over_limits(attempt.resources, targets.find(cell.target))
     if over:
-        return _record(cell, attempt, Verdict.FAILS, over, stage="load", tolerated=True)
+        tolerated = _has_choice(cell)
+        return _record(cell, attempt, Verdict.FAILS, over, stage="load", tolerated=tolerated)
     findings = rules.classify(attempt)
     if findings:
         return _record(cell, attempt, Verdict.FAILS, findings)
@@ -64,7 +81,10 @@ def _unfit(attempt: Attempt) -> str | None:
     unloaded = any(name in attempt.exception for name in _UNLOADED) and not _OF_TRITON.search(last)
     if unloaded and attempt.stage == "import":
         return f"the kernel could not be loaded: {last}"
-    if attempt.stage in ("import", "ast") and any(text in last for text in _UNFIT):
+    # What a line of the kernel calls, it calls whatever it was launched with.
+    of_source = any(name in attempt.exception for name in _OF_SOURCE)
+    unfit = any(text in last for text in _UNFIT)
+    if attempt.stage in ("import", "ast") and unfit and not of_source:
         return f"the launch does not fit the kernel: {last}"
     return None
 

@@ -102,6 +102,7 @@ def worker_kind(
     if imported:
         name = f"{name} beside torch"
         config["torch"] = torch_folder()
+        config["package_card"] = "fake_cuda.imports"
     return WorkerKind(name, config, dict(toolchain.environment))
 
 

@@ -9,7 +9,7 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed, observe
 from flacheck.analysis.standing import unserved
-from flacheck.analysis.untested import why_untested
+from flacheck.analysis.untested import separated
 from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constexprs import Constexprs, constexprs
@@ -95,10 +95,11 @@ class Scanned:
             (cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch
         )
         failures = []
-        for observed in unserved(self.observed):
+        # Of arguments that flacheck invented nobody needs a fallback.
+        counted, _ = separated(self.observed)
+        for observed in unserved(counted):
             cell = self.cells.get(observed.key)
-            # Of arguments that flacheck invented nobody needs a fallback.
-            if cell and cell.until is None and why_untested(observed) is None:
+            if cell and cell.until is None:
                 known = constexprs(cell, self.plan.packages, launches[cell.kernel.name])
                 failures.append(Failing(cell, observed, known))
         return failures

@@ -6,6 +6,7 @@ captured apart; captures are kept in the cache, for the same package, compiler a
 same.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +31,11 @@ from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.source.modules import launchable
+from flacheck.tables import targets
 from flacheck.toolchains import Resolver, provide
 from flacheck.toolchains.base import Choice, Toolchain
+
+_LOG = logging.getLogger(__name__)
 
 # What most of these packages are written for.
 DEFAULT_TARGETS = ("sm90",)
@@ -59,7 +63,7 @@ class Capture:
 def announced(spec: str, selection: Selection) -> Question:
     """What a scan of the package is about to ask, before a capture decides its cells."""
     package, names, rows = _asked(spec, selection, Resolver())
-    asked = tuple(AskedCells(name, row["name"]) for name in names for row in rows)
+    asked = tuple(AskedCells(name, target) for name in names for target, _ in rows)
     return Question(package.identity, asked=asked, source=_source(spec))
 
 
@@ -72,32 +76,51 @@ def captures(
     """The package captured under every toolchain and on every target asked, or read from captures
     that travel."""
     package, names, rows = _asked(spec, selection, resolver)
-    places = [(resolver.choices[name], row) for name in names for row in rows]
-    provided = [_provided(choice, row["name"]) for choice, row in places]
+    for target, row in rows:
+        if not _is_fakeable(target):
+            _LOG.warning(
+                f"{target}: flacheck imitates NVIDIA cards only, so the launches of "
+                f"{package.identity} are recorded on {row['gpu']} and compiled for {target}; on an "
+                "AMD card the package may choose other kernels and settings"
+            )
+    places = [(resolver.choices[name], target, row) for name in names for target, row in rows]
+    provided = [_provided(choice, target) for choice, target, _ in places]
     asked = [
         Drive(package, toolchain, row)
-        for toolchain, (_, row) in zip(provided, places)
+        for toolchain, (_, _, row) in zip(provided, places)
         if toolchain is not None
     ]
     # Side by side where they have to be made; captures that came with a file are there already.
     if asked and (travelling is None or travelling.file is None):
         prepare(asked, min(processors(), _MOST_DRIVES))
     made = []
-    for toolchain, (choice, row) in zip(provided, places):
+    for toolchain, (choice, target, row) in zip(provided, places):
         driven = None
         if toolchain is not None:
             driven = drive(package, toolchain, row, travelling)
-        made.append(Capture(package, choice, row["name"], driven))
+        made.append(Capture(package, choice, target, driven))
     return made
 
 
 def _asked(
     spec: str, selection: Selection, resolver: Resolver
-) -> tuple[Package, list[str], list[Json]]:
+) -> tuple[Package, list[str], list[tuple[str, Json]]]:
+    """The package, the compilers' names, and each target with the card that it is captured on."""
     specs = selection.toolchains or ("installed",)
     names = list(dict.fromkeys(name for text in specs for name in resolver(text)))
-    rows = [card(target) for target in selection.targets or DEFAULT_TARGETS]
+    asked = list(selection.targets or DEFAULT_TARGETS)
+    fakeable = [target for target in asked if _is_fakeable(target)]
+    rows = []
+    for target in asked:
+        on = target
+        if not _is_fakeable(target):
+            on = next(iter(fakeable), DEFAULT_TARGETS[0])
+        rows.append((targets.find(target).name, card(on)))
     return packages.provide_package(spec), names, rows
+
+
+def _is_fakeable(target: str) -> bool:
+    return targets.find(target).backend == "cuda"
 
 
 def _provided(choice: Choice, target: str) -> Toolchain | None:
@@ -208,6 +231,9 @@ def _tried(capture: Capture, selection: Selection) -> dict[Cell, Attempt | None]
     if driven.import_error:
         return {_import_cell(capture): _import_attempt(driven.import_error)}
     tried: dict[Cell, Attempt | None] = {}
+    if not _is_fakeable(capture.target):
+        # What the package refuses, it refuses on the card that it was called on.
+        return tried
     for module, said in driven.report["modules"].items():
         if any(finding.code != rules.UNCLASSIFIED for finding in rules.read(said)):
             tried[_import_cell(capture, module)] = _import_attempt(said)
@@ -272,8 +298,12 @@ def _launched(
     assert capture.driven is not None
     package = capture.package
     provided = {package.identity: package}
-    stages: list[tuple[str, Sequence[Source]]] = [("compile", replay.sources(compiled, provided))]
-    if Version(capture.choice.version) < KEYS_BY_NAME:
+    if not _is_fakeable(capture.target):
+        # Imported for this target a package is another one than the one that was recorded.
+        provided = {}
+    compiling = replay.sources(compiled, provided, or_cut=True)
+    stages: list[tuple[str, Sequence[Source]]] = [("compile", compiling)]
+    if provided and Version(capture.choice.version) < KEYS_BY_NAME:
         tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
         stages.append(("autotune", replay.decorated(launches.one_each(tuned), provided)))
     # The kernels, toolchain and target are chosen by now.

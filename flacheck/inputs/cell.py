@@ -254,6 +254,8 @@ def _rebuilt(record: Record) -> Chosen:
     else:
         spec = str(cell.kernel.package)
         provided = {spec: packages.provide_package(spec)}
+        if isinstance(origin, Imported) and origin.cut is not None:
+            admitted(origin.cut)
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
             # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
             origin = Stubbed(origin.module, origin.qualname, origin.made_up)

@@ -14,6 +14,7 @@ from flacheck.inputs import launches
 from flacheck.inputs.expand import Source
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Imported, Kernel, Launch, Stubbed, digest
+from flacheck.model.kernel import Origin
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 
@@ -42,16 +43,19 @@ def provided(file: Path, recorded: Sequence[RecordedLaunch], trust: bool) -> dic
     return {spec: packages.provide_package(spec) for spec in sorted(named)}
 
 
-def sources(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
+def sources(
+    recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package], or_cut: bool = False
+) -> list[Source]:
     """Kernels to compile with their launches, heuristics resolved: imported where that can be, else
-    as cut out."""
+    as cut out. With `or_cut` also where a worker cannot import them, which is right for launches
+    that were recorded under the release that they are compiled with."""
     beside_torch = torch_folder() is not None
     by_import = [entry for entry in recorded if _importable(entry, provided, beside_torch)]
     ids = {entry.id for entry in by_import}
     cut = [entry for entry in recorded if entry.id not in ids]
     return [
         *launches.sources(cut),
-        *_imported(by_import, provided, RecordedLaunch.undecorated),
+        *_imported(by_import, provided, RecordedLaunch.undecorated, or_cut),
     ]
 
 
@@ -73,17 +77,21 @@ def _imported(
     recorded: Sequence[RecordedLaunch],
     provided: Mapping[str, Package],
     launch_of: Callable[[RecordedLaunch], Launch],
+    or_cut: bool = False,
 ) -> list[Source]:
-    kind = Imported if torch_folder() else Stubbed
     return launches.grouped(
-        (_kernel(entry, provided[entry.package or ""], kind), launch_of(entry))
+        (_kernel(entry, provided[entry.package or ""], or_cut), launch_of(entry))
         for entry in recorded
     )
 
 
-def _kernel(
-    entry: RecordedLaunch, package: Package, kind: type[Imported] | type[Stubbed]
-) -> Kernel:
+def _kernel(entry: RecordedLaunch, package: Package, or_cut: bool) -> Kernel:
     module, _, qualname = entry.kernel.partition(":")
     identity = digest([package.digest, entry.kernel])
-    return Kernel(entry.kernel, entry.package, identity, kind(module, qualname, entry.made_up))
+    origin: Origin = Stubbed(module, qualname, entry.made_up)
+    if torch_folder():
+        cut = None
+        if or_cut:
+            cut = entry.text
+        origin = Imported(module, qualname, entry.made_up, cut)
+    return Kernel(entry.kernel, entry.package, identity, origin)

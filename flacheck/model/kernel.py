@@ -20,11 +20,13 @@ class Corpus(Struct, frozen=True):
 
 
 class Imported(Struct, frozen=True, omit_defaults=True):
-    """A function of a package, imported beside torch; without `qualname` the module itself."""
+    """A function of a package, imported beside torch; without `qualname` the module itself. `cut`
+    is its source as its capture cut it out, for a worker that cannot import the module."""
 
     module: str = field(name="import")
     qualname: str | None = None
     made_up: bool = False
+    cut: str | None = None
     how: ClassVar[str] = "import"
 
 

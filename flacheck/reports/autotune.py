@@ -9,6 +9,7 @@ from flacheck.analysis.order import counted, kernel_name, settings, short, some
 from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
+from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import advice, beside
 
 FORMATS = ("table", "json", "markdown")
@@ -36,7 +37,7 @@ _KIB = 1024
 
 def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
     """The results for `kernel`, the glob that was asked."""
-    shown = [result.to_json() for result in results]
+    shown = [in_words(result.to_json()) for result in results]
     return document.Report(_parts(results), {"schema": SCHEMA, "kernel": kernel, "results": shown})
 
 

@@ -10,6 +10,7 @@ from flacheck.analysis.order import short
 from flacheck.bisect.history import Bisection, Change, Entry, Find
 from flacheck.inputs.cell import settings
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
+from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import beside
 from flacheck.rules import RULES
 
@@ -19,7 +20,7 @@ _LINE = 100
 
 def report(bisection: Bisection, torches: Sequence[str]) -> Report:
     """`torches` are all torch releases there are."""
-    return Report(_parts(bisection, torches), bisection.to_json())
+    return Report(_parts(bisection, torches), in_words(bisection.to_json()))
 
 
 def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:

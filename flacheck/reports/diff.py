@@ -9,6 +9,7 @@ from flacheck.diff.result import ComparedSide, DiffResult
 from flacheck.model import Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
+from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import SHOWN
 from flacheck.rules import RULES
 from flacheck.tables.advisories import Advisory
@@ -22,7 +23,9 @@ _RESOURCES = {"spills": "bytes of spills", "registers": "registers", "shared": "
 
 def report(result: DiffResult, command: str = "") -> document.Report:
     """The comparison as a document; `command` is what was typed, for the next commands."""
-    return document.Report(_parts(result, command), result.to_json(), _annotations(result))
+    return document.Report(
+        _parts(result, command), in_words(result.to_json()), _annotations(result)
+    )
 
 
 def _parts(result: DiffResult, command: str) -> Iterator[Part]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flacheck.analysis.order import counted
 from flacheck.reports.document import Item, Listing, Paragraph, Part, Report, Tone
+from flacheck.reports.numbers import in_words
 from flacheck.repro.output.result import Reproduced
 from flacheck.repro.output.script import kernel_text
 from flacheck.repro.versions import differing, listed
@@ -15,7 +16,7 @@ _EXITS = ((0, "shows it"), (1, "does not show it"), (125, "cannot tell"))
 
 def report(result: Reproduced, folder: Path, files: list[str]) -> Report:
     """`files` are the names of what was written into the folder."""
-    return Report(_parts(result, folder), result.to_json(files))
+    return Report(_parts(result, folder), in_words(result.to_json(files)))
 
 
 def _parts(result: Reproduced, folder: Path) -> Iterator[Part]:

@@ -1,6 +1,5 @@
 """The report of a run: a matrix at a glance, what fails and why, and what to do about it."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from flacheck.model import Json, Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
+from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import SHOWN
 from flacheck.rules import RULES
 from flacheck.tables.targets import TARGETS
@@ -47,22 +47,11 @@ def report(view: RunView, baseline: Comparison | None = None) -> document.Report
 
 
 def _plain(record: Record) -> Json:
-    """A record's JSON; the infinities and NaN that a launch was called with, which JSON does not
-    have, are the words "inf", "-inf" and "nan"."""
+    """A record's JSON."""
     plain = record.to_json()
-    if plain["launch"]:
-        plain["launch"]["args"] = {
-            name: _words(spec) for name, spec in plain["launch"]["args"].items()
-        }
+    for name in ("launch", "options"):
+        plain[name] = in_words(plain[name])
     return plain
-
-
-def _words(spec: Any) -> Any:
-    for kind in ("float", "constexpr"):
-        held = spec and spec.get(kind)
-        if isinstance(held, float) and not math.isfinite(held):
-            return {kind: str(held)}
-    return spec
 
 
 def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:

@@ -69,4 +69,6 @@ def cell(name: str, version: str = "1.0", target: str = "sm90", **options: Any) 
         Launch({"x": {"dtype": "bf16", "align": 16}}),
         options,
         "bf16",
+        # Of an autotuner that has a choice.
+        configs=({"kwargs": {}, "num_warps": 4}, {"kwargs": {}, "num_warps": 8}),
     )

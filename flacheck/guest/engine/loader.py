@@ -20,6 +20,8 @@ from importlib.machinery import ModuleSpec
 from .messages import CardRow, Kernel, KernelOrigin, WorkerConfig
 
 Turn = Callable[[CardRow], object]
+# Surrounds the import of a package's module.
+Importing = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 class LazyPackages(importlib.abc.MetaPathFinder):
@@ -144,12 +146,19 @@ def _from(module: str, name: str) -> object:
 
 class Loader:
     """Kernels by origin, kept until another card is asked for: packages look at it when imported.
-    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on. Where
-    kernels run, what packages depend on is used, and imported as ever (`whole_dependencies`)."""
+    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on, and
+    modules of packages are imported within `importing`. Where kernels run, what packages depend on
+    is used, and imported as ever (`whole_dependencies`)."""
 
-    def __init__(self, config: WorkerConfig, turn: Turn, whole_dependencies: bool = False) -> None:
+    def __init__(
+        self,
+        config: WorkerConfig,
+        turn: Turn,
+        whole_dependencies: bool = False,
+        importing: Importing = contextlib.nullcontext,
+    ) -> None:
         self._corpus, self._scratch = config.get("corpus", ""), config["scratch"]
-        self._turn = turn
+        self._turn, self._importing = turn, importing
         self._kernels: dict[str, Kernel] = {}
         self._card: str | None = None
         self._finder = LazyPackages()
@@ -185,8 +194,18 @@ class Loader:
             return getattr(corpus_module(self._corpus, origin["corpus"]), origin["name"])
         if "source" in origin:
             return getattr(self._written(origin["source"]), origin["qualname"])
-        part: Kernel = importlib.import_module(origin.get("import") or origin["module"])
-        for name in origin["qualname"].split("."):
+        try:
+            return self._of_module(origin.get("import") or origin["module"], origin["qualname"])
+        except Exception:
+            # The capture could import it: what fails here is this process's own doing.
+            if "cut" not in origin:
+                raise
+            return getattr(self._written(origin["cut"]), origin["qualname"].rpartition(".")[2])
+
+    def _of_module(self, module: str, qualname: str) -> Kernel:
+        with self._importing():
+            part: Kernel = importlib.import_module(module)
+        for name in qualname.split("."):
             part = getattr(part, name)
         return part
 

@@ -19,7 +19,7 @@ Mark = Callable[[str], None]
 
 # Where a kernel comes from: a family of our own kernels (`corpus`) and a name in it, or a qualname
 # in a text (`source`), in a module beside a stand-in for torch (`module`) or beside torch
-# (`import`).
+# (`import`); `cut` is a text to take where that import fails.
 KernelOrigin = dict[str, str]
 
 
@@ -55,7 +55,8 @@ class WorkerConfig(TypedDict, total=False):
     """What a server is started with: the compiler's `identity` and folders (`path`), which worker
     of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
     address space; a worker that holds more than `recycle_mb` is replaced. Each of the `packages`
-    has a `path`, a folder for imports, and the `modules` in it that are the package's own."""
+    has a `path`, a folder for imports, and the `modules` in it that are the package's own; beside
+    `torch`, the guest's module `package_card` holds the card that they are imported under."""
 
     path: list[str]
     identity: str
@@ -64,6 +65,7 @@ class WorkerConfig(TypedDict, total=False):
     packages: dict[str, dict[str, Any]]
     corpus: str
     torch: str
+    package_card: str
     device: str
     memory_mb: int
     recycle_mb: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -60,6 +61,22 @@ def _marked(add_stages: Callable[..., None], before: Mark, after: AfterStage) ->
             stages[name] = marked_stage(name, run)
 
     return add_marked_stages
+
+
+def watch_front_end(seen: Callable[[BaseException], None]) -> None:
+    """Have `seen` told of an error of the front end before the compiler strips its own frames from
+    the traceback."""
+    import triton.compiler.compiler as compiler
+
+    strip = compiler.filter_traceback
+
+    def watched(error: BaseException) -> object:
+        # The compiler strips the causes of an error by the same function.
+        if error is sys.exc_info()[1]:
+            seen(error)
+        return strip(error)
+
+    compiler.filter_traceback = watched
 
 
 def unwrap(kernel: Kernel) -> Kernel:
@@ -179,7 +196,9 @@ def with_heuristics(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, A
     while hasattr(kernel, "fn"):
         if isinstance(kernel, Heuristics):
             for name, compute in kernel.values.items():
-                complete.setdefault(name, compute(complete))
+                # What was recorded holds: here tensors have neither a shape nor contents.
+                if name not in complete:
+                    complete[name] = compute(complete)
         kernel = kernel.fn
     return complete
 

@@ -48,6 +48,7 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
     from .calls import Caller
     from .modules import NotImported, load
     from .operators import operators
+    from .overheard import Overheard
     from .plans import Recipe
     from .search import OperatorSearch
     from .shapes import Shapes
@@ -67,7 +68,8 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
         failed["traceback"] = caught.trace
         return {"import_error": failed, "modules": {}, "operators": {}}
     offered = operators(modules, config["modules"])
-    caller = Caller(Shapes(offered, recipe), recipe, recorder, witness)
+    overheard = Overheard(modules, offered)
+    caller = Caller(Shapes(offered, recipe), recipe, recorder, witness, overheard)
     search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"], tell)
     search.run()
     return {

@@ -19,8 +19,10 @@ from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, shape, size
 
 DTYPES = {name: getattr(torch, torch_name) for name, torch_name in TORCH_NAMES.items()}
+# The dtype in which everything is called first.
+FIRST = torch.bfloat16
 NOTHING = inspect.Parameter.empty
-_LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
+LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGERS = re.compile(
     r"(^|_)(ids?|idx|index|indices|labels?|targets?|lens|lengths|positions?|offsets|counts?)(_|$)"
     r"|LongTensor|IntTensor"
@@ -50,6 +52,8 @@ class Arguments:
 
     def __init__(self, shapes: Shapes, recipe: Recipe, dtype: str) -> None:
         self._shapes, self._common, self.dtype = shapes, recipe.common, DTYPES[dtype]
+        # Whether something was made up that neither a recipe nor the package's own words tell.
+        self.guessed = False
 
     def build(
         self, operator: Operator, plan: CallPlan, parameters: Iterable[inspect.Parameter]
@@ -60,10 +64,20 @@ class Arguments:
         for parameter in parameters:
             name = parameter.name
             if name in plan.values:
-                made[name] = _value(plan.values[name], made)
+                made[name] = self._valued(plan.values[name], made)
             elif parameter.default is NOTHING or name in plan.given:
                 made[name] = self._made_up(operator, plan, parameter, sizes)
         return made
+
+    def _valued(self, value: Any, made: Mapping[str, Any]) -> Any:
+        """A value of a recipe, or a tensor like one that the package passed: what was in the first
+        dtype there is in the dtype of this call."""
+        if not isinstance(value, dict) or "of" not in value:
+            return _value(value, made)
+        dtype = DTYPES[value["of"]]
+        if dtype == FIRST:
+            dtype = self.dtype
+        return _tensor(value["shape"], dtype)
 
     def _made_up(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter, sizes: Sizes
@@ -72,7 +86,10 @@ class Arguments:
         if is_length(parameter):
             return _sequences(sizes, parameter)
         if name not in plan.shapes and not is_tensor(parameter, self._shapes.known(operator, name)):
+            self.guessed = True
             return _plain(operator, parameter, sizes)
+        if name not in plan.shapes and not self._shapes.told(operator, name):
+            self.guessed = True
         candidates = self._shapes.candidates(operator, plan, name)
         extents = (shape(dimensions, sizes) for dimensions in candidates)
         likeliest = next((each for each in extents if each is not None), ())
@@ -92,7 +109,7 @@ class Arguments:
 
 def is_length(parameter: inspect.Parameter) -> bool:
     """Whether a parameter says where packed sequences begin and end."""
-    return bool(_LENGTHS.search(parameter.name))
+    return bool(LENGTHS.search(parameter.name))
 
 
 def is_tensor(parameter: inspect.Parameter, known: bool) -> bool:

@@ -2,6 +2,7 @@
 piece of somebody else's package may raise, hang or exit, and the drive goes on."""
 
 import linecache
+import re
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -11,8 +12,9 @@ from typing import Any, TypeVar
 import torch
 
 from ..recorder.recorder import Recorder
-from .arguments import NOTHING, Arguments
+from .arguments import NOTHING, Arguments, is_length, is_tensor
 from .operators import LAYER, Operator
+from .overheard import Overheard
 from .plans import CallPlan, Recipe
 from .shapes import Shapes
 from .trust import Rank, Witness
@@ -23,6 +25,12 @@ _SECONDS = 2.0
 # What constructors call the size of the last axis of a layer's input.
 _WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
 _WIDTHS += "input_size normalized_shape channels".split()
+
+# What a repair of a plan changes.
+_TRIED_OUT = ("shapes", "dtypes", "build")
+# The sizes that packing sequences changes.
+_PACKED = {"B", "N"}
+_STATES = re.compile(r"state|^d?h0$|^dht$")
 
 
 class TooLong(BaseException):
@@ -90,31 +98,60 @@ class Caller:
     """Calls operators under the recorder."""
 
     def __init__(
-        self, shapes: Shapes, recipe: Recipe, recorder: Recorder, witness: Witness
+        self,
+        shapes: Shapes,
+        recipe: Recipe,
+        recorder: Recorder,
+        witness: Witness,
+        overheard: Overheard,
     ) -> None:
         self.shapes, self.recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
+        self._overheard = overheard
 
     @property
     def recorded(self) -> frozenset[str]:
         """The kernels that were launched so far."""
         return frozenset(self._recorder.kernels)
 
+    def passed(self, operator: Operator) -> list[CallPlan]:
+        """The calls that the package itself made of an inner function."""
+        return list(self._overheard.plans(operator, self.recipe.plain(operator)))
+
     def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         """Forward, and backward where something was differentiable."""
         before, launches = self.recorded, self._recorder.calls
+        arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
-        stage, error = self._staged(operator, plan, dtype)
+        stage, error = self._staged(operator, plan, arguments)
         self._recorder.during = None
         made = self._recorder.calls - launches
         result = CallResult(made, self.recorded - before, stage, error)
-        self._witness.ended(_rank(operator, result))
+        self._overheard.ended(result.worked)
+        documented = not arguments.guessed and self._is_documented(operator, plan)
+        self._witness.ended(_rank(operator, plan, result, documented))
         return result
 
+    def _is_documented(self, operator: Operator, plan: CallPlan) -> bool:
+        """Whether nothing of the plan was tried out, and no tensor left out that changes what is
+        computed: packed lengths and states are the usual ones that do not."""
+        plain = self.recipe.plain(operator)
+        if any(getattr(plan, table) != getattr(plain, table) for table in _TRIED_OUT):
+            return False
+        values = {name for name in plan.values if "final_state" not in name}
+        if values - plain.values.keys() or plan.sizes.keys() - plain.sizes.keys() - _PACKED:
+            return False
+        for parameter in operator.takes:
+            known = self.shapes.known(operator, parameter.name)
+            left_out = parameter.default is None and parameter.name not in plan.given
+            usual = is_length(parameter) or _STATES.search(parameter.name)
+            if left_out and not usual and is_tensor(parameter, known):
+                return False
+        return True
+
     def _staged(
-        self, operator: Operator, plan: CallPlan, dtype: str
+        self, operator: Operator, plan: CallPlan, arguments: Arguments
     ) -> tuple[str, CaughtError | None]:
         """The last stage that the call came to, and the error that ended it there."""
-        arguments = Arguments(self.shapes, self.recipe, dtype)
         function, sized = operator.call, plan
         if operator.kind == LAYER:
             built = attempt(lambda: _layer(operator, plan, arguments), _SECONDS)
@@ -173,12 +210,18 @@ def _tensors(returned: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(part)
 
 
-def _rank(operator: Operator, result: CallResult) -> Rank:
+def _rank(operator: Operator, plan: CallPlan, result: CallResult, documented: bool) -> Rank:
     """How far the arguments of the launches of a call are to be trusted."""
     if not result.worked:
         return Rank.FAILED
     if operator.kind == LAYER:
         return Rank.LAYER
-    if operator.outer:
-        return Rank.OUTER
-    return Rank.INNER
+    if not operator.outer and plan.passed:
+        return Rank.PASSED
+    if not operator.outer:
+        return Rank.INNER
+    if operator.shared:
+        return Rank.SHARED
+    if documented:
+        return Rank.DOCUMENTED
+    return Rank.OUTER

@@ -21,8 +21,8 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 @dataclass(frozen=True)
 class Operator:
     """Something to call. `outer` ones are offered by a package's own namespace or called by nothing
-    else in it; `parameters` are a layer's constructor's. `source` is the function whose code and
-    documentation tell of the arguments."""
+    else in it, `shared` ones called by its functions (layers aside); `parameters` are a layer's
+    constructor's. `source` is the function whose code and documentation tell of the arguments."""
 
     name: str
     call: Any
@@ -31,6 +31,7 @@ class Operator:
     kernels: frozenset[str]
     parameters: tuple[inspect.Parameter, ...]
     source: Callable[..., Any]
+    shared: bool = False
 
     @property
     def module(self) -> str:
@@ -62,13 +63,16 @@ def operators(modules: Iterable[ModuleType], packages: Iterable[str]) -> list[Op
     namespaces = [vars(module) for module in modules if hasattr(module, "__path__")]
     offered = {id(thing) for namespace in namespaces for thing in namespace.values()}
     defined = [(name, thing) for module in modules for name, thing in _defined(module)]
-    called = _called([thing for _, thing in defined], uses)
+    things = [thing for _, thing in defined]
+    called = _called(things, uses)
+    by_functions = _called([thing for thing in things if not _is_layer(thing)], uses)
     offering = []
     for name, thing in defined:
         kernels = uses.kernels(thing)
         if kernels:
             outer = id(thing) in offered or id(thing) not in called
-            offering.append(_operator(name, thing, outer, kernels))
+            shared = id(thing) in by_functions
+            offering.append(_operator(name, thing, outer, kernels, shared))
     return [operator for operator in offering if operator is not None]
 
 
@@ -194,10 +198,17 @@ def _defined(module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield f"{module.__name__}:{name}", thing
 
 
-def _operator(name: str, thing: Any, outer: bool, kernels: frozenset[str]) -> Operator | None:
+def _is_layer(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, torch.nn.Module)
+
+
+def _operator(
+    name: str, thing: Any, outer: bool, kernels: frozenset[str], shared: bool
+) -> Operator | None:
     if inspect.isfunction(thing):
         source = inspect.unwrap(thing)
-        return Operator(name, thing, FUNCTION, outer, kernels, _parameters(thing), source)
+        parameters = _parameters(thing)
+        return Operator(name, thing, FUNCTION, outer, kernels, parameters, source, shared)
     if issubclass(thing, torch.autograd.Function):
         forward = inspect.unwrap(thing.forward)
         parameters = tuple(p for p in _parameters(forward) if p.name != "ctx")

@@ -16,7 +16,7 @@ _TABLES = ("values", "sizes", "shapes", "dtypes", "build")
 class CallPlan:
     """`given` are optional arguments made up as if they were required; `values`, `shapes` and
     `dtypes` are what single arguments are; `sizes` what dimensions stand for; `build` the
-    constructor's arguments of a layer."""
+    constructor's arguments of a layer. `passed` marks values that the package itself passed."""
 
     label: str = "plain"
     given: frozenset[str] = frozenset()
@@ -26,6 +26,7 @@ class CallPlan:
     dtypes: dict[str, str] = field(default_factory=dict)
     build: dict[str, Any] = field(default_factory=dict)
     training: bool = True
+    passed: bool = False
 
     def giving(self, *names: str) -> CallPlan:
         """The plan with some optional arguments; a value of None for one of them is dropped."""

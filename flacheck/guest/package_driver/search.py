@@ -138,6 +138,12 @@ class OperatorSearch:
             self._repaired(operator, plan, min(_UNUSUAL_TRIES, tries))
 
     def _missing(self, operator: Operator) -> None:
+        # What its callers in the package pass comes before what its signature may mean.
+        for plan in self._caller.passed(operator):
+            worked = self._repaired(operator, plan, 1)
+            if worked and self._unrecorded(operator):
+                self._bases[operator.name] = (worked, 1)
+                self._unusual(operator)
         for step in (self._plain, self._usual, self._unusual):
             if self._unrecorded(operator) and not self._over():
                 step(operator)

@@ -120,6 +120,10 @@ class Shapes:
         """Whether somebody said what the argument's shape is."""
         return name in self._documented[operator.name] or name in self._recipe.common.shapes
 
+    def told(self, operator: Operator, name: str) -> bool:
+        """Whether the documentation, a recipe or the operator's own code says the shape."""
+        return self.known(operator, name) or name in unpacked(operator.source)
+
     def candidates(
         self, operator: Operator, plan: CallPlan, name: str
     ) -> list[tuple[str | int, ...]]:

@@ -2,7 +2,10 @@
 we guessed it. Arguments are made up, and so may be wrong: a call that failed half-way, or one of a
 package's inner functions, can launch a kernel with dtypes that never meet. Such launches stay only
 where there are no better ones of that kernel, and are marked. A layer makes the arguments of its
-kernels itself: where one passes a pointer, a number is wrong."""
+kernels itself: where one passes a pointer, a number is wrong.
+
+A function may be offered to users and called by the package's own functions as well, which hand it
+what they computed: where those calls pass a tensor in fp32, another dtype is wrong."""
 
 import enum
 import json
@@ -19,9 +22,15 @@ class Rank(enum.IntEnum):
     """The kinds of call, from the one that is trusted most."""
 
     LAYER = 0
-    OUTER = 1
-    INNER = 2
-    FAILED = 3
+    # An outer operator, as its documentation says that it is called.
+    DOCUMENTED = 1
+    OUTER = 2
+    # An outer operator that functions of its package call, too.
+    SHARED = 3
+    # An inner function, with what the package passed to it.
+    PASSED = 4
+    INNER = 5
+    FAILED = 6
 
 
 class Witness:
@@ -65,24 +74,41 @@ class Witness:
     def _best(self, launches: list[Line]) -> Iterator[Line]:
         """Those to keep. All say whether the arguments were made up for an inner function."""
         best: dict[str, Rank] = {}
-        # The forms in which layers pass an argument, by the names of kernel and argument.
-        forms: dict[tuple[str, str], set[str]] = {}
+        layers, outer = _Forms(), _Forms()
         for line in launches:
             kernel, rank = line["kernel"], self._rank(line["id"])
             best[kernel] = min(rank, best.get(kernel, rank))
-            line["made_up"] = rank > Rank.OUTER
+            line["made_up"] = rank > Rank.DOCUMENTED
             if rank == Rank.LAYER:
-                for name, form in _arguments(line):
-                    forms.setdefault((kernel, name), set()).add(form)
+                layers.add(line, _arguments(line))
+            if rank <= Rank.OUTER:
+                outer.add(line, _dtypes(line))
         for line in launches:
-            kernel, rank = line["kernel"], self._rank(line["id"])
-            trusted = rank <= max(best[kernel], Rank.OUTER)
-            agrees = all(form in forms.get((kernel, n), (form,)) for n, form in _arguments(line))
-            if rank == Rank.LAYER or (trusted and agrees):
+            rank = self._rank(line["id"])
+            trusted = rank <= max(best[line["kernel"]], Rank.SHARED)
+            agrees = rank == Rank.LAYER or layers.have(line, _arguments(line))
+            if rank == Rank.SHARED:
+                agrees = agrees and outer.have(line, _dtypes(line))
+            if trusted and agrees:
                 yield line
 
     def _rank(self, identity: str) -> Rank:
         return self._ranks.get(identity, Rank.FAILED)
+
+
+class _Forms:
+    """The forms in which calls of some kind pass arguments, by the names of kernel and argument."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], set[str]] = {}
+
+    def add(self, line: Line, forms: Iterator[tuple[str, str]]) -> None:
+        for name, form in forms:
+            self._known.setdefault((line["kernel"], name), set()).add(form)
+
+    def have(self, line: Line, forms: Iterator[tuple[str, str]]) -> bool:
+        """Whether none of these is new for an argument that such calls pass at all."""
+        return all(form in self._known.get((line["kernel"], name), (form,)) for name, form in forms)
 
 
 def _arguments(line: Line) -> Iterator[tuple[str, str]]:
@@ -92,3 +118,21 @@ def _arguments(line: Line) -> Iterator[tuple[str, str]]:
             yield name, "pointer"
         elif isinstance(given, dict) and "constexpr" not in given:
             yield name, "number"
+
+
+def _dtypes(line: Line) -> Iterator[tuple[str, str]]:
+    """The arguments that are pointers, and whether each has the dtype of the launch or one of its
+    own. A launch in fp32 does not tell those apart."""
+    held = [
+        (name, str(given["dtype"]))
+        for name, given in line["launch"]["args"].items()
+        if isinstance(given, dict) and "dtype" in given
+    ]
+    narrow = [dtype for _, dtype in held if dtype in ("bf16", "fp16") or dtype.startswith("fp8")]
+    if not narrow:
+        return
+    for name, dtype in held:
+        if dtype == narrow[0]:
+            yield name, "the launch's"
+        else:
+            yield name, dtype

@@ -48,7 +48,7 @@ def argument(value: Any, functions: Functions) -> Any:
     if hasattr(value, "__index__"):
         return {"int": value.__index__()}
     if hasattr(value, "__float__"):
-        return {"float": float(value)}
+        return {"float": _number(float(value))}
     other = constant(value, functions)
     if isinstance(other, dict) and "unknown" in other:
         return other
@@ -81,15 +81,17 @@ def _descriptor(descriptor: Any) -> dict[str, Any]:
 
 
 def constant(value: Any, functions: Functions) -> Any:
-    """A literal, or `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, `{"unknown"}`."""
+    """A literal, or `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, `{"float"}` for what
+    JSON has no number for, `{"unknown"}`."""
     if value is None or isinstance(value, bool):
         return value
     # An enumeration's member is its number or text.
     if isinstance(value, str):
         return str.__str__(value)
-    for plain in (int, float):
-        if isinstance(value, plain):
-            return plain(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return _constant_number(float(value))
     kind = type(value)
     if kind.__name__ == "constexpr":
         return constant(value.value, functions)
@@ -103,8 +105,22 @@ def constant(value: Any, functions: Functions) -> Any:
     if hasattr(value, "__index__"):
         return value.__index__()
     if hasattr(value, "__float__"):
-        return float(value)
+        return _constant_number(float(value))
     return {"unknown": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def _number(value: float) -> float | str:
+    """The number, or its word: JSON has no infinity and no NaN."""
+    if math.isfinite(value):
+        return value
+    return str(value)
+
+
+def _constant_number(value: float) -> Any:
+    """Where a text may stand as well, a word says that it is a number."""
+    if math.isfinite(value):
+        return value
+    return {"float": str(value)}
 
 
 def configuration(config: Any, functions: Functions) -> dict[str, Any]:

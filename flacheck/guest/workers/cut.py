@@ -23,6 +23,8 @@ from .values import LANGUAGE_NAMES
 _HEAD = "import triton\nimport triton.language as tl\n"
 # A name of a type as Triton's signatures have them: `*fp32`, `i64`.
 _TYPE = re.compile(r"[*a-z0-9]{1,16}")
+# Python's own types, by which Triton decides what a number without a dtype is.
+_PLAIN_TYPES = (bool, int, float)
 # What @triton.jit was told that changes how a launch is specialised or compiled.
 _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
 
@@ -177,6 +179,8 @@ class _CutModule:
                     return _expression(f"tl.{word}")
             if _TYPE.fullmatch(annotation):
                 return ast.Constant(annotation)
+        if annotation in _PLAIN_TYPES:
+            return _expression(annotation.__name__)
         if str(getattr(annotation, "__module__", "")).startswith("triton"):
             return self._value(annotation)
         return None

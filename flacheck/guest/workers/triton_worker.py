@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 from ..engine import releases
 from ..engine.assembler import Assembler
 from ..engine.driver import TargetDriver
-from ..engine.loader import Loader
+from ..engine.loader import Importing, Loader, Turn
 from ..engine.messages import CardRow, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, tuner, values
 from .cut import Cutter, handed
+from .removed import removed_api
 
 # How many compiles share a folder before it is emptied: often enough for a full disk, seldom enough
 # to cost nothing.
@@ -41,15 +43,16 @@ class TritonWorker:
         self._mark: Mark = lambda stage: None
         self._count = 0
         self._driver = TargetDriver()
-        turn = _torch(config.get("torch"), self._driver)
+        turn, importing = _torch(config, self._driver)
         # Triton is imported only now: torch, or what stands for it, must be there first.
         releases.skip_library_hash(config["identity"])
         releases.install_driver(self._driver)
         releases.mark_stages(self._before_stage, self._after_stage)
+        releases.watch_front_end(_note_removed)
         tuner.watch()
         self._assembler = Assembler(releases.binary_folder())
         self._assembler.listen()
-        self._loader = Loader(config, turn)
+        self._loader = Loader(config, turn, importing=importing)
 
     def _before_stage(self, stage: str) -> None:
         # The front end is no stage of a backend: it is done when the first of those begins.
@@ -188,18 +191,28 @@ class TritonWorker:
         return {"stage": "import", "facts": tuner.describe(kernel)}
 
 
+def _note_removed(error: BaseException) -> None:
+    api = removed_api(error)
+    if api is not None:
+        setattr(error, "facts", {"api": api})  # noqa: B010
+
+
 # The name under which the server looks for a module's worker.
 Worker = TritonWorker
 
 
-def _torch(folder: str | None, driver: TargetDriver) -> Callable[[CardRow], None]:
-    """Have torch itself importable where the folder that it lies in is given, else its stand-in;
-    returns what turns it to another card."""
-    if folder is None:
+def _torch(config: WorkerConfig, driver: TargetDriver) -> tuple[Turn, Importing]:
+    """Have torch itself importable where the config has the folder that it lies in, else its
+    stand-in; returns what turns it to another card, and what surrounds the import of a package."""
+    if config.get("torch") is None:
         torch_stub.install(driver)
-        return torch_stub.turn
-    sys.path.append(folder)  # behind the compiler: other things lie there too
+        return torch_stub.turn, contextlib.nullcontext
+    sys.path.append(config["torch"])  # behind the compiler: other things lie there too
     from . import torch_cuda
 
     torch_cuda.leave_functions_uncompiled()
-    return torch_cuda.turn
+    if "package_card" not in config:
+        return torch_cuda.turn, contextlib.nullcontext
+    # The config names it: what stands above this room is not imported by it.
+    card = importlib.import_module(".." + config["package_card"], __package__).PackageCard()
+    return card.turn, card.importing

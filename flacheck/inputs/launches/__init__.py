@@ -35,6 +35,10 @@ _FORM = LaunchForm()
 # Hex digits of a source's digest: fewer could be made to collide.
 _SHORTEST_DIGEST = 16
 
+# How a launches file writes numbers that JSON does not have, and the fields that hold constants.
+_WORDS = ("inf", "-inf", "nan")
+_OF_CONSTANTS = ("constexpr", "configs", "options")
+
 Natural = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(gt=0)]
 Grid = Annotated[tuple[int, ...], Meta(max_length=3)]
@@ -304,6 +308,7 @@ class _LaunchesReader:
         if isinstance(launch, dict) and isinstance(launch.get("args"), dict):
             args = {name: with_known_dtypes(given) for name, given in launch["args"].items()}
             value = {**value, "launch": {**launch, "args": args}}
+        value = _with_numbers(value)
         _FORM.check(value.get("launch"))
         _FORM.check_arguments(value.get("heuristics", {}), "heuristics")
         check_options(value.get("options", {}))
@@ -380,12 +385,14 @@ def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
 
 
 def grouped(launched: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
-    """One source a kernel, by its digest, with its distinct launches."""
-    kernels: dict[str, Kernel] = {}
-    launches: dict[str, dict[str, Launch]] = {}
+    """One source a kernel, by its digest, with its distinct launches; those that were made up are
+    apart."""
+    kernels: dict[tuple[str, bool], Kernel] = {}
+    launches: dict[tuple[str, bool], dict[str, Launch]] = {}
     for kernel, launch in launched:
-        kernels.setdefault(kernel.digest, kernel)
-        launches.setdefault(kernel.digest, {}).setdefault(canonical(launch.to_json()), launch)
+        key = kernel.digest, kernel.is_made_up
+        kernels.setdefault(key, kernel)
+        launches.setdefault(key, {}).setdefault(canonical(launch.to_json()), launch)
     return [Source(kernel, tuple(launches[key].values())) for key, kernel in kernels.items()]
 
 
@@ -435,6 +442,24 @@ def _rank(entry: RecordedLaunch) -> tuple[bool, int]:
 def _kernel(entry: RecordedLaunch, text: str) -> Kernel:
     identity = digest([entry.kernel, entry.package, text, entry.qualname])
     return Kernel(entry.kernel, entry.package, identity, Cut(text, entry.qualname, entry.made_up))
+
+
+def _with_numbers(value: Any, constant: bool = False) -> Any:
+    """Words for infinities and NaN as the numbers that they stand for. A constant is one by itself,
+    an argument says that it is a float."""
+    if isinstance(value, dict):
+        if len(value) == 1 and value.get("float") in _WORDS:
+            number = float(value["float"])
+            if constant:
+                return number
+            return {"float": number}
+        return {
+            name: _with_numbers(held, constant or name in _OF_CONSTANTS)
+            for name, held in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_numbers(held, constant) for held in value]
+    return value
 
 
 def _constant(name: str) -> float:

@@ -15,6 +15,8 @@ from flacheck.inputs.launches import assembly
 
 _MODULE = re.compile(r"triton(\.language(\.(math|extra(\.(cuda|hip))?(\.libdevice)?))?)?")
 _LIBRARY_FUNCTION = re.compile(r"[a-z][a-z0-9_]*")
+# Python's types, by which Triton decides what a number without a dtype is.
+_PLAIN_TYPES = ("bool", "int", "float")
 _TYPE_TEXT = re.compile(r"[*a-z0-9]{1,16}")
 _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=]")
 _CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\u2027\u2030-\ufefe\uff00-\U0010ffff]")
@@ -235,8 +237,12 @@ class _Module:
             return
         if isinstance(node, ast.Attribute):
             self._path(node)
-        elif node is not None and not (isinstance(node, ast.Name) and node.id in self._names):
+        elif node is not None and not self._is_type(node):
             raise Refused(node.lineno, f"{_kind(node)} as an annotation")
+
+    def _is_type(self, node: ast.expr) -> bool:
+        """A name of the module, or one of Python's own types."""
+        return isinstance(node, ast.Name) and (node.id in self._names or node.id in _PLAIN_TYPES)
 
     def _function(self, node: ast.FunctionDef) -> None:
         if len(node.decorator_list) != 1:

@@ -1,0 +1,103 @@
+"""Whether a failure of Triton's front end is about an API that the release lacks.
+
+That is so where the name that fails leads to Triton, or to a module, from the kernel's own
+surroundings: no argument of the launch can change what stands there. A name that leads to a
+parameter, or to something computed from one, says nothing of the release.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import types
+from collections.abc import Iterator
+from typing import Any
+
+# What Python says of a call that a function's parameters do not take; where a release binds the
+# arguments itself, without the function's name.
+_MISCALLED = re.compile(
+    r"(?:(?:[\w<>]+\.)*(?P<name>\w+)\(\) )?"
+    r"(?:got an unexpected keyword argument|missing \d+ required |takes |"
+    r"missing a required (?:keyword-only )?argument|too many positional arguments|"
+    r"got multiple values for argument|multiple values for argument)"
+)
+_NOT_CALLABLE = re.compile(r"object is not callable")
+_UNBOUND = object()
+
+
+def removed_api(error: BaseException) -> str | None:
+    """The API as the kernel's source names it (`tl.dot`), None where the failure is another."""
+    for cause in reversed(list(_chain(error))):
+        for generator, node in _visits(cause):
+            named = _lacking(cause, generator, node)
+            if named is not None:
+                return named
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was made from, also where the traceback hides that."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _visits(error: BaseException) -> Iterator[tuple[Any, ast.AST]]:
+    """The innermost place of a kernel's source that an error came through, with the generator that
+    was reading it: nothing for an error that came through none."""
+    visits = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        held = traceback.tb_frame.f_locals
+        generator, node = held.get("self"), held.get("node")
+        is_generator = hasattr(generator, "gscope") and hasattr(generator, "lscope")
+        if is_generator and isinstance(node, (ast.Call, ast.Attribute)):
+            visits.append((generator, node))
+        traceback = traceback.tb_next
+    yield from visits[-1:]
+
+
+def _lacking(error: BaseException, generator: Any, node: ast.AST) -> str | None:
+    if isinstance(error, AttributeError) and isinstance(node, ast.Attribute):
+        owner = _resolved(node.value, generator)
+        if isinstance(owner, types.ModuleType) and not hasattr(owner, node.attr):
+            return ast.unparse(node)
+    if isinstance(error, TypeError) and isinstance(node, ast.Call):
+        function = _resolved(node.func, generator)
+        if function is not _UNBOUND and _is_triton(function) and _refuses(function, str(error)):
+            return ast.unparse(node.func)
+    return None
+
+
+def _resolved(node: ast.expr, generator: Any) -> Any:
+    """What a dotted name leads to outside the kernel: parameters and variables lead nowhere."""
+    if isinstance(node, ast.Attribute):
+        owner = _resolved(node.value, generator)
+        if owner is _UNBOUND:
+            return _UNBOUND
+        return getattr(owner, node.attr, _UNBOUND)
+    if isinstance(node, ast.Name) and node.id not in generator.lscope:
+        return dict(generator.gscope).get(node.id, _UNBOUND)
+    return _UNBOUND
+
+
+def _is_triton(thing: Any) -> bool:
+    """Whether it is a part of Triton: a function of the language, a class, a dtype."""
+    function = getattr(thing, "fn", thing)
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return str(module).partition(".")[0] == "triton"
+
+
+def _refuses(function: Any, said: str) -> bool:
+    """Whether Python says that this function does not take such a call, rather than one that it
+    calls itself."""
+    if _NOT_CALLABLE.search(said):
+        return not callable(function)
+    miscalled = _MISCALLED.match(said)
+    if miscalled is None:
+        return False
+    name = getattr(getattr(function, "fn", function), "__name__", None)
+    return miscalled["name"] in (None, name, "__call__", "__init__", "__new__")

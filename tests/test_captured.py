@@ -1,0 +1,89 @@
+"""What a package is captured on, target by target."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flacheck.capture.drive import Drive, Driven
+from flacheck.inputs import captured
+from flacheck.inputs.expand import Selection
+from flacheck.model import Cut, Imported
+from flacheck.packages.package import Package
+from flacheck.toolchains.base import Choice
+from tests.test_launches import HEADER, launch, write
+
+SHOP = Package("shop", "1.0", "/nowhere", "0", {})
+
+
+class Resolver:
+    """Knows one release."""
+
+    warnings: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        choice = Choice("triton", "3.6.0", "triton==3.6.0", "cache")
+        self.choices = {choice.identity: choice}
+
+    def __call__(self, spec: str) -> tuple[str, ...]:
+        return tuple(self.choices)
+
+
+@pytest.fixture
+def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The cards that the package is called on; it launches one kernel on each."""
+    cards: list[str] = []
+    launched = launch(package=SHOP.identity, kernel="shop.ops:scale")
+    file = write(tmp_path, HEADER, launched)
+    report: dict[str, Any] = {"modules": {}, "operators": {}}
+
+    def prepare(asked: list[Drive], at_once: int) -> None:
+        cards.extend(each.card["gpu"] for each in asked)
+
+    monkeypatch.setattr(captured, "Resolver", Resolver)
+    monkeypatch.setattr(captured, "prepare", prepare)
+    monkeypatch.setattr(captured, "drive", lambda *_: Driven(file, report))
+    monkeypatch.setattr(captured.packages, "provide_package", lambda spec: SHOP)
+    monkeypatch.setattr(captured, "provide", lambda choice: SimpleNamespace(identity="triton"))
+    monkeypatch.setattr(captured, "launchable", lambda path, prefix: {})
+    monkeypatch.setattr(Package, "modules", ("shop",))
+    return cards
+
+
+def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
+    drives: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is said before anything is captured, and the other targets are asked as ever."""
+    selection = Selection(targets=("gfx942", "sm80"))
+    asked = captured.announced("shop==1.0", selection).asked
+    assert [each.target for each in asked] == ["gfx942", "sm80"]
+    with caplog.at_level(logging.WARNING):
+        plan = captured.plan("shop==1.0", selection, "usual", None)
+    (said,) = caplog.messages
+    assert said.startswith("gfx942: flacheck imitates NVIDIA cards only, so the launches of shop")
+    assert "recorded on NVIDIA A100-SXM4-80GB and compiled for gfx942" in said
+    assert drives == ["NVIDIA A100-SXM4-80GB"] * 2
+    how = {cell.target: type(cell.kernel.origin) for cell in plan.cells}
+    # On AMD's card the package would be imported as another one than was recorded.
+    assert how == {"gfx942": Cut, "sm80": Imported}
+
+
+def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: list[str]) -> None:
+    """Where no NVIDIA card is asked."""
+    plan = captured.plan("shop==1.0", Selection(targets=("mi300x",)), "usual", None)
+    assert drives == ["NVIDIA H100 80GB HBM3"]
+    assert {cell.target for cell in plan.cells} == {"gfx942"}
+
+
+def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: list[str]) -> None:
+    """For a worker that cannot import what the capture could."""
+    plan = captured.plan("shop==1.0", Selection(), "usual", None)
+    (origin,) = {cell.kernel.origin for cell in plan.cells}
+    assert isinstance(origin, Imported)
+    assert origin.cut == launch()["text"]
+    assert json.dumps(plan.context())

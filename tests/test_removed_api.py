@@ -1,0 +1,101 @@
+"""Which failures of the front end are a release's own: names that lead to Triton, and are gone."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flacheck.guest.workers.removed import removed_api
+
+
+def _language() -> types.ModuleType:
+    module = types.ModuleType("triton.language")
+
+    def dot(a: Any, b: Any) -> Any:
+        return a
+
+    def load(pointer: Any) -> Any:
+        return helper()
+
+    def helper(needed: Any) -> Any:
+        return needed
+
+    for function in (dot, load, helper):
+        function.__module__ = "triton.language"
+        setattr(module, function.__name__, function)
+    setattr(module, "float32", type("dtype", (), {"__module__": "triton.language"})())  # noqa: B010
+    return module
+
+
+class Generator:
+    """Reads an expression as Triton's code generator does."""
+
+    def __init__(self, **local: Any) -> None:
+        self.gscope = {"tl": _language(), "own": lambda a: a, "box": types.SimpleNamespace()}
+        self.lscope = local
+
+    def read(self, text: str) -> Any:
+        return self.visit(ast.parse(text, mode="eval").body)
+
+    def visit(self, node: ast.expr) -> Any:
+        visitor: Callable[[Any], Any] = getattr(self, f"visit_{type(node).__name__}")
+        return visitor(node)
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        return self.lscope.get(node.id, self.gscope.get(node.id))
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        return getattr(self.visit(node.value), node.attr)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        function = self.visit(node.func)
+        given = {each.arg: self.visit(each.value) for each in node.keywords if each.arg}
+        return function(*map(self.visit, node.args), **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "api"),
+    [
+        ("tl.libdevice.exp(1)", "tl.libdevice"),
+        ("tl.dot(1, 2, trans_b=True)", "tl.dot"),
+        ("tl.dot(1)", "tl.dot"),
+        ("tl.float32(0.0)", "tl.float32"),
+        # What a parameter is, was made up.
+        ("x.shape", None),
+        ("tl.dot(x.shape, 1)", None),
+        ("x(1)", None),
+        # Neither the program's own functions nor what Triton's call among themselves.
+        ("own(1, 2)", None),
+        ("box.missing", None),
+        ("tl.load(1)", None),
+    ],
+)
+def test_only_a_name_that_leads_to_triton_tells_of_the_release(text: str, api: str | None) -> None:
+    """No argument changes what stands there."""
+    with pytest.raises((AttributeError, TypeError)) as raised:
+        Generator(x=None).read(text)
+    assert removed_api(raised.value) == api
+
+
+def test_the_cause_counts_however_it_is_wrapped() -> None:
+    """The compiler hides it behind errors of its own."""
+    with pytest.raises(ValueError, match="at 1:2") as raised:
+        try:
+            Generator().read("tl.dot(1, 2, trans_b=True)")
+        except TypeError:
+            raise ValueError("at 1:2") from None
+    assert removed_api(raised.value) == "tl.dot"
+
+
+def test_a_parameter_of_a_modules_name_is_a_parameter() -> None:
+    """The kernel's own names come first."""
+    with pytest.raises(AttributeError) as raised:
+        Generator(tl=1).read("tl.dot")
+    assert removed_api(raised.value) is None
