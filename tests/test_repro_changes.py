@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flacheck.repro.output.changes import changes
-from tests.made_specimens import chain
+from tests.made_specimens import chain, specimen
 from tests.test_repro_kernel_operations import dot
 
 
@@ -23,3 +23,17 @@ def test_every_change_has_its_reason() -> None:
     assert dtypes.startswith("dtypes in memory: fp32 → bf16, fp32; ")
     assert "(tl.dot(bf16))" in dtypes
     assert precision == "dots of precision tf32 are gone: the failure is in another operation"
+
+
+def test_a_default_that_was_written_down_is_no_change() -> None:
+    """Every release compiles for 4 warps unless it is told otherwise."""
+    before = chain().with_(options={"num_warps": 4})
+    assert list(changes(before, chain().with_(options={}))) == []
+
+
+def test_dtypes_of_bare_accesses_need_no_operation() -> None:
+    """Where nothing is computed, the same failure is all that is kept."""
+    before = specimen("tl.load(x)", x={"dtype": "fp16"})
+    after = specimen("tl.load(x)", x={"dtype": "fp32"})
+    [said] = changes(before, after)
+    assert said == "dtypes in memory: fp16 → fp32, under which the same failure shows"

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -15,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from flacheck import toolchains
 from flacheck.cli import app
-from flacheck.repro import reproduction
+from flacheck.repro import compilers, reproduction
 from flacheck.repro.output.result import Improvement, Reproduced
 from flacheck.repro.reproduction import Reproduction
 from flacheck.repro.verification import ScriptRun
@@ -197,18 +198,54 @@ def test_a_second_interrupt_leaves_drafts(
     assert sorted(file.name for file in (folder / "out").iterdir()) == ["original.py", "repro.py"]
 
 
-def test_an_interrupt_before_the_search_has_nothing_to_show(
+def interrupted_at_first(times: int, real: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is interrupted so many times, then does what the real one does."""
+    left = [None] * times
+
+    def interrupted(*given: Any) -> Any:
+        if left:
+            left.pop()
+            raise KeyboardInterrupt
+        return real(*given)
+
+    return interrupted
+
+
+def test_an_interrupt_before_the_original_failed_shows_it_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit 130, and no script is written."""
+    """Exit 130, and what is there is the verified original, not searched for anything smaller."""
+    monkeypatch.setattr(reproduction, "begin", interrupted_at_first(1, reproduction.begin))
+    done = repro("--format", "json")
+    about = json.loads(done.stdout)
+    assert done.exit_code == 130
+    assert "interrupted: showing that the original fails" in done.stderr
+    assert about["after"] == about["before"]
+    assert about["complete"] is False
+    assert about["runs"] == {"reproduced": 3, "of": 3}
+    assert "tl.make_block_ptr" in (folder / "out/original.py").read_text()
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduction, "begin", interrupted)
+def test_a_second_interrupt_before_the_original_failed_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 130, a sentence says so and how to begin again, and no script is written."""
+    monkeypatch.setattr(reproduction, "begin", interrupted_at_first(2, reproduction.begin))
     done = repro()
     assert done.exit_code == 130
-    assert "there is nothing to show" in done.stderr
+    assert "interrupted again before the original was shown to fail" in done.stderr
+    assert "no file was written. To begin again: flacheck " in done.stderr
+    assert not (folder / "out").exists()
+
+
+def test_an_interrupt_while_releases_are_made_ready_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 130 with a sentence: there is no compiler yet that could show anything."""
+    monkeypatch.setattr(compilers, "provided", interrupted_at_first(1, compilers.provided))
+    done = repro()
+    assert done.exit_code == 130
+    assert "interrupted before there was a compiler to ask: no file was written" in done.stderr
     assert not (folder / "out").exists()
 
 

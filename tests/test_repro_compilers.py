@@ -11,6 +11,7 @@ import pytest
 from flacheck import toolchains
 from flacheck.errors import ToolchainError
 from flacheck.model import Outcome
+from flacheck.repro.budget import Budget, BudgetSpent
 from flacheck.repro.compilers import Compilers, provided
 from flacheck.toolchains.base import Resolution
 from tests import fake
@@ -96,6 +97,15 @@ def test_a_question_that_takes_too_long_is_given_up(family: Family) -> None:
         assert compilers.ask(fake.cell("k", "3.0")).outcome is Outcome.TIMED_OUT
         compilers.patience = 60.0
         assert compilers.ask(fake.cell("j", "3.0")).outcome is Outcome.FINISHED
+
+
+def test_a_compile_that_the_budget_ended_is_no_verdict(family: Family) -> None:
+    """It might have compiled, or failed, in the time that it was not given."""
+    family({"k": "spin"})
+    with opened() as compilers:
+        compilers.budget = Budget(seconds=0.5)
+        with pytest.raises(BudgetSpent):
+            compilers.judged(fake.cell("k", "3.0"))
 
 
 def test_workers_start_again_after_a_reset(family: Family) -> None:

@@ -110,6 +110,16 @@ def test_an_issue_says_where_a_reduction_does_not_show_the_failure() -> None:
     assert "| 3.2.0 | fails | fails |" in lost
 
 
+def test_an_issue_keeps_the_lines_of_python_in_an_error() -> None:
+    """Those of a module that the compiler dumps go; one of Python that begins alike stays."""
+    said = (
+        "    module = src.make_ir(target)\nmodule attributes {ttg.x = 1} {\n  %0 = tt.load\n}\nboom"
+    )
+    lines = list(issue(replace(result(), said=said)))
+    printed = lines[lines.index("    module = src.make_ir(target)") :][:3]
+    assert printed == ["    module = src.make_ir(target)", "boom", "```"]
+
+
 def test_an_issue_has_what_a_maintainer_asks_for() -> None:
     """The compiler's words, GPU and release in the title; the fields of Triton's own form."""
     made = replace(result(), said='Traceback\n  File "/home/me/triton/compiler/compiler.py"\nboom')

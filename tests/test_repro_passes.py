@@ -13,7 +13,7 @@ from flacheck.repro.kernel.candidates import cost, is_valid
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.passes import FIRST, PASSES, SLICES
 from flacheck.repro.passes.aliases import aliases, single_assignment
-from flacheck.repro.passes.blocks import dimensions, pointers
+from flacheck.repro.passes.blocks import dimensions, pointers, smallest
 from flacheck.repro.passes.expressions import expressions, sinks
 from flacheck.repro.passes.launch import dtypes, launch, options, parameters
 from flacheck.repro.passes.partial_evaluation import evaluated, literal_of
@@ -70,9 +70,21 @@ def test_no_pass_changes_the_tree_that_it_reads(one: Pass) -> None:
     assert ast.dump(start.tree) == before
 
 
+def test_extents_are_made_small_at_once() -> None:
+    """One candidate, and none where nothing is large."""
+    large = specimen(
+        "a = tl.load(x + tl.arange(0, 64))\ntl.store(x + tl.arange(0, 64), a)", x=POINTER
+    )
+    [small] = smallest(large)
+    assert isinstance(small, Specimen)
+    assert "tl.arange(0, 16)" in small.source
+    assert "64" not in small.source
+    assert list(smallest(small)) == []
+
+
 def test_a_pass_is_called_like_its_function() -> None:
     """Where people read it, in words."""
-    assert [name_of(one) for one in FIRST] == ["partial evaluation", "slices"]
+    assert [name_of(one) for one in FIRST] == ["partial evaluation", "smallest", "slices"]
 
 
 # How a pass searches

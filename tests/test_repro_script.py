@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.repro.output.script import Symptom, is_typed, render, words
+from flacheck.repro.output.script import Symptom, is_typed, render, told, words
 from flacheck.repro.passes.autotuner import tuned
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen
@@ -35,6 +35,28 @@ def test_a_script_looks_for_words_that_every_machine_prints(
 ) -> None:
     """No path, line or quantity is among them."""
     assert words(record("fails", message=said, signal=signal)) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
+            "error: Feature '.bf16' requires .target sm_80 or higher",
+        ),
+        (
+            "python: /project/x.cpp:5: int f(): Assertion `a == b' failed.",
+            "Assertion `a == b' failed",
+        ),
+        (
+            """AttributeError("module 'triton.language' has no attribute 'tanh'")""",
+            """AttributeError("module 'triton.language' has no attribute 'tanh'")""",
+        ),
+    ],
+)
+def test_a_title_quotes_whole(said: str, expected: str) -> None:
+    """No quote or bracket stays open, and an assertion is called one."""
+    assert told(record("fails", message=said)) == expected
 
 
 def test_scripts_are_python_that_imports_only_triton() -> None:

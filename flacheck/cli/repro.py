@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ from flacheck.cli.common import option
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from flacheck.model import Cell
     from flacheck.repro.budget import Budget
+    from flacheck.repro.compilers import Compilers
     from flacheck.repro.output.result import Improvement
     from flacheck.repro.reproduction import Reproduction
 
@@ -62,7 +65,6 @@ def repro(
     from flacheck.inputs import cell as cells
     from flacheck.model import Purpose
     from flacheck.repro.compilers import Compilers, provided
-    from flacheck.repro.reproduction import begin
     from flacheck.store import Store
 
     reports.check(format, reports.TABLE_OR_JSON)
@@ -71,23 +73,59 @@ def repro(
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, specs, torch, op)
     about = common.cells_of(context, cell, matrix, package, trust)
     with _terminable():
-        with Store.open(store, create=not cells.needs_store(about)) as opened:
-            purpose = Purpose.REPRO
-            chosen = cells.choose(about, selection, opened, purpose, trust, memory_mb=memory)
-        common.say(*chosen.warnings)
-        failing = chosen.cell
-        folder = output or Path(f"repro-{failing.key[:8]}")
-        ready = provided(failing.toolchain, failing.target, releases, triton)
+        try:
+            with Store.open(store, create=not cells.needs_store(about)) as opened:
+                purpose = Purpose.REPRO
+                chosen = cells.choose(about, selection, opened, purpose, trust, memory_mb=memory)
+            common.say(*chosen.warnings)
+            failing = chosen.cell
+            folder = output or Path(f"repro-{failing.key[:8]}")
+            ready = provided(failing.toolchain, failing.target, releases, triton)
+        except KeyboardInterrupt:
+            return _nothing("interrupted before there was a compiler to ask")
         with Compilers(ready, chosen.packages, memory, allowance) as compilers:
-            interrupted, reproduction = True, None
-            with suppress(KeyboardInterrupt):
-                reproduction = begin(failing, compilers)
-                for event in reproduction.search():
-                    _show(event)
-                interrupted = False
-            if sys.stderr.isatty():
-                print(file=sys.stderr)
+            try:
+                reproduction, interrupted = _begun(failing, compilers)
+            except KeyboardInterrupt:
+                return _nothing("interrupted again before the original was shown to fail")
+            if not interrupted:
+                interrupted = _searched(reproduction)
             return _finish(reproduction, runs, interrupted, folder, format)
+
+
+def _begun(failing: Cell, compilers: Compilers) -> tuple[Reproduction, bool]:
+    """The original, shown to fail, and whether the user interrupted that. It is shown all the same,
+    for then there is a script to leave; a second Ctrl-C goes on as KeyboardInterrupt."""
+    from flacheck.repro.reproduction import begin
+
+    try:
+        return begin(failing, compilers), False
+    except KeyboardInterrupt:
+        common.say(
+            "interrupted: showing that the original fails, to leave its script; press Ctrl-C again "
+            "to skip this"
+        )
+        compilers.reset()
+        return begin(failing, compilers), True
+
+
+def _searched(reproduction: Reproduction) -> bool:
+    """Search for something smaller; whether the user interrupted that."""
+    interrupted = True
+    with suppress(KeyboardInterrupt):
+        for event in reproduction.search():
+            _show(event)
+        interrupted = False
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    return interrupted
+
+
+def _nothing(why: str) -> int:
+    """Say that nothing is left of a command, and how to begin it again; the exit code."""
+    again = shlex.join(["flacheck", *sys.argv[1:]])
+    common.say(f"{why}: no file was written. To begin again: {again}")
+    return Exit.INTERRUPTED
 
 
 def _budget(text: str) -> Budget:
@@ -118,15 +156,12 @@ def _terminable() -> Iterator[None]:
 
 
 def _finish(
-    reproduction: Reproduction | None, runs: int, interrupted: bool, folder: Path, format: str
+    reproduction: Reproduction, runs: int, interrupted: bool, folder: Path, format: str
 ) -> int:
     """Verify and write the best that was found before the search ended; the exit code."""
     from flacheck.reports import repro as repro_report
     from flacheck.repro.output import files
 
-    if reproduction is None:
-        common.say("interrupted before the failure was reproduced: there is nothing to show")
-        return Exit.INTERRUPTED
     if interrupted:
         common.say("interrupted: verifying the best so far; press Ctrl-C again to skip this")
         # Whatever the workers were asked, nobody waits for it any more.

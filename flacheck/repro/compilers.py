@@ -17,7 +17,7 @@ from flacheck.engine.judge import judge
 from flacheck.engine.provider import worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
-from flacheck.model import Attempt, Cell, Record
+from flacheck.model import Attempt, Cell, Outcome, Record
 from flacheck.packages.package import Package
 from flacheck.repro.budget import Budget
 from flacheck.repro.kernel.specimen import Specimen
@@ -110,8 +110,16 @@ class Compilers:
         if question not in self._records:
             self.budget.spend()
             cell = specimen.cell(release, until)
-            self._records[question] = judge(cell, self.ask(cell))
+            self._records[question] = self.judged(cell)
         return self._records[question]
+
+    def judged(self, cell: Cell) -> Record:
+        """What the cell's release makes of it. Raises BudgetSpent where the budget ended the
+        compile, for that is no verdict."""
+        attempt = self.ask(cell)
+        if attempt.outcome is Outcome.TIMED_OUT:
+            self.budget.check()
+        return judge(cell, attempt)
 
     def compile_on(
         self, specimen: Specimen, releases: Iterable[str], until: str | None, jobs: int

@@ -10,7 +10,7 @@ from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.repro.original import cut_out, with_autotuner, with_refused_key
 from flacheck.repro.output import limits
-from flacheck.repro.output.script import Symptom, shortened, words
+from flacheck.repro.output.script import Symptom, shortened, told, words
 from flacheck.repro.passes.autotuner import SHIFTED, key_check
 from flacheck.repro.passes.search import Pass
 from flacheck.tables import targets
@@ -108,7 +108,7 @@ def title(cell: Cell, record: Record) -> str:
     where = f"{target.name} ({target.gpu})"
     if record.stage:
         where += f", stage {record.stage}"
-    said = shortened(words(record), _TITLE_WORDS)
+    said = shortened(told(record), _TITLE_WORDS)
     return f"{cell.toolchain.replace('==', ' ')} fails on {where}: {said}"
 
 

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from flacheck.analysis.slow import SECONDS
-from flacheck.engine.judge import judge
 from flacheck.engine.session import processors
 from flacheck.model import Cell, Record, Verdict
 from flacheck.repro import identity, versions
@@ -171,6 +170,9 @@ class Reproduction:
         )
 
     def _readable(self) -> Specimen:
+        if self.best == self.original:
+            # Nothing was reduced, so its own names say the most.
+            return self.best
         try:
             return polished(self.best, reading, self.oracle)
         except BudgetSpent:
@@ -239,7 +241,7 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     when the time is over before that."""
     budget = compilers.budget
     started = budget.elapsed
-    first = judge(cell, compilers.ask(cell))
+    first = compilers.judged(cell)
     # An interpreter, its import of the compiler, a compile: so much a run of a script takes, too.
     took = budget.elapsed - started
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):

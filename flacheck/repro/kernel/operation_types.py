@@ -23,6 +23,8 @@ _HEAVY = frozenset(
     "tl.trans tl.permute .to tl.cast".split()
 )
 _DOTS = ("tl.dot", "tl.dot_scaled")
+# What loads and stores are called where they are all that there is.
+ACCESS = "access"
 # How an fp32 dot is done where nothing is said of it.
 _DEFAULT_PRECISION = "tf32"
 
@@ -59,7 +61,7 @@ def operation_types(specimen: Specimen) -> frozenset[OperationTypes]:
     if calls or arithmetic:
         return frozenset(calls or arithmetic)
     reached = specimen.pointers.values()
-    return frozenset(OperationTypes("access", frozenset([dtype])) for dtype in reached)
+    return frozenset(OperationTypes(ACCESS, frozenset([dtype])) for dtype in reached)
 
 
 def _of_call(node: ast.Call, types: Types) -> OperationTypes:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flacheck.repro.kernel.operation_types import operation_types
+from flacheck.repro.kernel.candidates import USUAL_OPTIONS
+from flacheck.repro.kernel.operation_types import ACCESS, operation_types
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.passes.partial_evaluation import evaluated
 
 _ABSENT = "the compiler's default"
+_SAME = "under which the same failure shows"
 
 
 def changes(original: Specimen, reduced: Specimen) -> Iterator[str]:
@@ -15,22 +17,29 @@ def changes(original: Specimen, reduced: Specimen) -> Iterator[str]:
     yield from _options(original.options, reduced.options)
     before, after = set(original.pointers.values()), set(reduced.pointers.values())
     if before != after:
-        operations = ", ".join(sorted(map(str, operation_types(reduced))))
-        yield (
-            f"dtypes in memory: {_named(before)} → {_named(after)}; what fails still works on the "
-            f"types that it had ({operations}), only loads and stores around it changed"
-        )
+        yield f"dtypes in memory: {_named(before)} → {_named(after)}{_why(reduced)}"
     lost = _precisions(evaluated(original)) - _precisions(reduced)
     if lost:
         yield f"dots of precision {_named(lost)} are gone: the failure is in another operation"
 
 
+def _why(reduced: Specimen) -> str:
+    """Why dtypes in memory may change."""
+    of_values = [str(one) for one in operation_types(reduced) if one.operation != ACCESS]
+    if not of_values:
+        return f", {_SAME}"
+    return (
+        f"; what fails still works on the types that it had ({', '.join(sorted(of_values))}), only "
+        "loads and stores around it changed"
+    )
+
+
 def _options(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     for name, value in before.items():
-        if name not in after:
-            yield f"{name}: {value} → {_ABSENT}, under which the same failure shows"
-        elif after[name] != value:
-            yield f"{name}: {value} → {after[name]}, under which the same failure shows"
+        if name not in after and value != USUAL_OPTIONS.get(name):
+            yield f"{name}: {value} → {_ABSENT}, {_SAME}"
+        elif after.get(name, value) != value:
+            yield f"{name}: {value} → {after[name]}, {_SAME}"
 
 
 def _precisions(specimen: Specimen) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.model.text import code_span, fence, visible
-from flacheck.repro.kernel.operation_types import operation_types
+from flacheck.repro.kernel.operation_types import ACCESS, operation_types
 from flacheck.repro.output.blame import blame
 from flacheck.repro.output.changes import changes
 from flacheck.repro.output.result import Reproduced
@@ -17,7 +17,7 @@ from flacheck.repro.output.script import (
     SHOWS,
     kernel_text,
     shortened,
-    words,
+    told,
 )
 from flacheck.repro.versions import ReleaseVerdict, listed
 from flacheck.tables import targets
@@ -28,7 +28,7 @@ _ABOVE_TRITON = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=triton/[\w/]+\.py)")
 _SCRATCH = re.compile(r"<scratch>/?(?:cache-\d+/)?")
 # The lines of a module that the compiler prints when it dies: its operations, and what names them.
 _MODULE = re.compile(
-    r"^ *(?:%|#|module|tt\.|ttg\.|triton_|scf\.|llvm\.|\}|\{-#|// -----// |"
+    r"^ *(?:%|#|module (?:attributes|@|\{)|tt\.|ttg\.|triton_|scf\.|llvm\.|\}|\{-#|// -----// |"
     r"external_resources:|mlir_reproducer:|pipeline:|disable_threading:|verify_each:)"
 )
 # Releases print the passes of the stage that failed; those of this one begin with Triton's own IR.
@@ -86,7 +86,7 @@ def issue(result: Reproduced) -> Iterator[str]:
 
 def title(result: Reproduced) -> str:
     """What the compiler said, the function or pass that said it, where."""
-    said = words(result.record)
+    said = told(result.record)
     function = (result.record.signature or ":::").split(":")[2].strip("-")
     if function and function not in said:
         said += f" in {function}"
@@ -142,7 +142,8 @@ def error(result: Reproduced) -> list[str]:
 
 
 def _pass(result: Reproduced) -> Iterator[str]:
-    operations = ", ".join(sorted(map(str, operation_types(result.reduced))))
+    found = [one for one in operation_types(result.reduced) if one.operation != ACCESS]
+    operations = ", ".join(sorted(map(str, found))) or "loads and stores alone"
     if result.failing_pass:
         yield f"The compiler's last pass is `{result.failing_pass}`; operations: {operations}."
         yield ""

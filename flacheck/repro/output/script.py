@@ -141,6 +141,7 @@ _ASSERTED = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
 _SIGNAL = re.compile(r"SIG[A-Z]+")
 # What the cut leaves at the ends of a piece.
 _EDGES = " \t,;:.`'\"()[]{}"
+_OPENING, _CLOSING = "`'\"([{", "`'\")]}"
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,21 @@ def words(record: Record) -> str:
     if asserted := _ASSERTED.search(line):
         return asserted["text"]
     return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
+
+
+def told(record: Record) -> str:
+    """Those words as people read them: within the quotes and brackets that they stand in, and what
+    was asserted as an assertion."""
+    said, line = words(record), record.message.partition("\n")[0]
+    if asserted := _ASSERTED.search(line):
+        return asserted[0]
+    before, found, after = line.partition(said)
+    if found:
+        opening = before[len(before.rstrip(_OPENING)) :]
+        closing = after[: len(after) - len(after.lstrip(_CLOSING))]
+        said = f"{opening}{said}{closing}"
+    # The assembler writes `error   : Feature …`.
+    return re.sub(r"\s+(?=:)", "", said)
 
 
 def shortened(text: str, most: int) -> str:

@@ -4,7 +4,7 @@ function's."""
 
 from flacheck.repro.passes.aliases import aliases
 from flacheck.repro.passes.autotuner import arguments, body, configurations, distinct_values, keys
-from flacheck.repro.passes.blocks import dimensions, pointers
+from flacheck.repro.passes.blocks import dimensions, pointers, smallest
 from flacheck.repro.passes.expressions import expressions, sinks
 from flacheck.repro.passes.launch import dtypes, launch, options, parameters
 from flacheck.repro.passes.new_kernels import pipelines, single_slices, slices
@@ -13,7 +13,7 @@ from flacheck.repro.passes.search import Pass
 from flacheck.repro.passes.statements import control_flow, statements
 
 # Those that run first and once, by the kind of failure.
-FIRST: tuple[Pass, ...] = (partial_evaluation, slices)
+FIRST: tuple[Pass, ...] = (partial_evaluation, smallest, slices)
 FRONT_END: tuple[Pass, ...] = (partial_evaluation, control_flow, sinks)
 # Where every second counts, twelve at once would take twelve times as long.
 SLICES: tuple[Pass, ...] = (partial_evaluation, single_slices)

@@ -22,14 +22,16 @@ from tests.benchmarks.failures.judge import judged
 _LONGEST = 900
 
 
-def reduce(out: Path, names: list[str], budget: str, releases: str) -> None:
+def reduce(out: Path, names: list[str], budget: str, releases: str, recorded: Path) -> None:
     """Run the command on each case, one after the other, and note what came of it."""
     for case in chosen(names):
         folder = out / case.name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "launch.jsonl").write_text(case.launches_file())
+        (folder / "launch.jsonl").write_text(case.launches_file(recorded))
         words = [sys.executable, "-m", "flacheck", "repro", f"{folder}/launch.jsonl:2"]
-        words += ["--triton", case.triton, "--target", case.target, "--budget", budget]
+        words += ["--triton", case.triton, "--target", case.target, "--trust"]
+        if budget:
+            words += ["--budget", budget]
         if releases:
             words += ["--releases", releases]
         words += ["--store", str(folder / "store"), "-o", str(folder), "--format", "json"]
@@ -125,14 +127,16 @@ def main() -> None:
     parser.add_argument("what", choices=["reduce", "judge", "compare", "table"])
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--budget", default="300s")
+    parser.add_argument("--budget", default="", help="of the command. Default: its own")
+    parser.add_argument("--launches", type=Path, default=Path(), help="where packages' lie")
     parser.add_argument("--releases", default="", help="verify on these alone. Default: all")
     parser.add_argument("--python", help="an interpreter that has pysource-minimize and shrinkray")
     parser.add_argument("--seconds", type=float, default=120.0, help="for each reducer and case")
-    asked = parser.parse_args()
+    # The cases may stand behind the options.
+    asked = parser.parse_intermixed_args()
     out = asked.out.absolute()
     if asked.what == "reduce":
-        reduce(out, asked.cases, asked.budget, asked.releases)
+        reduce(out, asked.cases, asked.budget, asked.releases, asked.launches)
     elif asked.what == "judge":
         judge(out, asked.cases)
     elif asked.what == "compare":

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.failures.recorded import RECORDED, RecordedLaunch
+
 _KERNELS = Path(__file__).with_name("kernels.py")
 _HEAD = "import triton\nimport triton.language as tl\n\n\n"
 
@@ -27,8 +29,8 @@ class FailingLaunch:
     num_stages: int = 3
     autotuner: dict[str, Any] = field(default_factory=dict)
 
-    def launches_file(self) -> str:
-        """The text of a launches file that holds this launch alone."""
+    def launches_file(self, recorded: Path) -> str:
+        """The text of a launches file that holds this launch alone; nothing recorded is needed."""
         source = _source(self.kernel)
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.autotuner:
@@ -275,8 +277,8 @@ CASES = (
 )
 
 
-def chosen(names: list[str]) -> Iterator[FailingLaunch]:
+def chosen(names: list[str]) -> Iterator[FailingLaunch | RecordedLaunch]:
     """The cases of these names, all of them where none is given."""
-    for case in CASES:
+    for case in (*CASES, *RECORDED):
         if not names or case.name in names:
             yield case

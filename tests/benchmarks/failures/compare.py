@@ -17,6 +17,7 @@ from flacheck.repro.reproduction import begin
 from flacheck.repro.versions import ReleaseVerdict
 from flacheck.store import Store
 from tests.benchmarks.failures.cases import FailingLaunch
+from tests.benchmarks.failures.recorded import RecordedLaunch
 from tests.benchmarks.rivals import RIVALS, reduced_by
 
 
@@ -33,17 +34,17 @@ class RivalResult:
 
 
 def compared(
-    case: FailingLaunch, folder: Path, python: str, seconds: float
+    case: FailingLaunch | RecordedLaunch, folder: Path, python: str, seconds: float
 ) -> Iterator[RivalResult]:
-    """A row for each reducer, each given so many seconds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "launch.jsonl").write_text(case.launches_file())
+    """A row for each reducer on a case that was reduced into this folder, each given so many
+    seconds."""
     selection = Selection(targets=(case.target,), toolchains=(case.triton,))
     with Store.open(folder / "store") as store:
         what = f"{folder}/launch.jsonl:2"
-        cell = cells.choose(what, selection, store, Purpose.REPRO).cell
+        chosen = cells.choose(what, selection, store, Purpose.REPRO, trust=True)
+    cell = chosen.cell
     releases = provided(cell.toolchain, cell.target, _kept(folder, cell.toolchain))
-    with Compilers(releases, {}) as compilers:
+    with Compilers(releases, chosen.packages) as compilers:
         begun = begin(cell, compilers)
         begun.compare()
         # What the reducer's own clock ends, no other limit should.
