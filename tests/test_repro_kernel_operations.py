@@ -78,3 +78,18 @@ def test_assembly_and_conversions_are_known_by_what_they_make_too() -> None:
     )
     found = {str(one) for one in operation_types(specimen(body, x=POINTER))}
     assert found == {".to(bf16, fp32)", "tl.inline_asm_elementwise(bf16, fp16)"}
+
+
+def test_what_is_known_of_an_operation_binds_although_the_rest_is_unknown() -> None:
+    """A dot of fp16 and something else is no dot of fp32."""
+    half = specimen("b = tl.dot(tl.load(x), f(x))\ntl.store(x, b)", x={"dtype": "fp16"})
+    assert strangers(operation_types(dot("fp16")), operation_types(half)) == []
+    [strange] = strangers(operation_types(dot("fp32")), operation_types(half))
+    assert str(strange) == "tl.dot(fp32, tf32)"
+
+
+def test_a_conversion_is_known_whatever_it_converts() -> None:
+    """Its dtype is written down; only the shape comes from what was there before."""
+    body = "b = tl.dot(f(x).to(tl.bfloat16), f(x).to(tl.bfloat16))\ntl.store(x, b)"
+    [one] = [o for o in operation_types(specimen(body, x=POINTER)) if o.operation == "tl.dot"]
+    assert (str(one), one.known) == ("tl.dot(bf16)", True)

@@ -123,8 +123,31 @@ def _cast(value: Type, dtype: Type) -> Type:
 
 
 def _where(condition: Type, left: Type, right: Type) -> Type:
+    if isinstance(left, Constant):
+        # Of two literals the first becomes a block, as Python's numbers do.
+        left, right = right, left
+    if isinstance(left, Constant):
+        left = _of_literal(left)
     both = arithmetic(left, right)
     return Tensor(both.dtype, broadcast(known_block(condition).shape, both.shape))
+
+
+def _of_literal(literal: Constant) -> Tensor:
+    """What one of Python's numbers is as an operand of its own."""
+    if isinstance(literal.value, float):
+        return Tensor("fp32")
+    known_number(literal)
+    return Tensor("i32")
+
+
+def _float(value: Type) -> Type:
+    """`float("inf")` is a literal; of a number of the launch it is one of Triton's."""
+    if isinstance(value, Constant) and isinstance(value.value, (str, int, float)):
+        try:
+            return Constant(float(value.value))
+        except ValueError:
+            raise Unknown from None
+    raise Unknown
 
 
 def _permute(block: Type, order: Type) -> Type:
@@ -217,6 +240,7 @@ _RULES: dict[str, Callable[..., Type]] = {
     "cdiv": lambda left, right: arithmetic(left, right),
     "dot": _dot,
     "expand_dims": _expand_dims,
+    "float": _float,
     "inline_asm_elementwise": _inline_asm,
     "full": lambda shape, value, dtype: _zeros(shape, dtype),
     "load": reached,

@@ -22,6 +22,7 @@ _HEAVY = frozenset(
     "tl.atomic_max tl.atomic_min tl.atomic_cas tl.atomic_xchg tl.inline_asm_elementwise "
     "tl.trans tl.permute .to tl.cast".split()
 )
+_CASTS = (".to", "tl.cast")
 _DOTS = ("tl.dot", "tl.dot_scaled")
 # What loads and stores are called where they are all that there is.
 ACCESS = "access"
@@ -92,6 +93,12 @@ def _dtypes(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
             yield kind.name
         elif isinstance(operand, (ast.List, ast.Tuple)):
             yield from _dtypes(types, operand.elts)
+        elif trees.called(operand) in _CASTS:
+            # Of what it was before, only the shape matters here.
+            assert isinstance(operand, ast.Call)
+            yield from (
+                kind.name for a in operand.args if isinstance(kind := types.get(a), DTypeValue)
+            )
 
 
 def _precision(dot: ast.Call) -> str:
@@ -124,5 +131,6 @@ def strangers(
 
 def _covers(original: OperationTypes, one: OperationTypes) -> bool:
     if not original.known:
-        return True
+        # What is known of it stays; the rest could be anything.
+        return original.dtypes <= one.dtypes
     return one.dtypes <= original.dtypes and one.precision == original.precision

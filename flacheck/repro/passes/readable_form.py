@@ -15,30 +15,38 @@ _STEPS = "tl.load tl.dot tl.sum tl.max tl.min tl.exp tl.trans tl.cumsum tl.assoc
 
 
 def reading(best: Specimen) -> Generator[Specimen, bool, None]:
-    """One step a line with usual names; else the names alone; else those of the kernel and its
-    pointers, for a message may name a variable."""
-    taken = {*best.args, *(n.id for s in best.function.body for n in trees.names_in(s))}
-
-    def stepwise(statement: ast.stmt) -> trees.Block:
-        """Loads, dots and reductions inside other expressions get statements of their own."""
-        if isinstance(statement, trees.COMPOUND):
-            return [statement]
-        steps = _Steps(statement, taken)
-        last = steps.visit(statement)
-        return [*steps.before, last]
-
-    body = trees.expanded(best.copied_body(), stepwise)
-    stepwise_form = rewritten(best, body)
-    for candidate in (named(stepwise_form), named(best), named(best, variables=False)):
+    """One step a line with usual names, what is written twice taken once where the failure stays;
+    else the names alone; else those of the kernel and its pointers, for a message may name a
+    variable."""
+    steps = [_stepwise(best, once=True), _stepwise(best, once=False)]
+    forms = [*map(named, steps), named(best), named(best, variables=False)]
+    for candidate in dict.fromkeys(forms):
         if (yield candidate):
             return
 
 
-class _Steps(trees.Extraction):
-    """Names what is nested, inner first."""
+def _stepwise(best: Specimen, once: bool) -> Specimen:
+    taken = {*best.args, *(n.id for s in best.function.body for n in trees.names_in(s))}
 
-    def __init__(self, statement: ast.stmt, taken: set[str]) -> None:
+    def steps_of(statement: ast.stmt) -> trees.Block:
+        """Loads, dots and reductions inside other expressions get statements of their own."""
+        if isinstance(statement, trees.COMPOUND):
+            return [statement]
+        steps = _Steps(statement, taken, once)
+        last = steps.visit(statement)
+        return [*steps.before, last]
+
+    return rewritten(best, trees.expanded(best.copied_body(), steps_of))
+
+
+class _Steps(trees.Extraction):
+    """Names what is nested, inner first; equal steps of one statement share a name if they are to
+    be taken `once`."""
+
+    def __init__(self, statement: ast.stmt, taken: set[str], once: bool) -> None:
         super().__init__(taken)
+        self._once = once
+        self._named: dict[str, str] = {}
         self._whole = None
         if isinstance(statement, (ast.Assign, ast.Expr)):
             self._whole = statement.value
@@ -48,9 +56,11 @@ class _Steps(trees.Extraction):
         self.generic_visit(node)
         if whole or trees.called(node) not in _STEPS:
             return node
-        name = self.new_name("step")
-        self.before.append(trees.assign(name, node))
-        return trees.variable(name)
+        text = ast.unparse(node)
+        if not self._once or text not in self._named:
+            self._named[text] = self.new_name("step")
+            self.before.append(trees.assign(self._named[text], node))
+        return trees.variable(self._named[text])
 
 
 def named(specimen: Specimen, variables: bool = True) -> Specimen:

@@ -234,24 +234,6 @@ def count(x, bins, N, BLOCK: tl.constexpr, BINS: tl.constexpr):
 
 
 @triton.jit
-def combine(a1, b1, a2, b2):
-    return a1 * a2, b1 * a2 + b2
-
-
-@triton.jit
-def linear_recurrence(a, b, y, carry, T, D: tl.constexpr, BLOCK: tl.constexpr):
-    head = tl.program_id(0)
-    at = tl.arange(0, BLOCK)
-    feature = tl.arange(0, D)
-    offsets = (head * T + at)[:, None] * D + feature[None, :]
-    decay = tl.load(a + offsets)
-    value = tl.load(b + offsets)
-    decays, sums = tl.associative_scan((decay, value), 0, combine, reverse=True)
-    before = tl.load(carry + head * D + feature)
-    tl.store(y + offsets, sums + decays * before[None, :])
-
-
-@triton.jit
 def packed_exp(x, y, N, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = at < N

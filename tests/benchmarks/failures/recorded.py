@@ -50,6 +50,8 @@ def _is_text_of(launch: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 _LIGER = "liger-kernel==0.8.5"
+_FLASH = "flash-attention-triton==0.1.1"
+_GYM = "attn-gym==0.0.17"
 RECORDED = (
     RecordedLaunch(
         "liger-ce", _LIGER, "liger_vocab_parallel_ce_forward_kernel", "bf16", "3.2.0", "sm75"
@@ -70,4 +72,14 @@ RECORDED = (
     RecordedLaunch(
         "liger-softmax", _LIGER, "_softmax_multi_block_backward_kernel", "bf16", "3.3.0", "sm120"
     ),
+    RecordedLaunch(
+        "liger-ce-amd", _LIGER, "liger_vocab_parallel_ce_forward_kernel", "fp16", "3.6.0", "gfx942"
+    ),
+    RecordedLaunch("flash-shared", _FLASH, "_forward_kernel", "fp16", "3.2.0", "sm75"),
+    RecordedLaunch("gym-delta", _GYM, "chunk_delta_h_kernel", "bf16", "3.6.0", "sm75"),
+    RecordedLaunch(
+        "gym-offsets", _GYM, "_prepare_ragged_chunk_offsets_kernel", "i32", "3.2.0", "sm75"
+    ),
+    RecordedLaunch("gym-work-items", _GYM, "compose_work_items_kernel", "bf16", "3.6.0", "sm75"),
+    RecordedLaunch("gym-group-sum", _GYM, "group_sum_kernel", "bf16", "3.2.0", "sm75"),
 )
