@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.failures.cases import chosen
+from tests.benchmarks.failures.cases import asked, chosen
 from tests.benchmarks.failures.compare import compared
 from tests.benchmarks.failures.judge import judged
 
@@ -27,9 +27,7 @@ def reduce(out: Path, names: list[str], budget: str, releases: str, recorded: Pa
     for case in chosen(names):
         folder = out / case.name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "launch.jsonl").write_text(case.launches_file(recorded))
-        words = [sys.executable, "-m", "flacheck", "repro", f"{folder}/launch.jsonl:2"]
-        words += ["--triton", case.triton, "--target", case.target, "--trust"]
+        words = [sys.executable, "-m", "flacheck", "repro", *asked(case, folder, recorded)]
         if budget:
             words += ["--budget", budget]
         if releases:
@@ -133,16 +131,16 @@ def main() -> None:
     parser.add_argument("--python", help="an interpreter that has pysource-minimize and shrinkray")
     parser.add_argument("--seconds", type=float, default=120.0, help="for each reducer and case")
     # The cases may stand behind the options.
-    asked = parser.parse_intermixed_args()
-    out = asked.out.absolute()
-    if asked.what == "reduce":
-        reduce(out, asked.cases, asked.budget, asked.releases, asked.launches)
-    elif asked.what == "judge":
-        judge(out, asked.cases)
-    elif asked.what == "compare":
-        compare(out, asked.cases, asked.python, asked.seconds)
+    given = parser.parse_intermixed_args()
+    out = given.out.absolute()
+    if given.what == "reduce":
+        reduce(out, given.cases, given.budget, given.releases, given.launches)
+    elif given.what == "judge":
+        judge(out, given.cases)
+    elif given.what == "compare":
+        compare(out, given.cases, given.python, given.seconds)
     else:
-        table(out, asked.cases)
+        table(out, given.cases)
 
 
 if __name__ == "__main__":

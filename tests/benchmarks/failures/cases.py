@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ class FailingLaunch:
     num_warps: int = 4
     num_stages: int = 3
     maxnreg: int = 0
-    autotuner: dict[str, Any] = field(default_factory=dict)
 
     def launches_file(self, recorded: Path) -> str:
         """The text of a launches file that holds this launch alone; nothing recorded is needed."""
@@ -36,14 +35,12 @@ class FailingLaunch:
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.maxnreg:
             options["maxnreg"] = self.maxnreg
-        if self.autotuner:
-            options = {}
         recorded = {
             "id": "0" * 16,
             "kernel": f"failures:{self.kernel}",
             "package": None,
             "qualname": self.kernel,
-            "launch": {"args": self.args, **self.autotuner},
+            "launch": {"args": self.args},
             "options": options,
             "grid": [4],
             "source": hashlib.sha256(source.encode()).hexdigest()[:16],
@@ -52,6 +49,19 @@ class FailingLaunch:
         header = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100"}
         lines = [{**header, "triton": "3.7.1", "torch": "2.13"}, recorded, {"end": True}]
         return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class SelectedCell:
+    """A failing cell by the words that select it on the command line."""
+
+    name: str
+    words: tuple[str, ...]
+    triton: str
+    target: str
+
+
+Case = FailingLaunch | RecordedLaunch | SelectedCell
 
 
 def _source(kernel: str) -> str:
@@ -141,15 +151,6 @@ def _softmax(dtype: str, block: int) -> dict[str, Any]:
     return {**_pointers(dtype, "x y"), **sizes, **_constants(BLOCK=block)}
 
 
-def _norm() -> dict[str, Any]:
-    return {
-        **_pointers("fp16", "x y w"),
-        "N": {"int": 1024},
-        "EPS": {"constexpr": 1e-5},
-        "GROUP": {"int": 4},
-    }
-
-
 def _layer_norm(dtype: str) -> dict[str, Any]:
     return {
         **_pointers(dtype, "x dy w dx dw db"),
@@ -198,13 +199,6 @@ def _gather() -> dict[str, Any]:
     }
 
 
-_TUNED = {
-    "omitted": ["BLOCK"],
-    "configs": [
-        {"kwargs": {"BLOCK": 1024}, "num_warps": 4, "num_stages": 2},
-        {"kwargs": {"BLOCK": 2048}, "num_warps": 8, "num_stages": 2},
-    ],
-}
 CASES = (
     FailingLaunch("attention-bf16", "attention", _attention("bf16", 64, 64, 64), "3.2.0", "sm75"),
     FailingLaunch("attention-fp32", "attention", _attention("fp32", 32, 32, 64), "3.2.0", "sm75"),
@@ -245,40 +239,38 @@ CASES = (
     FailingLaunch("gather", "gather_rows", _gather(), "3.1.0", "sm80"),
     FailingLaunch("top-bf16", "top_values", _top("bf16"), "3.1.0", "sm80"),
     FailingLaunch("scaled-sm120", "scaled_matmul", _scaled(), "3.3.0", "sm120"),
-    FailingLaunch("scaled-sm100", "scaled_matmul", _scaled(), "3.3.0", "sm100"),
     FailingLaunch(
         "attention-sm100", "attention", _attention("fp16", 128, 64, 256), "3.6.0", "sm100"
     ),
     FailingLaunch(
-        "tensor-memory", "grouped_matmul", _matmul("fp16", 256, 256, 64), "3.4.0", "sm100", 16, 2
-    ),
-    FailingLaunch(
-        "fp8-gfx942", "grouped_matmul", _matmul("fp8e4nv", 64, 64, 64), "3.6.0", "gfx942"
-    ),
-    FailingLaunch(
         "shared-gfx942", "grouped_matmul", _matmul("fp16", 256, 256, 64), "3.7.1", "gfx942", 8, 3
     ),
-    FailingLaunch(
-        "key-shifted",
-        "autotuned_norm",
-        _norm(),
-        "3.1.0",
-        "sm90",
-        autotuner={**_TUNED, "keys": ["N", "GROUP"]},
+    FailingLaunch("histogram-sm100", "count", _count("i64", 256), "3.6.0", "sm100"),
+    FailingLaunch("fp64-sm100", "grouped_matmul", _matmul("fp64", 64, 64, 32), "3.6.0", "sm100"),
+    FailingLaunch("asm-gfx942", "packed_exp", _packed(), "3.6.0", "gfx942"),
+    FailingLaunch("scaled-gfx942", "scaled_matmul", _scaled(), "3.6.0", "gfx942"),
+)
+_FLA = "flash-linear-attention==0.5.0"
+SELECTED = (
+    SelectedCell("key-past-end", ("seeds", "--kernel", "*:layer_norm_fwd_kernel"), "3.1.0", "sm90"),
+    SelectedCell(
+        "key-shifted", ("seeds", "--kernel", "*:layer_norm_gated_fwd_kernel"), "3.1.0", "sm90"
     ),
-    FailingLaunch(
-        "key-refused",
-        "autotuned_norm",
-        _norm(),
-        "3.9.0",
-        "sm80",
-        autotuner={**_TUNED, "keys": ["N", "HEADS"]},
-    ),
+    SelectedCell("key-refused", ("--package", _FLA, "--kernel", "*layernorm*"), "3.9.0", "sm90"),
 )
 
 
-def chosen(names: list[str]) -> Iterator[FailingLaunch | RecordedLaunch]:
+def asked(case: Case, folder: Path, recorded: Path) -> list[str]:
+    """The words of a command that name the case's cell; a launch is written into the folder."""
+    where = ["--triton", case.triton, "--target", case.target, "--trust"]
+    if isinstance(case, SelectedCell):
+        return [*case.words, *where]
+    (folder / "launch.jsonl").write_text(case.launches_file(recorded))
+    return [f"{folder}/launch.jsonl:2", *where]
+
+
+def chosen(names: list[str]) -> Iterator[Case]:
     """The cases of these names, all of them where none is given."""
-    for case in (*CASES, *RECORDED):
+    for case in (*CASES, *RECORDED, *SELECTED):
         if not names or case.name in names:
             yield case

@@ -16,8 +16,7 @@ from flacheck.repro.compilers import LONGEST, Compilers, provided
 from flacheck.repro.reproduction import begin
 from flacheck.repro.versions import ReleaseVerdict
 from flacheck.store import Store
-from tests.benchmarks.failures.cases import FailingLaunch
-from tests.benchmarks.failures.recorded import RecordedLaunch
+from tests.benchmarks.failures.cases import Case
 from tests.benchmarks.rivals import RIVALS, reduced_by
 
 
@@ -33,9 +32,7 @@ class RivalResult:
     ended: str
 
 
-def compared(
-    case: FailingLaunch | RecordedLaunch, folder: Path, python: str, seconds: float
-) -> Iterator[RivalResult]:
+def compared(case: Case, folder: Path, python: str, seconds: float) -> Iterator[RivalResult]:
     """A row for each reducer on a case that was reduced into this folder, each given so many
     seconds."""
     selection = Selection(targets=(case.target,), toolchains=(case.triton,))

@@ -335,13 +335,3 @@ def half_norm(x, w, y, eps, N, BLOCK: tl.constexpr):
     weight = tl.load(w + at, mask=at < N, other=0.0)
     tl.store(y + row * N + at, (value * scale) * weight, mask=at < N)
     tl.store(y + row, tl.tanh(scale))
-
-
-@triton.jit
-def autotuned_norm(x, y, w, N, BLOCK: tl.constexpr, EPS: tl.constexpr, GROUP):
-    row = tl.program_id(0)
-    at = tl.arange(0, BLOCK)
-    value = tl.load(x + row * N + at, mask=at < N, other=0.0).to(tl.float32)
-    square = tl.sum(value * value, axis=0) / N
-    weight = tl.load(w + (row % GROUP) * N + at, mask=at < N, other=0.0)
-    tl.store(y + row * N + at, value / tl.sqrt(square + EPS) * weight, mask=at < N)

@@ -51,6 +51,7 @@ def _is_text_of(launch: dict[str, Any], other: dict[str, Any]) -> bool:
 
 _LIGER = "liger-kernel==0.8.5"
 _FLASH = "flash-attention-triton==0.1.1"
+_FASTER = "fasterkernels==0.2.0"
 _GYM = "attn-gym==0.0.17"
 RECORDED = (
     RecordedLaunch(
@@ -82,4 +83,6 @@ RECORDED = (
     ),
     RecordedLaunch("gym-work-items", _GYM, "compose_work_items_kernel", "bf16", "3.6.0", "sm75"),
     RecordedLaunch("gym-group-sum", _GYM, "group_sum_kernel", "bf16", "3.2.0", "sm75"),
+    RecordedLaunch("fk-break", _FASTER, "_paged_flash_decode_kernel", "bf16", "3.6.0", "sm75"),
+    RecordedLaunch("fk-flash", _FASTER, "_flash_attn_fwd_kernel", "bf16", "3.2.0", "sm75"),
 )
