@@ -52,6 +52,16 @@ def test_a_script_looks_for_words_that_every_machine_prints(
             """AttributeError("module 'triton.language' has no attribute 'tanh'")""",
             """AttributeError("module 'triton.language' has no attribute 'tanh'")""",
         ),
+        (
+            "AssertionError(\"acc has initial type <['64', '64'], fp32> but is re-assigned to "
+            "<['64', '64'], fp64> in loop! Please make sure that the type stays consistent.\")",
+            "AssertionError(\"acc has initial type <['64', '64'], fp32> but is re-assigned to "
+            "<['64', '64'], fp64> in loop! Please make sure that the type stays consistent",
+        ),
+        (
+            "<scratch>/inline_69.py:10:32: error: 'llvm.and' op requires the same type",
+            "error: 'llvm.and' op requires the same type",
+        ),
     ],
 )
 def test_a_title_quotes_whole(said: str, expected: str) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.tags import sys_tags
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
 from flacheck.tables.targets import TARGETS
-from flacheck.toolchains import cache, filling, identity, lld, wheels
+from flacheck.toolchains import cache, filling, identity, lld, wheel_file, wheels
 from flacheck.toolchains import triton_releases as releases
 from flacheck.toolchains.base import Choice, Resolution, Toolchain
 from flacheck.toolchains.triton_releases import NAME, OLDEST
@@ -124,19 +123,21 @@ def _built(package: Path) -> Choice:
 
 
 def _wheel(path: Path) -> Choice:
+    if not path.exists():
+        raise UsageError(f"{path} is not there: name a wheel file that is")
     try:
-        name, version, _, tags = parse_wheel_filename(path.name)
+        wheel = wheel_file.read(path)
         files = identity.wheel_content(path, NAME)
-    except (InvalidWheelFilename, zipfile.BadZipFile, StopIteration, OSError) as error:
+    except (ValueError, zipfile.BadZipFile, StopIteration, OSError) as error:
         why = error or type(error).__name__
         raise UsageError(f"{path} cannot be read as a wheel: {why}") from error
     if not files:
-        raise UsageError(f"{path} holds {name}, not {NAME}")
+        raise UsageError(f"{path} holds {wheel.name}, not {NAME}")
     reason = None
-    if tags.isdisjoint(sys_tags()):
+    if wheel.tags.isdisjoint(sys_tags()):
         reason = f"{path.name} is no wheel for CPython {sys.version_info[0]}.{sys.version_info[1]}"
-    local = identity.local(NAME, version.public, files)
-    return _found(path, str(version), local, "path", reason)
+    local = identity.local(NAME, wheel.version.public, files)
+    return _found(path, str(wheel.version), local, "path", reason)
 
 
 def _version(package: Path) -> str:
@@ -149,12 +150,19 @@ def _version(package: Path) -> str:
 
 def _download(choice: Choice, into: Path) -> dict[str, Any]:
     """Install a release, or a wheel file, with what it needs beside it, into a folder."""
-    wanted = [choice.location or f"{NAME}=={choice.version}"]
+    if choice.location:
+        with wheel_file.named_rightly(Path(choice.location)) as wheel:
+            return _install(choice, str(wheel), into)
+    return _install(choice, f"{NAME}=={choice.version}", into)
+
+
+def _install(choice: Choice, wanted: str, into: Path) -> dict[str, Any]:
+    requirements = [wanted]
     if Version(choice.version) < _WITHOUT_SETUPTOOLS:
-        wanted += _SUPPORT
+        requirements += _SUPPORT
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}
     what = f"{NAME} {choice.version}"
-    done = wheels.install(wanted, into, what=what, binary_only=(NAME,))
+    done = wheels.install(requirements, into, what=what, binary_only=(NAME,))
     if identity.altered(into, NAME):
         # uv links its own cache's files, so an edit in some environment can reach every later
         # install.

@@ -65,6 +65,11 @@ def operation_types(specimen: Specimen) -> frozenset[OperationTypes]:
     return frozenset(OperationTypes(ACCESS, frozenset([dtype])) for dtype in reached)
 
 
+def worth_telling(operations: Iterable[OperationTypes]) -> list[OperationTypes]:
+    """Those that say something: operations on values, of which a type is known."""
+    return [one for one in operations if one.operation != ACCESS and one.dtypes]
+
+
 def _of_call(node: ast.Call, types: Types) -> OperationTypes:
     operation = trees.called(node)
     operands = parts(node)

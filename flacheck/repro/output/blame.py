@@ -15,6 +15,8 @@ _INTERNAL = re.compile(
 )
 # A front-end error on purpose names what the kernel did.
 _REMOVED = re.compile(r"has no attribute '\w+'|have been removed|No module named")
+# What LLVM says of assembly that it is to put in.
+_OF_ASSEMBLY = re.compile(r"for constraint '|invalid instruction|inline asm", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
         if _REMOVED.search(said):
             why = "The kernel uses what this release does not have."
         return Blame("error of the kernel", why, owner)
-    if record.stage == "cubin" and "inline_asm" in kernel_text:
+    refuses_assembly = record.stage == "cubin" or _OF_ASSEMBLY.search(said)
+    if "inline_asm" in kernel_text and refuses_assembly:
         why = "The assembler refuses instructions that the kernel writes itself."
         return Blame("error of the kernel", why, owner)
     if code in ("FC601", "FC602"):

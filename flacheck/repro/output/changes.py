@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flacheck.repro.kernel.candidates import USUAL_OPTIONS
-from flacheck.repro.kernel.operation_types import ACCESS, operation_types
+from flacheck.repro.kernel.operation_types import operation_types, worth_telling
 from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.passes.partial_evaluation import evaluated
 
@@ -25,7 +25,7 @@ def changes(original: Specimen, reduced: Specimen) -> Iterator[str]:
 
 def _why(reduced: Specimen) -> str:
     """Why dtypes in memory may change."""
-    of_values = [str(one) for one in operation_types(reduced) if one.operation != ACCESS]
+    of_values = list(map(str, worth_telling(operation_types(reduced))))
     if not of_values:
         return f", {_SAME}"
     return (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.model.text import code_span, fence, visible
-from flacheck.repro.kernel.operation_types import ACCESS, operation_types
+from flacheck.repro.kernel.operation_types import operation_types, worth_telling
 from flacheck.repro.output.blame import blame
 from flacheck.repro.output.changes import changes
 from flacheck.repro.output.result import Reproduced
@@ -142,8 +142,8 @@ def error(result: Reproduced) -> list[str]:
 
 
 def _pass(result: Reproduced) -> Iterator[str]:
-    found = [one for one in operation_types(result.reduced) if one.operation != ACCESS]
-    operations = ", ".join(sorted(map(str, found))) or "loads and stores alone"
+    values = map(str, worth_telling(operation_types(result.reduced)))
+    operations = ", ".join(sorted(values)) or "loads and stores alone"
     if result.failing_pass:
         yield f"The compiler's last pass is `{result.failing_pass}`; operations: {operations}."
         yield ""

@@ -9,8 +9,7 @@ _TENSOR_MEMORY = "used = compiled.metadata.tmem_size\n"
 _THREADS = "used = compiled.metadata.num_warps * {warp_size}\n"
 # The compiler's own tool reads the registers of a thread; they are handed out in units of 8.
 _REGISTERS = {
-    "cuda": r"""import os
-import re
+    "cuda": r"""import re
 import tempfile
 
 with tempfile.NamedTemporaryFile(suffix=".cubin") as file:

@@ -141,7 +141,9 @@ _ASSERTED = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
 _SIGNAL = re.compile(r"SIG[A-Z]+")
 # What the cut leaves at the ends of a piece.
 _EDGES = " \t,;:.`'\"()[]{}"
-_OPENING, _CLOSING = "`'\"([{", "`'\")]}"
+_CLOSING = "`'\")]}"
+# What stands before a message in its line: a program, a path, a place; a path has slashes.
+_BEFORE = re.compile(r".*(?:[:;]\s+|[/\\]\S*\s+)")
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,9 @@ def told(record: Record) -> str:
         return asserted[0]
     before, found, after = line.partition(said)
     if found:
-        opening = before[len(before.rstrip(_OPENING)) :]
+        # A message that holds quantities is read from its beginning, behind any place or path.
+        begun = _BEFORE.match(before)
+        opening = before[begun.end() :] if begun else before
         closing = after[: len(after) - len(after.lstrip(_CLOSING))]
         said = f"{opening}{said}{closing}"
     # The assembler writes `error   : Feature …`.

@@ -28,14 +28,17 @@ class RecordedLaunch:
     def launches_file(self, recorded: Path) -> str:
         """The text of a launches file that holds this launch alone, read in this folder."""
         file = recorded / f"{self.package.replace('==', '-')}.jsonl"
-        header, *lines = file.read_text().splitlines()
-        launches = [launch for launch in map(json.loads, lines) if "kernel" in launch]
+        header, *rest = file.read_text().splitlines()
+        launches = [launch for launch in map(json.loads, rest) if "kernel" in launch]
         for launch in launches:
             if launch["kernel"].endswith(f":{self.kernel}") and self._is_of_dtype(launch):
                 # Only the first launch of a source holds its text.
                 texts = [one["text"] for one in launches if _is_text_of(launch, one)]
-                whole = json.dumps({**launch, "text": texts[0]})
-                return "".join(f"{line}\n" for line in (header, whole, '{"end": true}'))
+                whole = {**launch, "text": texts[0]}
+                # The lines of call paths stay behind, and what calls it does not matter here.
+                whole.pop("paths", None)
+                lines = [header, json.dumps(whole), '{"end": true}']
+                return "".join(f"{line}\n" for line in lines)
         raise LookupError(f"{file}: no launch of {self.kernel} on {self.dtype}")
 
     def _is_of_dtype(self, launch: dict[str, Any]) -> bool:

@@ -1,0 +1,68 @@
+"""A wheel in a file, whatever the file is called: builds are often renamed before they are sent."""
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.parser import Parser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.tags import Tag, parse_tag, sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+
+@dataclass(frozen=True)
+class WheelFile:
+    """What a wheel is of. `filename` is the name that installers ask for."""
+
+    name: str
+    version: Version
+    tags: frozenset[Tag]
+    filename: str
+
+
+def read(path: Path) -> WheelFile:
+    """By its name or, where that is no wheel's, by what stands in it. Raises OSError, BadZipFile,
+    and ValueError for an archive that is no wheel."""
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except InvalidWheelFilename:
+        return _by_content(path)
+    return WheelFile(name, version, tags, path.name)
+
+
+def _by_content(path: Path) -> WheelFile:
+    with zipfile.ZipFile(path) as archive:
+        folders = {name.partition("/")[0] for name in archive.namelist() if "/" in name}
+        about = sorted(folder for folder in folders if folder.endswith(".dist-info"))
+        if len(about) != 1:
+            raise ValueError("the archive has no .dist-info folder of its own")
+        try:
+            metadata = Parser().parsestr(archive.read(f"{about[0]}/METADATA").decode())
+            wheel = Parser().parsestr(archive.read(f"{about[0]}/WHEEL").decode())
+        except KeyError as error:
+            raise ValueError(str(error.args[0])) from None
+    name, number = metadata["Name"], metadata["Version"]
+    tags = [tag for said in wheel.get_all("Tag", []) for tag in parse_tag(said)]
+    if not name or not number or not tags:
+        raise ValueError("it says no name, version or tag")
+    # Installers judge a file by its name, so the name says a tag of this Python's if there is one.
+    here = set(sys_tags())
+    fitting = next((tag for tag in tags if tag in here), tags[0])
+    filename = f"{about[0].removesuffix('.dist-info')}-{fitting}.whl"
+    return WheelFile(name, Version(number), frozenset(tags), filename)
+
+
+@contextmanager
+def named_rightly(path: Path) -> Iterator[Path]:
+    """The file under the name that installers ask for."""
+    filename = read(path).filename
+    if filename == path.name:
+        yield path
+        return
+    with TemporaryDirectory(prefix="flacheck-wheel-") as folder:
+        link = Path(folder, filename)
+        link.symlink_to(path)
+        yield link
