@@ -47,7 +47,8 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
         everything = replace(question, modes=(*asked, *cures))
         answer = following.follow(everything, folder)
         found = [mending.with_fix(each) for each in following.findings(answer, asked)]
-        followed, missing = sorted_out(answer.observation.subjects, asked)
+        subjects = answer.observation.subjects
+        followed, missing = sorted_out(subjects, asked)
         result = DtypesResult(
             about=", ".join(question.targets) or _about(question),
             modes=asked,
@@ -55,6 +56,8 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
             followed=followed,
             not_followed=tuple(missing),
             late=answer.observation.late,
+            stand_ins={each.name: each.stand_ins for each in subjects if each.stand_ins},
+            modules=answer.observation.modules,
         )
         _check(question, result)
         narrowed = replace(question, targets=_targets(question, found))
@@ -65,7 +68,7 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
             found = costs.with_costs(found, entries, tries.bench, target)
             result = replace(result, findings=tuple(found))
         if tries.bench is not None and tries.heads_on:
-            concerned = heads.concerns(found, answer.observation.subjects, asked)
+            concerned = heads.concerns(found, subjects, asked)
             rows = heads.table(narrowed, concerned, tries.bench, folder, tries.heads_on)
             result = replace(result, heads=tuple(rows))
         if not found or not tries.mend:

@@ -7,13 +7,13 @@ import logging
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from flacheck.capture.cards import card
 from flacheck.capture.drive import guest_environment, recipe_of, run_guest
-from flacheck.dtypes import judging, observed
+from flacheck.dtypes import judging, observed, stood_in
 from flacheck.dtypes.finding import DtypeFinding
 from flacheck.dtypes.observed import Mode, Observation
 from flacheck.errors import IncompleteError, UsageError
@@ -46,10 +46,10 @@ class DtypesQuestion:
 
 @dataclass(frozen=True)
 class DtypesAnswer:
-    """What was seen, and the launches file; `roots` are the folders that files are named from."""
+    """What was seen, and the launches files; `roots` are the folders that files are named from."""
 
     observation: Observation
-    launches: Path
+    launches: tuple[Path, ...]
     roots: tuple[Path, ...]
 
     def shown(self, file: str) -> str:
@@ -62,11 +62,66 @@ class DtypesAnswer:
 
 
 def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) -> DtypesAnswer:
-    """Start the guest in a folder of ours. `overlay` holds mended copies of the modules that are
-    followed, which come before the others.
+    """Start the guest in a folder of ours, and once more for what cannot be followed without a
+    module that is not here, with stand-ins for it. `overlay` holds mended copies of the modules
+    that are followed, which come before the others.
 
     Raises UsageError for a target that cannot be followed, IncompleteError when nothing came out.
     """
+    answer = _started(question, folder, overlay)
+    seen = answer.observation
+    if seen.error is not None and seen.kind == "import":
+        needed = stood_in.named_in(seen.error, seen.missing)
+        if needed:
+            again = _started(question, folder, overlay, needed)
+            if again.observation.error is None:
+                observation = stood_in.marked(again.observation, needed)
+                return replace(again, observation=observation)
+    _check(question, seen)
+    needs = stood_in.needs(seen)
+    for needed, names in needs.items():
+        narrowed = replace(question, targets=_as_asked(question, names))
+        again = _started(narrowed, folder, overlay, needed)
+        if again.observation.error is None:
+            seen = stood_in.merged(seen, again.observation, needed)
+            answer = replace(answer, launches=(*answer.launches, *again.launches))
+    return replace(answer, observation=seen)
+
+
+def _as_asked(question: DtypesQuestion, names: Sequence[str]) -> tuple[str, ...]:
+    """Subjects as targets: a file's subject by the target that named it."""
+    asked = {_subject(target): target for target in question.targets}
+    return tuple(asked.get(name, name) for name in names)
+
+
+def _subject(target: str) -> str:
+    where, _, name = target.rpartition(":")
+    if where.endswith(".py"):
+        where = Path(where).stem
+    return f"{where}:{name}"
+
+
+def _check(question: DtypesQuestion, seen: Observation) -> None:
+    if seen.error is not None and seen.kind == "target":
+        raise UsageError(seen.error)
+    if seen.error is not None:
+        raise IncompleteError(f"{_what(question)}: cannot be imported: {seen.error}")
+
+
+def _what(question: DtypesQuestion) -> str:
+    if question.targets:
+        return ", ".join(question.targets)
+    assert question.package is not None
+    return f"all layers of {question.package.identity}"
+
+
+def _started(
+    question: DtypesQuestion,
+    folder: Path,
+    overlay: Path | None,
+    stand_ins: Sequence[str] = (),
+) -> DtypesAnswer:
+    """What one start of the guest saw."""
     work = Path(tempfile.mkdtemp(dir=folder))
     launches, report = work / "launches.jsonl", work / "report.json"
     launches.write_text("", encoding="utf-8")
@@ -100,21 +155,20 @@ def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) 
         "recipe": recipe,
         "targets": list(map(_placed, question.targets)),
         "settings": dict(question.settings),
+        "stand_ins": list(stand_ins),
         "heads": list(question.heads),
         "modes": [{"autocast": mode.autocast, "params": mode.params} for mode in question.modes],
         "seconds": seconds,
     }
     if not question.asserts:
         environment["PYTHONOPTIMIZE"] = "1"
-    what = ", ".join(question.targets) or f"all layers of {name}"
-    _LOG.info(f"following the dtypes of {what} …")
+    beside = ""
+    if stand_ins:
+        beside = f" with stand-ins for {', '.join(stand_ins)}"
+    _LOG.info(f"following the dtypes of {_what(question)}{beside} …")
     run_guest(".dtypes", config, environment, work, seconds)
     seen = observed.from_report(json.loads(report.read_text(encoding="utf-8")))
-    if seen.error is not None and seen.kind == "target":
-        raise UsageError(seen.error)
-    if seen.error is not None:
-        raise IncompleteError(f"{what}: cannot be imported: {seen.error}")
-    return DtypesAnswer(seen, launches, tuple(roots))
+    return DtypesAnswer(seen, (launches,), tuple(roots))
 
 
 def _placed(target: str) -> str:

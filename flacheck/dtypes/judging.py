@@ -39,6 +39,8 @@ Shown = Callable[[str], str]
 # Kernels with the argument that they take in float32 beside half operands by design.
 Wants = frozenset[tuple[str, str]]
 
+_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
+
 
 def references(mode: Mode) -> list[Mode]:
     """What a mode is compared with, the closest first."""
@@ -80,7 +82,9 @@ def not_followed(subject: SeenSubject, mode: Mode) -> SeenError | None:
     comes without wide parameters, too; None when it has one."""
     run = subject.run(mode)
     if run is None:
-        return next(iter(subject.failed), None)
+        # A module that is missing says more than what other arguments came to.
+        missing = [error for error in subject.failed if error.type in _IMPORT_ERRORS]
+        return next(iter([*missing, *subject.failed]), None)
     if run.error is None:
         return None
     others = [subject.run(each) for each in references(mode) if each != mode]

@@ -152,12 +152,14 @@ class SeenHeads(Struct, frozen=True):
 
 
 class SeenSubject(Struct, frozen=True):
-    """One layer, function or model; `failed` are the errors of all calls tried when none worked."""
+    """One layer, function or model; `failed` are the errors of all calls tried when none worked;
+    `stand_ins` the modules that were stood in for."""
 
     name: str
     runs: tuple[SeenRun, ...]
     plan: str | None = None
     failed: tuple[SeenError, ...] = ()
+    stand_ins: tuple[str, ...] = ()
     heads: tuple[SeenHeads, ...] = ()
 
     def run(self, mode: Mode) -> SeenRun | None:
@@ -165,11 +167,13 @@ class SeenSubject(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """Everything that one start of the guest saw."""
+    """Everything that one start of the guest saw; `missing` are modules that are nowhere, by their
+    first names, with the modules that asked for them."""
 
     subjects: tuple[SeenSubject, ...]
     modules: dict[str, str]
     late: tuple[str, ...] = ()
+    missing: dict[str, tuple[str, ...]] = {}
     error: str | None = None
     kind: str | None = None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from flacheck.dtypes import judging
 from flacheck.dtypes.finding import DtypeFinding
@@ -46,7 +46,8 @@ class Cure:
 @dataclass(frozen=True)
 class DtypesResult:
     """`followed` are the subjects with an answer and the launches of each, `late` those that the
-    time did not suffice for."""
+    time did not suffice for; `stand_ins` the modules that were stood in for to follow a subject;
+    `modules` those that could not be imported, and why."""
 
     about: str
     modes: tuple[Mode, ...]
@@ -54,6 +55,8 @@ class DtypesResult:
     followed: dict[str, int]
     not_followed: tuple[NotFollowed, ...] = ()
     late: tuple[str, ...] = ()
+    stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
     mended: Mended | None = None
     cures: tuple[Cure, ...] = ()
     heads: tuple[HeadNeeds, ...] = ()
@@ -87,6 +90,8 @@ class DtypesResult:
             "followed": self.followed,
             "not_followed": [each.to_json() for each in self.not_followed],
             "late": list(self.late),
+            "stand_ins": {name: list(modules) for name, modules in self.stand_ins.items()},
+            "not_imported": dict(self.modules),
             "mended": mended,
             "cures": [each.to_json() for each in self.cures],
             "head_sizes": [each.to_json() for each in self.heads],

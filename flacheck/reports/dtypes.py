@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name
+from flacheck.analysis.order import counted, kernel_name, some
 from flacheck.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
 from flacheck.dtypes.heads import ACTUAL, HeadNeeds
 from flacheck.dtypes.result import DtypesResult
@@ -208,9 +208,19 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
         for each in result.not_followed[:SHOWN]:
             yield document.Item(f"{each.subject}: {each.stage}: {each.reason[:300]}", Tone.DOUBT)
         yield from rest(len(result.not_followed), "subject")
+    if result.modules:
+        yield document.Heading("Not imported")
+        for module, why in list(result.modules.items())[:SHOWN]:
+            yield document.Item(f"{module}: {why[:300]}", Tone.DOUBT)
+        yield from rest(len(result.modules), "module")
+    if result.stand_ins:
+        yield document.Heading("Followed with stand-ins for compiled modules that are not here")
+        by_modules = grouped((", ".join(m), name) for name, m in result.stand_ins.items())
+        for modules, names in by_modules.items():
+            yield document.Item(f"{modules}: {', '.join(some(names, SHOWN))}")
     if result.late:
-        names = ", ".join(result.late[:SHOWN])
-        yield document.Item(f"not reached in time: {names}", Tone.DOUBT)
+        late = ", ".join(some(result.late, SHOWN))
+        yield document.Item(f"not reached in time: {late}", Tone.DOUBT)
 
 
 def _annotations(result: DtypesResult) -> Iterator[Annotation]:

@@ -5,11 +5,13 @@ The host starts it with one argument, a JSON object: `output` (a launches file),
 file), `card` (a row of the target table; None for this machine's card), `packages` (folder →
 `name==version`), `package`, `modules` (a package's own), `recipe`, `targets` (`module:name` or
 `file.py:name`; all layers of the modules when there is none), `settings` (arguments by name),
-`modes` (objects with `autocast` and `params`: those that are asked), `heads` (head sizes to run
-them at, too, in place of what they are compared with), `seconds` (of CPU, all in all).
+`stand_ins` (compiled modules that are not here, to be stood in for), `modes` (objects with
+`autocast` and `params`: those that are asked), `heads` (head sizes to run them at, too, in place of
+what they are compared with), `seconds` (of CPU, all in all).
 
 The report: {"error"?: why a target cannot be followed, "modules": {module: why it is not there},
-"late": the targets that the time did not suffice for, "subjects": [{"name", "plan", "failed"?: the
+"late": the targets that the time did not suffice for, "missing": {first name of a module that is
+nowhere: the modules that asked for it}, "subjects": [{"name", "plan", "failed"?: the
 error of every call tried, "runs": [run]}]}. A run: {"mode", "promotions": [{"place", "phase",
 "halves", "wide", "from", "to"}], "overflows", "launches": [{"kernel", "phase", "ids" (of launches
 in the launches file), "args": {name: {"dtype", "kind", "name", "events", "dims"}}}], "order": the
@@ -27,11 +29,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
+
+# Calls that are tried once the forward pass works, for a backward pass that does as well.
+_MORE = 3
 
 
 def main() -> None:
@@ -57,7 +62,12 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     from . import subjects
     from .follower import Follower
     from .runs import Runner
+    from .stand_ins import StandIns
 
+    follower = Follower()
+    packages = {name.partition(".")[0] for name in config["modules"]}
+    stand_ins = StandIns(packages, config.get("stand_ins") or (), follower.launch)
+    sys.meta_path.append(stand_ins)
     recipe = Recipe(config.get("recipe") or {})
     failed: dict[str, str] = {}
     report: dict[str, Any] = {"modules": failed, "subjects": [], "late": []}
@@ -65,7 +75,10 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
         if config["targets"]:
             for name in config["modules"]:
                 enter(name)
-            chosen = [subjects.named(target) for target in config["targets"]]
+            chosen = []
+            for target in config["targets"]:
+                stand_ins.packages.add(subjects.module_of(target).partition(".")[0])
+                chosen.append(subjects.named(target))
             offered = [each.operator for each in chosen]
         else:
             modules, failed = load(config["modules"], recipe.skipped_modules)
@@ -77,12 +90,13 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     except subjects.NoTarget as error:
         return {**report, "error": str(error), "kind": "target"}
     except NotImported as error:
+        report["missing"] = _listed(stand_ins.missing)
         return {**report, "error": error.args[1].brief(), "kind": "import"}
     except Exception as error:
         # Somebody else's module may raise whatever it likes.
+        report["missing"] = _listed(stand_ins.missing)
         return {**report, "error": f"{type(error).__name__}: {error}", "kind": "import"}
     report["modules"] = failed
-    follower = Follower()
     recorder.heard = follower.launch
     recorder.journal.seen = follower.ids.append
     runner = Runner(builder, follower)
@@ -92,7 +106,12 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
         else:
             asked, heads = config["modes"], config.get("heads") or ()
             report["subjects"].append(_followed(subject, builder, runner, asked, heads))
+    report["missing"] = _listed(stand_ins.missing)
     return report
+
+
+def _listed(missing: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    return {name: sorted(importers) for name, importers in missing.items()}
 
 
 def _followed(
@@ -105,15 +124,13 @@ def _followed(
 
     modes = [Precision(each["autocast"], each["params"]) for each in asked]
     runs: dict[Any, Any] = {}
-    plan, failures = None, []
+    plan = None
+    failures: list[Any] = []
     tried = [reference for mode in modes for reference in references(mode)]
     for reference in dict.fromkeys([*tried, *modes]):
         run = functools.partial(runner.run, subject, mode=reference)
-        for each, ran in builder.working(subject, run):
-            if ran.caught is None or ran.stage == "backward":
-                plan = each
-                break
-            failures.append(ran.said["error"])
+        plan, failed = _working(builder.working(subject, run))
+        failures += failed
         if plan is not None:
             break
     if plan is None:
@@ -131,6 +148,24 @@ def _followed(
     ]
     said = [run.said for run in runs.values()]
     return {"name": subject.name, "plan": plan.identity, "runs": said, "heads": at_sizes}
+
+
+def _working(tries: Any) -> tuple[Any, list[Any]]:
+    """The first call that works, else the first whose forward pass does, and what the others
+    raised."""
+    forward, left = None, _MORE
+    failures: list[Any] = []
+    for plan, ran in tries:
+        if ran.caught is None:
+            return plan, failures
+        if ran.stage == "backward" and forward is None:
+            forward = plan
+        elif ran.stage != "backward":
+            failures.append(ran.said["error"])
+        left -= forward is not None
+        if not left:
+            break
+    return forward, failures
 
 
 def references(mode: Any) -> list[Any]:

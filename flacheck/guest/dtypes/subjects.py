@@ -32,6 +32,8 @@ WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_
 WIDTHS += "input_size normalized_shape channels".split()
 # Words in the names of a config's numbers.
 _SIZES = re.compile("size|dim|head|num_|layers|experts|features")
+# Batch, time, the model's width.
+_MODEL = ("B", "T", "D")
 # A number of heads that divides every usual width.
 _HEADS = 16
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -71,6 +73,12 @@ def named(target: str) -> Followable:
             raise NoTarget(f"{target}: {where} has no {name!r}{_near(module)}")
         thing = getattr(thing, part)
     return _subject(f"{module.__name__}:{name}", thing, target)
+
+
+def module_of(target: str) -> str:
+    """What the module of a target is called once it is imported."""
+    where = target.rpartition(":")[0]
+    return os.path.basename(where).removesuffix(".py")
 
 
 def layers(offered: list[Operator]) -> list[Followable]:
@@ -209,6 +217,10 @@ class Builder:
         plans = Variations(subject.operator, self._shapes).repairs(plan, stage, error)
         if stage == "build":
             plans += self._rebuilt(subject, plan)
+        elif subject.kind == LAYER and not plan.shapes:
+            # Gates and residuals of norms are as wide as what they are beside.
+            names = [p.name for p in subject.operator.takes if p.default is NOTHING]
+            plans.append(plan.but(shapes=dict.fromkeys(names, _MODEL)))
         # What the user said stays.
         kept = []
         for each in plans:
@@ -274,7 +286,8 @@ class Builder:
         widths = [sizes[name] for name in WIDTHS if isinstance(sizes.get(name), int)]
         sized = plan
         if widths:
-            sized = plan.but(sizes={"D": widths[0], **plan.sizes})
+            # `B, T, _ = x.shape` has no name for the width.
+            sized = plan.but(sizes={"D": widths[0], "X": widths[0], **plan.sizes})
         return Built(layer, layer, arguments.build(operator, sized, operator.takes))
 
     def _model(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> Built:

@@ -1,0 +1,118 @@
+"""Layers that need a compiled package which is not there, followed with a stand-in for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+import flacheck
+from flacheck.cli import app
+from flacheck.dtypes.observed import Observation, SeenError, SeenSubject
+from flacheck.dtypes.stood_in import named_in, needs
+from flacheck.errors import Exit
+from tests import needy_layers
+
+SCHEMA = json.loads(
+    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
+)
+needs_torch = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
+)
+
+
+def follow(target: str, *options: str) -> tuple[int, Any]:
+    """The exit code, and the report; None where there is none."""
+    command = ["dtypes", target, "--autocast", "fp16", "--no-mend", "--format", "json", *options]
+    result = CliRunner().invoke(app, command)
+    if not result.stdout.strip():
+        return result.exit_code, result.stderr
+    value = json.loads(result.stdout)
+    jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
+    return result.exit_code, value
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["Needs", "Says"])
+def test_a_layer_is_followed_past_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whether it calls None or says what to install: the report names the stand-in, whose call
+    takes dtypes that agree, beside a parameter that is handed on as it is."""
+    monkeypatch.chdir(tmp_path)
+    needy_layers.write(tmp_path)
+    code, value = follow(f"needy.py:{name}")
+    assert code == Exit.OK
+    assert value["stand_ins"] == {f"needy:{name}": ["fast_mixing"]}
+    assert value["followed"] == {f"needy:{name}": 2}
+
+
+@needs_torch
+def test_a_stand_in_is_judged_like_a_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A promoted operand beside a half one is a finding: compiled functions take one dtype, too."""
+    monkeypatch.chdir(tmp_path)
+    needy_layers.write(tmp_path, "k = k * self.gain")
+    code, value = follow("needy.py:Needs")
+    (finding,) = value["findings"]
+    assert code == Exit.FINDINGS
+    assert (finding["operand"], finding["kernel"]) == ("self.gain", "fast_mixing:mix_fn")
+    assert finding["kernels"][0]["dtypes"] == {"0": "fp16", "1": "fp32", "2": "fp32"}
+
+
+@needs_torch
+def test_what_works_without_gets_no_stand_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer with a way of its own goes that way."""
+    monkeypatch.chdir(tmp_path)
+    needy_layers.write(tmp_path)
+    code, value = follow("needy.py:Own")
+    assert (code, value["stand_ins"]) == (Exit.OK, {})
+
+
+@needs_torch
+def test_a_stand_in_is_no_answer_to_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call without a tensor has no result to be like: the layer stays unfollowed, and the message
+    names what is missing."""
+    monkeypatch.chdir(tmp_path)
+    needy_layers.write(tmp_path)
+    code, said = follow("needy.py:Hopeless")
+    assert code == Exit.USAGE
+    assert "No module named 'fast_mixing'" in said
+
+
+def test_errors_name_modules_as_people_spell_them() -> None:
+    """With spaces, dashes and capitals; only what is missing is named."""
+    missing = ("flash_attn", "mamba_ssm", "tilelang")
+    text = "Please install Flash Attention via `pip install flash-attn` first"
+    assert named_in(text, missing) == ("flash_attn",)
+    assert named_in("Install `mamba_ssm` with Mamba-3 support.", missing) == ("mamba_ssm",)
+    assert named_in("shapes do not match", missing) == ()
+    assert named_in("an operation is not callable", ("on", "call")) == ()
+
+
+def test_a_function_that_is_none_belongs_to_the_module_that_asked() -> None:
+    """By the innermost frame, else by the subject's own module."""
+    trace = 'File "/x/pkg/layers/mamba.py", line 2\nFile "/x/pkg/ops/scan.py", line 1'
+    error = SeenError("forward", "TypeError", "'NoneType' object is not callable", trace)
+    subject = SeenSubject("pkg.layers.mamba:Mamba", (), failed=(error,))
+    inner = Observation(
+        (subject,), {}, missing={"selective": ("pkg.ops.scan",), "elsewhere": ("pkg.other",)}
+    )
+    assert needs(inner) == {("selective",): [subject.name]}
+    own = Observation(
+        (subject,), {}, missing={"selective": ("pkg.layers.mamba",), "elsewhere": ("pkg.other",)}
+    )
+    assert needs(own) == {("selective",): [subject.name]}
+    none = Observation((subject,), {}, missing={"elsewhere": ("pkg.other",)})
+    assert needs(none) == {}
