@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 from flacheck.capture.drive import Drive, Driven
+from flacheck.engine.judge import judge
 from flacheck.inputs import captured
 from flacheck.inputs.expand import Selection
-from flacheck.model import Cut, Imported
+from flacheck.model import Cut, Imported, Verdict
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice
 from tests.test_launches import HEADER, launch, write
@@ -34,9 +36,17 @@ class Resolver:
         return tuple(self.choices)
 
 
+@dataclass
+class Report:
+    """The cards that the package was called on, and what the driver said of it."""
+
+    cards: list[str]
+    said: dict[str, Any]
+
+
 @pytest.fixture
-def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The cards that the package is called on; it launches one kernel on each."""
+def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
+    """The package launches one kernel on each card that it is called on."""
     cards: list[str] = []
     launched = launch(package=SHOP.identity, kernel="shop.ops:scale")
     file = write(tmp_path, HEADER, launched)
@@ -52,11 +62,11 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(captured, "provide", lambda choice: SimpleNamespace(identity="triton"))
     monkeypatch.setattr(captured, "launchable", lambda path, prefix: {})
     monkeypatch.setattr(Package, "modules", ("shop",))
-    return cards
+    return Report(cards, report)
 
 
 def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
-    drives: list[str], caplog: pytest.LogCaptureFixture
+    drives: Report, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That is said before anything is captured, and the other targets are asked as ever."""
     selection = Selection(targets=("gfx942", "sm80"))
@@ -67,20 +77,43 @@ def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
     (said,) = caplog.messages
     assert said.startswith("gfx942: flacheck imitates NVIDIA cards only, so the launches of shop")
     assert "recorded on NVIDIA A100-SXM4-80GB and compiled for gfx942" in said
-    assert drives == ["NVIDIA A100-SXM4-80GB"] * 2
+    assert drives.cards == ["NVIDIA A100-SXM4-80GB"] * 2
     how = {cell.target: type(cell.kernel.origin) for cell in plan.cells}
     # On AMD's card the package would be imported as another one than was recorded.
     assert how == {"gfx942": Cut, "sm80": Imported}
 
 
-def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("module", "said", "is_failure"),
+    [
+        ("shop", "ModuleNotFoundError: No module named 'triton.tools.gone'", True),
+        ("shop", "ImportError: cannot import name 'gone' from 'triton.language' (a.py)", True),
+        # A module for other releases, what is not installed, and another name like Triton's.
+        ("shop.gluon", "ModuleNotFoundError: No module named 'triton.experimental'", False),
+        ("shop", "ModuleNotFoundError: No module named 'yaml'", False),
+        ("shop", "ModuleNotFoundError: No module named 'tritonclient.grpc'", False),
+    ],
+)
+def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
+    drives: Report, module: str, said: str, is_failure: bool
+) -> None:
+    """Its modules can be captured past its `__init__`, but no user comes that far."""
+    drives.said["modules"][module] = said
+    plan = captured.plan("shop==1.0", Selection(), "usual", None)
+    imports = [cell for cell in plan.cells if cell.stage == "import"]
+    assert [cell.kernel.name for cell in imports] == ["shop:__init__"] * is_failure
+    for cell in imports:
+        assert judge(cell, plan.attempts[cell.key]).verdict is Verdict.FAILS
+
+
+def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: Report) -> None:
     """Where no NVIDIA card is asked."""
     plan = captured.plan("shop==1.0", Selection(targets=("mi300x",)), "usual", None)
-    assert drives == ["NVIDIA H100 80GB HBM3"]
+    assert drives.cards == ["NVIDIA H100 80GB HBM3"]
     assert {cell.target for cell in plan.cells} == {"gfx942"}
 
 
-def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: list[str]) -> None:
+def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: Report) -> None:
     """For a worker that cannot import what the capture could."""
     plan = captured.plan("shop==1.0", Selection(), "usual", None)
     (origin,) = {cell.kernel.origin for cell in plan.cells}

@@ -94,6 +94,21 @@ def test_the_cause_counts_however_it_is_wrapped() -> None:
     assert removed_api(raised.value) == "tl.dot"
 
 
+def test_a_variable_of_the_module_that_no_kernel_may_read_is_no_arguments_doing() -> None:
+    """The release says so of a name outside the kernel."""
+
+    class Strict(Generator):
+        def visit_Name(self, node: ast.Name) -> Any:
+            raise NameError(f"Cannot access global variable {node.id} from within @jit'ed function")
+
+    with pytest.raises(NameError) as raised:
+        Strict().read("box")
+    assert removed_api(raised.value) == "box"
+    with pytest.raises(NameError) as raised:
+        Strict(box=1).read("box")
+    assert removed_api(raised.value) is None
+
+
 def test_a_parameter_of_a_modules_name_is_a_parameter() -> None:
     """The kernel's own names come first."""
     with pytest.raises(AttributeError) as raised:

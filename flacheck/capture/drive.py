@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 # Of CPU, which the driver keeps by itself; one that hangs where no signal reaches it is killed
 # after so many times as long by the clock.
 SECONDS = 55
-_PATIENCE = 6
+_PATIENCE = 15
 _LOG_FILE = "log.txt"
 # What the driver and all that it starts may hold; torch alone reserves far more than that.
 _MEMORY_MB = 8192

@@ -46,6 +46,11 @@ KEYS_BY_NAME = Version("3.2.0")
 _MOST_DRIVES = 4
 # How packages name the module of one way of computing an operator.
 FORMS = ("fused_recurrent", "fused_chunk", "chunk", "parallel")
+# What of Triton a package asks for in vain while it is imported.
+_LACKS = re.compile(
+    r"No module named '?triton\.|cannot import name '\w+' from "
+    r"(?:partially initialized module )?'?triton\b"
+)
 _REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
 
 
@@ -235,7 +240,11 @@ def _tried(capture: Capture, selection: Selection) -> dict[Cell, Attempt | None]
         # What the package refuses, it refuses on the card that it was called on.
         return tried
     for module, said in driven.report["modules"].items():
-        if any(finding.code != rules.UNCLASSIFIED for finding in rules.read(said)):
+        known = any(finding.code != rules.UNCLASSIFIED for finding in rules.read(said))
+        # The package's users meet this before anything else; a module deeper down may be meant
+        # for other releases only.
+        lacks = module in capture.package.modules and _LACKS.search(said)
+        if known or lacks:
             tried[_import_cell(capture, module)] = _import_attempt(said)
     for name, entry in driven.report["operators"].items():
         refusals = [said for said in entry["failures"].values() if _REFUSAL.search(said)]

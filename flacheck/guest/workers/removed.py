@@ -2,7 +2,8 @@
 
 That is so where the name that fails leads to Triton, or to a module, from the kernel's own
 surroundings: no argument of the launch can change what stands there. A name that leads to a
-parameter, or to something computed from one, says nothing of the release.
+parameter, or to something computed from one, says nothing of the release. Neither can an argument
+help where a release lets no kernel read a variable of its module any more.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _MISCALLED = re.compile(
     r"missing a required (?:keyword-only )?argument|too many positional arguments|"
     r"got multiple values for argument|multiple values for argument)"
 )
+_UNREADABLE = re.compile(r"Cannot access global variable")
 _NOT_CALLABLE = re.compile(r"object is not callable")
 _UNBOUND = object()
 
@@ -54,7 +56,7 @@ def _visits(error: BaseException) -> Iterator[tuple[Any, ast.AST]]:
         held = traceback.tb_frame.f_locals
         generator, node = held.get("self"), held.get("node")
         is_generator = hasattr(generator, "gscope") and hasattr(generator, "lscope")
-        if is_generator and isinstance(node, (ast.Call, ast.Attribute)):
+        if is_generator and isinstance(node, (ast.Call, ast.Attribute, ast.Name)):
             visits.append((generator, node))
         traceback = traceback.tb_next
     yield from visits[-1:]
@@ -65,6 +67,10 @@ def _lacking(error: BaseException, generator: Any, node: ast.AST) -> str | None:
         owner = _resolved(node.value, generator)
         if isinstance(owner, types.ModuleType) and not hasattr(owner, node.attr):
             return ast.unparse(node)
+    if isinstance(error, NameError) and isinstance(node, ast.Name):
+        is_global = node.id in generator.gscope and node.id not in generator.lscope
+        if is_global and _UNREADABLE.search(str(error)):
+            return node.id
     if isinstance(error, TypeError) and isinstance(node, ast.Call):
         function = _resolved(node.func, generator)
         if function is not _UNBOUND and _is_triton(function) and _refuses(function, str(error)):

@@ -1,0 +1,66 @@
+"""A kernel that is imported from its package and its cut-out source are one kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flacheck.engine.plan import Plan
+from flacheck.engine.session import Session
+from flacheck.inputs import captured
+from flacheck.inputs.expand import Selection
+from flacheck.model import Cell, Cut, Imported, Record
+from flacheck.store import Store
+
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch"),
+]
+# Where the front end is done: what differs between the two ways, differs there.
+UNTIL = "ttir"
+
+
+def as_cut(cell: Cell) -> Cell:
+    """The cell with its kernel's source as the capture cut it out."""
+    origin = cell.kernel.origin
+    assert isinstance(origin, Imported)
+    assert origin.cut is not None
+    assert origin.qualname is not None
+    cut = Cut(origin.cut, origin.qualname.rpartition(".")[2], origin.made_up)
+    digest = f"cut {cell.kernel.digest}"
+    return replace(cell, kernel=replace(cell.kernel, origin=cut, digest=digest))
+
+
+def settled(plan: Plan, cells: Sequence[Cell], folder: Path) -> list[Record]:
+    """The records of cells of the plan, in their order."""
+    records = Session(replace(plan, cells=cells), Store(folder)).records()
+    by_key = {record.key: record for record in records}
+    return [by_key[cell.key] for cell in cells]
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["lightning-attn==0.0.5", "liger-kernel==0.8.5", "native-sparse-attention-pytorch==0.2.2"],
+)
+def test_an_import_and_its_cut_source_end_alike(package: str, tmp_path: Path) -> None:
+    """Every launch that the package makes, each in its first configuration."""
+    selection = Selection(toolchains=("triton==3.6.0",))
+    plan = captured.plan(package, selection, "first", UNTIL)
+    cells = [
+        cell
+        for cell in plan.cells
+        if isinstance(cell.kernel.origin, Imported) and cell.kernel.origin.cut is not None
+    ]
+    assert len({cell.kernel.name for cell in cells}) > 1
+    imported = settled(plan, cells, tmp_path / "imported")
+    cut = settled(plan, list(map(as_cut, cells)), tmp_path / "cut")
+    different = [
+        (one.kernel, one.verdict, one.message, other.verdict, other.message)
+        for one, other in zip(imported, cut)
+        if (one.verdict, one.signature) != (other.verdict, other.signature)
+    ]
+    assert different == []
