@@ -36,7 +36,7 @@ SOURCE = Source(
 def cells(
     selection: Selection = Selection(), exclude: tuple[Any, ...] = (), **axes: Any
 ) -> list[Cell]:
-    block = Block({"target": ("sm90",), "dtype": ("bf16",), "triton": ("1",), **axes})
+    block = Block({"target": ("sm90",), "dtype": ("bf16",), "toolchain": ("1",), **axes})
     matrix = Matrix("m", "m.yaml", (block,), exclude=exclude)
     return list(
         expand(matrix, [SOURCE], selection, lambda spec: [f"triton=={v}" for v in spec.split("|")])
@@ -107,7 +107,7 @@ def test_an_autotuner_run_is_one_cell_with_configurations_and_keys() -> None:
 
 def test_exclude_needs_every_entry_to_match() -> None:
     """A mapping in exclude is an and, its lists an or."""
-    exclude = ({"num_warps": (8,), "shape": ({"T": 64},), "triton": ("1",)},)
+    exclude = ({"num_warps": (8,), "shape": ({"T": 64},), "toolchain": ("1",)},)
     assert len(cells(exclude=exclude)) == 3
 
 

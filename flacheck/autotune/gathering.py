@@ -248,7 +248,7 @@ def _runs(
     asked = {
         "stage": ("autotune",),
         "target": tuple(selection.targets or targets),
-        "triton": selection.toolchains or ("installed",),
+        "toolchain": selection.toolchains or ("installed",),
     }
     kept = [{axis: block.axes[axis] for axis in _AXES if axis in block.axes} for block in blocks]
     made = Matrix("autotune", "autotune", tuple(Block({**axes, **asked}) for axes in kept))

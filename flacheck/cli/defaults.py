@@ -229,10 +229,11 @@ def _package(value: str) -> None:
 
 
 def _until(value: str) -> None:
-    from flacheck.toolchains.triton import STAGES
+    from flacheck.toolchains import stages
 
-    if value not in STAGES:
-        raise UsageError(f"expected one of {', '.join(STAGES)}{did_you_mean(value, STAGES)}")
+    known = stages()
+    if value not in known:
+        raise UsageError(f"expected one of {', '.join(known)}{did_you_mean(value, known)}")
 
 
 _CHECKS: dict[str, Callable[[Any], object]] = {

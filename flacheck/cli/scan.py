@@ -76,13 +76,13 @@ def scan(
     from flacheck.reports import scan as scan_report
     from flacheck.scan.session import find_fallbacks, let_pass, view
     from flacheck.store import Store
-    from flacheck.toolchains.triton import STAGES
+    from flacheck.toolchains import stages
 
     reports.check(format)
     known = common.baseline(baseline, write_baseline)
     waived = settings.waivers(Path.cwd())
-    if until is not None and until not in STAGES:
-        allowed = ", ".join(STAGES)
+    if until is not None and until not in stages():
+        allowed = ", ".join(stages())
         raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
     compilers = [*toolchain, *triton]
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers, torch, op)

@@ -81,7 +81,7 @@ def _selected(side: Side, selection: Selection) -> Side:
         return side
     resolver = Resolver()
     names = {name for spec in selection.toolchains for name in resolver(spec)}
-    on = {targets.find(name).name for name in selection.targets}
+    on = {name for asked in selection.targets for name in targets.spellings(asked)}
     left = [record for record in side.records if _matches(record, selection, on, names)]
     if not left:
         raise EmptySelection(f"{side.name}: no record matches the selection")

@@ -4,11 +4,13 @@ A task and an attempt are plain values that travel. An executor knows neither ru
 """
 
 import math
+import os
 import selectors
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from flacheck.engine.sandbox import Worker, WorkerKind
@@ -111,8 +113,12 @@ class LocalPool:
     few seconds.
     """
 
-    def __init__(self, jobs: int, timeout: Callable[[Task], float]) -> None:
+    def __init__(
+        self, jobs: int, timeout: Callable[[Task], float], memory_mb: float | None = None
+    ) -> None:
         self.width = jobs
+        # What all workers may hold together; only kinds that say what they need are counted.
+        self._memory_mb = machine_memory_mb() if memory_mb is None else memory_mb
         self._slots = [_Slot() for _ in range(jobs)]
         self._timeout = timeout
         self._waiting: dict[WorkerKind, deque[_Queued]] = {}
@@ -183,7 +189,7 @@ class LocalPool:
 
     def _hire(self, slot: _Slot) -> None:
         """A worker of the kind with the most work and the fewest workers on it."""
-        kinds = [kind for kind, queue in self._waiting.items() if queue]
+        kinds = [kind for kind, queue in self._waiting.items() if queue and self._fits(kind, slot)]
         if not kinds:
             return
         self._retire(slot)
@@ -198,6 +204,13 @@ class LocalPool:
         slot.ready, slot.stillborn = False, 0
         slot.restart_clock()
         self._selector.register(slot.worker, selectors.EVENT_READ, slot)
+
+    def _fits(self, kind: WorkerKind, slot: _Slot) -> bool:
+        """Whether the machine's memory holds one more worker of a kind, in place of the slot's own;
+        a single one may always try."""
+        others = [each.worker for each in self._slots if each is not slot and each.worker]
+        taken = sum(worker.kind.needs_mb for worker in others)
+        return taken == 0 or taken + kind.needs_mb <= self._memory_mb
 
     def _retire(self, slot: _Slot) -> None:
         if slot.worker:
@@ -374,6 +387,18 @@ class LocalPool:
         else:
             # One that never started would take as long once more.
             self._abandon(kind, why, slot)
+
+
+def machine_memory_mb() -> float:
+    """The memory that this process may use: the machine's, or what a container allows."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 20)
+    try:
+        allowed = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return whole
+    if not allowed.isdecimal():
+        return whole
+    return min(whole, int(allowed) / (1 << 20))
 
 
 def _is_amount(value: float) -> bool:

@@ -153,4 +153,7 @@ def _record(
 def _resources(cell: Cell, attempt: Attempt) -> Mapping[str, Any]:
     used = asdict(attempt.resources)
     used["shared_limit"] = targets.find(cell.target).shared_limit
-    return {name: used[name] for name in ("shared", "shared_limit", "registers", "stack", "spills")}
+    names = ["shared", "shared_limit", "registers", "stack", "spills"]
+    if attempt.resources.functions:
+        names.append("functions")
+    return {name: used[name] for name in names}

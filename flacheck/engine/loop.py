@@ -261,6 +261,7 @@ def request(cell: Cell) -> Json:
         "op": cell.stage,
         "kernel": origin_to_json(cell.kernel.origin),
         "card": card(cell.target),
+        "target": cell.target,
         "launch": cell.launch.to_json() if cell.launch else None,
         "options": dict(cell.options),
         "until": cell.until,

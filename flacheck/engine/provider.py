@@ -93,7 +93,9 @@ def worker_kind(
     they are `imported`."""
     config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb}
     if package is not None:
-        modules = {"path": package.path, "modules": list(package.modules)}
+        modules: Json = {"path": package.path, "modules": list(package.modules)}
+        if package.includes:
+            modules["includes"] = list(package.includes)
         config["packages"] = {package.identity: modules}
         name = f"{toolchain.identity} {package.identity}"
     else:
@@ -103,7 +105,8 @@ def worker_kind(
         name = f"{name} beside torch"
         config["torch"] = torch_folder()
         config["package_card"] = "fake_cuda.imports"
-    return WorkerKind(name, config, dict(toolchain.environment))
+    needs_mb = memory_mb if toolchain.fills_memory else 0
+    return WorkerKind(name, config, dict(toolchain.environment), needs_mb=needs_mb)
 
 
 def torch_folder() -> str | None:

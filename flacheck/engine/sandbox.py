@@ -65,12 +65,14 @@ class WorkerKind:
     `config` is what the guest is told: `path` (folders for its imports), `identity` of the
     compiler, `worker` (the guest's module) or `worker_file`, `packages` (name → folder), `corpus`
     (folder), `memory_mb` (limit of its address space). `environment` adds to the allow-list.
+    `needs_mb` is the memory that has to be free for one such worker, 0 where it takes little.
     """
 
     name: str
     config: Mapping[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
+    needs_mb: int = 0
 
     @property
     def key(self) -> str:

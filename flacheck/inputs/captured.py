@@ -320,7 +320,7 @@ def _launched(
     for stage, sources in stages:
         axes: Mapping[str, tuple[Any, ...]] = {
             "target": (capture.target,),
-            "triton": (capture.choice.identity,),
+            "toolchain": (capture.choice.identity,),
             "stage": (stage,),
             "configs": (configs,),
         }

@@ -162,7 +162,7 @@ def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
 def _matching(records: Iterable[Record], selection: Selection) -> list[Record]:
     resolver = Resolver()
     names = {name for spec in selection.toolchains for name in resolver(spec)}
-    asked = [targets.find(name).name for name in selection.targets]
+    asked = [spelling for name in selection.targets for spelling in targets.spellings(name)]
     return [record for record in records if _matches(record, selection, asked, names)]
 
 

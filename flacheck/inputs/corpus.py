@@ -2,12 +2,13 @@
 
 A file of that folder is one family. Its module-level literals OPERATOR, SHAPES and KERNELS say what
 each kernel is launched with, what its autotuner tries and what that autotuner's keys are; the same
-literals feed the decorators.
+literals feed the decorators. The CUDA C++ kernels below it are read by `units`.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from flacheck.inputs import units
 from flacheck.inputs.declarations import Declaration, check_kernel, check_shapes
 from flacheck.inputs.expand import Source
 from flacheck.model import Corpus, Kernel, Launch
@@ -18,8 +19,9 @@ from flacheck.tables import shipped
 def load(folder: Path | None = None) -> dict[str, Source]:
     """Every kernel of a folder (flacheck's own without one) by name, `family.kernel`; a bad file
     raises MatrixError."""
-    files = sorted((folder or shipped("kernels")).glob("*.py"))
-    kernels = [source for file in files if not file.name.startswith("_") for source in read(file)]
+    where = folder or shipped("kernels")
+    files = [file for file in sorted(where.glob("*.py")) if not file.name.startswith("_")]
+    kernels = [*(source for file in files for source in read(file)), *units.read(where)]
     return {source.kernel.name: source for source in kernels}
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from flacheck.errors import UsageError
 from flacheck.inputs.matrix import Axes, Matrix
 from flacheck.model import Cell, Kernel, Launch, canonical
-from flacheck.tables import targets
+from flacheck.toolchains import family_of
+from flacheck.toolchains.base import Family
 
 # A100 and H100: what most users train on.
 DEFAULT_TARGETS = ("sm80", "sm90")
@@ -54,7 +55,7 @@ class Selection:
         chosen: dict[str, tuple[Any, ...]] = {
             "target": self.targets,
             "dtype": self.dtypes,
-            "triton": self.toolchains,
+            "toolchain": self.toolchains,
         }
         chosen.update({axis: values for axis, values in self.options().items() if axis in axes})
         return {**axes, **{axis: values for axis, values in chosen.items() if values}}
@@ -86,7 +87,7 @@ class _Job:
             toolchain=toolchain,
             target=target,
             launch=self.launch,
-            options=self.options,
+            options=family_of(toolchain).options(self.options),
             dtype=self.dtype,
             shape=self.shape,
             widened=self.widened,
@@ -146,7 +147,9 @@ def expand(
         for jobs, axes in products:
             if not any(toolchain in resolve(spec) for spec in _specs(axes)):
                 continue
-            for target, job in itertools.product(_targets(axes), jobs):
+            family = family_of(toolchain)
+            own = [job for job in jobs if job.source.kernel.language == family.language]
+            for target, job in itertools.product(_targets(axes, family), own):
                 cell = job.cell(target, toolchain, until)
                 excluded = any(
                     all(_matches(axis, values, cell, resolve) for axis, values in entry.items())
@@ -158,11 +161,11 @@ def expand(
 
 
 def _specs(axes: Axes) -> tuple[str, ...]:
-    return axes.get("triton", ("installed",))
+    return axes.get("toolchain", ("installed",))
 
 
-def _targets(axes: Axes) -> list[str]:
-    return [targets.find(str(name)).name for name in axes.get("target", DEFAULT_TARGETS)]
+def _targets(axes: Axes, family: Family) -> list[str]:
+    return [family.target(str(name)) for name in axes.get("target", DEFAULT_TARGETS)]
 
 
 def _asked(kernel: Kernel, axes: Axes, selection: Selection) -> bool:
@@ -318,7 +321,7 @@ def _matches(axis: str, values: tuple[Any, ...], cell: Cell, resolve: Resolve) -
         return any(named(glob, cell.kernel.name) for glob in values)
     if axis == "package":
         return any(fnmatchcase(cell.kernel.package or "", glob) for glob in values)
-    if axis == "triton":
+    if axis == "toolchain":
         return any(cell.toolchain in resolve(spec) for spec in values)
     if axis in ("shape", "options"):
         held: Config = getattr(cell, axis)

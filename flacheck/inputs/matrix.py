@@ -14,7 +14,7 @@ A matrix holds
 launch may also name the `package` (a glob over `name==version`) that it is for. `axes` is one
 product; each entry of `include` is another, with what it names in place of `axes`' own (a matrix
 without `axes` is its `include` entries). A cell that matches every entry of a mapping in `exclude`
-is left out.
+is left out. `triton` is short for `toolchain` where all compilers are Triton's.
 """
 
 import itertools
@@ -258,7 +258,15 @@ class _MatrixReader:
         if not isinstance(value, dict):
             raise self._fail(path, "axes are a mapping", f"its keys are {', '.join(_AXES)}")
         self._only(path, value, tuple(_AXES))
-        return {axis: self._axis((*path, axis), axis, values) for axis, values in value.items()}
+        axes = {axis: self._axis((*path, axis), axis, values) for axis, values in value.items()}
+        # A bare version or specifier is Triton's, so both axes hold the same; a cell has one.
+        of_triton = axes.pop("triton", None)
+        if of_triton is not None and "toolchain" in axes:
+            what = "axes triton and toolchain are given"
+            raise self._fail((*path, "triton"), what, "name Triton's releases in toolchain, too")
+        if of_triton is not None:
+            axes["toolchain"] = of_triton
+        return axes
 
     def _axis(self, path: Location, axis: str, values: Any) -> tuple[Any, ...]:
         items = values if isinstance(values, list) else [values]
@@ -391,4 +399,5 @@ _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
     "options": _OPTION_VALUES,
     "target": (lambda item: True, "", ""),
     "triton": _TEXT,
+    "toolchain": _TEXT,
 }

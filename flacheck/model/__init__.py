@@ -6,7 +6,7 @@ in docs/concepts.md.
 
 from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
 from flacheck.model.cell import Cell
-from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unrecorded
+from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unit, Unrecorded
 from flacheck.model.launch import Launch
 from flacheck.model.question import AskedCells, AskedPlace, KeySet, Purpose, Question
 from flacheck.model.record import MESSAGE_LIMIT, Record, Verdict
@@ -33,6 +33,7 @@ __all__ = [
     "Record",
     "Resources",
     "Stubbed",
+    "Unit",
     "Unrecorded",
     "Verdict",
     "canonical",

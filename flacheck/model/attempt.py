@@ -28,7 +28,11 @@ class Outcome(str, Enum):
 @dataclass(frozen=True)
 class Resources:
     """What a finished compile asks of the GPU: bytes of shared memory, registers a thread, bytes of
-    stack a thread, bytes of spills (only where the assembler said them), tensor memory columns."""
+    stack a thread, bytes of spills (only where the assembler said them), tensor memory columns.
+
+    Where a compile makes several functions, each figure is that of the function with the most;
+    `functions` holds the figures of each, by its `name`.
+    """
 
     shared: int | None = None
     registers: int | None = None
@@ -36,6 +40,7 @@ class Resources:
     spills: int | None = None
     tensor_memory: int | None = None
     threads: int | None = None
+    functions: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

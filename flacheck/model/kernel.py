@@ -48,15 +48,28 @@ class Cut(Struct, frozen=True, omit_defaults=True):
     how: ClassVar[str] = "cut"
 
 
+class Unit(Struct, frozen=True, omit_defaults=True):
+    """A CUDA C++ translation unit: a file below flacheck's own kernels or below a project's folder.
+
+    `flags` are what the project's build gives the compiler, `includes` its include folders; paths
+    are relative to that folder.
+    """
+
+    file: str = field(name="unit")
+    flags: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    how: ClassVar[str] = "unit"
+
+
 class Unrecorded(Struct, frozen=True):
     """A kernel of a record whose source is not stored: nothing can compile it again."""
 
     how: str
 
 
-Origin = Corpus | Imported | Stubbed | Cut | Unrecorded
+Origin = Corpus | Imported | Stubbed | Cut | Unit | Unrecorded
 # The field that only one kind of origin has, and the kind.
-_KINDS = {"corpus": Corpus, "import": Imported, "module": Stubbed, "source": Cut}
+_KINDS = {"corpus": Corpus, "import": Imported, "module": Stubbed, "source": Cut, "unit": Unit}
 
 
 def origin_from_json(value: Mapping[str, Any]) -> Origin:
@@ -76,9 +89,10 @@ def origin_to_json(origin: Origin) -> Json:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is compiled: a `@triton.jit` function.
+    """What is compiled: a `@triton.jit` function, or a CUDA C++ translation unit.
 
-    `name` is `family.name` for flacheck's own kernels and `module:qualname` for a package's.
+    `name` is `family.name` for flacheck's own kernels, `module:qualname` for a package's and the
+    file's path for a project's translation units.
     `digest` is a hash of the source with all that it uses; `operator` and `form` ("chunk",
     "fused_recurrent") group kernels that compute the same thing differently.
     """
@@ -93,12 +107,21 @@ class Kernel:
     @property
     def is_of_package(self) -> bool:
         """Whether a worker needs the kernel's package to load it."""
+        if isinstance(self.origin, Unit):
+            return self.package is not None
         return isinstance(self.origin, (Imported, Stubbed))
 
     @property
     def is_made_up(self) -> bool:
         """Whether flacheck invented the call that launches it."""
         return getattr(self.origin, "made_up", False)
+
+    @property
+    def language(self) -> str:
+        """What it is written in, and so which families of compilers take it."""
+        if isinstance(self.origin, Unit):
+            return "cuda"
+        return "triton"
 
     @property
     def is_imported(self) -> bool:

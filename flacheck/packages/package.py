@@ -29,13 +29,14 @@ _STAND_IN_VERSION = "9999.0"
 class Package:
     """A package at an exact version: `path` is its folder for imports, `digest` a hash of its own
     files and of the packages it pins exactly; `contains` maps the distributions in the folder to
-    their versions."""
+    their versions. `includes` are folders of headers elsewhere that its C++ sources want."""
 
     name: str
     version: str
     path: str
     digest: str
     contains: dict[str, str]
+    includes: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:

@@ -54,7 +54,8 @@ class StoredRecord(Struct):
     findings: list[StoredFinding]
     seconds: Amount
     peak_mb: Amount | None
-    resources: dict[str, int | float | None]
+    # Figures, and of a compile of several functions the figures of each.
+    resources: dict[str, int | float | list[dict[str, Any]] | None]
 
 
 class StoredMiss(Struct):

@@ -219,6 +219,21 @@ _ALIASES = {alias: row for row in _ROWS for alias in row.aliases} | {
 _VARIANT = re.compile(r"sxm\d?|pcie|nvl|hbm\de?|\d+gb|ti|super|laptop|gpu|generation")
 
 
+def spelled(name: str) -> str:
+    """The target called `name`, with the letter of features that only this GPU (`sm90a`) or its
+    family (`sm100f`) has; every compiler of C++ tells these from the plain target."""
+    target = find(name)
+    letter = re.fullmatch(r"(?i)(?:cuda:)?(?:sm|compute)?_?\d+(?:\.\d)?([af])", name.strip())
+    if letter is None:
+        return target.name
+    return target.name + letter[1].lower()
+
+
+def spellings(name: str) -> set[str]:
+    """A target as cells may name it: `sm90a` also finds what Triton compiled for sm90."""
+    return {find(name).name, spelled(name)}
+
+
 def find(name: str) -> Target:
     """The target called `name`: `sm90`, `sm_90a`, `90`, `9.0`, `cuda:90`, `gfx942` or a card such
     as `h100`, also as its driver calls it (`NVIDIA A100-SXM4-80GB`)."""

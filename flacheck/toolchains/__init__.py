@@ -14,9 +14,10 @@ from packaging.version import InvalidVersion
 from flacheck.errors import UsageError
 from flacheck.toolchains import by_torch, cache, filling
 from flacheck.toolchains.base import Choice, Family, Resolution, Toolchain
+from flacheck.toolchains.nvcc import Nvcc
 from flacheck.toolchains.triton import Triton
 
-FAMILIES: dict[str, Family] = {"triton": Triton()}
+FAMILIES: dict[str, Family] = {"triton": Triton(), "nvcc": Nvcc()}
 _DEFAULT = "triton"
 _NAMED = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
 
@@ -36,7 +37,8 @@ def split_specs(text: str) -> list[str]:
 
 def resolve(specs: Iterable[str]) -> Resolution:
     """The choices for specifications: `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, a path,
-    or `torch==2.9.*` for the Triton releases that those of torch require.
+    `torch==2.9.*` for the Triton releases that those of torch require, `nvcc==13.1` or
+    `nvcc==installed` for a CUDA toolkit.
 
     Raises UsageError for what does not exist, ToolchainError for what cannot be known or had. A
     release without a wheel is a choice with a reason when asked for by its exact version, else a
@@ -65,7 +67,8 @@ def _resolve(spec: str) -> Resolution:
     if spec == "installed":
         return Resolution((FAMILIES[_DEFAULT].installed(),))
     if _is_path(spec):
-        return Resolution((FAMILIES[_DEFAULT].at(spec),))
+        holding = [family for family in FAMILIES.values() if family.holds(spec)]
+        return Resolution((next(iter(holding), FAMILIES[_DEFAULT]).at(spec),))
     name, rest = _DEFAULT, spec
     named = _NAMED.fullmatch(spec)
     if named:
@@ -75,12 +78,25 @@ def _resolve(spec: str) -> Resolution:
     try:
         if name == by_torch.NAME:
             return by_torch.resolve(rest)
+        if rest.lstrip("= ") == "installed":
+            return Resolution((FAMILIES[name].installed(),))
         return FAMILIES[name].resolve(rest)
     except (InvalidVersion, InvalidSpecifier) as error:
         raise UsageError(
             f"{spec!r} is no toolchain: give `installed`, a version (3.2.0), a PEP 440 specifier"
             " (>=3.2,<3.9) or a path"
         ) from error
+
+
+def family_of(toolchain: str) -> Family:
+    """The family of a compiler by its identity, `nvcc==13.0.88`."""
+    return FAMILIES.get(toolchain.partition("==")[0], FAMILIES[_DEFAULT])
+
+
+def stages() -> tuple[str, ...]:
+    """The stages of all families, each once."""
+    names = dict.fromkeys(stage for family in FAMILIES.values() for stage in family.stages)
+    return tuple(names)
 
 
 class Resolver:

@@ -1,6 +1,6 @@
 """What a toolchain is to the rest of flacheck, and what a family of toolchains must offer.
 
-A family (Triton now, nvcc later) is one file in this folder with an object that follows
+A family (Triton, nvcc) is one file in this folder with an object that follows
 `Family`; the worker that drives its compiler lives in `guest/`.
 """
 
@@ -48,8 +48,10 @@ class Toolchain:
     """A compiler at an exact version, ready to run.
 
     `paths` are the folders its worker puts on `sys.path`, `worker` is the guest's module,
-    `environment` what its process needs beside the allow-list; `missing` maps a target to the tool
-    that it wants and this machine lacks, the reason for `unknown`.
+    `environment` what its process needs beside the allow-list, `config` what its worker is told;
+    `missing` maps a target to the tool that it wants and this machine lacks, the reason for
+    `unknown`. `fills_memory` says that one compile may take all the memory that a worker is
+    allowed, so that only so many run as fit.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Toolchain:
     refused: Mapping[str, str] = field(default_factory=dict, hash=False)
     missing: Mapping[str, str] = field(default_factory=dict, hash=False)
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    config: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    fills_memory: bool = False
 
     @property
     def path(self) -> str:
@@ -84,13 +88,28 @@ class Toolchain:
 
     def worker_config(self) -> dict[str, Any]:
         """What the guest is told of the compiler; its process also gets `environment`."""
-        return {"path": list(self.paths), "identity": self.identity, "worker": self.worker}
+        own = {"path": list(self.paths), "identity": self.identity, "worker": self.worker}
+        return {**own, **self.config}
 
 
 class Family(Protocol):
-    """One compiler in all its versions."""
+    """One compiler in all its versions.
+
+    `language` is what its kernels are written in, `stages` are the names of its stages in the order
+    in which they run.
+    """
 
     name: str
+    language: str
+    stages: tuple[str, ...]
+
+    def target(self, name: str) -> str:
+        """How its cells name a target: Triton takes `sm90a` for sm90, nvcc tells them apart."""
+        ...
+
+    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options of a cell, with those that decide its outcome and were not given."""
+        ...
 
     def versions(self) -> Resolution:
         """Every release that can be had here, oldest first."""
@@ -102,6 +121,10 @@ class Family(Protocol):
 
     def installed(self) -> Choice:
         """The one in this Python's environment, or a ToolchainError."""
+        ...
+
+    def holds(self, path: str) -> bool:
+        """Whether one lies there."""
         ...
 
     def at(self, path: str) -> Choice:

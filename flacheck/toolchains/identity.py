@@ -98,6 +98,41 @@ def is_release(
     return recorded(distribution.read_text("RECORD") or "", package.name) == files
 
 
+def toolkit(root: Path) -> dict[str, str]:
+    """The files of a CUDA toolkit that decide what it makes: its programs, its library of device
+    code and its headers at the top."""
+    book = cache.read_json(_BOOK)
+    before = len(book)
+    hashes = {}
+    globs = ("bin/*", "nvvm/bin/*", "nvvm/libdevice/*", "include/*", "include/crt/*")
+    for path in sorted(file for glob in globs for file in root.glob(glob)):
+        if path.is_file():
+            hashes[path.relative_to(root).as_posix()] = _hash(path, book)
+    if len(book) != before:
+        cache.write_json(_BOOK, book)
+    return hashes
+
+
+def damaged(folder: Path) -> str | None:
+    """The first file in a folder that is not what the wheel it came from held; None where all
+    are."""
+    book = cache.read_json(_BOOK)
+    before = len(book)
+    wrong = None
+    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+        hashes = record_hashes(distribution.read_text("RECORD") or "")
+        for name, expected in hashes.items():
+            # Installers write their own metadata.
+            if ".dist-info/" in name:
+                continue
+            path = folder / name
+            if wrong is None and (not path.is_file() or _hash(path, book) != expected):
+                wrong = name
+    if len(book) != before:
+        cache.write_json(_BOOK, book)
+    return wrong
+
+
 def altered(folder: Path, name: str) -> bool:
     """Whether the package in a folder differs from its own RECORD."""
     distributions = importlib.metadata.distributions(name=name, path=[str(folder)])

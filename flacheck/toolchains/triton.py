@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from packaging.version import Version
 
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
+from flacheck.tables import targets
 from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import cache, filling, identity, lld, wheel_file, wheels
 from flacheck.toolchains import triton_releases as releases
@@ -35,6 +37,15 @@ class Triton:
     """The Triton compiler, from 3.0.0 on."""
 
     name = NAME
+    language = "triton"
+    stages = STAGES
+
+    def target(self, name: str) -> str:
+        return targets.find(name).name
+
+    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        # Each release has its own defaults, which are part of what is asked of it.
+        return given
 
     def versions(self) -> Resolution:
         versions, warnings = releases.here()
@@ -67,16 +78,18 @@ class Triton:
             name = f"{NAME}=={version}"
         return _found(package.parent, version, name, "installed")
 
+    def holds(self, path: str) -> bool:
+        there = Path(path).expanduser().absolute()
+        return there.suffix == ".whl" or _package_in(there) is not None
+
     def at(self, path: str) -> Choice:
         """The one in a wheel file, or in a folder with `triton/` directly or under `python/`."""
         there = Path(path).expanduser().absolute()
         if there.suffix == ".whl":
             return _wheel(there)
-        for parent in (there, there / "python", there.parent):
-            package = parent / NAME
-            is_named = parent != there.parent or there.name == NAME
-            if is_named and (package / "__init__.py").is_file():
-                return _built(package)
+        package = _package_in(there)
+        if package is not None:
+            return _built(package)
         raise UsageError(
             f"{there} holds no {NAME}: neither {NAME}/__init__.py nor python/{NAME}/__init__.py is"
             " there"
@@ -101,6 +114,16 @@ class Triton:
 def folder(choice: Choice) -> Path:
     """Where a release or a wheel's content lies in the cache."""
     return cache.root() / "toolchains" / f"{choice.identity.replace('==', '-')}{releases.suffix()}"
+
+
+def _package_in(there: Path) -> Path | None:
+    """The package's folder in, or at, a folder; None where there is none."""
+    for parent in (there, there / "python", there.parent):
+        package = parent / NAME
+        is_named = parent != there.parent or there.name == NAME
+        if is_named and (package / "__init__.py").is_file():
+            return package
+    return None
 
 
 def _found(

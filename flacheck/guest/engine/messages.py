@@ -19,8 +19,9 @@ Mark = Callable[[str], None]
 
 # Where a kernel comes from: a family of our own kernels (`corpus`) and a name in it, or a qualname
 # in a text (`source`), in a module beside a stand-in for torch (`module`) or beside torch
-# (`import`); `cut` is a text to take where that import fails.
-KernelOrigin = dict[str, str]
+# (`import`); `cut` is a text to take where that import fails. Or a translation unit's file (`unit`),
+# with the flags and include folders of its build.
+KernelOrigin = dict[str, Any]
 
 
 # A row of flacheck's table of targets: a GPU architecture and one real card of it.
@@ -29,8 +30,9 @@ CardRow = dict[str, Any]
 
 class Request(TypedDict, total=False):
     """What a worker is asked. `op` names the operation, `until` the last stage to run, `ir` a
-    module's text; `timeout` is in seconds; a `launch` has its `args` by name, for an autotuner its
-    `configs` and the names in its key (`keys`). A worker with a card is asked for a launch by its
+    module's text; `target` is the card's architecture as the cell has it (`sm90a`); `timeout` is in
+    seconds; a `launch` has its `args` by name, for an autotuner its `configs` and the names in its
+    key (`keys`). A worker with a card is asked for a launch by its
     id, with the configuration to time. Our own kernels are launched there by `dtype` and `shape`,
     others with `memory`: `storages` in bytes, and where each of the `tensors` lies in them."""
 
@@ -39,6 +41,7 @@ class Request(TypedDict, total=False):
     timeout: float | None
     kernel: KernelOrigin
     card: CardRow
+    target: str
     launch: dict[str, Any]
     options: dict[str, Any]
     until: str | None
@@ -67,6 +70,8 @@ class WorkerConfig(TypedDict, total=False):
     torch: str
     package_card: str
     device: str
+    toolkit: str
+    hosts: dict[str, str]
     memory_mb: int
     recycle_mb: int
     scratch: str
@@ -75,10 +80,12 @@ class WorkerConfig(TypedDict, total=False):
 
 class Reply(TypedDict, total=False):
     """What a request came to. `outcome` is "finished" or "raised", `exception` the class names of
-    an error and its causes, `tolerated` whether the release's Autotuner would skip it."""
+    an error and its causes, `tolerated` whether the release's Autotuner would skip it; `exit_code`
+    is that of a compiler that is a program of its own."""
 
     outcome: str
     stage: str | None
+    exit_code: int | None
     seconds: float
     cpu_seconds: float
     peak_mb: float | None

@@ -1,0 +1,352 @@
+"""Drives nvcc over one CUDA C++ translation unit at a time: a quick look of the front end first,
+then the whole compile, whose assembler says what each function asks of the GPU.
+
+nvcc starts other programs and says which (`-v`), so the stage is known whatever becomes of it. It
+hands their command lines to a shell: nothing that a shell would act upon is let through.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..engine.messages import Mark, Reply, Request, WorkerConfig
+
+# What a shell acts upon within double quotes.
+_ACTING = re.compile(r"[`$\"\\\n\r\0]")
+_FILE = re.compile(r"[\w./+@=-]+( [\w./+@=-]+)*")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+# Lines of `nvcc -v`: a setting, or the command that it starts next.
+_SETTING = re.compile(r"#\$ \w+=")
+_PREPROCESSES = re.compile(r"#\$ \S*(?:gcc|g\+\+|clang)\S* .*-E ")
+_PROGRAM = re.compile(r"#\$ \S*?(cudafe\+\+|cicc|ptxas|nvlink|fatbinary|bin2c|gcc|g\+\+|clang)")
+# The commands that turn the preprocessed text into code of the device.
+_COMPILES = re.compile(r"\S*(?:cicc|ptxas)\b")
+_BARE_PTXAS = re.compile(r"^ptxas\b")
+_STAGES = {"cudafe++": "syntax", "cicc": "ptx", "ptxas": "cubin"}
+# What the preprocessor says of each file that it reads (`-H`), and its advice at the end.
+_INCLUDED = re.compile(r"\.+[!x]? (.+)")
+_ADVICE = "Multiple include guards may be useful for:"
+_PATH = re.compile(r"[^\s:()]+")
+# An error of the front end, which several programs share: it has one stage whoever says it.
+_FRONT_END = re.compile(r"errors? detected in the compilation of|^\S+: fatal error: ", re.MULTILINE)
+# What ptxas says of a function.
+_FUNCTION = re.compile(r"ptxas info\s*: (?:Function properties for|Compiling entry function) '?(\S+?)'?(?: |$)")
+_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+_INFORMATION = re.compile(r"ptxas info\s*:|\s+\d+ bytes stack frame")
+# Where every host compiler finds its own headers.
+_SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/share/libc")
+# Characters of a log that are kept: the first cause stands early, what ended it late.
+_LOG_LIMIT = 4 << 20
+_LONGEST_NAME = 200
+
+
+class Refused(Exception):
+    """A unit that is not given to the compiler, and why."""
+
+
+class NvccWorker:
+    """One toolkit, with the host compilers of this machine."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self._toolkit = config["toolkit"]
+        self._hosts = config["hosts"]
+        self._scratch = config["scratch"]
+        self._projects = list(config.get("packages", {}).values())
+        if not self._projects:
+            self._projects = [{"path": config["corpus"]}]
+
+    def tolerates(self, error: BaseException) -> bool:
+        """No autotuner skips a unit."""
+        return False
+
+    def run(self, request: Request, mark: Mark) -> Reply:
+        folder = tempfile.mkdtemp(dir=self._scratch)
+        try:
+            compilation = _Compilation(self._command(request), self._root, folder, mark)
+            compilation.allowed = [*self.folders(), folder]
+            answer: Reply = getattr(self, "op_" + request["op"])(request, compilation)
+        except Refused as error:
+            os.write(2, f"flacheck: {error}\n".encode())
+            answer = {"outcome": "raised", "stage": "syntax"}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return answer
+
+    def op_compile(self, request: Request, compilation: _Compilation) -> Reply:
+        """The front end alone, then everything."""
+        until = request["until"]
+        is_device_code = request["kernel"]["unit"].endswith(".cu")
+        # Every error of a template shows within a part of the time of a whole compile.
+        if is_device_code and not compilation.run(["-fdevice-syntax-only", "-cubin"], "syntax"):
+            return compilation.failure()
+        if until != "syntax":
+            last = {"ptx": "-ptx", "cubin": "-cubin"}.get(until or "", "-c")
+            if not compilation.run(["--resource-usage", last], ""):
+                return compilation.failure()
+        answer: Reply = {
+            "seconds": compilation.seconds,
+            "peak_mb": compilation.peak_mb,
+            "resources": self._resources(compilation),
+        }
+        if until is not None:
+            answer["stage"] = until
+        return answer
+
+    def op_preprocess(self, request: Request, compilation: _Compilation) -> Reply:
+        """The text that the front end gets for the device, and the command that compiles it."""
+        compilation.run(["--keep", "--keep-dir", compilation.folder, "-cubin"], "")
+        return {"stage": "syntax", "facts": compilation.preprocessed(self._toolkit)}
+
+    @property
+    def _root(self) -> str:
+        return str(self._projects[0]["path"])
+
+    def _folders(self) -> list[str]:
+        """Where a unit may include files from."""
+        includes = self._projects[0].get("includes", [])
+        return [self._toolkit, self._root, *includes, *_SYSTEM]
+
+    def _command(self, request: Request) -> list[str]:
+        kernel, options = request["kernel"], request["options"]
+        unit = str(kernel["unit"])
+        host = self._hosts.get(options["host"])
+        if host is None:
+            there = ", ".join(self._hosts) or "none"
+            raise Refused(f"no host compiler {options['host']} is here; there is {there}")
+        number = request["target"][len("sm") :]
+        command = [os.path.join(self._toolkit, "bin", "nvcc"), "-ccbin", host]
+        command += [f"-std={options['std']}", f"-gencode=arch=compute_{number},code=sm_{number}"]
+        command += [checked(flag) for flag in kernel.get("flags", ())]
+        launch = request["launch"] or {"args": {}}
+        command += [_define(name, value) for name, value in launch["args"].items()]
+        folders = [*kernel.get("includes", ()), *self._projects[0].get("includes", [])]
+        for folder in folders:
+            command += ["-I", _file(str(folder))]
+        return [*command, _file(unit)]
+
+    def _resources(self, compilation: _Compilation) -> dict[str, Any]:
+        """The most that any function asks for, and the figures of each."""
+        functions = [each for each in compilation.functions.values() if "registers" in each]
+        if not functions:
+            return {}
+        names = _demangled([each["name"] for each in functions])
+        for each, name in zip(functions, names):
+            each["name"] = name[:_LONGEST_NAME]
+        figures = ("shared", "registers", "stack", "spills")
+        most = {name: max(each.get(name, 0) for each in functions) for name in figures}
+        return {**most, "functions": functions}
+
+
+# The name under which the server looks for a module's worker.
+Worker = NvccWorker
+
+
+class _Compilation:
+    """One unit's way through nvcc: what it said, what it took, where it stood."""
+
+    def __init__(self, command: list[str], root: str, folder: str, mark: Mark) -> None:
+        self._command = command
+        self._root = root
+        self.folder = folder
+        self._commands: list[str] = []
+        self._mark = mark
+        self.allowed: list[str] = []
+        self.functions: dict[str, dict[str, Any]] = {}
+        self.seconds = 0.0
+        self.peak_mb = 0.0
+        self._stage = "syntax"
+        self._code = 0
+        self._log: list[str] = []
+        self._size = 0
+        self._known: dict[str, bool] = {}
+
+    def run(self, flags: list[str], stage: str) -> bool:
+        """Whether nvcc ends well; `stage` where all of it is one."""
+        output = os.path.join(self.folder, "unit.out")
+        command = [*self._command, "-v", "-Xcompiler", "-H", *flags, "-o", output]
+        self._log, self._size = [], 0
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            command,
+            cwd=self._root,
+            env={**os.environ, "TMPDIR": self.folder},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert process.stdout is not None
+        self._enter(stage or "syntax")
+        try:
+            self._listen(process.stdout, stage)
+        except Refused:
+            process.kill()
+            raise
+        finally:
+            process.stdout.close()
+            # Of nvcc and all that it started and waited for.
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = self._code = os.waitstatus_to_exitcode(status)
+            self.seconds += time.perf_counter() - started
+            self.peak_mb = max(self.peak_mb, usage.ru_maxrss / 1024)
+        if self._code < 0:
+            self._keep(f"nvcc died due to signal {-self._code}\n")
+        return self._code == 0
+
+    def failure(self) -> Reply:
+        """What is answered of a compile that did not end well; what it said goes to the log."""
+        said = "".join(self._log)
+        if _FRONT_END.search(said):
+            self._stage = "syntax"
+        _write(said)
+        return {
+            "outcome": "raised",
+            "stage": self._stage,
+            "exit_code": self._code,
+            "seconds": self.seconds,
+            "peak_mb": self.peak_mb,
+        }
+
+    def _enter(self, stage: str) -> None:
+        self._stage = stage
+        self._mark(stage)
+
+    def _listen(self, lines: Iterable[bytes], stage: str) -> None:
+        """Take what nvcc says line by line: files that are read, programs that are started, what a
+        function asks for; all else is kept."""
+        in_advice = False
+        for raw in lines:
+            line = raw.decode(errors="replace")
+            included = _INCLUDED.fullmatch(line.rstrip("\n"))
+            in_advice = in_advice and _PATH.fullmatch(line.rstrip("\n")) is not None
+            if line.startswith("#$ "):
+                self._follow(line, stage)
+            elif included is not None:
+                self._check(included[1])
+            elif line.startswith(_ADVICE):
+                in_advice = True
+            elif _INFORMATION.match(line):
+                self._measure(line)
+            elif not in_advice and not line.startswith("# --error"):
+                self._keep(line)
+
+    def _follow(self, line: str, stage: str) -> None:
+        program = _PROGRAM.match(line)
+        if _SETTING.match(line) or program is None:
+            return
+        self._commands.append(line[len("#$ ") :].strip())
+        if stage:
+            return
+        if _PREPROCESSES.match(line):
+            self._enter("syntax")
+        else:
+            self._enter(_STAGES.get(program[1], "object"))
+
+    def _check(self, included: str) -> None:
+        """Raises Refused for a file outside of the folders that the unit may read: an error in it
+        would show what it holds."""
+        if included not in self._known:
+            path = os.path.realpath(os.path.join(self._root, included))
+            roots = (os.path.realpath(folder) for folder in self.allowed)
+            self._known[included] = any(path.startswith(root + os.sep) for root in roots)
+        if not self._known[included]:
+            raise Refused(
+                f"the unit includes {included}, which is in none of its folders: "
+                "it was not compiled"
+            )
+
+    def _measure(self, line: str) -> None:
+        named = _FUNCTION.match(line)
+        if named:
+            self.functions.setdefault(named[1], {"name": named[1]})
+        if not self.functions:
+            return
+        latest = list(self.functions.values())[-1]
+        frame, used = _FRAME.search(line), _USED.match(line)
+        if frame:
+            latest.update(stack=int(frame[1]), spills=int(frame[2]))
+        if used:
+            shared = _SHARED.search(line)
+            latest["registers"] = int(used[1])
+            latest["shared"] = int(shared[1]) if shared else 0
+
+    def _keep(self, line: str) -> None:
+        self._size += len(line)
+        if self._size < _LOG_LIMIT:
+            self._log.append(line)
+
+    def preprocessed(self, toolkit: str) -> dict[str, Any]:
+        """The text that the device's front end was given, and the commands that compile it, with
+        `$CUDA_HOME` in place of the toolkit and no other path of this machine."""
+        texts = [name for name in sorted(os.listdir(self.folder)) if name.endswith(".cpp1.ii")]
+        if not texts:
+            return {"text": None, "name": None, "commands": []}
+        with open(os.path.join(self.folder, texts[0]), errors="replace") as file:
+            text = file.read()
+        commands = [line for line in self._commands if _COMPILES.match(line)]
+        plain = [self._plain(line, toolkit, "$CUDA_HOME") for line in commands]
+        named = [line.replace("$CICC_PATH", "$CUDA_HOME/nvvm/bin") for line in plain]
+        told = [_BARE_PTXAS.sub('"$CUDA_HOME/bin/ptxas"', line) for line in named]
+        # Markers of lines name files; what they lead to is in the text.
+        return {"text": self._plain(text, toolkit, "cuda"), "name": texts[0], "commands": told}
+
+    def _plain(self, text: str, toolkit: str, instead: str) -> str:
+        for path, name in (
+            (self.folder + "/", ""),
+            (toolkit + "/bin/..", instead),
+            (toolkit, instead),
+            (self._root + "/", ""),
+        ):
+            text = text.replace(path, name)
+        return text
+
+
+def checked(flag: str) -> str:
+    """The flag; Refused where a shell would act on it."""
+    if _ACTING.search(flag):
+        raise Refused(f"the flag {flag!r} holds what a shell acts upon")
+    return flag
+
+
+def _file(name: str) -> str:
+    if not _FILE.fullmatch(name):
+        raise Refused(f"the name of a file or folder {name!r} holds unusual characters")
+    return name
+
+
+def _define(name: str, value: Mapping[str, Any]) -> str:
+    """`-DHEAD_DIM=64` for a parameter of the unit; a true or null value defines the name alone."""
+    if not _NAME.fullmatch(name):
+        raise Refused(f"{name!r} is no name of a macro")
+    held = value["constexpr"]
+    if held is True or held is None:
+        return f"-D{name}"
+    if held is False:
+        return f"-U{name}"
+    return checked(f"-D{name}={held}")
+
+
+def _demangled(names: list[str]) -> list[str]:
+    """C++ names as people write them, where binutils, which the host compiler needs, is there."""
+    try:
+        told = subprocess.run(
+            ["c++filt"], input="\n".join(names), capture_output=True, text=True, timeout=30
+        )
+    except (OSError, subprocess.SubprocessError):
+        return names
+    lines = told.stdout.splitlines()
+    return lines if len(lines) == len(names) else names
+
+
+def _write(text: str) -> None:
+    left = text.encode(errors="replace")
+    while left:
+        left = left[os.write(2, left) :]
