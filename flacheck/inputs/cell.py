@@ -18,7 +18,7 @@ from flacheck.engine.plan import Plan
 from flacheck.engine.provider import torch_folder
 from flacheck.engine.session import Session
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import corpus, matrix, planning
+from flacheck.inputs import built, corpus, matrix, planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches.admission import admitted
 from flacheck.inputs.subject import Subject, line_of
@@ -31,6 +31,7 @@ from flacheck.model import (
     Purpose,
     Record,
     Stubbed,
+    Unit,
     Unrecorded,
     Verdict,
     digest,
@@ -249,7 +250,10 @@ def _rebuilt(record: Record) -> Chosen:
         admitted(origin.source)
         return Chosen(cell, record)
     provided = {}
-    if isinstance(origin, Corpus):
+    if isinstance(origin, Unit) and cell.kernel.package is not None:
+        kernel, package = built.current(cell.kernel, cell.kernel.package)
+        provided = {package.identity: package}
+    elif not cell.kernel.is_of_package:
         kernel = _corpus_kernel(cell.kernel.name)
     else:
         spec = str(cell.kernel.package)

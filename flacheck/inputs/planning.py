@@ -5,19 +5,22 @@ or a package. `cell` finds one cell by its key instead.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import ModuleType
 
 from flacheck.capture import travelling
 from flacheck.engine.plan import Plan
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import captured, size, sources
+from flacheck.inputs import built, captured, size, sources
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.model import Cell, Question
 from flacheck.tables import targets
-from flacheck.toolchains import Resolver
+from flacheck.toolchains import Resolver, language_of
 
+# What a package is asked: kernels that it launches, or translation units that its build compiles.
+_PLANNERS: Mapping[str, ModuleType] = {"triton": captured, "cuda": built}
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
@@ -38,7 +41,8 @@ def plan(
     if subject.package is not None:
         configs = subject.configs or "usual"
         with travelling.opened(subject.captured) as captures:
-            made = captured.plan(subject.package, selection, configs, until, captures)
+            planner = _planner(selection)
+            made = planner.plan(subject.package, selection, configs, until, captures)
     else:
         made = _plan_of_kernels(subject, selection, until)
     cells = _shard(made.cells, shard)
@@ -61,8 +65,15 @@ def announced(subject: Subject, selection: Selection) -> Question | None:
     anything else, whose cells are known at once."""
     if subject.package is None:
         return None
-    question = captured.announced(subject.package, selection)
+    question = _planner(selection).announced(subject.package, selection)
+    if question is None:
+        return None
     return replace(question, selection=_narrowing(subject, selection, None))
+
+
+def _planner(selection: Selection) -> ModuleType:
+    """Who plans a package for the compilers that are asked for."""
+    return _PLANNERS[language_of(selection.toolchains)]
 
 
 def _narrowing(

@@ -2,7 +2,7 @@
 
 A file begins with a comment that holds YAML after the word `flacheck`: its `operator`, the `shapes`
 to compile it in, and its `units`, each with a `form` and the `defines` (`-D`) that make it.
-`"{dtype}"` and `"{D}"` stand for the dtype and for an entry of the shape.
+`"{dtype}"` and `"{HEAD_DIM}"` stand for the dtype and for an entry of the shape.
 """
 
 import re

@@ -93,6 +93,24 @@ def family_of(toolchain: str) -> Family:
     return FAMILIES.get(toolchain.partition("==")[0], FAMILIES[_DEFAULT])
 
 
+def language_of(specs: Iterable[str]) -> str:
+    """What the compilers of specifications compile; UsageError where they differ."""
+    languages = dict.fromkeys(_family_asked(spec).language for spec in specs)
+    if len(languages) > 1:
+        raise UsageError(
+            f"{' and '.join(languages)} are different languages: ask for the compilers of one"
+        )
+    return next(iter(languages), FAMILIES[_DEFAULT].language)
+
+
+def _family_asked(spec: str) -> Family:
+    named = _NAMED.fullmatch(spec)
+    if _is_path(spec):
+        holding = [family for family in FAMILIES.values() if family.holds(spec)]
+        return next(iter(holding), FAMILIES[_DEFAULT])
+    return FAMILIES.get(named[1].lower() if named else _DEFAULT, FAMILIES[_DEFAULT])
+
+
 def stages() -> tuple[str, ...]:
     """The stages of all families, each once."""
     names = dict.fromkeys(stage for family in FAMILIES.values() for stage in family.stages)

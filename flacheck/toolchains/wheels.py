@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,10 +159,13 @@ def contents(folder: Path) -> dict[str, str]:
     return {canonicalize_name(each.name): each.version for each in distributions}
 
 
-def run(command: Sequence[str], what: str) -> tuple[int, str]:
+def run(
+    command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """Exit status and joined output of an installer's command, with a line every ten seconds.
 
-    It has the user's environment with its index settings, less what is meant for other installs.
+    It has the user's environment with its index settings, less what is meant for other installs,
+    and `environment` beside it.
     """
     started = time.monotonic()
     kept = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
@@ -172,7 +175,7 @@ def run(command: Sequence[str], what: str) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=joined,
-        env={**kept, **_INSTEAD},
+        env={**kept, **_INSTEAD, **(environment or {})},
         preexec_fn=_die_with_parent,
     ) as process:
         try:
@@ -220,3 +223,19 @@ def decisive(output: str, limit: int = 300) -> str:
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return text
+
+
+def download_sources(requirement: str, into: Path, aside: Path, what: str) -> None:
+    """Fetch the source distribution of a requirement into a folder, without its dependencies and
+    without a build; the folder `aside` holds the `sitecustomize` that answers for its backend.
+
+    Only pip can do so. Raises NotFound, Offline or another ToolchainError.
+    """
+    pip = next((each for each in reversed(require_installers()) if each.name == "pip"), None)
+    if pip is None:
+        raise ToolchainError(f"{what}: run `{sys.executable} -m ensurepip`, for pip fetches sources")
+    flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]
+    command = [*pip.pip, "download", *flags, "--dest", str(into), requirement]
+    code, output = run(command, what, {"PYTHONPATH": str(aside)})
+    if code != 0:
+        raise diagnose(output, f"fetch {what}", into, pip.name)

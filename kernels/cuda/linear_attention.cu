@@ -1,8 +1,8 @@
 /* flacheck
 operator: linear_attention
-shapes: [{D: 64}, {D: 128}, {D: 256}]
+shapes: [{HEAD_DIM: 64}, {HEAD_DIM: 128}, {HEAD_DIM: 256}]
 units:
-  chunk_fwd: {form: chunk, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{D}"}}
+  chunk_fwd: {form: chunk, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{HEAD_DIM}"}}
 */
 // Causal linear attention, chunk by chunk, forward:
 //   o[t] = scale * sum over s <= t of (q[t] . k[s]) v[s]

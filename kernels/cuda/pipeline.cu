@@ -1,9 +1,9 @@
 /* flacheck
 operator: attention_pipeline
-shapes: [{D: 64}, {D: 128}, {D: 256}]
+shapes: [{HEAD_DIM: 64}, {HEAD_DIM: 128}, {HEAD_DIM: 256}]
 units:
-  fwd: {form: mismatched, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{D}"}}
-  fwd_mended: {form: mended, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{D}", MENDED: true}}
+  fwd: {form: mismatched, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{HEAD_DIM}"}}
+  fwd_mended: {form: mended, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{HEAD_DIM}", MENDED: true}}
 */
 // The loads of K and of V in an attention kernel for Hopper. Both come through TMA, except that an 8-bit V is transposed on its
 // way and comes through a pipeline of plain asynchronous copies. V's parameters are built from K's: of one type in bf16, of two

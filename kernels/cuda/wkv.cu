@@ -1,8 +1,8 @@
 /* flacheck
 operator: wkv
-shapes: [{D: 64}, {D: 128}, {D: 256}]
+shapes: [{HEAD_DIM: 64}, {HEAD_DIM: 128}, {HEAD_DIM: 256}]
 units:
-  fwd: {form: fused_recurrent, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{D}"}}
+  fwd: {form: fused_recurrent, defines: {ELEMENT: "{dtype}", HEAD_DIM: "{HEAD_DIM}"}}
 */
 // The recurrence of RWKV with a decay for each channel and step, forward:
 //   o[t, i] = sum over j of r[t, j] * (S[j, i] + u[j] * k[t, j] * v[t, i])

@@ -49,7 +49,7 @@ _LOG_LIMIT = 4 << 20
 _LONGEST_NAME = 200
 
 
-class Refused(Exception):
+class UnitRefused(Exception):
     """A unit that is not given to the compiler, and why."""
 
 
@@ -72,9 +72,9 @@ class NvccWorker:
         folder = tempfile.mkdtemp(dir=self._scratch)
         try:
             compilation = _Compilation(self._command(request), self._root, folder, mark)
-            compilation.allowed = [*self.folders(), folder]
+            compilation.allowed = [*self._folders(), folder]
             answer: Reply = getattr(self, "op_" + request["op"])(request, compilation)
-        except Refused as error:
+        except UnitRefused as error:
             os.write(2, f"flacheck: {error}\n".encode())
             answer = {"outcome": "raised", "stage": "syntax"}
         finally:
@@ -121,7 +121,7 @@ class NvccWorker:
         host = self._hosts.get(options["host"])
         if host is None:
             there = ", ".join(self._hosts) or "none"
-            raise Refused(f"no host compiler {options['host']} is here; there is {there}")
+            raise UnitRefused(f"no host compiler {options['host']} is here; there is {there}")
         number = request["target"][len("sm") :]
         command = [os.path.join(self._toolkit, "bin", "nvcc"), "-ccbin", host]
         command += [f"-std={options['std']}", f"-gencode=arch=compute_{number},code=sm_{number}"]
@@ -187,7 +187,7 @@ class _Compilation:
         self._enter(stage or "syntax")
         try:
             self._listen(process.stdout, stage)
-        except Refused:
+        except UnitRefused:
             process.kill()
             raise
         finally:
@@ -251,14 +251,14 @@ class _Compilation:
             self._enter(_STAGES.get(program[1], "object"))
 
     def _check(self, included: str) -> None:
-        """Raises Refused for a file outside of the folders that the unit may read: an error in it
+        """Raises UnitRefused for a file outside of the folders that the unit may read: an error in it
         would show what it holds."""
         if included not in self._known:
             path = os.path.realpath(os.path.join(self._root, included))
             roots = (os.path.realpath(folder) for folder in self.allowed)
             self._known[included] = any(path.startswith(root + os.sep) for root in roots)
         if not self._known[included]:
-            raise Refused(
+            raise UnitRefused(
                 f"the unit includes {included}, which is in none of its folders: "
                 "it was not compiled"
             )
@@ -310,22 +310,22 @@ class _Compilation:
 
 
 def checked(flag: str) -> str:
-    """The flag; Refused where a shell would act on it."""
+    """The flag; UnitRefused where a shell would act on it."""
     if _ACTING.search(flag):
-        raise Refused(f"the flag {flag!r} holds what a shell acts upon")
+        raise UnitRefused(f"the flag {flag!r} holds what a shell acts upon")
     return flag
 
 
 def _file(name: str) -> str:
     if not _FILE.fullmatch(name):
-        raise Refused(f"the name of a file or folder {name!r} holds unusual characters")
+        raise UnitRefused(f"the name of a file or folder {name!r} holds unusual characters")
     return name
 
 
 def _define(name: str, value: Mapping[str, Any]) -> str:
     """`-DHEAD_DIM=64` for a parameter of the unit; a true or null value defines the name alone."""
     if not _NAME.fullmatch(name):
-        raise Refused(f"{name!r} is no name of a macro")
+        raise UnitRefused(f"{name!r} is no name of a macro")
     held = value["constexpr"]
     if held is True or held is None:
         return f"-D{name}"

@@ -1,0 +1,130 @@
+"""A compiler's arguments, taken apart: defines, include folders, the standard, and of all others
+those that change what is compiled and can do no harm.
+
+Which GPU, which host compiler, how many threads and where the output goes is flacheck's own affair.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
+# Arguments whose value may be the next one.
+_TAKES_VALUE = frozenset(
+    """-I -isystem --system-include --include-path -D --define-macro -U --undefine-macro -std --std
+    -o --output-file -x --x -ccbin --compiler-bindir -gencode --generate-code -arch
+    --gpu-architecture -code --gpu-code -t --threads -j --threads -Xcompiler --compiler-options
+    -Xptxas --ptxas-options -Xcudafe -diag-suppress --diag-suppress -maxrregcount --maxrregcount
+    -MF -MT -MQ -L -l -Xlinker --dependency-output -include --pre-include -rdc
+    --relocatable-device-code -isysroot -lineinfo-path""".split()
+)
+# Only what is known to be harmless: a flag may name a plug-in, a program or a file to write.
+_KEPT = re.compile(
+    r"-O[0-3]?|-g|-G|-w|-lineinfo|--generate-line-info|-{1,2}use_fast_math|-{1,2}extended-lambda"
+    r"|-{1,2}expt-(?:relaxed-constexpr|extended-lambda)|-U\w+"
+    r"|-{1,2}(?:ftz|prec-div|prec-sqrt|fmad)=(?:true|false)|-{1,2}maxrregcount=\d+"
+    r"|-(?:rdc|-relocatable-device-code)=(?:true|false)|-{1,2}diag-suppress=[\d,]+"
+    r"|-Xcudafe=--diag_suppress=\w+"
+    r"|(?:-Xptxas|--ptxas-options)=(?:-v|-O\d|-dlcm=\w+|--warn-on-\w[\w-]*|-w)"
+    r"|(?:-Xcompiler|--compiler-options)=(?:-fPIC|-O\d|-g|-pthread|-W[\w-]+|-f(?:no-)?[a-z]+"
+    r"(?:-[a-z]+)*=?\w*)"
+)
+# A host compiler's flags that begin as harmless ones do, and load code.
+_LOADS = re.compile(r"-fplugin|-fprofile|-fdump|-fopt-info|-fsave|-fmodule|-fdiagnostics")
+
+
+@dataclass(frozen=True)
+class BuildUnit:
+    """One translation unit of a build. `file` is relative to the project, `includes` too where they
+    lie in it; `standard` is None where the build names none; `dropped` are arguments that flacheck
+    does not pass on. `of_torch` says that it is built against torch's headers."""
+
+    file: str
+    defines: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
+    flags: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    standard: str | None = None
+    dropped: tuple[str, ...] = ()
+    of_torch: bool = False
+
+    @property
+    def is_device_code(self) -> bool:
+        return self.file.endswith(".cu")
+
+
+def parse(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit | None:
+    """The unit that a command line compiles, run in a folder of a project; None for one that
+    compiles no C++ file of the project."""
+    unit = taken_apart(arguments, folder, root)
+    sources = [word for word in arguments if word.endswith(SUFFIXES) and not word.startswith("-")]
+    if not sources:
+        return None
+    file = relative(sources[-1], folder, root)
+    if file.startswith(("/", "..")):
+        return None
+    of_torch = any("torch/include" in include for include in unit.includes)
+    return replace(unit, file=file, of_torch=of_torch)
+
+
+def taken_apart(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit:
+    """What arguments ask for, without a file."""
+    defines: dict[str, str | int | bool] = {}
+    flags, includes, dropped = [], [], []
+    standard = None
+    for name, held in _pairs(arguments):
+        if name in ("-I", "-isystem", "--include-path", "--system-include"):
+            includes.append(relative(held, folder, root))
+        elif name in ("-D", "--define-macro"):
+            macro, is_valued, text = held.partition("=")
+            defines[macro] = _value(text) if is_valued else True
+        elif name in ("-std", "--std"):
+            standard = held.replace("gnu++", "c++")
+        elif name in ("-U", "--undefine-macro"):
+            flags.append(f"-U{held}")
+        else:
+            flag = f"{name}={held}" if held else name
+            is_kept = _KEPT.fullmatch(flag) and not _LOADS.search(flag)
+            (flags if is_kept else dropped).append(flag)
+    return BuildUnit(
+        "",
+        defines,
+        tuple(dict.fromkeys(flags)),
+        tuple(dict.fromkeys(includes)),
+        standard,
+        tuple(dict.fromkeys(dropped)),
+    )
+
+
+def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
+    """Each argument with its value, however the two are written."""
+    pairs = []
+    waiting = list(arguments)
+    while waiting:
+        word = waiting.pop(0)
+        joined = re.fullmatch(r"(-I|-isystem|-D|-U)(.+)", word, re.DOTALL)
+        if joined:
+            pairs.append((joined[1], joined[2]))
+        elif word in _TAKES_VALUE and waiting:
+            pairs.append((word, waiting.pop(0)))
+        elif word.startswith("-"):
+            name, _, held = word.partition("=")
+            pairs.append((name, held))
+    return pairs
+
+
+def _value(text: str) -> str | int:
+    if re.fullmatch(r"\d{1,9}", text):
+        return int(text)
+    return text
+
+
+def relative(path: str, folder: Path, root: Path) -> str:
+    """A path as seen from the project; one outside of it stays absolute."""
+    whole = os.path.normpath(os.path.join(folder, path))
+    if whole == str(root):
+        return "."
+    if whole.startswith(str(root) + os.sep):
+        return os.path.relpath(whole, root)
+    return whole

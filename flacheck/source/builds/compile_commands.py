@@ -1,0 +1,42 @@
+"""`compile_commands.json`: one object a translation unit, as CMake, Bear and ninja write it."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flacheck.errors import MatrixError
+from flacheck.source.builds.arguments import BuildUnit, parse
+
+
+def read(file: Path, root: Path) -> Sequence[BuildUnit]:
+    """The units of the project in a compilation database."""
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise MatrixError(str(file), None, f"cannot be read: {error}") from None
+    if not isinstance(entries, list):
+        raise MatrixError(str(file), None, "a compilation database is a list of objects")
+    units = (_unit(file, place, entry, root) for place, entry in enumerate(entries))
+    return [unit for unit in units if unit is not None]
+
+
+def _unit(file: Path, place: int, entry: Any, root: Path) -> BuildUnit | None:
+    known = isinstance(entry, dict) and isinstance(entry.get("directory"), str)
+    arguments = None
+    if known and isinstance(entry.get("arguments"), list):
+        arguments = [str(word) for word in entry["arguments"]]
+    elif known and isinstance(entry.get("command"), str):
+        arguments = _words(entry["command"])
+    if arguments is None:
+        what = f"entry {place + 1} has no directory with a command or arguments"
+        raise MatrixError(str(file), None, what)
+    return parse(arguments, root / entry["directory"], root)
+
+
+def _words(command: str) -> list[str] | None:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return None
