@@ -46,7 +46,13 @@ RECURRENT = [
     (2, 1, 1, 64, 64),
 ]
 
-FORMS = sorted({(k.kernel.origin.family, str(k.kernel.form)) for k in corpus.load().values()})
+FORMS = sorted(
+    {
+        (k.kernel.origin.family, str(k.kernel.form))
+        for k in corpus.load().values()
+        if k.kernel.language == "triton"
+    }
+)
 FAMILIES = sorted({family for family, _ in FORMS})
 
 

@@ -75,7 +75,9 @@ def test_an_exact_release_without_a_wheel_is_a_choice_with_a_reason(
         ("2.1.0", "3.0.0 and newer"),
         (">=9", "no release of triton matches >=9"),
         ("tritium", "is no toolchain"),
-        ("nvcc==13.1", "unknown toolchain 'nvcc'"),
+        ("hipcc==6.0", "unknown toolchain 'hipcc'"),
+        ("nvcc==12.4", "no release of nvcc matches ==12.4.*"),
+        ("nvcc==13.0.1", "there is no nvcc 13.0.1"),
         ("/nowhere/at/all", "holds no triton"),
     ],
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.analysis.observed import BLOCK
-from flacheck.model import Cell, Corpus, Cut, Kernel, Unrecorded
+from flacheck.model import Cell, Corpus, Cut, Kernel, Unit, Unrecorded
 from flacheck.packages.package import Package
 from flacheck.source.host_code import (
     COVERS,
@@ -198,7 +198,7 @@ def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
     if isinstance(origin, Corpus):
         return code_of(content(shipped("kernels") / f"{origin.family}.py"), origin.name)
     package = packages.get(kernel.package or "")
-    if package is None or isinstance(origin, Unrecorded) or origin.qualname is None:
+    if package is None or isinstance(origin, (Unit, Unrecorded)) or origin.qualname is None:
         return KernelCode()
     file = file_of(Path(package.path), origin.module)
     if file is None:

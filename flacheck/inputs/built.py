@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from flacheck.capture.travelling import Captures
 from flacheck.engine.plan import Plan
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, IncompleteError, UsageError
 from flacheck.inputs.expand import Selection, Source, check_kernels, expand
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Kernel, Launch, Question, Unit, digest
+from flacheck.model import Json, Kernel, Launch, Question, Unit, digest
 from flacheck.packages import checkouts, source_trees
 from flacheck.packages.package import Package
 from flacheck.source import builds
@@ -51,7 +52,7 @@ def plan(
     selection: Selection,
     configs: str,
     until: str | None,
-    travelling: object = None,
+    travelling: Captures | None = None,
 ) -> Plan:
     """The units of a project's build on every target and toolkit asked."""
     if selection.ops:
@@ -102,9 +103,9 @@ def sources_of(package: Package, build: ProjectBuild) -> list[Source]:
         kernel = _kernel(package, unit)
         listed = launches.setdefault(kernel.name, (kernel, []))[1]
         args = {name: {"constexpr": value} for name, value in unit.defines.items()}
-        config = {"kwargs": {}}
+        config: Json = {"kwargs": {}}
         if unit.standard:
-            config["std"] = unit.standard  # type: ignore[assignment]
+            config["std"] = unit.standard
         launch = Launch(args, configs=(config,))
         if launch not in listed:
             listed.append(launch)

@@ -7,9 +7,10 @@ or a package. `cell` finds one cell by its key instead.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import ModuleType
+from typing import Protocol
 
 from flacheck.capture import travelling
+from flacheck.capture.travelling import Captures
 from flacheck.engine.plan import Plan
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import built, captured, size, sources
@@ -19,8 +20,24 @@ from flacheck.model import Cell, Question
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver, language_of
 
+
+class _Planner(Protocol):
+    """Who makes the plan of a package."""
+
+    def plan(
+        self,
+        spec: str,
+        selection: Selection,
+        configs: str,
+        until: str | None,
+        travelling: Captures | None = None,
+    ) -> Plan: ...
+
+    def announced(self, spec: str, selection: Selection) -> Question | None: ...
+
+
 # What a package is asked: kernels that it launches, or translation units that its build compiles.
-_PLANNERS: Mapping[str, ModuleType] = {"triton": captured, "cuda": built}
+_PLANNERS: Mapping[str, _Planner] = {"triton": captured, "cuda": built}
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
@@ -71,7 +88,7 @@ def announced(subject: Subject, selection: Selection) -> Question | None:
     return replace(question, selection=_narrowing(subject, selection, None))
 
 
-def _planner(selection: Selection) -> ModuleType:
+def _planner(selection: Selection) -> _Planner:
     """Who plans a package for the compilers that are asked for."""
     return _PLANNERS[language_of(selection.toolchains)]
 

@@ -32,7 +32,9 @@ def check(
         globs = axes.get("kernel", ("*",))
         of_block = [s for s in asked if any(named(glob, s.kernel.name) for glob in globs)]
         jobs = sum(_jobs(source, axes) for source in of_block)
-        releases = {name for spec in axes.get("toolchain", ("installed",)) for name in resolve(spec)}
+        releases = {
+            name for spec in axes.get("toolchain", ("installed",)) for name in resolve(spec)
+        }
         cells += jobs * free * targets * max(len(releases), 1)
     if cells > MOST_CELLS:
         raise UsageError(

@@ -18,7 +18,7 @@ from flacheck.toolchains import cache, filling, wheels
 # An installer asks a source distribution's build backend what it holds, and so runs the project's
 # own code. In the process that asks, this backend takes its place, which reads the metadata that
 # lies in the archive.
-_BACKEND = '''
+_BACKEND = """
 import os, sys, types
 
 _name = os.environ.get("_PYPROJECT_HOOKS_BUILD_BACKEND") or os.environ.get("PEP517_BUILD_BACKEND")
@@ -50,7 +50,7 @@ if _name:
         _holder = getattr(_holder, _part)
     _holder.prepare_metadata_for_build_wheel = _metadata
     _holder.get_requires_for_build_wheel = lambda config_settings=None: []
-'''
+"""
 # Bytes that a source distribution may unpack to: the largest that are known hold CUTLASS.
 _LARGEST = 1 << 30
 
@@ -122,7 +122,9 @@ def _unpack(archive: Path, into: Path) -> None:
 
 def _check_size(archive: Path, size: int) -> None:
     if size > _LARGEST:
-        raise ToolchainError(f"{archive.name} unpacks to {size >> 20} MB; {_LARGEST >> 20} are most")
+        raise ToolchainError(
+            f"{archive.name} unpacks to {size >> 20} MB; {_LARGEST >> 20} are most"
+        )
 
 
 def _digest(root: Path) -> str:

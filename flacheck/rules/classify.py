@@ -83,6 +83,8 @@ def read(text: str) -> list[Finding]:
     lines = decisive_lines(log)
     by_weight = sorted(RULES.values(), key=lambda rule: -rule.specificity)
     findings = list(filter(None, (_matched(rule, log, lines) for rule in by_weight)))
+    # Of equally specific ones the first in the log: what a compiler says later follows from it.
+    findings.sort(key=lambda finding: (-RULES[finding.code].specificity, finding.line or 0))
     if lines and not findings:
         message, first = join([line.text for line in lines]), lines[0]
         where = {"line": first.number, "excerpt": first.text[:_EXCERPT]}

@@ -99,9 +99,14 @@ class Family(Protocol):
     in which they run.
     """
 
-    name: str
-    language: str
-    stages: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def language(self) -> str: ...
+
+    @property
+    def stages(self) -> tuple[str, ...]: ...
 
     def target(self, name: str) -> str:
         """How its cells name a target: Triton takes `sm90a` for sm90, nvcc tells them apart."""

@@ -233,7 +233,9 @@ def download_sources(requirement: str, into: Path, aside: Path, what: str) -> No
     """
     pip = next((each for each in reversed(require_installers()) if each.name == "pip"), None)
     if pip is None:
-        raise ToolchainError(f"{what}: run `{sys.executable} -m ensurepip`, for pip fetches sources")
+        raise ToolchainError(
+            f"{what}: run `{sys.executable} -m ensurepip`, for pip fetches sources"
+        )
     flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]
     command = [*pip.pip, "download", *flags, "--dest", str(into), requirement]
     code, output = run(command, what, {"PYTHONPATH": str(aside)})

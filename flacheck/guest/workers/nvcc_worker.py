@@ -37,7 +37,9 @@ _PATH = re.compile(r"[^\s:()]+")
 # An error of the front end, which several programs share: it has one stage whoever says it.
 _FRONT_END = re.compile(r"errors? detected in the compilation of|^\S+: fatal error: ", re.MULTILINE)
 # What ptxas says of a function.
-_FUNCTION = re.compile(r"ptxas info\s*: (?:Function properties for|Compiling entry function) '?(\S+?)'?(?: |$)")
+_FUNCTION = re.compile(
+    r"ptxas info\s*: (?:Function properties for|Compiling entry function) '?(\S+?)'?(?: |$)"
+)
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
@@ -251,8 +253,8 @@ class _Compilation:
             self._enter(_STAGES.get(program[1], "object"))
 
     def _check(self, included: str) -> None:
-        """Raises UnitRefused for a file outside of the folders that the unit may read: an error in it
-        would show what it holds."""
+        """Raises UnitRefused for a file outside of the folders that the unit may read: an error in
+        it would show what it holds."""
         if included not in self._known:
             path = os.path.realpath(os.path.join(self._root, included))
             roots = (os.path.realpath(folder) for folder in self.allowed)

@@ -71,7 +71,9 @@ def parse(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit | Non
 def taken_apart(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit:
     """What arguments ask for, without a file."""
     defines: dict[str, str | int | bool] = {}
-    flags, includes, dropped = [], [], []
+    flags: list[str] = []
+    includes: list[str] = []
+    dropped: list[str] = []
     standard = None
     for name, held in _pairs(arguments):
         if name in ("-I", "-isystem", "--include-path", "--system-include"):

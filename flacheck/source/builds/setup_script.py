@@ -223,7 +223,7 @@ class _Script:
     def _of_ListComp(self, node: ast.ListComp | ast.GeneratorExp, known: Known) -> Any:
         scopes: list[dict[str, Any]] = [dict(known)]
         for loop in node.generators:
-            longer = []
+            longer: list[dict[str, Any]] = []
             for scope in scopes:
                 items = self._value(loop.iter, scope)
                 for item in items if isinstance(items, list) else []:

@@ -1,0 +1,68 @@
+"""Units under real toolkits: what only nvcc itself can show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flacheck.engine.session import Session
+from flacheck.inputs import planning
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import Record
+from flacheck.store import Store
+
+pytestmark = pytest.mark.network
+NEWEST_AND_OLDEST = ("nvcc==13.0.88", "nvcc==13.5.37")
+
+
+def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
+    """The records of a selection under one toolkit, or several."""
+    selection = Selection(**{"toolchains": NEWEST_AND_OLDEST[:1], **chosen})  # type: ignore[arg-type]
+    plan = planning.plan(subject, selection)
+    return list(Session(plan, store, timeout=900).records())
+
+
+def test_the_pipeline_case_fails_in_fp8_alone_and_its_mended_variant_compiles(
+    store: Store,
+) -> None:
+    """On the oldest and the newest toolkit, without a GPU."""
+    file = Path(store.path).parent / "small.yaml"
+    file.write_text(
+        "version: 1\naxes: {kernel: 'pipeline.*', dtype: [bf16, fp8e4nv], target: sm90a, "
+        "shape: {HEAD_DIM: 128}, toolchain: ['nvcc==13.0.88', 'nvcc==13.5.37']}\n"
+    )
+    records = compiled(store, Subject(str(file)), toolchains=())
+    told = {(r.toolchain, r.kernel, r.dtype): (r.verdict.value, r.code) for r in records}
+    assert len(told) == 8
+    for (_, kernel, dtype), outcome in told.items():
+        fails = (kernel, dtype) == ("pipeline.fwd", "fp8e4nv")
+        assert outcome == (("fails", "FC801") if fails else ("compiles", None))
+
+
+def test_a_hostile_include_shows_nothing_of_the_file(tmp_path: Path, store: Store) -> None:
+    """Neither at the top nor where only the device's front end looks."""
+    root = tmp_path / "hostile"
+    root.mkdir()
+    (root / "top.cu").write_text('#include "/etc/passwd"\n__global__ void k() {}\n')
+    device = '#ifdef __CUDA_ARCH__\nconst char s[] =\n#include "/etc/passwd"\n;\n#endif\n'
+    (root / "device.cu").write_text(device + "__global__ void k() {}\n")
+    entries = [{"directory": ".", "command": f"nvcc -c {n}.cu"} for n in ("top", "device")]
+    (root / "compile_commands.json").write_text(json.dumps(entries))
+    records = compiled(store, Subject(package=str(root)))
+    assert [(r.verdict.value, r.code) for r in records] == [("unknown", "FC812")] * 2
+    assert "root:" not in json.dumps([r.to_json() for r in records])
+
+
+def test_registers_and_spills_are_the_assemblers(store: Store) -> None:
+    """A state of 256 floats a thread does not fit into its registers."""
+    file = Path(store.path).parent / "large.yaml"
+    file.write_text(
+        "version: 1\naxes: {kernel: wkv.fwd, dtype: bf16, target: sm80, shape: {HEAD_DIM: 256}}\n"
+    )
+    (record,) = compiled(store, Subject(str(file)))
+    assert record.resources["registers"] == 255
+    assert record.resources["spills"] > 0
+    assert [each["name"] for each in record.resources["functions"]] == ["wkv_fwd"]

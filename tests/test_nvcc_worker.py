@@ -1,0 +1,146 @@
+"""Translation units from end to end over a toolkit that is a script: real worker, real rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.engine.session import Session
+from flacheck.inputs import planning
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import Record
+from flacheck.store import Store
+from tests.made_toolkit import MISMATCH, project, toolkit
+
+
+def scanned(
+    tmp_path: Path, store: Store, text: str, target: str = "sm90a", until: str | None = None
+) -> list[Record]:
+    """The records of a project of one unit under a toolkit of its own."""
+    if not (tmp_path / "cuda-13.9.7").exists():
+        toolkit(tmp_path)
+    root = project(tmp_path, unit=text)
+    selection = Selection(targets=(target,), toolchains=(str(tmp_path / "cuda-13.9.7"),))
+    plan = planning.plan(Subject(package=str(root)), selection, until)
+    return sorted(Session(plan, store, timeout=20, jobs=1).records(), key=_element)
+
+
+def _element(record: Record) -> str:
+    assert record.launch is not None
+    return str(record.launch.args["ELEMENT"]["constexpr"])
+
+
+def test_one_instantiation_fails_and_the_other_compiles(tmp_path: Path, store: Store) -> None:
+    """The finding has its code, and the stage of the front end whoever said it."""
+    bf16, fp8 = scanned(tmp_path, store, f"// if ELEMENT=fp8 says {MISMATCH} exit 2")
+    assert (bf16.verdict.value, bf16.stage) == ("compiles", "object")
+    assert (fp8.verdict.value, fp8.code, fp8.stage) == ("fails", "FC801", "syntax")
+    assert fp8.how == "unit" and fp8.kernel == "csrc/unit.cu"
+
+
+def test_what_each_function_asks_for_is_recorded(tmp_path: Path, store: Store) -> None:
+    """The record's figures are those of the function with the most, and each function has its
+    own."""
+    record, _ = scanned(tmp_path, store, "")
+    resources = record.resources
+    assert (resources["registers"], resources["shared"], resources["stack"]) == (96, 2048, 16)
+    assert [each["registers"] for each in resources["functions"]] == [40, 96]
+    assert resources["functions"][0]["name"] == "k(float*)"
+
+
+def test_a_file_outside_of_the_project_is_not_shown(tmp_path: Path, store: Store) -> None:
+    """The unit is refused before anything that the compiler says of it is kept."""
+    text = "// includes /etc/passwd\n// if ELEMENT=fp8 says root:x:0:0: error: exit 2"
+    for record in scanned(tmp_path, store, text):
+        assert (record.verdict.value, record.code) == ("unknown", "FC812")
+        assert "/etc/passwd" in record.message
+        assert "root:x" not in str(record.to_json())
+
+
+def test_a_link_out_of_the_project_is_followed_before_it_is_judged(
+    tmp_path: Path, store: Store
+) -> None:
+    """A file of the project that leads elsewhere is elsewhere."""
+    secret = tmp_path / "secret.h"
+    secret.write_text("int key = 42;")
+    link = tmp_path / "link.h"
+    link.symlink_to(secret)
+    record, _ = scanned(tmp_path, store, f"// includes {link}")
+    assert record.code == "FC812"
+
+
+def test_a_compiler_that_is_killed_says_nothing_of_the_unit(tmp_path: Path, store: Store) -> None:
+    """As the system does when memory runs out."""
+    record, _ = scanned(tmp_path, store, "// dies")
+    assert (record.verdict.value, record.code) == ("unknown", "FC902")
+
+
+def test_a_failure_of_the_assembler_has_its_stage(tmp_path: Path, store: Store) -> None:
+    """nvcc says which program it starts, so the stage is known."""
+    record, _ = scanned(tmp_path, store, "// ptxas")
+    assert (record.code, record.stage) == ("FC501", "cubin")
+
+
+def test_a_target_that_the_toolkit_does_not_know_is_skipped(tmp_path: Path, store: Store) -> None:
+    """And so are features that no GPU of that architecture has."""
+    record, _ = scanned(tmp_path, store, "", target="sm120a")
+    assert (record.verdict.value, record.reason) == (
+        "skipped",
+        "nvcc 13.9.7 does not know sm120",
+    )
+
+
+def test_the_quick_look_ends_a_scan_until_syntax(tmp_path: Path, store: Store) -> None:
+    """`--until syntax` starts no assembler."""
+    record, _ = scanned(tmp_path, store, "// ptxas", until="syntax")
+    assert (record.verdict.value, record.reason) == ("compiles", "up to syntax")
+
+
+def test_the_command_has_the_builds_own_words_and_the_scans_target(
+    tmp_path: Path, store: Store
+) -> None:
+    """Defines, folders and harmless flags are the build's; GPU and host compiler are the scan's."""
+    record, _ = scanned(tmp_path, store, "// arguments")
+    words = record.message.partition("\n")[0].split()
+    assert {"-DELEMENT=bf16", "-O3", "-gencode=arch=compute_90a,code=sm_90a"} <= set(words)
+    assert words[words.index("-I") + 1] == "csrc"
+    assert "-arch=sm_90a" not in words
+
+
+@pytest.mark.parametrize("value", ["$(touch ran)", "`touch ran`", '"; touch ran; "'])
+def test_nothing_that_a_shell_acts_upon_reaches_the_compiler(
+    tmp_path: Path, store: Store, value: str
+) -> None:
+    """nvcc hands its commands to a shell."""
+    toolkit(tmp_path)
+    root = project(tmp_path, unit="")
+    quoted = value.replace('"', '\\"')
+    entry = f'{{"directory": ".", "arguments": ["nvcc", "-DX={quoted}", "-c", "csrc/unit.cu"]}}'
+    (root / "compile_commands.json").write_text(f"[{entry}]")
+    selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
+    plan = planning.plan(Subject(package=str(root)), selection)
+    (record,) = Session(plan, store, timeout=20, jobs=1).records()
+    assert (record.verdict.value, record.code) == ("unknown", "FC812")
+    assert "a shell acts upon" in record.message
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_a_unit_that_hangs_is_stopped(tmp_path: Path, store: Store) -> None:
+    """With the compiler that it started."""
+    toolkit(tmp_path)
+    root = project(tmp_path, unit="// hangs")
+    selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
+    plan = planning.plan(Subject(package=str(root)), selection)
+    records = list(Session(plan, store, timeout=1, jobs=2).records())
+    assert {record.code for record in records} == {"FC901"}
+    assert {record.verdict.value for record in records} == {"unknown"}
+
+
+def test_a_second_scan_compiles_nothing(tmp_path: Path, store: Store) -> None:
+    """Units have keys as kernels have."""
+    scanned(tmp_path, store, "")
+    selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
+    plan = planning.plan(Subject(package=str(tmp_path / "project")), selection)
+    assert [record.cached for record in Session(plan, store, jobs=1).records()] == [True, True]
