@@ -19,8 +19,8 @@ Mark = Callable[[str], None]
 
 # Where a kernel comes from: a family of our own kernels (`corpus`) and a name in it, or a qualname
 # in a text (`source`), in a module beside a stand-in for torch (`module`) or beside torch
-# (`import`); `cut` is a text to take where that import fails. Or a translation unit's file (`unit`),
-# with the flags and include folders of its build.
+# (`import`); `cut` is a text to take where that import fails. Or a translation unit's file
+# (`unit`), with the flags and include folders of its build.
 KernelOrigin = dict[str, Any]
 
 
