@@ -64,3 +64,15 @@ def test_a_release_that_cannot_read_the_original_does_not_differ() -> None:
 def test_releases_are_listed_without_their_compiler() -> None:
     """As a maintainer writes them."""
     assert versions.listed(["triton==3.1.0", FAILS]) == "3.1.0, 3.2.0"
+
+
+def test_a_smaller_kernel_may_have_room_where_the_original_had_none() -> None:
+    """The compiler came to its end for both; another failure of the compiler is another verdict."""
+    over = ReleaseVerdict(Verdict.FAILS, "FC501:load:-:1")
+    broken = ReleaseVerdict(Verdict.FAILS, "FC301:llir:-:1")
+    compiles = ReleaseVerdict(Verdict.COMPILES)
+    assert over.agrees(over)
+    assert over.agrees(compiles)
+    assert not over.agrees(broken)
+    assert not compiles.agrees(over)
+    assert not broken.agrees(compiles)

@@ -50,11 +50,10 @@ class SameFailure:
 
     def agrees(self, expected: ReleaseVerdict, record: Record) -> bool:
         """Whether another release's record of a specimen is as that of the original was."""
-        if record.verdict is not expected.verdict or expected.compiles:
-            return record.verdict is expected.verdict
-        if self.signature is None:
+        there = ReleaseVerdict.of(record)
+        if self.signature is None and expected.verdict is Verdict.FAILS:
             return record.code == (expected.signature or "").partition(":")[0]
-        return record.signature == expected.signature
+        return expected.agrees(there)
 
     def shows(self, record: Record) -> bool:
         """Whether a record of the failing release is of this failure."""

@@ -33,6 +33,16 @@ class ReleaseVerdict:
         return self.verdict is Verdict.COMPILES
 
     @property
+    def lacks_room(self) -> bool:
+        """Whether the compile ended well, for a kernel that asks for more than the GPU has."""
+        return (self.signature or "::").split(":")[1] == "load"
+
+    def agrees(self, other: ReleaseVerdict) -> bool:
+        """Whether a reduction's verdict is the same for the compiler: a smaller kernel may have
+        room where the original, compiled as well, had none."""
+        return self == other or (self.lacks_room and other.compiles)
+
+    @property
     def reads_source(self) -> bool:
         """Whether the release gets past the front end."""
         code, stage = (self.signature or "::").split(":")[:2]

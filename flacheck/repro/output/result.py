@@ -78,7 +78,8 @@ class Reproduced:
     def lost_neighbours(self) -> list[str]:
         """Neighbouring releases that do not do with the script what they do with the original."""
         known = self.reduced_table
-        return [n for n in self.neighbours if n in known and known[n] != self.original_table[n]]
+        asked = [name for name in self.neighbours if name in known]
+        return [name for name in asked if not self.original_table[name].agrees(known[name])]
 
     def to_json(self, files: list[str]) -> Json:
         """The document that `tables/schemas/repro-1.json` describes, with the files written."""
