@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,3 +154,19 @@ def test_a_refused_import_needs_no_call() -> None:
     text = render(tuner.with_(stage="import"), Symptom("words", "title"))
     assert "kernel.run(" not in text
     assert text.endswith('print("the kernel was decorated")\n')
+
+
+def test_a_descriptor_of_the_host_is_made_by_the_script() -> None:
+    """On a pointer whose dtype tells the bytes of an element; AMD's scripts have both additions."""
+    held = {"dtype": "bf16", "align": 16, "shape": [64, 64], "strides": [64, 1], "block": [16, 16]}
+    one = specimen("pass", d={"descriptor": {**held, "padding": "nan"}})
+    text = render(one, Symptom("words", "title"))
+    assert 'd=TensorDescriptor(Pointer(DType("bfloat16")), [64, 64], [64, 1], [16, 16],' in text
+    assert "padding='nan')" in text
+    assert "from triton.tools.tensor_descriptor import TensorDescriptor" in text
+    classes = text[text.index("class DType") : text.index("class Driver")]
+    made: dict[str, Any] = {}
+    exec(classes, made)
+    names = ("bfloat16", "float8e4nv", "int64", "int1")
+    assert [made["DType"](name).itemsize for name in names] == [2, 1, 8, 1]
+    assert "types.ModuleType" in render(replace(one, target="gfx942"), Symptom("words", "title"))

@@ -26,8 +26,10 @@ from flacheck.repro.versions import ReleaseVerdict, Table
 # A candidate may take so many times the seconds that the cell took, a short one at least these.
 _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
-# So many seconds at least has each release for the original.
+# So many seconds at least has each release that may decide something for the original.
 _ORIGINAL_TIMEOUT = 120.0
+# And so many at most each release that decides nothing.
+_FAR_TIMEOUT = 20.0
 # Compiles beside one a release that the end takes: two for the form that is read, two for the IR.
 _LAST_COMPILES = 4
 # Runs of scripts beside one a release that the end takes, where the failure shows.
@@ -71,19 +73,16 @@ class Reproduction:
         self.complete = not self.compilers.budget.spent
 
     def compare(self) -> None:
-        """Ask every release of the original, and keep what sets this failure apart. May raise
-        BudgetSpent; what was asked until then is kept in the table."""
+        """Ask the releases around the failing one of the original, and keep what sets this failure
+        apart. May raise BudgetSpent; what was asked until then is kept in the table."""
         if len(self.table) > 1:
             return
         failure, own = self.oracle.failure, self.cell.toolchain
-        releases = self.compilers.releases
-        asked = self.compilers.compile_on(self.original, releases, failure.elsewhere, self._jobs)
-        table = dict(self.table)
-        try:
-            for release, record in asked:
-                table[release] = ReleaseVerdict.of(record)
-        finally:
-            self.table = {name: table[name] for name in releases if name in table}
+        if failure.faster:
+            # What is slow is told from all the others together.
+            self._ask_of_original(list(self.compilers.releases))
+        else:
+            self._ask_outward()
         kept = versions.contrasts(self.table, own, failure.faster)
         if not failure.faster:
             kept += [name for name in versions.neighbours(self.table, own) if name not in kept]
@@ -98,6 +97,38 @@ class Reproduction:
         if self.oracle.failing_pass:
             said += f"; must keep failing in {self.oracle.failing_pass}"
         self.log.append(f"{self.record.signature}; {said}")
+
+    def _ask_outward(self) -> None:
+        """Ask of the original from the failing release on, older and newer, until one compiles it:
+        no release behind that one decides anything."""
+        names = list(self.compilers.releases)
+        at = names.index(self.cell.toolchain)
+        sides = [names[:at][::-1], names[at + 1 :]]
+        while any(sides):
+            self._ask_of_original([side[0] for side in sides if side])
+            for side in sides:
+                if side and self.table[side.pop(0)].compiles:
+                    side.clear()
+
+    def _ask_of_original(self, releases: Sequence[str]) -> None:
+        """What these releases make of the original, put into the table."""
+        until = self.oracle.failure.elsewhere
+        asked = self.compilers.compile_on(self.original, releases, until, self._jobs)
+        table = dict(self.table)
+        try:
+            for release, record in asked:
+                table[release] = ReleaseVerdict.of(record)
+        finally:
+            self.table = {name: table[name] for name in self.compilers.releases if name in table}
+
+    def _ask_the_rest(self) -> None:
+        """What the releases farther away make of the original, none for long: they decide nothing,
+        and a large kernel may take minutes on each."""
+        self.compilers.patience = min(self.compilers.patience, _FAR_TIMEOUT)
+        try:
+            self._ask_of_original([n for n in self.compilers.releases if n not in self.table])
+        except BudgetSpent:
+            self.complete = False
 
     @property
     def _jobs(self) -> int:
@@ -147,6 +178,8 @@ class Reproduction:
         except BudgetSpent:
             self.complete = False
         exits |= self._exits(script, others)
+        if everywhere:
+            self._ask_the_rest()
         ordered = [name for name in self.compilers.releases if name in table]
         return Reproduced(
             cell=self.cell,

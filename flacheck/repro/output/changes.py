@@ -16,7 +16,7 @@ def changes(original: Specimen, reduced: Specimen) -> Iterator[str]:
     """A sentence for each difference in options, dtypes and precision."""
     yield from _options(original.options, reduced.options)
     before, after = set(original.pointers.values()), set(reduced.pointers.values())
-    if before != after:
+    if after and before != after:
         yield f"dtypes in memory: {_named(before)} → {_named(after)}{_why(reduced)}"
     lost = _precisions(evaluated(original)) - _precisions(reduced)
     if lost:

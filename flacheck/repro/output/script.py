@@ -97,6 +97,19 @@ class Pointer:
 
 triton.runtime.driver.set_active(Driver())
 '''
+# Descriptors that the host makes look at the bytes of an element.
+_DTYPE = '''\
+class DType(str):
+    """A dtype by its name, with what a descriptor asks of it."""
+
+    is_floating_point = True
+
+    @property
+    def itemsize(self):
+        return max(int("".join(filter(str.isdigit, self.partition("e")[0]))) // 8, 1)
+
+
+'''
 _TUNING = """
     def get_benchmarker(self):
         return lambda *args, **kwargs: [1.0, 1.0, 1.0]
@@ -253,11 +266,16 @@ def launched(specimen: Specimen, target: str, check: str, typed: bool) -> tuple[
         imports = "    from triton.compiler import ASTSource\n"
         return imports, "", source + _checked(call, check)
     if specimen.stage == "compile":
+        imports, before = "", ""
         driver = _DRIVER.format(target=target, more="")
-        launch = driver + _checked(_call(specimen, specimen.options), check)
         if targets.find(specimen.target).backend == "hip":
-            return "    import types\n", _AMD_TORCH, launch
-        return "", "", launch
+            imports, before = "    import types\n", _AMD_TORCH
+        if any(
+            isinstance(spec, Mapping) and "descriptor" in spec for spec in specimen.args.values()
+        ):
+            imports += "    from triton.tools.tensor_descriptor import TensorDescriptor\n"
+            driver = f"{_DTYPE}{driver}"
+        return imports, before, driver + _checked(_call(specimen, specimen.options), check)
     # A kernel whose import fails needs no launch.
     launch = 'print("the kernel was decorated")\n'
     if specimen.stage == "autotune":
@@ -291,6 +309,10 @@ def _argument(spec: Any) -> str:
             if align % 16:
                 return f'Pointer("{NAMES[dtype]}", {align})'
             return f'Pointer("{NAMES[dtype]}")'
+        case {"descriptor": {"dtype": dtype, "shape": shape, "strides": strides, "block": block}}:
+            base = f'Pointer(DType("{NAMES[dtype]}"))'
+            more = "".join(f", {name}={spec['descriptor'][name]!r}" for name in _extras(spec))
+            return f"TensorDescriptor({base}, {shape}, {strides}, {block}{more})"
         case {"constexpr": {"dtype": dtype}}:
             return f"tl.{NAMES.get(dtype, dtype)}"
         case {"constexpr": {"tuple": parts}}:
@@ -304,3 +326,9 @@ def _argument(spec: Any) -> str:
         case {}:
             return repr(next(iter(spec.values())))
     return repr(spec)
+
+
+def _extras(spec: Mapping[str, Any]) -> list[str]:
+    """What later releases can say of a descriptor, as far as it is said."""
+    known = ("dtype", "align", "shape", "strides", "block")
+    return [name for name in spec["descriptor"] if name not in known]
