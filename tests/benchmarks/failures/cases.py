@@ -256,7 +256,7 @@ SELECTED = (
     SelectedCell(
         "key-shifted", ("seeds", "--kernel", "*:layer_norm_gated_fwd_kernel"), "3.1.0", "sm90"
     ),
-    SelectedCell("key-refused", ("--package", _FLA, "--kernel", "*layernorm*"), "3.9.0", "sm90"),
+    SelectedCell("removed-fla", ("--package", _FLA, "--kernel", "*layernorm*"), "3.9.0", "sm90"),
 )
 
 
