@@ -274,6 +274,14 @@ def test_another_variable_is_stored() -> None:
     assert ["a = tl.load(x)", "tl.store(x, a)"] in bodies
 
 
+def test_a_call_within_a_sum_may_stand_alone() -> None:
+    """What the front end says of a call it says without what its result is added to."""
+    start = specimen("a = tl.load(x)\na += tl.exp(a)\nb = a + tl.sum(a)\ntl.store(x, b)", x=POINTER)
+    bodies = [body_of(one) for one in proposed(sinks, start)]
+    assert ["a = tl.load(x)", "tl.exp(a)"] in bodies
+    assert ["a = tl.load(x)", "a += tl.exp(a)", "tl.sum(a)"] in bodies
+
+
 def test_block_pointers_become_plain() -> None:
     """Loads through block pointers become loads of `pointer + arange`."""
     after = reduced(evaluated(chain()), lambda s: calls(s, "tl.load") == 1, pointers)

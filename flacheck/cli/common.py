@@ -122,6 +122,11 @@ def show_log() -> None:
     logger.handlers = [_Talk()]
 
 
+def begin_again() -> str:
+    """This command as it was given."""
+    return shlex.join(["flacheck", *sys.argv[1:]])
+
+
 def interrupted() -> int:
     """Say how to go on after Ctrl-C; the exit code."""
     again = shlex.join(["flacheck", *(word for word in sys.argv[1:] if word != "--fresh")])
@@ -141,6 +146,7 @@ def command(function: Run) -> Run:
             code = error.exit_code
         except KeyboardInterrupt:
             # Commands that store records catch it themselves and say how to go on.
+            say(f"interrupted. To begin again: {begin_again()}")
             code = Exit.INTERRUPTED
         raise typer.Exit(int(code or 0))
 

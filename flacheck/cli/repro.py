@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -123,8 +122,7 @@ def _searched(reproduction: Reproduction) -> bool:
 
 def _nothing(why: str) -> int:
     """Say that nothing is left of a command, and how to begin it again; the exit code."""
-    again = shlex.join(["flacheck", *sys.argv[1:]])
-    common.say(f"{why}: no file was written. To begin again: {again}")
+    common.say(f"{why}: no file was written. To begin again: {common.begin_again()}")
     return Exit.INTERRUPTED
 
 

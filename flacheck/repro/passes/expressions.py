@@ -130,9 +130,17 @@ def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
 def _bare(specimen: Specimen) -> Iterator[Specimen]:
     """The kernel up to a call whose result nobody needs: enough for what fails in the front end."""
     for at, statement in enumerate(specimen.function.body):
-        value = statement.value if isinstance(statement, ast.Assign) else None
-        if isinstance(value, ast.Call):
-            inner = [argument for argument in value.args if isinstance(argument, ast.Call)]
-            for call in (*inner, value):
+        if isinstance(statement, (ast.Assign, ast.AugAssign)):
+            for call in _calls(statement.value):
                 body = specimen.copied_body()[:at]
                 yield trimmed(rewritten(specimen, [*body, ast.Expr(copy.deepcopy(call))]))
+
+
+def _calls(value: ast.expr) -> list[ast.Call]:
+    """The calls that a value is made of: what one is given directly, then itself; of arithmetic
+    those on either side."""
+    if isinstance(value, ast.BinOp):
+        return [*_calls(value.left), *_calls(value.right)]
+    if isinstance(value, ast.Call):
+        return [*(given for given in value.args if isinstance(given, ast.Call)), value]
+    return []

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.benchmarks.failures.cases import asked, chosen
 from tests.benchmarks.failures.compare import compared
-from tests.benchmarks.failures.judge import judged
+from tests.benchmarks.failures.judge import environments, judged
 
 # A case that hangs must not hold up the others.
 _LONGEST = 900
@@ -55,16 +55,16 @@ def _processor_seconds() -> float:
 
 def judge(out: Path, names: list[str]) -> None:
     """Run every original and reduction under every release of the cache, and note what differs."""
-    shelves = sorted(Path(os.environ["FLACHECK_CACHE_DIR"], "toolchains").iterdir())
-    for case in chosen(names):
-        folder = out / case.name
-        if (folder / "repro.json").exists():
-            about = json.loads((folder / "repro.json").read_text())
-            asked = {entry["toolchain"].replace("==", "-") for entry in about["versions"]}
-            at_hand = [shelf for shelf in shelves if shelf.name.rpartition("-")[0] in asked]
-            found = judged(folder, at_hand)
-            (folder / "judged.json").write_text(json.dumps(found, indent=1))
-            print(f"{case.name:18} {found['kept']}", flush=True)
+    shelves = sorted(Path(os.environ["FLACHECK_CACHE_DIR"], "toolchains").glob("triton-*"))
+    released = [shelf for shelf in shelves if "+" not in shelf.name]
+    with environments(released) as pythons:
+        for case in chosen(names):
+            folder = out / case.name
+            if (folder / "repro.json").exists():
+                found = judged(folder, pythons)
+                (folder / "judged.json").write_text(json.dumps(found, indent=1))
+                said = f"exit {found['exit']}; differs, and does not say so: {found['unsaid']}"
+                print(f"{case.name:18} {found['kept']}, {said}", flush=True)
 
 
 def compare(out: Path, names: list[str], python: str, seconds: float) -> None:
@@ -99,8 +99,9 @@ def table(out: Path, names: list[str]) -> None:
         "load",
         "exit",
     )
-    print("| " + " | ".join([*head, "kept", "differs on"]) + " |")
-    print("|" + "---|" * (len(head) + 2))
+    head += ("script's exit", "kept", "differs on", "said")
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
     lines, seconds, cpu = [], [], []
     for case in chosen(names):
         folder = out / case.name
@@ -113,7 +114,8 @@ def table(out: Path, names: list[str]) -> None:
         row = [case.name, case.triton, case.target, about["signature"]]
         row.append(f"{about['before']['lines']} → {about['after']['lines']}")
         row += [about["ran"], ran["seconds"], ran["cpu"], round(ran["load"], 1), ran["exit"]]
-        row += [found.get("kept", "?"), ", ".join(found.get("differing", []))]
+        row += [found.get("exit", "?"), found.get("kept", "?")]
+        row += [", ".join(found.get("differing", [])), not found.get("unsaid")]
         print("| " + " | ".join(map(str, row)) + " |")
     if lines:
         figures = f"median {median(lines)} lines, {median(seconds)} s, {median(cpu)} CPU s"

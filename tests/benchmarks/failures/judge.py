@@ -3,11 +3,14 @@ run by a plain interpreter under every release, and what the compiler says is co
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tempfile
 import venv
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,49 +28,82 @@ _NOISE = re.compile(
 )
 
 
-def judged(folder: Path, releases: Sequence[Path]) -> dict[str, Any]:
-    """What both scripts do under each release, and where they differ. Releases whose front end
-    refuses the original say nothing of the failure."""
-    rows = {}
-    for release in releases:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-            venv.EnvBuilder(symlinks=True).create(Path(place, "v"))
-            [packages] = Path(place, "v").glob("lib/python*/site-packages")
+@contextmanager
+def environments(releases: Sequence[Path]) -> Iterator[dict[str, Path]]:
+    """For each release, by its version, the interpreter of an environment that holds nothing
+    else."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        made = {}
+        for release in releases:
+            version = release.name.split("-")[1]
+            venv.EnvBuilder(symlinks=True).create(Path(place, version))
+            [packages] = Path(place, version).glob("lib/python*/site-packages")
             (packages / "release.pth").write_text(f"{release}\n")
-            outcomes = [
-                _outcome(folder / name, Path(place)) for name in ("original.py", "repro.py")
-            ]
-        rows[release.name.split("-")[1]] = outcomes
-    own = _own(folder)
+            made[version] = Path(place, version, "bin/python")
+        yield made
+
+
+def judged(folder: Path, pythons: Mapping[str, Path], jobs: int = 2) -> dict[str, Any]:
+    """What both scripts do under each release, where they differ, and which differences the files
+    of the reduction say. Releases whose front end refuses the original say nothing of the failure.
+    `exit` is the status of the reduction where it fails, as its readers run it."""
+    about = json.loads((folder / "repro.json").read_text())
+    own = about["toolchain"].partition("==")[2]
+    asked = [entry["toolchain"].partition("==")[2] for entry in about["versions"]]
+    rows: dict[str, list[str]] = {}
+    with ThreadPoolExecutor(jobs) as threads:
+        runs = {}
+        for version in filter(pythons.__contains__, asked):
+            scripts = [folder / name for name in ("original.py", "repro.py")]
+            runs[version] = [threads.submit(_outcome, one, pythons[version]) for one in scripts]
+        shown = threads.submit(_run, folder / "repro.py", pythons[own])
+        for version, outcomes in runs.items():
+            rows[version] = [outcome.result() for outcome in outcomes]
     front = rows.get(own, ["", ""])[0].startswith("front end")
     differing = [
         name
         for name, (original, reduced) in rows.items()
         if original != reduced and (name == own or front or not original.startswith("front end"))
     ]
-    return {"kept": not differing, "differing": differing, "releases": rows}
+    said = [
+        entry["toolchain"].partition("==")[2]
+        for entry in about["versions"]
+        if entry["original"] != entry["reduced"]
+    ]
+    unsaid = [name for name in differing if name not in said]
+    status = shown.result()
+    exit_code = status.returncode if status else None
+    found = {"kept": not differing, "differing": differing, "unsaid": unsaid, "exit": exit_code}
+    return {**found, "releases": rows}
 
 
-def _own(folder: Path) -> str:
-    """The release on which the case fails, as the issue names it."""
-    match = re.search(r'"toolchain": "triton==([\d.]+)"', (folder / "repro.json").read_text())
-    return match[1] if match else ""
+def _run(script: Path, python: Path, *words: str) -> subprocess.CompletedProcess[str] | None:
+    """A script in an empty folder and an empty environment; None when it does not end."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": place,
+            "TRITON_CACHE_DIR": f"{place}/cache",
+            "TRITON_ALWAYS_COMPILE": "1",
+        }
+        command = [python, script, *words]
+        try:
+            return subprocess.run(
+                command,
+                env=environment,
+                cwd=place,
+                capture_output=True,
+                text=True,
+                timeout=_LONGEST,
+            )
+        except subprocess.TimeoutExpired:
+            return None
 
 
-def _outcome(script: Path, place: Path) -> str:
+def _outcome(script: Path, python: Path) -> str:
     """`compiles`, or what the compiler said without what differs from run to run."""
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(place),
-        "TRITON_CACHE_DIR": str(place / "cache"),
-        "TRITON_ALWAYS_COMPILE": "1",
-    }
-    command = [place / "v/bin/python", script, "--compile"]
-    try:
-        done = subprocess.run(
-            command, env=environment, cwd=place, capture_output=True, text=True, timeout=_LONGEST
-        )
-    except subprocess.TimeoutExpired:
+    done = _run(script, python, "--compile")
+    if done is None:
         return "it did not end"
     said = done.stdout + done.stderr
     lines = [line.strip() for line in said.splitlines() if _DECISIVE.search(line.strip())]
