@@ -106,11 +106,30 @@ def test_a_cell_that_kills_its_server_again_and_again_is_unknown() -> None:
         assert verdict("bad", attempt) is Verdict.UNKNOWN
 
 
-def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
-    """Nobody would report the worker's end."""
+def test_a_cell_that_stops_its_server_and_dies_is_unknown() -> None:
+    """Nobody would report the worker's end: it is tried again elsewhere, a few times."""
     (attempt,) = among_others("stopped").values()
-    assert attempt.outcome is Outcome.TIMED_OUT
-    assert attempt.seconds < TIMEOUT + executors._GRACE + 3
+    assert attempt.outcome is Outcome.LOST
+    assert attempt.log == "the worker's server was stopped, 3 times"
+    assert verdict("bad", attempt) is Verdict.UNKNOWN
+
+
+def test_a_stopped_server_is_not_blamed_on_the_next_cell() -> None:
+    """One cell stops the server and is done; what the next one comes to is learned elsewhere."""
+    kind = fake.kind({"stops": "server SIGSTOP", "bad": "abort x: Assertion `y' failed."})
+    tasks = [fake.task(name, kind) for name in ("good", "stops", "bad", "good at last")]
+    found = ended(tasks)
+    assert found["bad"].outcome is Outcome.DIED
+    assert {found[name].outcome for name in ("good", "stops", "good at last")} == {Outcome.FINISHED}
+
+
+def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
+    """The worker is killed for its time, and nobody reports it."""
+    kind = fake.kind({"stops": "server SIGSTOP", "slow": "hang"})
+    found = ended([fake.task(name, kind) for name in ("stops", "slow", "good at last")])
+    assert found["slow"].outcome is Outcome.TIMED_OUT
+    assert found["slow"].seconds < TIMEOUT + executors._GRACE + 3
+    assert found["good at last"].outcome is Outcome.FINISHED
 
 
 def test_a_worker_that_stops_itself_times_out() -> None:

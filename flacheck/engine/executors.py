@@ -370,6 +370,9 @@ class LocalPool:
             limit, passed = self._timeout(slot.sent[0].task), now - slot.since
             if not slot.ready:
                 self._enforce_start(slot, limit + _START, passed)
+            elif slot.condemned is None and passed > _TICK and slot.worker.is_unreported():
+                # The server may have been stopped by what it did before.
+                self._lose(slot, "the worker's server was stopped")
             elif slot.condemned is None and passed > limit:
                 slot.condemned, slot.killed = slot.sent[0].number, now
                 slot.worker.kill()

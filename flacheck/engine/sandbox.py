@@ -48,14 +48,16 @@ def _is_event(event: Json) -> bool:
     )
 
 
-def _parent(pid: int) -> int | None:
-    """The parent of a process, None for one that is not there."""
+def _state_and_parent(pid: int) -> tuple[str, int | None]:
+    """A process's state (`T` stopped, `Z` dead and not yet reported) and its parent; nothing of one
+    that is not there."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return None
+        return "", None
     # The name stands in parentheses and may hold anything.
-    return int(status.rpartition(")")[2].split()[1])
+    state, parent, *_ = status.rpartition(")")[2].split()
+    return state, int(parent)
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Worker:
             return {"event": "garbled", "log": f"an event of no known form: {str(event)[:200]}"}
         if event["event"] == "hello":
             # Whoever says so: no other process is ever killed.
-            if _parent(event["pid"]) == self._server.pid:
+            if _state_and_parent(event["pid"])[1] == self._server.pid:
                 self._child = event["pid"]
         elif event["event"] == "exit":
             self._child = None
@@ -158,6 +160,12 @@ class Worker:
     def has_event(self) -> bool:
         """Whether `receive` would return at once."""
         return bool(select.select([self._socket], [], [], 0)[0])
+
+    def is_unreported(self) -> bool:
+        """Whether the worker is dead, and its server was stopped and cannot say so."""
+        if self._child is None or _state_and_parent(self._server.pid)[0] != "T":
+            return False
+        return _state_and_parent(self._child)[0] in ("Z", "")
 
     def kill(self) -> None:
         """End the worker at once, with all that it started; the server lives on and reports it."""
