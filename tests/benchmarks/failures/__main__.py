@@ -98,8 +98,11 @@ def table(out: Path, names: list[str]) -> None:
         "cpu s",
         "load",
         "exit",
+        "script's exit",
+        "kept",
+        "differs on",
+        "said",
     )
-    head += ("script's exit", "kept", "differs on", "said")
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
     lines, seconds, cpu = [], [], []

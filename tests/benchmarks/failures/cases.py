@@ -35,7 +35,7 @@ class FailingLaunch:
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.maxnreg:
             options["maxnreg"] = self.maxnreg
-        recorded = {
+        launch = {
             "id": "0" * 16,
             "kernel": f"failures:{self.kernel}",
             "package": None,
@@ -47,7 +47,7 @@ class FailingLaunch:
             "text": source,
         }
         header = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100"}
-        lines = [{**header, "triton": "3.7.1", "torch": "2.13"}, recorded, {"end": True}]
+        lines = [{**header, "triton": "3.7.1", "torch": "2.13"}, launch, {"end": True}]
         return "".join(json.dumps(line) + "\n" for line in lines)
 
 

@@ -86,7 +86,7 @@ def _run(script: Path, python: Path, *words: str) -> subprocess.CompletedProcess
             "TRITON_CACHE_DIR": f"{place}/cache",
             "TRITON_ALWAYS_COMPILE": "1",
         }
-        command = [python, script, *words]
+        command = [str(python), str(script), *words]
         try:
             return subprocess.run(
                 command,
