@@ -37,7 +37,7 @@ def as_cut(cell: Cell) -> Cell:
 
 def settled(plan: Plan, cells: Sequence[Cell], folder: Path) -> list[Record]:
     """The records of cells of the plan, in their order."""
-    records = Session(replace(plan, cells=cells), Store(folder)).records()
+    records = Session(replace(plan, cells=cells), Store.open(folder)).records()
     by_key = {record.key: record for record in records}
     return [by_key[cell.key] for cell in cells]
 

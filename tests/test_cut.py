@@ -89,6 +89,36 @@ def test_a_kernel_takes_all_that_it_uses_along(module: ModuleType) -> None:
     admitted(TEXT)
 
 
+LIBRARY = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.language.extra.libdevice import exp as power
+
+
+@triton.jit
+def kernel(x):
+    tl.store(x, libdevice.tanh(tl.load(x)) + power(tl.load(x)) + tl.exp(tl.load(x)))
+"""
+
+
+def test_a_library_of_the_gpu_keeps_a_name_of_its_own(tmp_path: Path) -> None:
+    """The compiler looks for it by that name, not at the end of a path."""
+    path = tmp_path / "cut_library.py"
+    path.write_text(LIBRARY)
+    spec = importlib.util.spec_from_file_location("cut_library", path)
+    assert spec
+    assert spec.loader
+    sample = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sample)
+    text = Cutter().cut(sample.kernel, {}).text
+    assert text is not None
+    assert "import triton.language.extra.libdevice as libdevice\n" in text
+    assert "libdevice.tanh(tl.load(x)) + libdevice.exp(tl.load(x)) + tl.exp(tl.load(x))" in text
+    assert "tl.extra" not in text
+    admitted(text)
+
+
 def test_a_text_is_named_by_what_it_says(module: ModuleType) -> None:
     """The same kernel has the same digest, another one another; it is cut once."""
     cutter = Cutter()

@@ -84,6 +84,24 @@ def test_only_a_name_that_leads_to_triton_tells_of_the_release(text: str, api: s
     assert removed_api(raised.value) == api
 
 
+def test_what_looks_for_a_kernels_functions_reads_its_source_too() -> None:
+    """Older releases fail there, before the front end begins."""
+
+    class Finder(Generator):
+        def __init__(self) -> None:
+            super().__init__()
+            self.globals, self.local_names = self.gscope, {"x"}
+            del self.gscope, self.lscope
+
+        def visit_Name(self, node: ast.Name) -> Any:
+            return self.globals.get(node.id)
+
+    for text, api in (("tl.libdevice.exp(1)", "tl.libdevice"), ("x.shape", None)):
+        with pytest.raises(AttributeError) as raised:
+            Finder().read(text)
+        assert removed_api(raised.value) == api
+
+
 def test_the_cause_counts_however_it_is_wrapped() -> None:
     """The compiler hides it behind errors of its own."""
     with pytest.raises(ValueError, match="at 1:2") as raised:
@@ -107,6 +125,17 @@ def test_a_variable_of_the_module_that_no_kernel_may_read_is_no_arguments_doing(
     with pytest.raises(NameError) as raised:
         Strict(box=1).read("box")
     assert removed_api(raised.value) is None
+
+
+def test_python_that_a_release_does_not_take_is_no_arguments_doing() -> None:
+    """It stands in the kernel's source."""
+
+    class UnsupportedLanguageConstruct(Exception): ...
+
+    error = UnsupportedLanguageConstruct("at 3:4:\n    break\nunsupported AST node type: Break")
+    assert removed_api(error) == "Break"
+    assert removed_api(UnsupportedLanguageConstruct("nested loops")) is None
+    assert removed_api(ValueError("unsupported AST node type: Break")) is None
 
 
 def test_a_parameter_of_a_modules_name_is_a_parameter() -> None:

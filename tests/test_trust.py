@@ -22,11 +22,17 @@ class Drive:
         self.witness = Witness(SimpleNamespace(journal=self._journal))  # type: ignore[arg-type]
 
     def launch(
-        self, rank: Rank, kernel: str, source: str = "s", path: tuple[str, ...] = (), **args: Any
+        self,
+        rank: Rank,
+        kernel: str,
+        source: str = "s",
+        path: tuple[str, ...] = (),
+        guessed: bool = False,
+        **args: Any,
     ) -> None:
         line = {"kernel": kernel, "source": source, "launch": {"args": args}}
         self._journal.launch(line, f"text of {source}", {}, dict, path)
-        self.witness.ended(rank)
+        self.witness.ended(rank, guessed)
 
     def sifted(self) -> list[dict[str, Any]]:
         self._journal.flush()
@@ -56,6 +62,15 @@ def test_guesses_stay_where_nothing_better_is_known(drive: Drive) -> None:
         ("m:seen", True),
         ("m:guessed", True),
     ]
+
+
+def test_a_layer_that_was_built_with_a_guess_is_made_up(drive: Drive) -> None:
+    """Its launches come before others all the same; one call without a guess is enough."""
+    drive.launch(Rank.LAYER, "m:k", n={"int": 1}, guessed=True)
+    drive.launch(Rank.LAYER, "m:k", n={"int": 2}, guessed=True)
+    drive.launch(Rank.LAYER, "m:k", n={"int": 2})
+    _, *launches = (line for line in drive.sifted() if "kernel" in line or "schema" in line)
+    assert [line["made_up"] for line in launches] == [True, False]
 
 
 def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hands_it(

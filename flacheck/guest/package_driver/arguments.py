@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from ..workers.values import TORCH_NAMES
-from .operators import Operator
+from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
-from .shapes import SIZES, Shapes, Sizes, shape, size
+from .shapes import SIZES, Shapes, Sizes, is_named, shape, size
 
 DTYPES = {name: getattr(torch, torch_name) for name, torch_name in TORCH_NAMES.items()}
 # The dtype in which everything is called first.
@@ -86,14 +86,19 @@ class Arguments:
         if is_length(parameter):
             return _sequences(sizes, parameter)
         if name not in plan.shapes and not is_tensor(parameter, self._shapes.known(operator, name)):
-            self.guessed = True
+            self.guessed = self.guessed or not _is_usual(parameter)
             return _plain(operator, parameter, sizes)
-        if name not in plan.shapes and not self._shapes.told(operator, name):
+        if name not in plan.shapes and not self._is_told(operator, name):
             self.guessed = True
         candidates = self._shapes.candidates(operator, plan, name)
         extents = (shape(dimensions, sizes) for dimensions in candidates)
         likeliest = next((each for each in extents if each is not None), ())
         return _tensor(likeliest, self._dtype_of(plan, parameter))
+
+    def _is_told(self, operator: Operator, name: str) -> bool:
+        """Whether the shape is no guess: a layer's tensors are called what all layers call them."""
+        by_name = operator.kind == LAYER and is_named(name)
+        return by_name or self._shapes.told(operator, name)
 
     def _dtype_of(self, plan: CallPlan, parameter: inspect.Parameter) -> torch.dtype:
         name, annotation = parameter.name, str(parameter.annotation)
@@ -158,6 +163,18 @@ def _sequences(sizes: Sizes, parameter: inspect.Parameter) -> torch.Tensor:
     if parameter.name.endswith("cpu"):
         device = "cpu"
     return torch.tensor(cuts, dtype=dtype, device=device)
+
+
+def _is_usual(parameter: inspect.Parameter) -> bool:
+    """Whether the value of a parameter that is no tensor follows from what it is: a size, a flag, a
+    small number by its name, a dtype or a device."""
+    name, annotation = parameter.name, str(parameter.annotation)
+    if "dtype" in name or "device" in name or name in _FLOATS:
+        return True
+    if isinstance(parameter.default, bool) or annotation in _TRUTH_ANNOTATIONS:
+        return True
+    is_number = parameter.annotation is NOTHING or "int" in annotation
+    return is_number and bool(_SIZED.search(name))
 
 
 def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> Any:

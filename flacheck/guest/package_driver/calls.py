@@ -128,7 +128,7 @@ class Caller:
         result = CallResult(made, self.recorded - before, stage, error)
         self._overheard.ended(result.worked)
         documented = not arguments.guessed and self._is_documented(operator, plan)
-        self._witness.ended(_rank(operator, plan, result, documented))
+        self._witness.ended(_rank(operator, plan, result, documented), arguments.guessed)
         return result
 
     def _is_documented(self, operator: Operator, plan: CallPlan) -> bool:

@@ -151,6 +151,11 @@ class Shapes:
         return []
 
 
+def is_named(name: str) -> bool:
+    """Whether a tensor has a name that the field uses for one shape."""
+    return any(spelled in _NAMES for spelled in _spellings(name))
+
+
 def documented(function: Any) -> dict[str, Symbols]:
     """Parameter → its dimensions, as far as the docstring says them."""
     text = getattr(function, "__doc__", None)

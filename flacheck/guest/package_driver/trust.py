@@ -39,13 +39,18 @@ class Witness:
     def __init__(self, recorder: Recorder) -> None:
         self._during: set[str] = set()
         self._ranks: dict[str, Rank] = {}
+        # The launches that some call made whose arguments are no guess.
+        self._seen: set[str] = set()
         self._journal = recorder.journal
         self._journal.seen = self._during.add
 
-    def ended(self, rank: Rank) -> None:
-        """The launches since the last word were made by a call of this kind."""
+    def ended(self, rank: Rank, guessed: bool = False) -> None:
+        """The launches since the last word were made by a call of this kind; `guessed` says that a
+        layer was built or called with something that nobody told."""
         for identity in self._during:
             self._ranks[identity] = min(rank, self._rank(identity))
+        if rank <= Rank.DOCUMENTED and not guessed:
+            self._seen |= self._during
         self._during.clear()
 
     def sift(self, path: str) -> None:
@@ -78,7 +83,7 @@ class Witness:
         for line in launches:
             kernel, rank = line["kernel"], self._rank(line["id"])
             best[kernel] = min(rank, best.get(kernel, rank))
-            line["made_up"] = rank > Rank.DOCUMENTED
+            line["made_up"] = line["id"] not in self._seen
             if rank == Rank.LAYER:
                 layers.add(line, _arguments(line))
             if rank <= Rank.OUTER:

@@ -105,11 +105,13 @@ class _CutModule:
         self._names: dict[object, str] = {}
         self._taken: set[str] = {"tl", "triton", *roots.values()}
         self._pieces: list[str] = []
-        self._imports: set[str] = set()
+        # Modules of triton beside its language, with the names that they are imported as.
+        self._imports: dict[str, str] = {}
         self.functions: list[Kernel] = []
 
     def text(self) -> str:
-        imports = "".join(f"import {name}\n" for name in sorted(self._imports))
+        aliases = sorted(self._imports.items())
+        imports = "".join(f"import {module} as {name}\n" for module, name in aliases)
         return _HEAD + imports + "\n\n" + "\n\n\n".join(self._pieces) + "\n"
 
     def function(self, function: Kernel) -> str:
@@ -135,9 +137,13 @@ class _CutModule:
     def path(self, value: Any) -> str:
         """The path to a part of triton. Raises Unwritten."""
         path, needed = path_of(value)
-        if needed:
-            self._imports.add(needed)
-        return path
+        if needed is None:
+            return path
+        # Under a name of its own: the compiler puts the GPU's functions in the place of a module
+        # like libdevice where the name stands for it, and in 3.3 not at the end of a path.
+        if needed not in self._imports:
+            self._imports[needed] = self._free(needed.rpartition(".")[2])
+        return self._imports[needed] + path[len(_short(needed)) :]
 
     def _free(self, name: str) -> str:
         free = _free(name, self._taken)

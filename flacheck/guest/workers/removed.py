@@ -3,7 +3,8 @@
 That is so where the name that fails leads to Triton, or to a module, from the kernel's own
 surroundings: no argument of the launch can change what stands there. A name that leads to a
 parameter, or to something computed from one, says nothing of the release. Neither can an argument
-help where a release lets no kernel read a variable of its module any more.
+help where a release lets no kernel read a variable of its module, or where a kernel is written in
+Python that the release does not take at all (a `break`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _MISCALLED = re.compile(
     r"got multiple values for argument|multiple values for argument)"
 )
 _UNREADABLE = re.compile(r"Cannot access global variable")
+_UNSUPPORTED = re.compile(r"unsupported AST node type: (?P<node>\w+)")
 _NOT_CALLABLE = re.compile(r"object is not callable")
 _UNBOUND = object()
 
@@ -30,6 +32,9 @@ _UNBOUND = object()
 def removed_api(error: BaseException) -> str | None:
     """The API as the kernel's source names it (`tl.dot`), None where the failure is another."""
     for cause in reversed(list(_chain(error))):
+        written = _UNSUPPORTED.search(str(cause))
+        if type(cause).__name__ == "UnsupportedLanguageConstruct" and written is not None:
+            return written["node"]
         for generator, node in _visits(cause):
             named = _lacking(cause, generator, node)
             if named is not None:
@@ -55,11 +60,19 @@ def _visits(error: BaseException) -> Iterator[tuple[Any, ast.AST]]:
     while traceback is not None:
         held = traceback.tb_frame.f_locals
         generator, node = held.get("self"), held.get("node")
-        is_generator = hasattr(generator, "gscope") and hasattr(generator, "lscope")
-        if is_generator and isinstance(node, (ast.Call, ast.Attribute, ast.Name)):
+        if _scope(generator) is not None and isinstance(node, (ast.Call, ast.Attribute, ast.Name)):
             visits.append((generator, node))
         traceback = traceback.tb_next
     yield from visits[-1:]
+
+
+def _scope(reader: Any) -> tuple[Any, Any] | None:
+    """The names outside a kernel, and its own, as what reads its source keeps them: the compiler's
+    code generator, or what looks for the functions that a kernel calls. None for anything else."""
+    for outside, own in (("gscope", "lscope"), ("globals", "local_names")):
+        if hasattr(reader, outside) and hasattr(reader, own):
+            return getattr(reader, outside), getattr(reader, own)
+    return None
 
 
 def _lacking(error: BaseException, generator: Any, node: ast.AST) -> str | None:
@@ -68,7 +81,7 @@ def _lacking(error: BaseException, generator: Any, node: ast.AST) -> str | None:
         if isinstance(owner, types.ModuleType) and not hasattr(owner, node.attr):
             return ast.unparse(node)
     if isinstance(error, NameError) and isinstance(node, ast.Name):
-        is_global = node.id in generator.gscope and node.id not in generator.lscope
+        is_global = _resolved(node, generator) is not _UNBOUND
         if is_global and _UNREADABLE.search(str(error)):
             return node.id
     if isinstance(error, TypeError) and isinstance(node, ast.Call):
@@ -85,8 +98,9 @@ def _resolved(node: ast.expr, generator: Any) -> Any:
         if owner is _UNBOUND:
             return _UNBOUND
         return getattr(owner, node.attr, _UNBOUND)
-    if isinstance(node, ast.Name) and node.id not in generator.lscope:
-        return dict(generator.gscope).get(node.id, _UNBOUND)
+    outside, own = _scope(generator) or ({}, {})
+    if isinstance(node, ast.Name) and node.id not in own:
+        return dict(outside).get(node.id, _UNBOUND)
     return _UNBOUND
 
 

@@ -103,6 +103,10 @@ class TritonWorker:
             known = self._metadata
             memory = {"shared": known.get("shared"), "tensor_memory": known.get("tmem_size")}
             return {"stage": self._until, "resources": memory}
+        except Exception as error:
+            # The front end is not all that reads a kernel's source.
+            _note_removed(error)
+            raise
         finally:
             releases.forget_compiled(function)
         return {"resources": self._resources(compiled, request["card"])}
@@ -193,7 +197,7 @@ class TritonWorker:
 
 def _note_removed(error: BaseException) -> None:
     api = removed_api(error)
-    if api is not None:
+    if api is not None and not hasattr(error, "facts"):
         setattr(error, "facts", {"api": api})  # noqa: B010
 
 
