@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any, Literal, Optional
 
@@ -119,3 +120,43 @@ def test_what_a_plan_says_comes_before_what_is_guessed() -> None:
     built = arguments.build(of, CallPlan(values=values), of.takes)
     assert built == {"x": {"a": 1}, "weight": torch.float32}
     assert arguments.dtype is DTYPES["bf16"]
+
+
+def told(q: torch.Tensor, cu_seqlens: torch.Tensor, num_heads: int, scale: float) -> None:
+    """
+    q: queries of shape `[B, T, H, K]`.
+    """
+
+
+def untold(q: torch.Tensor) -> None: ...
+
+
+def of_no_known_kind(q: torch.Tensor, table: torch.Tensor) -> None:
+    """
+    q: queries of shape `[B, T, H, K]`.
+    table: of shape `[B, T]`; integers, which its name does not say.
+    """
+
+
+def with_a_word(q: torch.Tensor, layout: str) -> None:
+    """
+    q: queries of shape `[B, T, H, K]`.
+    """
+
+
+@pytest.mark.parametrize(
+    ("function", "is_guess"),
+    [(told, False), (untold, True), (of_no_known_kind, True), (with_a_word, True)],
+)
+def test_what_nobody_tells_is_a_guess(function: Any, is_guess: bool) -> None:
+    """A tensor without a shape in words, or of a kind that its name does not say, or a word."""
+    made, recipe = operator(function), Recipe({})
+    arguments = Arguments(Shapes([made], recipe), recipe, "bf16")
+    given = [each for each in made.takes if each.name != "cu_seqlens"]
+    made_up: list[bool] = []
+    for each in given:
+        # There is no card here: a tensor is guessed before it is made.
+        with contextlib.suppress(AssertionError, RuntimeError):
+            arguments.build(made, CallPlan(), [each])
+        made_up.append(arguments.guessed)
+    assert made_up[-1] is is_guess

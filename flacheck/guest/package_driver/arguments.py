@@ -88,15 +88,22 @@ class Arguments:
         if name not in plan.shapes and not is_tensor(parameter, self._shapes.known(operator, name)):
             self.guessed = self.guessed or not _is_usual(parameter)
             return _plain(operator, parameter, sizes)
-        if name not in plan.shapes and not self._is_told(operator, name):
+        if name not in plan.shapes and not self._is_told(operator, plan, parameter):
             self.guessed = True
         candidates = self._shapes.candidates(operator, plan, name)
         extents = (shape(dimensions, sizes) for dimensions in candidates)
         likeliest = next((each for each in extents if each is not None), ())
         return _tensor(likeliest, self._dtype_of(plan, parameter))
 
-    def _is_told(self, operator: Operator, name: str) -> bool:
-        """Whether the shape is no guess: a layer's tensors are called what all layers call them."""
+    def _is_told(self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter) -> bool:
+        """Whether neither shape nor dtype is a guess: a layer's tensors are called what all layers
+        call them, and what the field has a name for it has in the dtype of the call."""
+        name, annotation = parameter.name, str(parameter.annotation)
+        said = name in plan.dtypes or name in self._common.dtypes
+        texts = (name, annotation)
+        known = any(kind.search(text) for kind in (_INTEGERS, _TRUTHS) for text in texts)
+        if not (said or known or is_named(name)):
+            return False
         by_name = operator.kind == LAYER and is_named(name)
         return by_name or self._shapes.told(operator, name)
 
