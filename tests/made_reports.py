@@ -20,9 +20,20 @@ from flacheck.gate.admitted import Admission, Conflict
 from flacheck.gate.pinned import Installation, Pin, PinChange
 from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
 from flacheck.model import Verdict
-from flacheck.reports import autotune, bisect, diff, document, explanation, gate, repro, scan
+from flacheck.reports import (
+    autotune,
+    bisect,
+    diff,
+    document,
+    dtypes,
+    explanation,
+    gate,
+    repro,
+    scan,
+)
 from flacheck.reports.document import Report
 from flacheck.rules.explanation import of_log
+from tests import made_dtypes
 from tests.made_diff import compared
 from tests.made_records import between, failure, record, skipped, summarised, unknown
 from tests.made_specimens import FAILS, chain
@@ -150,6 +161,11 @@ def of_repro(_: Path) -> Report:
     return repro.report(reproduced(), Path("repro-0123abcd"), ["repro.py"])
 
 
+def of_dtypes(_: Path) -> Report:
+    """Broken dtype contracts of every kind."""
+    return dtypes.report(made_dtypes.answer())
+
+
 def of_explain(_: Path) -> Report:
     """A log in which one rule sees its failure."""
     return explanation.report(of_log(f"python3: {LINE}\nAborted\n"))
@@ -169,6 +185,7 @@ MADE: dict[str, Callable[[Path], Report]] = {
     "bisect": of_bisect,
     "diff": of_diff,
     "repro": of_repro,
+    "dtypes": of_dtypes,
     "explain": of_explain,
     "list": of_list,
 }

@@ -20,7 +20,7 @@ from tests.made_reports import MADE
 GOLDEN = Path(__file__).parent / "golden" / "reports"
 FOR_PEOPLE = ("table", "markdown")
 # Only what stands at a line of somebody's file, or fails a job, is said to a workflow.
-ANNOTATED = ("scan", "gate", "diff")
+ANNOTATED = ("scan", "gate", "diff", "dtypes")
 
 
 def rendered(command: str, format: str, folder: Path) -> str:

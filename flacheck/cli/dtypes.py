@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from flacheck.toolchains.base import Choice
 
 _TARGET = (
-    "A module, function or model config: MODULE:NAME or FILE.py:NAME. Default: every layer of the "
-    "package."
+    "A module, function or model config: MODULE:NAME or FILE.py:NAME; or, after --, a script and "
+    "its arguments. Default: every layer of the package."
 )
 _AUTOCAST = "Run under autocast in these dtypes: fp16, bf16, off."
 _PARAMS = "Make parameters and arguments in this dtype: fp32, bf16, fp16."
@@ -37,7 +37,9 @@ _AUTOCASTS, _PARAMETERS = ("fp16", "bf16", "off"), ("fp32", "bf16", "fp16")
 @common.command
 def dtypes(
     context: typer.Context,
-    target: Annotated[str | None, typer.Argument(metavar="[TARGET]", help=_TARGET)] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[TARGET | -- SCRIPT.py ARG…]", help=_TARGET)
+    ] = None,
     package: common.Package = None,
     autocast: list[str] = common.option(["fp16", "bf16"], metavar="DTYPE", help=_AUTOCAST),
     params: str = common.option("fp32", metavar="fp32|bf16|fp16", help=_PARAMS),
@@ -62,6 +64,7 @@ def dtypes(
     """
     from flacheck import reports
     from flacheck.dtypes import baseline as baselines
+    from flacheck.dtypes import scripts
     from flacheck.dtypes.costs import CostBench
     from flacheck.dtypes.examination import Tries, examine
     from flacheck.reports import dtypes as dtypes_report
@@ -70,8 +73,18 @@ def dtypes(
     # A project's releases are what its scans ask; here one is enough.
     if not common.is_typed(context, "triton"):
         triton = []
+    script = scripts.words_of(words or ())
+    target = _target(words or [], script)
     choice = _choice(triton)
-    question = _question(target, package, _modes(autocast, params), arg, device, choice)
+    modes = _modes(autocast, params)
+    question = _question(target, script, package, modes, arg, device, choice)
+    if script:
+        if shared:
+            raise UsageError("--shared needs a TARGET: a script says itself how wide its heads are")
+        if common.is_typed(context, "params"):
+            raise UsageError("--params needs a TARGET: a script makes its parameters itself")
+        typed = common.split(autocast) if common.is_typed(context, "autocast") else ()
+        question = scripts.with_modes(question, typed)
     bench = CostBench(store, choice, question.package, jobs)
     result = examine(question, Tries(mend, bench, _heads_on(shared, target_gpu)))
     if write_baseline is not None:
@@ -83,8 +96,17 @@ def dtypes(
     return result.exit_code
 
 
+def _target(words: list[str], script: tuple[str, ...]) -> str | None:
+    if script or not words:
+        return None
+    if len(words) > 1:
+        raise UsageError(f"{' '.join(words)}: expected one TARGET, or a script after --")
+    return words[0]
+
+
 def _question(
     target: str | None,
+    script: tuple[str, ...],
     package: str | None,
     modes: tuple[Mode, ...],
     arguments: list[str],
@@ -95,13 +117,17 @@ def _question(
     from flacheck.dtypes.following import DtypesQuestion
     from flacheck.packages.package import provide_package
 
-    if target is None and package is None:
-        raise UsageError("name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both")
+    if target is None and package is None and not script:
+        raise UsageError(
+            "name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both; "
+            "or give a script after --"
+        )
     settings = dict(map(_argument, arguments))
     if settings and target is None:
         raise UsageError("--arg is for one TARGET: layers of a package take different arguments")
     return DtypesQuestion(
         targets=(target,) if target else (),
+        script=script,
         modes=modes,
         toolchain=toolchains.provide(choice),
         package=provide_package(package) if package else None,

@@ -41,7 +41,8 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
     # A file may have changed since the last examination.
     expressions.source_file.cache_clear()
     asked = question.modes
-    cures = [mode for mode in _other_modes(asked) if question.targets and tries.mend]
+    is_one = bool(question.targets or question.script)
+    cures = [mode for mode in _other_modes(asked) if is_one and tries.mend]
     with tempfile.TemporaryDirectory(prefix="flacheck-dtypes-") as name:
         folder = Path(name)
         everything = replace(question, modes=(*asked, *cures))
@@ -50,7 +51,7 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
         subjects = answer.observation.subjects
         followed, missing = sorted_out(subjects, asked)
         result = DtypesResult(
-            about=", ".join(question.targets) or _about(question),
+            about=following.what(question),
             modes=asked,
             findings=tuple(found),
             followed=followed,
@@ -107,15 +108,9 @@ def _with_beyond(
     return completed
 
 
-def _about(question: DtypesQuestion) -> str:
-    if question.package is None:
-        return ""
-    return f"all layers of {question.package.identity}"
-
-
 def _targets(question: DtypesQuestion, found: Sequence[DtypeFinding]) -> tuple[str, ...]:
     """What is run again: the targets asked, or those layers of a package with findings."""
-    if question.targets:
+    if question.targets or question.script:
         return question.targets
     return tuple(dict.fromkeys(each.subject for each in found))
 
@@ -152,9 +147,13 @@ def _cast(mended: Mended) -> str:
 
 def _check(question: DtypesQuestion, result: DtypesResult) -> None:
     """A target that gives no answer is an error with what to do about it."""
-    if not question.targets or result.findings:
+    if not (question.targets or question.script) or result.findings:
         return
     for missing in result.not_followed:
+        if question.script:
+            raise IncompleteError(
+                f"{missing.subject}: raised {missing.reason}, in its {missing.stage} pass"
+            )
         if missing.stage in ("build", "arguments"):
             raise UsageError(
                 f"{missing.subject}: its constructor raised {missing.reason}; give its arguments "

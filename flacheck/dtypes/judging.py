@@ -147,12 +147,12 @@ class _Judgement:
                 self._shown(place.file),
                 place.line,
                 expressions.statement(place),
-                f"{overflow.constant:g}",
+                overflow.operand,
                 "fp16",
                 "fp16",
                 str(self._run.mode),
                 place,
-                says=f"{overflow.constant:g} does not fit into fp16: {overflow.shown}",
+                says=overflow.says,
             )
 
     def _is_mixed(

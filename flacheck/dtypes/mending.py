@@ -207,4 +207,8 @@ def _within(question: DtypesQuestion, copy: Path) -> DtypesQuestion:
             # What the file imports from its own folder.
             paths.append(str(Path(where).parent.absolute()))
         targets.append(target)
-    return replace(question, targets=tuple(targets), paths=tuple(paths))
+    script = question.script
+    if script and (copy / Path(script[0]).name).is_file():
+        script = (str(copy / Path(script[0]).name), *script[1:])
+        paths.append(str(Path(question.script[0]).parent.absolute()))
+    return replace(question, targets=tuple(targets), paths=tuple(paths), script=script)

@@ -78,12 +78,26 @@ class Promotion(Struct, frozen=True, rename={"source": "from", "result": "to"}):
 
 
 class Overflow(Struct, frozen=True):
-    """A constant that float16 cannot hold, and what shows it."""
+    """A constant that float16 cannot hold, and what shows it; with `terms` the exponential of a sum
+    of so many, which overflows when each starts from the `constant`."""
 
     place: Place | None
     phase: str
     constant: float
     shown: str
+    terms: int | None = None
+
+    @property
+    def operand(self) -> str:
+        if self.terms is None:
+            return f"{self.constant:g}"
+        return f"a sum of {self.terms} terms"
+
+    @property
+    def says(self) -> str:
+        if self.terms is None:
+            return f"{self.constant:g} does not fit into fp16: {self.shown}"
+        return f"the exponential of {self.operand} does not fit into fp16: {self.shown}"
 
 
 class SeenLaunch(Struct, frozen=True):
@@ -168,12 +182,14 @@ class SeenSubject(Struct, frozen=True):
 
 class Observation(Struct, frozen=True):
     """Everything that one start of the guest saw; `missing` are modules that are nowhere, by their
-    first names, with the modules that asked for them."""
+    first names, with the modules that asked for them; `learned` is the mode that a program runs
+    in."""
 
     subjects: tuple[SeenSubject, ...]
     modules: dict[str, str]
     late: tuple[str, ...] = ()
     missing: dict[str, tuple[str, ...]] = {}
+    learned: Mode | None = None
     error: str | None = None
     kind: str | None = None
 

@@ -7,7 +7,10 @@ file), `card` (a row of the target table; None for this machine's card), `packag
 `file.py:name`; all layers of the modules when there is none), `settings` (arguments by name),
 `stand_ins` (compiled modules that are not here, to be stood in for), `modes` (objects with
 `autocast` and `params`: those that are asked), `heads` (head sizes to run them at, too, in place of
-what they are compared with), `seconds` (of CPU, all in all).
+what they are compared with), `seconds` (of CPU, all in all); or `script`, which is run in place of
+targets: `words` (the file or `-m` and a module, and its arguments), `name`, `folder` to run it in,
+`forced` (a mode in place of its own, or None), `overlay` (a folder to find modules in first, or
+None), in the one of `modes`; without modes only its own is `learned`.
 
 The report: {"error"?: why a target cannot be followed, "modules": {module: why it is not there},
 "late": the targets that the time did not suffice for, "missing": {first name of a module that is
@@ -44,8 +47,11 @@ def main() -> None:
     settings = Settings(
         config["output"], config["card"], config.get("packages") or {}, config.get("package")
     )
+    follow_it = follow
+    if config.get("script"):
+        follow_it = follow_script
     with session(settings) as recorder:
-        report = follow(config, recorder)
+        report = follow_it(config, recorder)
     report["seconds"] = round(time.process_time(), 1)
     partial = f"{config['report']}.part"
     with open(partial, "w", encoding="utf-8") as file:
@@ -108,6 +114,37 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
             report["subjects"].append(_followed(subject, builder, runner, asked, heads))
     report["missing"] = _listed(stand_ins.missing)
     return report
+
+
+def follow_script(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
+    """A program, followed in one mode; or the mode that it runs in, `learned`."""
+    import torch  # noqa: F401 the fake device stands before the program imports anything
+
+    from .follower import Follower
+    from .runs import Precision
+    from .scripts import Program
+
+    script = config["script"]
+    os.chdir(script["folder"])
+    follower = Follower()
+    recorder.heard = follower.launch
+    recorder.journal.seen = follower.ids.append
+    forced = None
+    if script["forced"] is not None:
+        forced = Precision(**script["forced"])
+    program = Program(script["words"], forced, follower, script["overlay"])
+    report: dict[str, Any] = {"modules": {}, "subjects": [], "late": []}
+    if not config["modes"]:
+        error = program.learn(config["seconds"])
+        if error is not None:
+            report.update(error=error.brief(), kind="raised")
+        elif program.learned is not None:
+            report["learned"] = program.learned.to_json()
+        return report
+    mode = Precision(**config["modes"][0])
+    run = program.followed(mode, config["seconds"])
+    subject = {"name": script["name"], "plan": "as it is", "runs": [run]}
+    return {**report, "subjects": [subject]}
 
 
 def _listed(missing: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import places
+from .exponentials import Exponentials
 from .overflow import overflow
 from .places import SourcePlace
 
@@ -104,6 +105,7 @@ class Follower:
         self._calls = _ProgramCalls(self)
         self._operations = _Operations(self)
         self._places: dict[tuple[Any, ...], int] = {}
+        self._exponentials = Exponentials()
 
     def begin(self) -> None:
         self.seen = Followed()
@@ -186,6 +188,7 @@ class Follower:
         for tensor in made:
             # Written in place: its dtype was settled before.
             if id(tensor) in inputs:
+                self._exponentials.forget(tensor)
                 continue
             if tensor.dtype not in _WIDE:
                 _inherit(tensor, operands, frozenset())
@@ -233,6 +236,8 @@ class Follower:
         self, tensor: torch.Tensor, function: Any, args: Any, kwargs: Mapping[str, Any]
     ) -> None:
         said = overflow(function, args, kwargs)
+        if said is None:
+            said = self._exponentials.made(tensor, function, args, kwargs)
         if said is not None:
             place: SourcePlace | None = places.here()
             line = {"place": place and place.to_json(), "phase": self.phase, **said}

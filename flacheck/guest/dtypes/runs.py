@@ -61,12 +61,12 @@ class Runner:
         def forward() -> Any:
             follower.phase = "forward"
             gradients = torch.set_grad_enabled(plan.training)
-            with follower, _noting(raised), gradients, _autocast(mode.autocast):
+            with follower, noting(raised), gradients, _autocast(mode.autocast):
                 return built.function(**built.given)
 
         def backward(returned: Any) -> None:
             follower.phase = "backward"
-            with follower, _noting(raised):
+            with follower, noting(raised):
                 _backward(returned)
 
         stage = "forward"
@@ -74,24 +74,35 @@ class Runner:
         if not isinstance(outcome, CaughtError) and plan.training:
             stage, returned = "backward", outcome
             outcome = attempt(lambda: backward(returned), SECONDS)
-        seen = follower.seen
-        said: dict[str, Any] = {
-            "mode": mode.to_json(),
-            "promotions": seen.promotions,
-            "overflows": seen.overflows,
-            **_distinct(seen.launches),
-            "error": None,
-        }
+        told = said(mode, follower, stage, outcome, raised)
         if isinstance(outcome, CaughtError):
-            said["error"] = _brief(outcome, stage)
-            if raised:
-                said["error"].update(_explained(raised[0], follower))
-            return Ran(stage, outcome, said)
-        return Ran(stage, None, said)
+            return Ran(stage, outcome, told)
+        return Ran(stage, None, told)
+
+
+def said(
+    mode: Precision, follower: Follower, stage: str, outcome: Any, raised: list[BaseException]
+) -> dict[str, Any]:
+    """What was followed since the follower began, as a report tells it; `outcome` may be the error
+    that ended it, `raised` the exceptions behind that."""
+    seen = follower.seen
+    told: dict[str, Any] = {
+        "mode": mode.to_json(),
+        "promotions": seen.promotions,
+        "overflows": seen.overflows,
+        **_distinct(seen.launches),
+        "error": None,
+    }
+    if isinstance(outcome, CaughtError):
+        told["error"] = _brief(outcome, stage)
+        if raised:
+            told["error"].update(_explained(raised[0], follower))
+    return told
 
 
 @contextlib.contextmanager
-def _noting(raised: list[BaseException]) -> Iterator[None]:
+def noting(raised: list[BaseException]) -> Iterator[None]:
+    """Keep what is raised, with its frames."""
     try:
         yield
     except Exception as error:

@@ -7,13 +7,14 @@ import importlib
 import importlib.util
 import inspect
 import os
+import pkgutil
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -79,6 +80,26 @@ def module_of(target: str) -> str:
     """What the module of a target is called once it is imported."""
     where = target.rpartition(":")[0]
     return os.path.basename(where).removesuffix(".py")
+
+
+def model_class(config: type) -> Callable[[Any], torch.nn.Module]:
+    """The model that a config is for: of those beside it the one that predicts tokens, else what
+    transformers has for it.
+
+    Packages register their models with transformers when they are imported as a whole, which one
+    that names a model as transformers does cannot be.
+    """
+    folder = config.__module__.rpartition(".")[0]
+    package = importlib.import_module(folder)
+    for entry in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{folder}."):
+        module = importlib.import_module(entry.name)
+        for name, thing in vars(module).items():
+            if name.endswith("ForCausalLM") and getattr(thing, "config_class", None) is config:
+                return cast("Callable[[Any], torch.nn.Module]", thing)
+    # Imported by who has a config of theirs.
+    from transformers import AutoModelForCausalLM
+
+    return cast("Callable[[Any], torch.nn.Module]", AutoModelForCausalLM.from_config)
 
 
 def layers(offered: list[Operator]) -> list[Followable]:
@@ -291,11 +312,8 @@ class Builder:
         return Built(layer, layer, arguments.build(operator, sized, operator.takes))
 
     def _model(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> Built:
-        # Imported by who has a config of theirs.
-        from transformers import AutoModelForCausalLM
-
         config = operator.call(**plan.build)
-        model = AutoModelForCausalLM.from_config(config).to(device="cuda", dtype=arguments.dtype)
+        model = model_class(operator.call)(config).to(device="cuda", dtype=arguments.dtype)
         model.train(plan.training)
         form = (plan.sizes.get("B", 2), plan.sizes.get("T", 512))
         ids = torch.zeros(form, dtype=torch.int64, device="cuda")

@@ -1,0 +1,167 @@
+"""A program of the user's own, run as it is while its dtypes are followed: what it trains is found
+where it calls a module.
+
+Such a call is also where a run to compare with differs: the module's parameters and the arguments
+are in another dtype, and autocast is another, whatever the program does around it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from ..package_driver.arguments import DTYPES
+from ..package_driver.calls import CaughtError, attempt
+from .follower import Follower, name_tensors, short
+from .runs import Precision, noting, said
+
+_NAMES = {str(dtype).removeprefix("torch."): name for name, dtype in DTYPES.items()}
+
+
+class _ModeSeen(BaseException):
+    """Ends a program once it is known in which mode it calls its module."""
+
+
+class Program:
+    """`words` are a script or `-m` and a module, and their arguments. `mode` is what its modules
+    are called in, None for as it is; `learned` the mode that it called the first one in."""
+
+    def __init__(
+        self, words: Sequence[str], mode: Precision | None, follower: Follower, overlay: str | None
+    ) -> None:
+        self._words, self._mode, self._follower = list(words), mode, follower
+        self._overlay = overlay
+        self._inside = False
+        # Kept, so that no other module gets the identity of one that was met.
+        self._met: list[torch.nn.Module] = []
+        self.learned: Precision | None = None
+
+    def learn(self, seconds: float) -> CaughtError | None:
+        """Run up to the first call of a module: `learned` is its mode. The error that ended the
+        program before."""
+        outcome = attempt(lambda: self._run(only_learn=True), seconds)
+        if isinstance(outcome, CaughtError) and outcome.kind != "SystemExit":
+            return outcome
+        return None
+
+    def followed(self, mode: Precision, seconds: float) -> dict[str, Any]:
+        """One run, as a report tells it."""
+        follower = self._follower
+        follower.begin()
+        follower.phase = "forward"
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            with noting(raised), follower:
+                self._run()
+
+        outcome: Any = attempt(run, seconds)
+        # A program may end itself, and one that goes on for long has shown what it does.
+        if isinstance(outcome, CaughtError) and outcome.kind in ("SystemExit", "TooLong"):
+            outcome = None
+        stage = follower.phase
+        return said(mode, follower, stage, outcome, raised)
+
+    def _run(self, only_learn: bool = False) -> None:
+        module = torch.nn.Module.__call__
+        backward, of_tensor = torch.autograd.backward, torch.Tensor.backward
+
+        def call(layer: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return module(layer, *args, **kwargs)
+            self._meet(layer)
+            if only_learn:
+                raise _ModeSeen
+            self._inside = True
+            try:
+                with self._autocast():
+                    args, kwargs = self._converted(args), self._converted(kwargs)
+                    name_tensors("argument", [*zip(map(str, range(len(args))), args)])
+                    name_tensors("argument", kwargs.items())
+                    return module(layer, *args, **kwargs)
+            finally:
+                self._inside = False
+
+        def back(function: Callable[..., Any]) -> Callable[..., Any]:
+            def run(*args: Any, **kwargs: Any) -> Any:
+                self._follower.phase = "backward"
+                result = function(*args, **kwargs)
+                # Not after an error: the stage that it came in is told.
+                self._follower.phase = "forward"
+                return result
+
+            return run
+
+        torch.nn.Module.__call__ = call
+        torch.autograd.backward = back(backward)
+        torch.Tensor.backward = back(of_tensor)
+        try:
+            with contextlib.suppress(_ModeSeen):
+                self._start()
+        finally:
+            torch.nn.Module.__call__ = module
+            torch.autograd.backward = backward
+            torch.Tensor.backward = of_tensor
+
+    def _start(self) -> None:
+        words = self._words
+        folder = os.getcwd()
+        if words[0] != "-m":
+            folder = os.path.dirname(os.path.abspath(words[0]))
+        sys.path[:0] = [entry for entry in (self._overlay, folder) if entry]
+        if words[0] == "-m":
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = words
+            runpy.run_path(words[0], run_name="__main__")
+
+    def _meet(self, layer: torch.nn.Module) -> None:
+        """A module that the program itself calls, for the first time."""
+        if any(layer is each for each in self._met):
+            return
+        self._met.append(layer)
+        floating = [p for p in layer.parameters() if p.is_floating_point()]
+        if self.learned is None and floating:
+            autocast = "off"
+            if torch.is_autocast_enabled("cuda"):
+                autocast = _name(torch.get_autocast_dtype("cuda"))
+            self.learned = Precision(autocast, _name(floating[0].dtype))
+        if self._mode is not None:
+            layer.to(dtype=DTYPES[self._mode.params])
+        name_tensors("parameter", layer.named_parameters())
+        name_tensors("buffer", layer.named_buffers())
+
+    def _converted(self, arguments: Any) -> Any:
+        if self._mode is None:
+            return arguments
+        dtype = DTYPES[self._mode.params]
+
+        def convert(value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                return value.to(dtype)
+            return value
+
+        return tree_map(convert, arguments)
+
+    @contextlib.contextmanager
+    def _autocast(self) -> Iterator[None]:
+        if self._mode is None:
+            yield
+        elif self._mode.autocast == "off":
+            with torch.autocast("cuda", enabled=False):
+                yield
+        else:
+            with torch.autocast("cuda", DTYPES[self._mode.autocast]):
+                yield
+
+
+def _name(dtype: torch.dtype) -> str:
+    return _NAMES.get(short(dtype), short(dtype))

@@ -1,0 +1,154 @@
+"""An answer of flacheck dtypes with everything in it, made from values by hand."""
+
+from __future__ import annotations
+
+from flacheck.dtypes.costs import Need
+from flacheck.dtypes.finding import OVERFLOW, PROMOTION, REFUSED, DtypeFinding, Reached, Tripped
+from flacheck.dtypes.heads import ACTUAL, INTENDED, HeadNeeds
+from flacheck.dtypes.mending import Mended
+from flacheck.dtypes.observed import Mode, Place
+from flacheck.dtypes.result import Cure, DtypesResult, NotFollowed
+from flacheck.model import Json
+
+FP16, BF16 = Mode("fp16", "fp32"), Mode("bf16", "fp32")
+LAYER = "pkg.layers.mixer:Mixer"
+FILE = "pkg/layers/mixer.py"
+DIFF = """--- a/pkg/layers/mixer.py
++++ b/pkg/layers/mixer.py
+@@ -7,3 +7,3 @@
+         q, v = self.to_q(x), self.to_v(x)
+-        k = k + self.gain
++        k = (k + self.gain).to(k.dtype)
+         return mix(q, k, v)
+"""
+SHARED: Json = {"target": "sm90", "limit": 232_448, "intended": 49_152, "actual": 73_728}
+
+
+def reached(shared: Json | None = None) -> Reached:
+    return Reached(
+        kernel="pkg.ops.mix:mix_kernel",
+        argument="k",
+        dtypes={"q": "fp16", "k": "fp32", "v": "fp16"},
+        intended=dict.fromkeys("qkv", "fp16"),
+        shared=shared,
+    )
+
+
+def promotion(mode: Mode, line: int = 8, source: str = "k = k + self.gain") -> DtypeFinding:
+    """A parameter that promotes keys."""
+    return DtypeFinding(
+        PROMOTION,
+        LAYER,
+        FILE,
+        line,
+        source,
+        operand="self.gain",
+        source_dtype=mode.half,
+        result_dtype="fp32",
+        mode=str(mode),
+        place=Place(f"/somewhere/{FILE}", line),
+        half="k",
+        parameter="gain",
+        kind="parameter",
+        reached=(reached(SHARED),),
+        fix=DIFF,
+    )
+
+
+def asserted() -> DtypeFinding:
+    """A promotion that an assertion refuses, before any kernel is launched."""
+    return DtypeFinding(
+        PROMOTION,
+        LAYER,
+        FILE,
+        21,
+        "g = x * self.scale",
+        operand="self.scale",
+        source_dtype="fp16",
+        result_dtype="fp32",
+        mode=str(FP16),
+        place=Place(f"/somewhere/{FILE}", 21),
+        parameter="decay.scale",
+        kind="buffer",
+        beyond=(reached(),),
+        tripped=Tripped("pkg/ops/mix.py", 3, "assert q.dtype == g.dtype", "AssertionError"),
+    )
+
+
+def refused() -> DtypeFinding:
+    """An operation that raises when it is given both dtypes."""
+    text = "RuntimeError: expected dtype c10::Half for `weight` but got dtype float"
+    return DtypeFinding(
+        REFUSED,
+        LAYER,
+        FILE,
+        30,
+        "k = torch.lerp(k, v, self.gain)",
+        operand="self.gain",
+        source_dtype="fp16",
+        result_dtype="fp32",
+        mode=str(FP16),
+        place=Place(f"/somewhere/{FILE}", 30),
+        tripped=Tripped(FILE, 30, "k = torch.lerp(k, v, self.gain)", text),
+        says=text,
+    )
+
+
+def overflow() -> DtypeFinding:
+    """A sum whose exponential float16 cannot hold; the baseline lists it."""
+    return DtypeFinding(
+        OVERFLOW,
+        LAYER,
+        FILE,
+        40,
+        "w = g.cumsum(1).exp()",
+        operand="a sum of 512 terms",
+        source_dtype="fp16",
+        result_dtype="fp16",
+        mode=str(FP16),
+        place=Place(f"/somewhere/{FILE}", 40),
+        says="the exponential of a sum of 512 terms does not fit into fp16: infinite when every "
+        "element that goes in is 0.0625",
+        known=True,
+    )
+
+
+def heads(which: str, target: str, needs: dict[int, Need]) -> HeadNeeds:
+    dtypes = reached().dtypes
+    if which == INTENDED:
+        dtypes = reached().intended
+    return HeadNeeds(
+        kernel=reached().kernel,
+        mode=FP16,
+        target=target,
+        which=which,
+        dtypes=dtypes,
+        needs=needs,
+        settings={size: {"head_dim": size} for size in needs},
+    )
+
+
+def answer() -> DtypesResult:
+    """Findings of every kind, in one mode and in two, with cures, costs and all that is missing."""
+    fits, wide = Need(49_152, True), Need(98_304, True)
+    over, broken = Need(270_336, False, "FC501"), Need(None, False, "FC303")
+    return DtypesResult(
+        about=LAYER,
+        modes=(FP16, BF16),
+        findings=(promotion(FP16), asserted(), refused(), overflow(), promotion(BF16)),
+        followed={LAYER: 12, "pkg.layers.plain:Plain": 4},
+        not_followed=(
+            NotFollowed("pkg.layers.odd:Odd", FP16, "build", "ValueError: heads do not divide"),
+        ),
+        late=("pkg.layers.slow:Slow",),
+        stand_ins={"pkg.layers.plain:Plain": ("flash_attn",)},
+        modules={"pkg.layers.broken": "ImportError: cannot import name 'x'"},
+        mended=Mended(DIFF, (), (), (refused(), overflow())),
+        cures=(Cure("the cast of one line, applied in a copy", 0), Cure(str(BF16), 1)),
+        heads=(
+            heads(INTENDED, "sm90", {64: fits, 128: wide}),
+            heads(ACTUAL, "sm90", {64: wide, 128: over}),
+            heads(INTENDED, "sm75", {64: fits, 128: broken}),
+            heads(ACTUAL, "sm75", {64: fits, 128: broken}),
+        ),
+    )
