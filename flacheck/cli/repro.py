@@ -17,6 +17,7 @@ from flacheck.cli.common import option
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from flacheck.inputs.cell import Chosen
     from flacheck.model import Cell
     from flacheck.repro.budget import Budget
     from flacheck.repro.compilers import Compilers
@@ -79,6 +80,8 @@ def repro(
             common.say(*chosen.warnings)
             failing = chosen.cell
             folder = output or Path(f"repro-{failing.key[:8]}")
+            if failing.kernel.language != "triton":
+                return _preprocessed(chosen, folder, memory)
             ready = provided(failing.toolchain, failing.target, releases, triton)
         except KeyboardInterrupt:
             return _nothing("interrupted before there was a compiler to ask")
@@ -124,6 +127,20 @@ def _nothing(why: str) -> int:
     """Say that nothing is left of a command, and how to begin it again; the exit code."""
     common.say(f"{why}: no file was written. To begin again: {common.begin_again()}")
     return Exit.INTERRUPTED
+
+
+def _preprocessed(chosen: Chosen, folder: Path, memory: int) -> int:
+    """What there is of a unit in C++, which nothing reduces yet."""
+    from flacheck.repro import preprocessed
+    from flacheck.repro.compilers import Compilers, provided
+
+    cell = chosen.cell
+    ready = provided(cell.toolchain, cell.target, [cell.toolchain])
+    with Compilers(ready, chosen.packages, memory) as compilers:
+        files = preprocessed.write(preprocessed.texts(cell, compilers), folder)
+    common.say("flacheck cannot reduce C++ yet: this is the preprocessed unit and its command")
+    common.write([f"{path}\n" for path in files], None)
+    return Exit.OK
 
 
 def _budget(text: str) -> Budget:

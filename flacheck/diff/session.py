@@ -239,7 +239,9 @@ def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
     torch, name = None, side.text
     triton = None
     if isinstance(side, ReleaseSide):
-        torch, triton = side.torch, side.choice.version
+        torch = side.torch
+        if side.choice.family == "triton":
+            triton = side.choice.version
         name = side.choice.identity
     else:
         name = side.name

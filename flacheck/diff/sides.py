@@ -25,7 +25,8 @@ from flacheck.toolchains.base import Choice
 
 RUN_SCHEMA = "flacheck.run/1"
 _RUN = "run:"
-_NAMED = re.compile(r"(torch|triton)\s*(?=[<>=!~])(.+)", re.IGNORECASE)
+_NAMES = "|".join([by_torch.NAME, *toolchains.FAMILIES])
+_NAMED = re.compile(rf"({_NAMES})\s*(?=[<>=!~])(.+)", re.IGNORECASE)
 _BARE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.\*)?")
 # `==2.9`: two numbers, which people mean as all of 2.9.
 _MINOR = re.compile(r"={2,3}\s*(\d+\.\d+)")
@@ -107,6 +108,9 @@ def _release(text: str, name: str, specifier: str) -> ReleaseSide:
         notes.append(
             f"{text} is read as {name}{specifier}; write {name}=={minor[1]}.0 for that one"
         )
+    if specifier.lstrip("= ") == "installed":
+        (choice,) = toolchains.resolve([f"{name}{specifier}"]).choices
+        return ReleaseSide(text, text, choice)
     try:
         SpecifierSet(specifier)
     except InvalidSpecifier:
@@ -115,12 +119,18 @@ def _release(text: str, name: str, specifier: str) -> ReleaseSide:
         return _by_torch(text, specifier, notes)
     choices = toolchains.resolve([f"{name}{specifier}"]).choices
     if not choices:
-        raise UsageError(f"{text}: no such release of Triton has a wheel for this Python")
+        raise UsageError(f"{text}: no such release has a wheel for this Python")
     choice = max(choices, key=lambda each: Version(each.version))
     if len(choices) > 1:
         admitted = [each.version for each in choices]
-        notes.append(f"{text} admits {_listed(admitted)}: Triton {choice.version} is compared")
+        notes.append(f"{text} admits {_listed(admitted)}: {_spoken(choice)} is compared")
     return ReleaseSide(text, choice.identity, choice, notes=tuple(notes))
+
+
+def _spoken(choice: Choice) -> str:
+    """`Triton 3.5.1`, `nvcc 13.0.88`."""
+    names = {"triton": "Triton"}
+    return f"{names.get(choice.family, choice.family)} {choice.version}"
 
 
 def _by_torch(text: str, specifier: str, notes: Sequence[str]) -> ReleaseSide:

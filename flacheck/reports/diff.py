@@ -301,8 +301,10 @@ def _commands(result: DiffResult, command: str) -> list[str]:
     if result.narrowed and command and not regressed:
         commands.append(f"{command} --configs own")
     pin = result.pin
-    wanted = [f'"{pin.torch or pin.triton}"'] if pin.side in ("to", "other") else []
-    commands += [f"pip install {requirement}" for requirement in wanted]
+    wanted = pin.torch or pin.triton
+    # No requirement names a local build, or a compiler that is no package of the environment.
+    if wanted and pin.side in ("to", "other"):
+        commands.append(f'pip install "{wanted}"')
     return commands
 
 
