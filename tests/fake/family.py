@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from flacheck.tables import targets
 from flacheck.toolchains.base import Choice, Resolution, Toolchain
 from tests import fake
 
@@ -40,6 +41,18 @@ class FakeFamily:
     refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provided: list[str] = field(default_factory=list)
     name: str = "fake"
+    # It stands in for Triton.
+    language: str = "triton"
+    stages: tuple[str, ...] = ("parse", "lower", "late")
+
+    def target(self, name: str) -> str:
+        return targets.find(name).name
+
+    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return given
+
+    def holds(self, path: str) -> bool:
+        return False
 
     def versions(self) -> Resolution:
         return Resolution(tuple(self._choice(version) for version in VERSIONS))
