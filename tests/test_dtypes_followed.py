@@ -39,6 +39,7 @@ HARMLESS = (
     "k = k * torch.tensor(2.0, device=k.device)",
     "x = k + self.gain",
     "k = k / 1e6",
+    "k = self.gain.expand_as(k)",
 )
 ASSERTED = "k = k.addcmul(k * (1 - a), self.gain)"
 REFUSED = "k = torch.lerp(k, k * a, self.gain)"

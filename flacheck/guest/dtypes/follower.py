@@ -200,11 +200,13 @@ class Follower:
             # Numbers and tensors without dimensions promote nothing; what no operation was given
             # only told a dtype or a shape.
             deciding = [each for each in wide if each[1].dim() and id(each[1]) in given]
-            if halves and deciding:
+            # One that is only asked for its shape (`residual.reshape_as(x)`) promotes nothing.
+            promoted = [each for each in halves if id(each[1]) in given]
+            if promoted and deciding:
                 if event is None:
-                    event = self._promotion(halves, deciding, tensor)
+                    event = self._promotion(promoted, deciding, tensor)
                 setattr(tensor, _ORIGIN, Origin(events=frozenset((event,))))
-            elif halves:
+            elif halves and not deciding:
                 # A cast, the program's or autocast's.
                 _inherit(tensor, halves, frozenset())
             else:
