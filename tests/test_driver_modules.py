@@ -49,10 +49,10 @@ def test_every_module_below_a_package_is_imported(package: Writer) -> None:
 
 
 def test_a_module_that_cannot_be_imported_says_why(package: Writer) -> None:
-    """The others are there; what is below it is not looked for."""
+    """The others are there, also those below a folder whose `__init__` raises."""
     package({"a.py": "import nobody_has_this", "b.py": "", "c/__init__.py": "1 / 0", "c/d.py": ""})
     names, failed = loaded()
-    assert names == [NAME, f"{NAME}.b"]
+    assert names == [NAME, f"{NAME}.b", f"{NAME}.c.d"]
     assert failed == {
         f"{NAME}.a": "ModuleNotFoundError: No module named 'nobody_has_this'",
         f"{NAME}.c": "ZeroDivisionError: division by zero",
@@ -63,6 +63,26 @@ def test_a_module_that_ends_the_program_only_fails(package: Writer) -> None:
     """It is somebody else's."""
     package({"a.py": "raise SystemExit('wants a card')", "b.py": ""})
     assert loaded() == ([NAME, f"{NAME}.b"], {f"{NAME}.a": "SystemExit: wants a card"})
+
+
+def test_a_module_that_skips_its_tests_only_fails(package: Writer) -> None:
+    """`pytest.skip` raises what no `except Exception` stops, and so does a signal."""
+    skip = "class Skipped(BaseException): ...\nraise Skipped('no card')"
+    package({"a.py": skip, "b.py": "raise KeyboardInterrupt", "c.py": ""})
+    names, failed = loaded()
+    assert names == [NAME, f"{NAME}.c"]
+    assert failed == {
+        f"{NAME}.a": "Skipped: no card",
+        f"{NAME}.b": "KeyboardInterrupt: raise KeyboardInterrupt",
+    }
+
+
+def test_the_modules_of_the_distribution_are_named(package: Writer) -> None:
+    """Those in folders without `__init__` too; what lies beside them is not touched."""
+    package({"ops/a.py": "", "tests/__init__.py": "1 / 0", "b.py": "1 / 0"})
+    modules, failed = load([NAME], (), own=[NAME, f"{NAME}.ops.a"])
+    assert [module.__name__ for module in modules] == [NAME, f"{NAME}.ops.a"]
+    assert failed == {}
 
 
 def test_what_a_recipe_skips_is_not_imported(package: Writer) -> None:

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from flacheck.source.modules import Import, file_of, launchable, module_name, read
+from flacheck.source.modules import Import, file_of, importable, launchable, module_name, read
 
 TEXT = """
     import triton
@@ -137,3 +137,22 @@ def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) 
         "pkg.ops.one:second",
         "pkg.modules.four:norm",
     }
+
+
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("shop/ops/one.py", "shop.ops.one"),
+        ("shop/__init__.py", "shop"),
+        ("alone.py", "alone"),
+        ("tests/test_one.py", None),
+        ("shop/tests/helpers.py", None),
+        ("shop/one_test.py", None),
+        ("shop/__main__.py", None),
+        ("shop/kernel.cu", None),
+        ("shop-1.0.data/one.py", None),
+    ],
+)
+def test_users_import_no_tests(file: str, module: str | None) -> None:
+    """Nor what runs by itself, nor what cannot be named."""
+    assert importable(file) == module

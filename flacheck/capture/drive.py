@@ -217,6 +217,7 @@ def _config(scratch: Path, drive: Drive) -> Json:
         "progress": str(scratch / "doing"),
         "card": drive.card,
         "modules": list(package.modules),
+        "own": list(package.own_modules),
         "package": package.identity,
         "packages": {package.path: package.identity},
         "recipe": recipe_of(package.name),

@@ -176,8 +176,7 @@ def plan(
         if capture.driven and not capture.driven.import_error:
             cells += _launched(capture, recorded, compiled, selection, configs, until)
             package = capture.package
-            prefix = str(recipe_of(package.name).get("coverage", package.modules[0]))
-            kernels = launchable(package.path, prefix)
+            kernels = _launchable(package)
             found = coverage(kernels, capture.driven.kernels, capture.driven.report)
             identity = {"package": package.identity, "toolchain": capture.choice.identity}
             covered.append({**identity, **found.to_json()})
@@ -202,6 +201,13 @@ def plan(
         attempts=attempts,
         coverage=tuple(covered),
     )
+
+
+def _launchable(package: Package) -> dict[str, tuple[str, ...]]:
+    """The kernels that the package launches; of a recipe's, those below what it names."""
+    said = recipe_of(package.name).get("coverage")
+    prefixes = [str(said)] if said else package.modules
+    return {k: by for prefix in prefixes for k, by in launchable(package.path, prefix).items()}
 
 
 def _source(spec: str) -> str:

@@ -1,6 +1,7 @@
 """Packages whose kernels are compiled: installed beside no torch, no triton and no CUDA, in a
 folder of their own."""
 
+import functools
 import importlib.metadata
 import re
 import shutil
@@ -17,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
 from flacheck.packages import checkouts
+from flacheck.source.modules import importable
 from flacheck.toolchains import cache, filling, identity, index, wheels
 
 # The guest brings these: a recording torch, and each release of Triton in turn.
@@ -45,10 +47,18 @@ class Package:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The top-level packages that the distribution, and those it pins exactly, bring: `fla`."""
-        files = [name for owner in _own(Path(self.path), self.name) for name in _files(owner)]
-        inits = {name.removesuffix("/__init__.py") for name in files if "/__init__.py" in name}
-        return tuple(sorted(name for name in inits if "/" not in name))
+        """The top-level packages and modules that the distribution, and those it pins exactly,
+        bring, without their tests: `fla`. Packages come first."""
+        tops = {name.partition(".")[0]: "." in name for name in self.own_modules}
+        tops |= {name.partition(".")[0]: True for name in self.own_modules if "." in name}
+        return tuple(sorted(tops, key=lambda top: (not tops[top], top)))
+
+    @functools.cached_property
+    def own_modules(self) -> tuple[str, ...]:
+        """Every module that they bring, each package before its modules: no dependency's, none of
+        their tests, and nothing that runs when it is imported, as `__main__` does."""
+        files = {name for owner in _own(Path(self.path), self.name) for name in _files(owner)}
+        return tuple(sorted(filter(None, map(importable, files))))
 
     def requires(self, names: Sequence[str]) -> list[tuple[str, Requirement]]:
         """What the distribution, and those it pins exactly, require of some others: the owner, as

@@ -10,6 +10,9 @@ from flacheck.source import syntax
 
 # Kernels for other vendors' devices are not ours to compile.
 OTHER_VENDORS = ("ascend", "npu")
+# Folders and files whose modules no user of a package imports; some of them run when they are.
+_UNUSED = ("test", "tests", "testing", "benchmark", "benchmarks", "examples", "docs")
+_RUNS = ("__main__", "setup", "conftest")
 # Re-exports go a few modules deep; a circle of imports must end somewhere.
 DEEPEST = 16
 
@@ -46,6 +49,20 @@ def package_of(module: str) -> str:
 def module_name(root: Path, file: Path) -> str:
     """The dotted name by which a file below a folder for imports is imported."""
     parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def importable(file: str) -> str | None:
+    """The module that a file of a distribution holds, None when users of it import none: tests,
+    benchmarks, what runs by itself."""
+    parts = file.removesuffix(".py").split("/")
+    if not file.endswith(".py") or not all(map(str.isidentifier, parts)):
+        return None
+    name = parts[-1]
+    if any(part in _UNUSED for part in parts[:-1]) or name in _RUNS:
+        return None
+    if name.startswith("test_") or name.endswith("_test"):
+        return None
     return ".".join(parts).removesuffix(".__init__")
 
 
@@ -109,8 +126,12 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
     """The kernels below a module prefix (`fla.ops`), each with the functions that launch it."""
     root = Path(folder)
     launchers: dict[str, set[str]] = {}
-    for file in sorted(root.joinpath(package_of(prefix)).rglob("*.py")):
+    package = package_of(prefix)
+    alone = root / f"{package}.py"
+    for file in sorted([*root.joinpath(package).rglob("*.py"), *filter(Path.is_file, [alone])]):
         if any(word in file.as_posix() for word in OTHER_VENDORS):
+            continue
+        if importable(file.relative_to(root).as_posix()) is None:
             continue
         module = module_name(root, file)
         for launcher, name in read(root, module).launches:

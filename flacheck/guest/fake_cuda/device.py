@@ -46,7 +46,7 @@ class FakeDevice:
         check(torch.__version__)
         # Only now: these reach into torch when they are imported.
         from ..workers import torch_cuda
-        from . import autograd, known_values, moved
+        from . import autograd, known_values, moved, registered
 
         self._mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self._values = known_values.KnownValues(self._mode, guessed)
@@ -63,6 +63,7 @@ class FakeDevice:
         torch_cuda.turn(card)
         autograd.install()
         moved.install()
+        registered.install()
         torch_cuda.leave_functions_uncompiled()
 
     def enter(self) -> None:

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
+from .registered import BODIES, is_on_card
 from .shortcut import Shortcut
 
 # Elements of the largest tensors whose values are kept. What programs read are offsets and indices;
@@ -131,6 +132,10 @@ class KnownValues(TorchDispatchMode):
             return operator(*args, **kwargs)
         if operator in _READS:
             return self._read(args[0])
+        body = BODIES.of(operator)
+        if body is not None and is_on_card(args, kwargs):
+            with self:
+                return BODIES.run(operator, body, args, kwargs)
         if operator is _aten._to_copy.default and kwargs.get("device") == _META:
             # The stand-in for CUDA's device guard is meta's, which calls the current device meta.
             kwargs = {**kwargs, "device": torch.device("cuda", 0)}

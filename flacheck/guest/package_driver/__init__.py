@@ -1,7 +1,8 @@
 """Calls a package's operators, layers and modules so that the recorder sees what they launch.
 
 The host starts it with one argument, a JSON object: `output` (the launches file), `report` (a JSON
-file), `card` (a row of the target table), `modules` (packages to drive), `package`
+file), `card` (a row of the target table), `modules` (packages to drive), `own` (all modules of the
+distribution, where they are known), `package`
 (`name==version`), `packages` (folder → `name==version`), `recipe` (a parsed recipe), `dtypes`,
 `seconds` (of CPU, all in all), `progress` (a file that says what is being called).
 
@@ -61,7 +62,7 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
     recipe = Recipe(config.get("recipe") or {})
     tell(f"importing {', '.join(config['modules'])}")
     try:
-        modules, failed = load(config["modules"], recipe.skipped_modules)
+        modules, failed = load(config["modules"], recipe.skipped_modules, config.get("own") or ())
     except NotImported as error:
         name, caught = error.args
         failed = {"module": name, "type": caught.kind, "text": caught.text}

@@ -3,6 +3,7 @@ and what the code of a module compares them with."""
 
 import ast
 import collections
+import enum
 import functools
 import importlib
 import inspect
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from ..workers.values import TORCH_NAMES
+from . import objects
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, is_named, shape, size
@@ -32,7 +34,7 @@ _TRUTHS = re.compile(r"mask|BoolTensor")
 _PLAIN = re.compile(
     r"^(eps|epsilon|scale|\w*_scale|dtype|\w*_dtype|device|reduction|activation|\w*_mode|mode|dim"
     r"|axis|\w*size|num_\w+|n_\w+|\w*alpha|\w*_?coef\w*|lr|p|inplace|in_place|offset|temperature"
-    r"|softcap\w*|ignore_index|B[A-Z]|T|layout|training)$"
+    r"|softcap\w*|ignore_index|is_causal|causal|B[A-Z]|T|layout|training)$"
     r"|^(is_|use_|return_|output_)"
 )
 _SIZED = re.compile(r"head|dim|hidden|seq|len|vocab|batch|^[A-Z]+$")
@@ -43,6 +45,8 @@ _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
 _CUTS = (0.2, 0.6)
 SEQUENCES = len(_CUTS) + 1
 _MIDDLING = 64
+# A class may ask for objects of others.
+_DEEPEST = 4
 # Of the values that one parameter may have: each costs a call.
 _MOST_CHOICES = 4
 
@@ -54,6 +58,8 @@ class Arguments:
         self._shapes, self._common, self.dtype = shapes, recipe.common, DTYPES[dtype]
         # Whether something was made up that neither a recipe nor the package's own words tell.
         self.guessed = False
+        # Objects in objects, at the moment.
+        self._deep = 0
 
     def build(
         self, operator: Operator, plan: CallPlan, parameters: Iterable[inspect.Parameter]
@@ -72,6 +78,10 @@ class Arguments:
     def _valued(self, value: Any, made: Mapping[str, Any]) -> Any:
         """A value of a recipe, or a tensor like one that the package passed: what was in the first
         dtype there is in the dtype of this call."""
+        if isinstance(value, objects.Table):
+            return dict(value)
+        if isinstance(value, dict) and "object" in value:
+            return self._object(value["object"])
         if not isinstance(value, dict) or "of" not in value:
             return _value(value, made)
         dtype = DTYPES[value["of"]]
@@ -79,10 +89,27 @@ class Arguments:
             dtype = self.dtype
         return _tensor(value["shape"], dtype)
 
+    def _object(self, name: str) -> Any:
+        """An object of the class `module:name`, as its constructor asks for it."""
+        kind = objects.find(name)
+        if issubclass(kind, enum.Enum):
+            return next(iter(kind))
+        constructor = objects.constructor(kind)
+        self._deep += 1
+        try:
+            if self._deep > _DEEPEST:
+                raise TypeError(f"{name} is made of itself")
+            return kind(**self.build(constructor, CallPlan(), constructor.parameters))
+        finally:
+            self._deep -= 1
+
     def _made_up(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter, sizes: Sizes
     ) -> Any:
         name = parameter.name
+        wanted = objects.annotated(operator, parameter)
+        if wanted is not None and name not in plan.shapes:
+            return self._object(wanted)
         if is_length(parameter):
             return _sequences(sizes, parameter)
         if name not in plan.shapes and not is_tensor(parameter, self._shapes.known(operator, name)):

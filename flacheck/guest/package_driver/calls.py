@@ -13,6 +13,7 @@ import torch
 
 from ..recorder.recorder import Recorder
 from .arguments import NOTHING, Arguments, is_length, is_tensor
+from .demands import Demand, demands
 from .operators import LAYER, Operator
 from .overheard import Overheard
 from .plans import CallPlan, Recipe
@@ -40,12 +41,19 @@ class TooLong(BaseException):
 @dataclass(frozen=True)
 class CaughtError:
     """The error that a piece raised: its type, its text, the lines of source it went through
-    (innermost last), and its whole traceback."""
+    (innermost last), its whole traceback, and what it wants of the arguments."""
 
     kind: str
     text: str
     lines: tuple[str, ...]
     trace: str
+    wants: tuple[Demand, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """The same for two errors of one place that want the same."""
+        wanted = "; ".join(demand.identity for demand in self.wants)
+        return " ".join((self.kind, *self.lines[-1:], wanted))
 
     def brief(self) -> str:
         said = " ".join(self.text.split())[:300]
@@ -54,8 +62,11 @@ class CaughtError:
         return f"{self.kind}: {said}"
 
 
-def attempt(piece: Callable[[], T], seconds: float) -> T | CaughtError:
-    """What the piece returns, or the error that it raised, within so many seconds of CPU."""
+def attempt(
+    piece: Callable[[], T], seconds: float, given: Mapping[str, Any] | None = None
+) -> T | CaughtError:
+    """What the piece returns, or the error that it raised, within so many seconds of CPU. With the
+    arguments that it was `given`, the error says what it wants of them."""
 
     def stop(*_: object) -> None:
         raise TooLong(f"took more than {seconds:g} s")
@@ -65,12 +76,16 @@ def attempt(piece: Callable[[], T], seconds: float) -> T | CaughtError:
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return piece()
-    except (Exception, SystemExit, TooLong) as error:
+    except BaseException as error:
+        # A module may exit, and what skips a test is no Exception either.
         # The first frame is ours.
         frames = traceback.extract_tb(error.__traceback__)[1:]
         lines = [linecache.getline(each.filename, each.lineno or 0).strip() for each in frames]
         trace = "".join(traceback.format_exception(error))
-        return CaughtError(type(error).__name__, str(error), tuple(lines), trace)
+        wants: tuple[Demand, ...] = ()
+        if given is not None and not isinstance(error, TooLong):
+            wants = tuple(demands(error, given))
+        return CaughtError(type(error).__name__, str(error), tuple(lines), trace, wants)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -164,7 +179,8 @@ class Caller:
         given = attempt(lambda: arguments.build(operator, sized, operator.takes), _SECONDS)
         if isinstance(given, CaughtError):
             return "arguments", given
-        returned = attempt(lambda: _forward(operator, plan, function, given), _SECONDS)
+        known = {p.name: given.get(p.name, p.default) for p in operator.takes}
+        returned = attempt(lambda: _forward(operator, plan, function, given), _SECONDS, known)
         if isinstance(returned, CaughtError):
             return "forward", returned
         if plan.training:

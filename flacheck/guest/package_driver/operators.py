@@ -11,10 +11,16 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
+from torch._library.custom_ops import CustomOpDef
+
+from ..fake_cuda.registered import BODIES
+from . import usage
 
 FUNCTION, LAYER = "function", "layer"
 # A name that a function takes out of its `**kwargs`.
 _HIDDEN = re.compile(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]")
+# Autotuners and heuristics around one kernel.
+_MOST_WRAPPERS = 8
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
@@ -44,6 +50,7 @@ class Operator:
         if self.kind == LAYER:
             # Without `self`.
             parameters = tuple(inspect.signature(self.source).parameters.values())[1:]
+            parameters = _told(self.source, parameters)
         named = {p.name: p for p in parameters if p.kind not in _VARIADIC}
         if self.kind == LAYER and len(named) == len(parameters):
             return parameters
@@ -80,7 +87,10 @@ def kernel_name(thing: Any) -> str | None:
     """`module:qualname` of a kernel, also below tuners and heuristics; None for anything else."""
     if isinstance(thing, ModuleType):
         return None
-    while hasattr(thing, "arg_names") and hasattr(thing, "run") and hasattr(thing, "fn"):
+    # Some objects answer every attribute, with more of their kind: there are not so many wrappers.
+    for _ in range(_MOST_WRAPPERS):
+        if not (hasattr(thing, "arg_names") and hasattr(thing, "run") and hasattr(thing, "fn")):
+            return None
         if inspect.isfunction(thing.fn):
             return f"{thing.fn.__module__}:{thing.fn.__qualname__.replace('.<locals>', '')}"
         thing = thing.fn
@@ -120,7 +130,9 @@ class _Uses:
         if isinstance(thing, ModuleType):
             # Its names count one by one, and asking a lazy one for others may raise anything.
             return
-        if isinstance(thing, (staticmethod, classmethod)):
+        if isinstance(thing, CustomOpDef):
+            yield from (thing._init_fn, *thing._backend_fns.values(), thing._backward_fn)
+        elif isinstance(thing, (staticmethod, classmethod)):
             yield thing.__func__
         elif inspect.isfunction(thing):
             yield from self._function(thing)
@@ -158,6 +170,9 @@ class _Uses:
             if isinstance(bound, ModuleType):
                 if self._ours(bound.__name__):
                     yield from (vars(bound)[other] for other in names if other in vars(bound))
+                elif bound is torch and "ops" in names:
+                    # `torch.ops.namespace.name`: what was registered under that name.
+                    yield from (body for other in names for body in BODIES.named(other))
             elif bound is not None and (_leads(bound) or kernel_name(bound)):
                 yield bound
         for constant in code.co_consts:
@@ -169,7 +184,7 @@ class _Uses:
 
 
 def _leads(thing: Any) -> bool:
-    kinds = (type, staticmethod, classmethod, property, tuple, list, dict)
+    kinds = (type, staticmethod, classmethod, property, tuple, list, dict, CustomOpDef)
     is_function = inspect.isfunction(thing) or inspect.ismethod(thing)
     return is_function or isinstance(thing, kinds) or hasattr(thing, "__wrapped__")
 
@@ -193,8 +208,7 @@ def _others(thing: Any, homes: set[int], uses: _Uses) -> set[int]:
 def _defined(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """The functions and classes whose home a module is."""
     for name, thing in list(vars(module).items()):
-        kind = inspect.isfunction(thing) or isinstance(thing, type)
-        if kind and thing.__module__ == module.__name__ and thing.__name__ == name:
+        if _is_home(module.__name__, name, thing):
             yield f"{module.__name__}:{name}", thing
 
 
@@ -202,9 +216,20 @@ def _is_layer(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, torch.nn.Module)
 
 
+def _is_home(module: str, name: str, thing: Any) -> bool:
+    if isinstance(thing, CustomOpDef):
+        return bool(thing._init_fn.__module__ == module)
+    if inspect.isfunction(thing) or isinstance(thing, type):
+        return thing.__module__ == module and thing.__name__ == name
+    return False
+
+
 def _operator(
     name: str, thing: Any, outer: bool, kernels: frozenset[str], shared: bool
 ) -> Operator | None:
+    if isinstance(thing, CustomOpDef):
+        body = inspect.unwrap(thing._init_fn)
+        return Operator(name, thing, FUNCTION, outer, kernels, _parameters(body), body, shared)
     if inspect.isfunction(thing):
         source = inspect.unwrap(thing)
         parameters = _parameters(thing)
@@ -224,4 +249,20 @@ def _parameters(thing: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
         parameters = inspect.signature(thing).parameters.values()
     except (ValueError, TypeError):
         return ()
-    return tuple(p for p in parameters if p.kind not in _VARIADIC)
+    return _told(thing, [p for p in parameters if p.kind not in _VARIADIC])
+
+
+def _told(
+    function: Callable[..., Any], parameters: Iterable[inspect.Parameter]
+) -> tuple[inspect.Parameter, ...]:
+    """Parameters without an annotation are annotated with what is done with them."""
+    told = usage.kinds(inspect.unwrap(function)) if inspect.isfunction(function) else {}
+    return tuple(
+        p.replace(annotation=told[p.name]) if _is_untold(p) and p.name in told else p
+        for p in parameters
+    )
+
+
+def _is_untold(parameter: inspect.Parameter) -> bool:
+    nothing = inspect.Parameter.empty
+    return parameter.annotation is nothing and parameter.default in (nothing, None)

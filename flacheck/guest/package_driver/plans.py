@@ -33,6 +33,11 @@ class CallPlan:
         kept = {n: value for n, value in self.values.items() if n not in names or value is not None}
         return replace(self, given=self.given.union(names), values=kept)
 
+    def without_value(self, name: str) -> CallPlan:
+        """The plan in which an argument is made up, whatever it was said to be."""
+        kept = {other: value for other, value in self.values.items() if other != name}
+        return replace(self, values=kept)
+
     def omitting(self, name: str) -> CallPlan:
         kept = {other: value for other, value in self.values.items() if other != name}
         return replace(self, given=self.given - {name}, values=kept)

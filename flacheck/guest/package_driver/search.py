@@ -16,6 +16,8 @@ _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
 # CPU seconds without a new kernel after which an operator's further variants are left.
 _FRUITLESS = 0.4
 _KEPT_FAILURES = 6
+# Calls of one plan and its repairs, however much each of them helps.
+_MOST_CALLS = 60
 # CPU seconds that ending takes after the last call.
 _LEAVING = 3.0
 
@@ -39,6 +41,8 @@ class OperatorSearch:
         # The plan that others vary, and how many tries each of those is worth.
         self._bases: dict[str, tuple[CallPlan, int]] = {}
         self._slow: set[str] = set()
+        # Where none worked: the plan whose error none before it had.
+        self._furthest: dict[str, CallPlan] = {}
         # What is called again in other dtypes: with each plan, whether it recorded a kernel.
         self._worked: list[tuple[Operator, CallPlan, bool]] = []
         self.late = False
@@ -118,6 +122,8 @@ class OperatorSearch:
         worked = self._repaired(operator, base, _TRIES)
         if worked:
             base, tries = worked, _USUAL_TRIES
+        else:
+            base = self._furthest.get(operator.name, base)
         self._bases[operator.name] = (base, tries)
         for variant in self._recipe.variants(operator, base):
             self._repaired(operator, variant, 1)
@@ -149,14 +155,18 @@ class OperatorSearch:
                 step(operator)
 
     def _repaired(self, operator: Operator, plan: CallPlan, tries: int) -> CallPlan | None:
-        """The first that works of this plan and those its errors suggest; None if none does."""
+        """The first that works of this plan and those its errors suggest; None if none does. Where
+        a repair leads to another error than any before, it helped: that error's repairs come first,
+        and the call was no try."""
         waiting, seen = deque([plan]), set()
+        errors: set[str] = set()
+        calls = 0
         while waiting and tries and operator.name not in self._slow and not self._over():
             current = waiting.popleft()
             if current.identity in seen:
                 continue
             seen.add(current.identity)
-            tries -= 1
+            calls += 1
             result = self._call(operator, current, self._dtypes[0])
             if result.error is None:
                 return current
@@ -164,7 +174,16 @@ class OperatorSearch:
                 return current.but(training=False)
             if result.error.kind == "TooLong":
                 self._slow.add(operator.name)
-            waiting += self._variations(operator).repairs(current, result.stage, result.error)
+            repairs = self._variations(operator).repairs(current, result.stage, result.error)
+            said = result.error.identity
+            if said in errors or calls > _MOST_CALLS:
+                tries -= 1
+                waiting += repairs
+            else:
+                errors.add(said)
+                tries -= len(errors) == 1
+                waiting.extendleft(reversed(repairs))
+                self._furthest[operator.name] = current
         return None
 
     def _call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:

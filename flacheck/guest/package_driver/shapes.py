@@ -116,9 +116,15 @@ class Shapes:
                 for module in _around(operator.module):
                     self._siblings[module, name][dimensions] += 1
 
+    def _said(self, operator: Operator) -> dict[str, Symbols]:
+        """What its documentation says; objects' classes are met on the way."""
+        if operator.name not in self._documented:
+            self._documented[operator.name] = documented(operator.source)
+        return self._documented[operator.name]
+
     def known(self, operator: Operator, name: str) -> bool:
         """Whether somebody said what the argument's shape is."""
-        return name in self._documented[operator.name] or name in self._recipe.common.shapes
+        return name in self._said(operator) or name in self._recipe.common.shapes
 
     def told(self, operator: Operator, name: str) -> bool:
         """Whether the documentation, a recipe or the operator's own code says the shape."""
@@ -133,7 +139,7 @@ class Shapes:
             named.insert(0, _MODEL)
         candidates = [
             plan.shapes.get(name),
-            self._documented[operator.name].get(name),
+            self._said(operator).get(name),
             self._recipe.common.shapes.get(name),
             unpacked(operator.source).get(name),
             *self._said_nearby(operator, name),

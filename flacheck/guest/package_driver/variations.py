@@ -5,11 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter
 from typing import Any
 
-from .arguments import NOTHING, SEQUENCES, choices, is_length, is_tensor
+from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_length, is_tensor
 from .calls import CaughtError
+from .demands import BUILD, DTYPE, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
+from .objects import Table, classes
 from .operators import LAYER, Operator
 from .plans import CallPlan
-from .shapes import Shapes, dimensions_in
+from .shapes import SIZES, Shapes, dimensions_in, shape
 
 # One thing changed at a time, the most telling first: head sizes that need other tiles, sequences
 # shorter than a chunk, widths that need many warps or are no power of two.
@@ -19,6 +21,7 @@ T=1, TQ=1; K=64, V=128; HV=8; D=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=20
 """
 # Layers take another kernel for as few steps as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 # The last lines of source that an error went through: those that say what it was about.
 _LINES = 3
 
@@ -74,6 +77,11 @@ class Variations:
         given, left out, or changed. The likeliest first; none of them is known to work."""
         text = " ".join((error.text, *error.lines[-_LINES:]))
         built = self._operator.parameters
+        if "leaf Variable that requires grad" in text and plan.training:
+            return [plan.but(training=False)]
+        demanded = [met for demand in error.wants for met in self._met(plan, demand)]
+        if demanded:
+            return demanded
         if stage == "build":
             named = _mentioned(built, text, before=r"[\w.]")
             return [repair for p in named for repair in self._built(plan, p, text)]
@@ -88,6 +96,42 @@ class Variations:
                 plans += self._built(plan, parameter, text)
         plans += self._reshaped(plan, [*named, *self._operator.takes])
         return plans
+
+    def _met(self, plan: CallPlan, demand: Demand) -> Iterator[CallPlan]:
+        """The plan in which a demand is met; none where no argument can meet it."""
+        name, value = demand.name, demand.value
+        if demand.kind == SHAPE:
+            yield plan.but(shapes={name: self._symbolic(plan, name, value)}).without_value(name)
+        elif demand.kind == DTYPE and value in DTYPE_NAMES:
+            yield plan.but(dtypes={name: DTYPE_NAMES[value]})
+        elif demand.kind == VALUE:
+            yield plan.but(values={name: value})
+        elif demand.kind == GIVE:
+            yield plan.without_value(name).giving(name)
+        elif demand.kind == OMIT:
+            optional = any(p.name == name and p.default is None for p in self._operator.takes)
+            if optional:
+                yield plan.omitting(name)
+            else:
+                yield plan.but(values={name: None})
+        elif demand.kind == OBJECT:
+            for found in classes(self._operator, value):
+                yield plan.but(values={name: {"object": found}})
+        elif demand.kind == TABLE:
+            yield plan.but(values={name: Table(value)})
+        elif demand.kind == BUILD and any(p.name == name for p in self._operator.parameters):
+            yield plan.but(build={name: value})
+
+    def _symbolic(self, plan: CallPlan, name: str, extents: tuple[int, ...]) -> tuple[Any, ...]:
+        """A shape as another argument has it, in the names of its dimensions, so that it goes along
+        with variations of their sizes; else in numbers."""
+        sizes = {**SIZES, **plan.sizes}
+        for parameter in self._operator.takes:
+            if parameter.name != name and is_tensor(parameter, self._is_known(parameter)):
+                for dimensions in self._shapes.candidates(self._operator, plan, parameter.name)[:1]:
+                    if shape(dimensions, sizes) == extents:
+                        return dimensions
+        return extents
 
     def _is_optional_tensor(self, parameter: Parameter) -> bool:
         if parameter.default is not None or is_length(parameter):
