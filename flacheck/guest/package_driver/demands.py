@@ -106,6 +106,18 @@ class _Place:
                     if isinstance(here, ast.If):
                         tests.insert(0, (here.test, name == "body"))
 
+    def is_called_whole(self) -> bool:
+        """Whether the function was called with the arguments of the call as they are: by us, or by
+        wrappers that hand on all that they get (`function(*args, **kwargs)`)."""
+        place = self
+        while place.caller is not None:
+            place = place.caller
+            statement, _ = place.statement()
+            calls = [n for n in ast.walk(statement or ast.Pass()) if isinstance(n, ast.Call)]
+            if not any(each.arg is None for call in calls for each in call.keywords):
+                return False
+        return True
+
     def value(self, node: ast.expr) -> Any:
         code = compile(ast.Expression(node), "<demand>", "eval")
         return eval(code, self.frame.f_globals, self.names)
@@ -476,7 +488,7 @@ class _Search:
         if isinstance(held, torch.Tensor) and same:
             yield same[0]
             return
-        if node.id in self._given and self._place.caller is None:
+        if node.id in self._given and self._place.is_called_whole():
             yield node.id
             return
         assigned = self._assigned(node.id)

@@ -1,0 +1,204 @@
+"""What an operator that refused its arguments wants of them, by its own code."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.demands import (
+    BUILD,
+    DTYPE,
+    GIVE,
+    OBJECT,
+    OMIT,
+    SHAPE,
+    TABLE,
+    VALUE,
+    Demand,
+    demands,
+)
+
+Wanted = list[tuple[int, str, Any]]
+
+
+def wanted(function: Callable[..., Any], **given: Any) -> Wanted:
+    """What the function wants when it is called so; it must refuse."""
+    try:
+        function(**given)
+    except Exception as error:
+        return [(each.kind, each.name, each.value) for each in demands(error, given)]
+    raise AssertionError("the call was not refused")
+
+
+def zeros(*shape: int, dtype: Any = torch.float32) -> Any:
+    return torch.zeros(shape, dtype=dtype)
+
+
+def same_shapes(q: Any, k: Any) -> None:
+    assert q.shape == k.shape, "q and k go together"
+
+
+def test_two_shapes_that_must_be_equal() -> None:
+    """Either takes the other's."""
+    assert wanted(same_shapes, q=zeros(2, 4), k=zeros(3, 4)) == [
+        (SHAPE, "q", (3, 4)),
+        (SHAPE, "k", (2, 4)),
+    ]
+
+
+def raising(x: Any, chunk_size: int) -> None:
+    batch, length = x.shape
+    if batch != 1 or chunk_size not in (16, 32):
+        raise ValueError("not so")
+
+
+def test_what_an_if_refuses_is_avoided() -> None:
+    """Only the part that holds is asked; a variable leads to the dimension that it comes from."""
+    assert wanted(raising, x=zeros(2, 8), chunk_size=16) == [(SHAPE, "x", (1, 8))]
+    assert wanted(raising, x=zeros(1, 8), chunk_size=64) == [
+        (VALUE, "chunk_size", 16),
+        (VALUE, "chunk_size", 32),
+    ]
+
+
+def head_size(k: Any) -> None:
+    size = k.size(-1)
+    assert size in {64} and size % 16 == 0
+
+
+def ranks(positions: Any) -> None:
+    assert positions.dim() == 1
+
+
+def unpacking(x: Any) -> None:
+    _rows, _columns = x.shape
+
+
+def multiple(x: Any) -> None:
+    assert x.shape[0] % 16 == 0
+
+
+def numbers(first: Any, second: Any) -> None:
+    assert all(each.dtype == torch.int8 for each in (first, second))
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "first"),
+    [
+        (head_size, {"k": (2, 48)}, (SHAPE, "k", (2, 64))),
+        (ranks, {"positions": (2, 8)}, (SHAPE, "positions", (16,))),
+        (unpacking, {"x": (2, 3, 4)}, (SHAPE, "x", (6, 4))),
+        (unpacking, {"x": (4,)}, (SHAPE, "x", (2, 4))),
+        (multiple, {"x": (20, 3)}, (SHAPE, "x", (32, 3))),
+        (numbers, {"first": (2,), "second": (2,)}, (DTYPE, "first", torch.int8)),
+    ],
+)
+def test_dimensions_ranks_and_dtypes(
+    function: Callable[..., Any], given: dict[str, tuple[int, ...]], first: tuple[int, str, Any]
+) -> None:
+    """The likeliest change comes first."""
+    assert wanted(function, **{n: zeros(*shape) for n, shape in given.items()})[0] == first
+
+
+def inner(a: Any, width: int) -> None:
+    if a.shape[1] != width:
+        raise ValueError("the width")
+
+
+def outer(x: Any, width: int = 8) -> None:
+    inner(x, width=width)
+
+
+def test_a_callee_is_followed_to_its_callers_arguments() -> None:
+    """`a` is what the caller calls `x`."""
+    assert wanted(outer, x=zeros(2, 4), width=8) == [(SHAPE, "x", (2, 8)), (VALUE, "width", 4)]
+
+
+def gate(x: Any, g: Any = None, state: Any = None) -> None:
+    assert g is not None and state is None
+
+
+def test_an_argument_that_must_be_there_or_not() -> None:
+    """By `is None` and `is not None`."""
+    assert wanted(gate, x=zeros(2), g=None, state=zeros(2)) == [
+        (GIVE, "g", None),
+        (OMIT, "state", None),
+    ]
+
+
+def kinds(config: Any, table: Any, causal: Any) -> int:
+    tile = table["BLOCK"] + table["WARPS"] if table is not None else 0
+    if causal:
+        tile += 1
+    return tile + config.chunk
+
+
+def test_numbers_that_should_be_objects_tables_or_truths() -> None:
+    """An attribute, keys, a condition tell."""
+    plain = SimpleNamespace(chunk=1)
+    assert wanted(kinds, config=64, table=None, causal=False) == [(OBJECT, "config", "chunk")]
+    assert wanted(kinds, config=plain, table=64, causal=False) == [
+        (TABLE, "table", ("BLOCK", "WARPS"))
+    ]
+    assert (VALUE, "causal", False) in wanted(kinds, config=plain, table=None, causal=zeros(2, 2))
+
+
+def looked_up(x: Any, dtype: Any) -> str:
+    return {torch.int8: "i8", torch.bfloat16: "bf16"}[dtype]
+
+
+def test_a_table_tells_its_keys() -> None:
+    """What is looked up must be one of them."""
+    assert wanted(looked_up, x=zeros(2), dtype=torch.float32) == [
+        (VALUE, "dtype", torch.int8),
+        (VALUE, "dtype", torch.bfloat16),
+    ]
+
+
+class Layer:
+    def __init__(self, heads: int) -> None:
+        self.heads = heads
+
+    def forward(self, x: Any) -> None:
+        assert self.heads == 4
+
+
+def test_a_layers_attribute_is_its_constructors() -> None:
+    """`self.heads` is what `heads` was."""
+    assert wanted(Layer(2).forward, x=zeros(2)) == [(BUILD, "heads", 4)]
+
+
+def endless(x: Any) -> None:
+    x = x
+    a = b = x.shape[0]
+    a = b
+    b = a
+    assert a == 7
+
+
+class Everything:
+    def __getattr__(self, name: str) -> Everything:
+        return Everything()
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("never")
+
+
+def odd(thing: Any) -> None:
+    if not thing.is_fine:
+        raise ValueError
+
+
+def test_code_that_leads_nowhere_ends() -> None:
+    """Circles, and objects that answer everything and raise whatever they like."""
+    assert wanted(endless, x=zeros(2)) is not None
+    assert wanted(odd, thing=Everything()) == []
+    assert Demand(VALUE, "x", 1).identity != Demand(VALUE, "x", 2).identity

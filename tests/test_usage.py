@@ -1,0 +1,65 @@
+"""What arguments without an annotation are, by what is done with them."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.usage import kinds, of_kernel
+
+
+def host(x, n, causal, where, name):  # type: ignore[no-untyped-def]
+    rows = x.stride(0) % n
+    return inner(where, rows) if not causal else name
+
+
+def inner(indices, count):  # type: ignore[no-untyped-def]
+    return torch.empty_like(indices), range(count)
+
+
+def test_a_function_tells_by_what_it_does() -> None:
+    """Also by what the functions do that it calls; of some nothing is told."""
+    assert kinds(host) == {"x": "Tensor", "n": "int", "causal": "bool", "where": "Tensor"}
+
+
+def annotated(q: Any, scale: Any) -> Any:
+    return q.shape, scale % 2
+
+
+def test_a_number_called_scale_is_a_fraction() -> None:
+    """Sizes and offsets have other names."""
+    assert kinds(annotated) == {"q": "Tensor", "scale": "float"}
+
+
+KERNEL = """
+@triton.jit
+def kernel(X, Out, Table, stride, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    page = tl.load(Table + row).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    address = X + page * stride + columns
+    mask = columns < n
+    tl.store(Out + row * stride + columns, tl.load(address, mask=mask), mask=mask)
+"""
+
+
+def test_a_kernel_tells_pointers_indices_and_numbers() -> None:
+    """What begins an address is a pointer; entries that addresses are made of are indices."""
+    node = ast.parse(textwrap.dedent(KERNEL)).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    assert of_kernel(node) == {
+        "X": "Tensor",
+        "Out": "Tensor",
+        "Table": "IntTensor",
+        "stride": "int",
+        "n": "int",
+        "BLOCK": "int",
+    }
