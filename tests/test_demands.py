@@ -55,7 +55,7 @@ def test_two_shapes_that_must_be_equal() -> None:
 
 
 def raising(x: Any, chunk_size: int) -> None:
-    batch, length = x.shape
+    batch, _length = x.shape
     if batch != 1 or chunk_size not in (16, 32):
         raise ValueError("not so")
 

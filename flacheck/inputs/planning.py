@@ -38,6 +38,8 @@ class _Planner(Protocol):
 
 # What a package is asked: kernels that it launches, or translation units that its build compiles.
 _PLANNERS: Mapping[str, _Planner] = {"triton": captured, "cuda": built}
+# Of the kernels that a capture missed, in the one sentence of an error.
+_MOST_MISSED = 5
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
@@ -67,7 +69,9 @@ def plan(
     if shard is not None:
         whole = made.cells
     if not cells and subject.package is not None:
-        raise EmptySelection(f"{subject.package}: nothing that it launches matches the selection")
+        raise EmptySelection(
+            f"{subject.package}: nothing that it launches matches the selection{_coverage(made)}"
+        )
     if not cells:
         raise EmptySelection(
             f"nothing in {made.name} matches the selection; `flacheck list matrices` shows what is "
@@ -75,6 +79,21 @@ def plan(
         )
     narrowed = _narrowing(subject, selection, until)
     return replace(made, cells=cells, selection=narrowed, whole=whole)
+
+
+def _coverage(plan: Plan) -> str:
+    """How much there was to select from, for an answer that holds no cell."""
+    told = []
+    for each in plan.coverage:
+        text = f"; {each['toolchain']}: {each['recorded']} of {each['launchable']} kernels recorded"
+        missed = [f"{one['kernel']} ({one['reason']})" for one in each["missed"][:_MOST_MISSED]]
+        if missed:
+            text += f", not recorded: {'; '.join(missed)}"
+        more = len(each["missed"]) - len(missed)
+        if more:
+            text += f"; and {more} more"
+        told.append(text)
+    return "".join(told)
 
 
 def announced(subject: Subject, selection: Selection) -> Question | None:

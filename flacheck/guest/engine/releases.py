@@ -24,6 +24,28 @@ def install_driver(driver: Any) -> None:
     config.set_active(driver)
 
 
+def time_once() -> None:
+    """Have Triton's own benchmarks run what they time once: on a card that is not there all takes
+    the same."""
+    import triton.testing
+
+    for name in ("do_bench", "do_bench_cudagraph"):
+        if hasattr(triton.testing, name):
+            setattr(triton.testing, name, _timed_once)
+
+
+def _timed_once(fn: Callable[[], object], *args: Any, **how: Any) -> Any:
+    fn()
+    if how.get("quantiles"):
+        times = [1.0] * len(how["quantiles"])
+        if len(times) == 1:
+            return times[0]
+        return times
+    if how.get("return_mode") == "all":
+        return [1.0]
+    return 1.0
+
+
 def skip_library_hash(identity: str) -> None:
     """Let the release's identity stand for the hash of its files in every key of Triton's cache."""
     import triton.compiler.compiler

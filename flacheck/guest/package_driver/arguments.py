@@ -45,6 +45,9 @@ _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
 _CUTS = (0.2, 0.6)
 SEQUENCES = len(_CUTS) + 1
 _MIDDLING = 64
+# `list[torch.Tensor]` and the like, and how many are in one.
+_SEVERAL = re.compile(r"(?i)\b(list|sequence|iterable|collection)\[[\w.]*Tensor")
+_TENSORS = 2
 # A class may ask for objects of others.
 _DEEPEST = 4
 # Of the values that one parameter may have: each costs a call.
@@ -78,7 +81,7 @@ class Arguments:
     def _valued(self, value: Any, made: Mapping[str, Any]) -> Any:
         """A value of a recipe, or a tensor like one that the package passed: what was in the first
         dtype there is in the dtype of this call."""
-        if isinstance(value, objects.Table):
+        if isinstance(value, objects.OptionTable):
             return dict(value)
         if isinstance(value, dict) and "object" in value:
             return self._object(value["object"])
@@ -120,7 +123,11 @@ class Arguments:
         candidates = self._shapes.candidates(operator, plan, name)
         extents = (shape(dimensions, sizes) for dimensions in candidates)
         likeliest = next((each for each in extents if each is not None), ())
-        return _tensor(likeliest, self._dtype_of(plan, parameter))
+        dtype = self._dtype_of(plan, parameter)
+        several = _SEVERAL.search(str(parameter.annotation))
+        if several:
+            return [_tensor(likeliest, dtype) for _ in range(_TENSORS)]
+        return _tensor(likeliest, dtype)
 
     def _is_told(self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter) -> bool:
         """Whether neither shape nor dtype is a guess: a layer's tensors are called what all layers

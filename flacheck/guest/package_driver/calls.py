@@ -23,6 +23,7 @@ from .trust import Rank, Witness
 T = TypeVar("T")
 # Of CPU, for each step of a call: nothing is computed, so what takes longer loops or hangs.
 _SECONDS = 2.0
+_OTHER_GRADIENT = 2.0
 # What constructors call the size of the last axis of a layer's input.
 _WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
 _WIDTHS += "input_size normalized_shape channels".split()
@@ -183,9 +184,14 @@ class Caller:
         returned = attempt(lambda: _forward(operator, plan, function, given), _SECONDS, known)
         if isinstance(returned, CaughtError):
             return "forward", returned
-        if plan.training:
-            return "backward", attempt(lambda: _backward(returned), _SECONDS)
-        return "forward", None
+        if not plan.training:
+            return "forward", None
+        error = attempt(lambda: _backward(returned, 1.0), _SECONDS)
+        if error is None:
+            # Losses look at their gradient, and launch nothing for one that is 1. What a second
+            # pass raises says nothing: a graph serves one pass.
+            attempt(lambda: _backward(_scalars(returned), _OTHER_GRADIENT), _SECONDS)
+        return "backward", error
 
 
 def _layer(
@@ -209,10 +215,16 @@ def _forward(operator: Operator, plan: CallPlan, function: Any, given: Mapping[s
         return function(**given)
 
 
-def _backward(returned: Any) -> None:
+def _backward(returned: Any, gradient: float) -> None:
     outputs = [tensor for tensor in _tensors(returned) if tensor.requires_grad]
     if outputs:
-        torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
+        gradients = [torch.full_like(tensor, gradient) for tensor in outputs]
+        torch.autograd.backward(outputs, gradients)
+
+
+def _scalars(returned: Any) -> list[torch.Tensor]:
+    """Losses, of all that was returned."""
+    return [tensor for tensor in _tensors(returned) if tensor.numel() == 1]
 
 
 def _tensors(returned: Any) -> Iterator[torch.Tensor]:

@@ -19,7 +19,7 @@ _LIBRARIES = ("torch", "triton", "numpy")
 _NO_OBJECTS = (torch.Tensor, torch.dtype, torch.device, torch.nn.Module, torch.Generator)
 
 
-class Table(dict[str, Any]):
+class OptionTable(dict[str, Any]):
     """A dictionary of options that a function looks things up in, as kernels' configurations are:
     numbers that suit most of them."""
 

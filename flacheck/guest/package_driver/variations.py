@@ -8,7 +8,7 @@ from typing import Any
 from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_length, is_tensor
 from .calls import CaughtError
 from .demands import BUILD, DTYPE, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
-from .objects import Table, classes
+from .objects import OptionTable, classes
 from .operators import LAYER, Operator
 from .plans import CallPlan
 from .shapes import SIZES, Shapes, dimensions_in, shape
@@ -118,7 +118,7 @@ class Variations:
             for found in classes(self._operator, value):
                 yield plan.but(values={name: {"object": found}})
         elif demand.kind == TABLE:
-            yield plan.but(values={name: Table(value)})
+            yield plan.but(values={name: OptionTable(value)})
         elif demand.kind == BUILD and any(p.name == name for p in self._operator.parameters):
             yield plan.but(build={name: value})
 

@@ -67,8 +67,13 @@ class _ThreadsLaunch(threading.local):
     muted = False
 
 
+# What a compiled kernel takes of the card: nobody knows before it is compiled. Programs divide by
+# these to find how many fit, so they are what many a small kernel has, and never 0.
+_REGISTERS, _SHARED = 32, 1024
+
+
 class _Metadata(NamedTuple):
-    shared: int = 0
+    shared: int = _SHARED
     num_warps: int = 4
     name: str = ""
 
@@ -76,12 +81,15 @@ class _Metadata(NamedTuple):
 class Launched:
     """Stands for a compiled kernel on the fake device."""
 
-    n_regs = n_spills = shared = 0
+    n_regs, n_spills, shared = _REGISTERS, 0, _SHARED
+    n_max_threads = 1024
     num_warps = 4
+    hash = name = ""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         self.asm: dict[str, str] = collections.defaultdict(str)
-        self.metadata = _Metadata()
+        self.num_warps = options.get("num_warps", self.num_warps)
+        self.metadata = _Metadata(num_warps=self.num_warps)
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         return lambda *args, **kwargs: None
@@ -192,7 +200,7 @@ class Recorder:
         if self._real and not tuned:
             return run(function, *args, **kwargs)
         self.launched([*args, *kwargs.values()])
-        return Launched()
+        return Launched(kwargs)
 
     def _arrives(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         names = function.arg_names

@@ -120,6 +120,7 @@ class _Watch(importlib.abc.MetaPathFinder):
             driver = TargetDriver()
             driver.select(self._card)
             releases.install_driver(driver)
+            releases.time_once()
         self.recorder.install()
 
 

@@ -4,6 +4,7 @@ modules are to be what they are when they run."""
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -12,6 +13,9 @@ import torch
 from ..engine.driver import constant, nothing
 from ..engine.messages import CardRow
 
+_LOG = logging.getLogger("flacheck")
+# Whether somebody asked for torch.compile before.
+_told: list[bool] = []
 _GIB = 1 << 30
 # The CUDA C++ Programming Guide's table of compute capabilities: threads of a multiprocessor where
 # they are not 2048, and KiB of its shared memory.
@@ -145,7 +149,7 @@ def leave_functions_uncompiled() -> None:
     So does torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself."""
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     torch.jit._state.disable()
-    torch.compile = _undecorated
+    torch.compile = _uncompiled
     torch.compiler.disable = _undecorated
 
 
@@ -153,6 +157,17 @@ def _undecorated(function: Any = None, *args: object, **kwargs: object) -> Any:
     if function is None:
         return lambda decorated: decorated
     return function
+
+
+def _uncompiled(model: Any = None, *args: object, **kwargs: object) -> Any:
+    """In place of torch.compile: who asks for it hears once what is not recorded."""
+    if not _told:
+        _told.append(True)
+        _LOG.warning(
+            "torch.compile leaves functions as they are on the imitated card: the kernels that "
+            "torch's Inductor would make of them are not recorded"
+        )
+    return _undecorated(model, *args, **kwargs)
 
 
 def _jiterated(

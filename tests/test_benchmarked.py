@@ -1,0 +1,69 @@
+"""What programs do around their launches: time them, warm them up, compile around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.captured import exit_code, needs_torch, recorded
+
+TIMED = """
+import triton.testing
+from triton.testing import do_bench
+
+x = torch.zeros(64, device="cuda")
+for how in ({}, {"quantiles": [0.5, 0.2, 0.8]}, {"quantiles": [0.5]}, {"return_mode": "all"}):
+    time = do_bench(lambda: launch(x, 4), **how)
+    wanted = {"quantiles": list, "return_mode": list}.get(next(iter(how), ""), float)
+    if how.get("quantiles") == [0.5]:
+        wanted = float
+    assert isinstance(time, wanted), (how, time)
+"""
+
+
+@needs_torch
+def test_a_benchmark_runs_what_it_times_once(tmp_path: Path) -> None:
+    """Whatever it is to return; once for each time that it is asked."""
+    (launch,) = recorded(tmp_path, TIMED).launches
+    assert launch.count == 4
+
+
+OCCUPANCY = """
+kernel = double.warmup(torch.zeros(64, device="cuda"), 4, BLOCK=64, num_warps=8, grid=(1,))
+kernel._init_handles()
+blocks = 65536 // (kernel.n_regs * 32 * kernel.num_warps)
+blocks = min(blocks, 232448 // kernel.metadata.shared)
+assert blocks > 0 and kernel.num_warps == 8
+kernel[(blocks, 1, 1)](torch.zeros(64, device="cuda"), 4)
+"""
+
+
+@needs_torch
+def test_a_warmed_up_kernel_says_what_programs_compute_with(tmp_path: Path) -> None:
+    """How many of it fit on the card is a division by what it takes."""
+    assert exit_code(tmp_path, OCCUPANCY) == 0
+
+
+COMPILED = """
+@torch.compile
+def first(x):
+    launch(x, 1)
+    return x
+
+@torch.compile(dynamic=True)
+def second(x):
+    return first(x)
+
+second(torch.zeros(64, device="cuda"))
+"""
+
+
+@needs_torch
+def test_torch_compile_says_what_is_not_recorded(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Once, however often it is called; the package's own launches are recorded."""
+    assert len(recorded(tmp_path, COMPILED).launches) == 1
+    said = capfd.readouterr().err
+    assert said.count("Inductor would make of them are not recorded") == 1
