@@ -9,6 +9,7 @@ import pytest
 from packaging.version import Version
 
 from flacheck.errors import UsageError
+from flacheck.packages import checkouts
 from flacheck.packages.package import parse, provide_package
 from flacheck.toolchains import index, wheels
 from tests import fake_installer
@@ -116,6 +117,65 @@ def test_a_checkout_is_built_as_it_stands(checkout: Path, monkeypatch: pytest.Mo
     second = provide_package(str(checkout))
     assert second.identity != first.identity
     assert second.digest != first.digest
+
+
+SETUP = """
+import torch
+from torch.utils.cpp_extension import CUDAExtension
+from setuptools import setup
+setup(name="tiny", install_requires=["torch", "einops"], ext_modules=[CUDAExtension("c", [])])
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({}, "it says nowhere how it is built"),
+        ({"setup.py": SETUP}, "its setup.py imports torch"),
+        (
+            {"pyproject.toml": "[build-system]\nrequires = ['setuptools', 'torch']\n"},
+            "its build requires torch",
+        ),
+        ({"pyproject.toml": PYPROJECT}, None),
+        ({"pyproject.toml": "[build-system]\nrequires = ['torchless']\n"}, None),
+        ({"pyproject.toml": "this is no TOML"}, None),
+    ],
+)
+def test_a_checkout_may_not_be_built(
+    tmp_path: Path, files: dict[str, str], why: str | None
+) -> None:
+    """A build that wants torch would bring gigabytes."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert checkouts.cannot_build(tmp_path) == why
+
+
+def test_a_checkout_without_a_build_is_taken_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its Python files, whatever else lies there; and a sentence says so."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "tiny"
+    for name in ("shop", "tests"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("")
+    (folder / "shop" / "ops.py").write_text("WARPS = 4\n")
+    (folder / "shop" / "fast.so").write_text("")
+    package = provide_package(str(folder))
+    assert package.identity.startswith("tiny==0+h")
+    assert package.modules == ("shop",)
+    assert package.own_modules == ("shop", "shop.ops")
+    assert not (Path(package.path) / "shop" / "fast.so").exists()
+    assert "tiny is not built (it says nowhere how it is built)" in caplog.text
+    assert provide_package(str(folder)) == package
+
+
+def test_requirements_are_read_where_they_are_plain(tmp_path: Path) -> None:
+    """Of setup.py the literal list; torch and what only a GPU needs are not asked for."""
+    (tmp_path / "setup.py").write_text(SETUP)
+    assert checkouts.said_of(tmp_path) == (tmp_path.name, "0", ["torch", "einops"])
+    (tmp_path / "setup.py").write_text("def setup(:")
+    assert checkouts.said_of(tmp_path) == (tmp_path.name, "0", [])
 
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:

@@ -1,18 +1,30 @@
 """Checkouts: a package's own sources in a folder, taken as they stand."""
 
+import ast
+import base64
 import contextlib
 import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from flacheck.errors import UsageError
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 _BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
+# Folders with an `__init__` that are no part of the package.
+_NO_PACKAGES = ("tests", "test", "benchmarks", "benchmark", "examples", "docs", "scripts")
 # What tools leave in a checkout, which is no part of the package.
 _LEFT = ("build", "dist", "__pycache__", "node_modules", "venv", "env")
 
@@ -29,12 +41,96 @@ def folder(spec: str) -> Path:
         raise UsageError(
             f"--package {spec}: there is no such folder; give a checkout or NAME==VERSION"
         )
-    if not any((path / name).is_file() for name in _BUILDS):
+    if not any((path / name).is_file() for name in _BUILDS) and not importable(path):
         raise UsageError(
-            f"--package {spec}: neither {' nor '.join(_BUILDS)} is in it, so it is no package's"
-            " checkout"
+            f"--package {spec}: neither {' nor '.join(_BUILDS)} is in it, nor a Python package, so "
+            "it is no package's checkout"
         )
     return path
+
+
+def importable(path: Path) -> list[Path]:
+    """The Python packages of a checkout: folders with an `__init__`, in it or below `src`."""
+    for root in (path, path / "src"):
+        inits = sorted(root.glob("*/__init__.py"))
+        packages = [init.parent for init in inits if init.parent.name not in _NO_PACKAGES]
+        if packages:
+            return packages
+    return []
+
+
+def cannot_build(path: Path) -> str | None:
+    """Why a checkout is taken as it stands, without a build: there is none, or it needs torch,
+    which is a gigabyte and more, to compile extensions with. None where a build is to be tried."""
+    if not any((path / name).is_file() for name in _BUILDS):
+        return "it says nowhere how it is built"
+    project = path / "pyproject.toml"
+    if project.is_file():
+        with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
+            said = tomllib.loads(project.read_text(encoding="utf-8"))
+            wanted = said.get("build-system", {}).get("requires", [])
+            if any(re.match(r"torch\b", each) for each in wanted):
+                return "its build requires torch"
+    setup = path / "setup.py"
+    if setup.is_file():
+        text = setup.read_text(encoding="utf-8", errors="replace")
+        if re.search(r"^\s*(import torch|from torch)\b", text, re.MULTILINE):
+            return "its setup.py imports torch"
+    return None
+
+
+def said_of(path: Path) -> tuple[str, str, list[str]]:
+    """The name, version and requirements of a checkout that is not built, as far as its files say
+    them plainly."""
+    project: dict[str, Any] = {}
+    file = path / "pyproject.toml"
+    if file.is_file():
+        with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
+            project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
+    requires = project.get("dependencies")
+    if requires is None:
+        requires = _required_by_setup(path / "setup.py")
+    return project.get("name", path.name), project.get("version", "0"), requires
+
+
+def _required_by_setup(file: Path) -> list[str]:
+    """The literal list `install_requires` of a setup.py."""
+    if not file.is_file():
+        return []
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+    except SyntaxError:
+        return []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "install_requires":
+            parts = getattr(node.value, "elts", [])
+            literals = [part.value for part in parts if isinstance(part, ast.Constant)]
+            return [each for each in literals if isinstance(each, str)]
+    return []
+
+
+def take(path: Path, into: Path) -> None:
+    """Copy the Python packages of a checkout into a folder for imports, with the note that an
+    installer would leave beside them."""
+    name, version, requires = said_of(path)
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so")
+    written = []
+    for package in importable(path):
+        shutil.copytree(package, into / package.name, ignore=ignored, symlinks=False)
+        written += sorted((into / package.name).rglob("*"))
+    info = into / f"{re.sub(r'[^A-Za-z0-9.]+', '_', name)}-{version}.dist-info"
+    info.mkdir()
+    lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
+    lines += [f"Requires-Dist: {each}\n" for each in requires]
+    (info / "METADATA").write_text("".join(lines), encoding="utf-8")
+    link = {"url": path.as_uri(), "dir_info": {}}
+    (info / "direct_url.json").write_text(json.dumps(link), encoding="utf-8")
+    rows = []
+    for each in filter(Path.is_file, written):
+        hashed = hashlib.sha256(each.read_bytes()).digest()
+        told = base64.urlsafe_b64encode(hashed).rstrip(b"=").decode()
+        rows.append(f"{each.relative_to(into).as_posix()},sha256={told},{each.stat().st_size}\n")
+    (info / "RECORD").write_text("".join(rows), encoding="utf-8")
 
 
 def digest(path: Path) -> str:

@@ -3,6 +3,7 @@ folder of their own."""
 
 import functools
 import importlib.metadata
+import logging
 import re
 import shutil
 import zipfile
@@ -20,6 +21,8 @@ from flacheck.model import digest
 from flacheck.packages import checkouts
 from flacheck.source.modules import importable
 from flacheck.toolchains import cache, filling, identity, index, wheels
+
+_LOG = logging.getLogger(__name__)
 
 # The guest brings these: a recording torch, and each release of Triton in turn.
 STAND_INS = ("torch", "triton")
@@ -137,12 +140,66 @@ def _download(name: str, version: str, into: Path) -> dict[str, Any]:
 
 
 def _build(checkout: Path, state: str, into: Path) -> dict[str, Any]:
-    with checkouts.copied(checkout) as copy:
-        done = _install(str(copy), checkout.name, into)
+    why = checkouts.cannot_build(checkout)
+    done: dict[str, Any] = {}
+    if why is None:
+        try:
+            with checkouts.copied(checkout) as copy:
+                done = _install(str(copy), checkout.name, into)
+        except wheels.Offline:
+            raise
+        except ToolchainError as error:
+            if not checkouts.importable(checkout):
+                raise
+            why = str(error).splitlines()[0]
+    if why is not None:
+        done = _take(checkout, why, into)
     built = checkouts.installed(into)
     version = Version(built.version)
     local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
     return {**done, **_facts(into, canonicalize_name(built.name), f"{version.public}+{local}")}
+
+
+def _take(checkout: Path, why: str, into: Path) -> dict[str, Any]:
+    """The Python files of a checkout as they stand, and what of its requirements can be had: its
+    compiled extensions are left out, and kernels need none."""
+    for left in into.iterdir():
+        # What an installer that failed has left.
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+    missing = []
+    _, _, requires = checkouts.said_of(checkout)
+    for wanted in _wanted(requires):
+        try:
+            _install(wanted, wanted, into)
+        except wheels.Offline:
+            raise
+        except ToolchainError:
+            missing.append(wanted)
+    checkouts.take(checkout, into)
+    rest = ""
+    if missing:
+        rest = f"; what it requires and could not be installed: {', '.join(missing)}"
+    _LOG.warning(
+        f"{checkout.name} is not built ({why}): its Python files are used as they stand, without "
+        f"compiled extensions{rest}"
+    )
+    return {"installer": "copy", "left_out": missing, "why": why}
+
+
+def _wanted(requires: Sequence[str]) -> Iterator[str]:
+    """The requirements that hold here, without what the guest brings and what only a GPU needs."""
+    for text in requires:
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:
+            continue
+        name = canonicalize_name(wanted.name)
+        holds = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        if holds and name not in STAND_INS and not name.startswith("nvidia-"):
+            yield text
 
 
 def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
@@ -152,7 +209,7 @@ def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
 
 def _install(requirement: str, what: str, into: Path) -> dict[str, Any]:
     aside = into / ".stand-ins"
-    aside.mkdir()
+    aside.mkdir(exist_ok=True)
     constraints = aside / "constraints.txt"
     constraints.write_text("".join(f"{n} @ {_stand_in(aside, n).as_uri()}\n" for n in STAND_INS))
     done = wheels.install([requirement], into, what=what, constraints=constraints)
