@@ -44,7 +44,15 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = next(rooms for rooms in ROOMS if len(rooms) > 1)
 # The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
-GUEST_ROOMS = ("engine", "workers", "fake_cuda", "recorder", "package_driver", "dtypes")
+GUEST_ROOMS = (
+    "engine",
+    "workers",
+    "fake_cuda",
+    "recorder",
+    "package_driver",
+    "test_suite",
+    "dtypes",
+)
 LOOSE = {"__init__", "__main__", "errors"}
 # Data that ships with the package and holds no module.
 FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "__pycache__"}

@@ -11,17 +11,22 @@ from flacheck.model import Json
 @dataclass(frozen=True)
 class Coverage:
     """`launchable` kernels, how many of them were `recorded`, and why the others were `missed`;
-    `cut` is what the capture's time did not suffice for."""
+    `cut` is what the capture's time did not suffice for, `tests` how the package's own tests ended,
+    where they were run, and which kernels they launched."""
 
     launchable: int
     recorded: int
     missed: tuple[tuple[str, str], ...]
     cut: tuple[str, ...] = ()
+    tests: Json | None = None
 
     def to_json(self) -> Json:
         missed = [{"kernel": kernel, "reason": reason} for kernel, reason in self.missed]
         counts = {"launchable": self.launchable, "recorded": self.recorded}
-        return {**counts, "missed": missed, "cut": list(self.cut)}
+        told: Json = {**counts, "missed": missed, "cut": list(self.cut)}
+        if self.tests is not None:
+            told["tests"] = self.tests
+        return told
 
 
 def coverage(
@@ -32,7 +37,30 @@ def coverage(
     cut = list(report.get("cut", ()))
     if report.get("late"):
         cut.append("further dtypes of what launched")
-    return Coverage(len(kernels), len(kernels) - len(missed), missed, tuple(cut))
+    told = (len(kernels), len(kernels) - len(missed), missed, tuple(cut))
+    return Coverage(*told, tests=_tests(report.get("tests")))
+
+
+def _tests(said: Mapping[str, Any] | None) -> Json | None:
+    """How the package's own tests ended, from the report of their run."""
+    if said is None:
+        return None
+    counts = said.get("tests") or {}
+    wanting = set(said.get("wanting", ()))
+    failures = [
+        {"test": test, "error": error, "wants_data": test in wanting}
+        for test, error in (said.get("failures") or {}).items()
+    ]
+    return {
+        "passed": counts.get("passed", 0),
+        "failed": counts.get("failed", 0),
+        "skipped": counts.get("skipped", 0),
+        "failures": failures,
+        "uncollected": dict(said.get("uncollected") or {}),
+        "cut": list(said.get("cut", ())),
+        "ended": said.get("ended"),
+        "kernels": said["kernels"],
+    }
 
 
 def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) -> str:

@@ -22,12 +22,14 @@ from typing import Any
 
 import yaml
 
+from flacheck.capture import tests
 from flacheck.capture.travelling import Captures
 from flacheck.engine import programs
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
+from flacheck.packages import checkouts
 from flacheck.packages.package import Package
 from flacheck.toolchains import cache, filling
 from flacheck.toolchains.base import Toolchain
@@ -75,10 +77,16 @@ class Drive:
     package: Package
     toolchain: Toolchain
     card: Json
+    # The checkout whose own tests are to run as well.
+    suite: Path | None = None
 
 
 def drive(
-    package: Package, toolchain: Toolchain, card: Json, travelling: Captures | None = None
+    package: Package,
+    toolchain: Toolchain,
+    card: Json,
+    travelling: Captures | None = None,
+    suite: Path | None = None,
 ) -> Driven:
     """Call all of a package's operators, layers and modules once more, or find that this was done
     before. Captures that came with a file are all that is used; those that are still to travel are
@@ -88,7 +96,8 @@ def drive(
     when the file that came holds no such capture.
     """
     _check_torch()
-    folder = _folder(Drive(package, toolchain, card))
+    asked = Drive(package, toolchain, card, suite)
+    folder = _folder(asked)
     name = folder.name
     if travelling and travelling.file:
         folder = travelling.folder / name
@@ -99,7 +108,7 @@ def drive(
                 "the same releases and targets, or name a file that does not exist yet"
             )
     else:
-        prepare([Drive(package, toolchain, card)])
+        prepare([asked])
     if travelling and not travelling.file:
         shutil.copytree(
             folder, travelling.folder / name, ignore=_not_travelling, dirs_exist_ok=True
@@ -129,6 +138,8 @@ def _check_torch() -> None:
 def _folder(drive: Drive) -> Path:
     package = drive.package
     key = _key(package, drive.toolchain, drive.card, recipe_of(package.name))
+    if drive.suite is not None:
+        key = digest([key, "tests", checkouts.digest(drive.suite)], 16)
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
 
 
@@ -195,11 +206,34 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
                 f"{what} ended without a report while {_doing(doing)}: {ended.how}; its log is"
                 f" {log}: " + "".join(said[-1:])[:500]
             )
+        if drive.suite is not None:
+            _add_tests(config, drive, scratch, folder, stop)
         # A report stands for a finished drive: it comes to its name last, and both in one step.
         for made, final in (("output", _launches(folder)), ("report", _report(folder))):
             partial = folder / f"{final.name}.{os.getpid()}"
             shutil.copyfile(config[made], partial)
             partial.replace(final)
+
+
+def _add_tests(
+    config: Json, drive: Drive, scratch: str, folder: Path, stop: threading.Event
+) -> None:
+    """Run the checkout's tests, too: into the driver's files goes what both launched."""
+    checkout = str(drive.suite)
+    asked = {name: config[name] for name in ("card", "package")}
+    asked |= {
+        "packages": {**config["packages"], checkout: config["package"]},
+        "checkout": checkout,
+        "seconds": tests.TEST_SECONDS,
+    }
+    environment = guest_environment(drive.toolchain, drive.package, scratch)
+    what = f"running the tests of {checkout} under {drive.toolchain.identity}"
+    made = tests.run(asked, environment, what, folder / "tests.txt", stop)
+    output, report = Path(config["output"]), Path(config["report"])
+    said = json.loads(report.read_text(encoding="utf-8"))
+    said["tests"] = {**made.report, "kernels": tests.by_source(made, output)}
+    output.write_text("".join(tests.merged(made, output)), encoding="utf-8")
+    report.write_text(json.dumps(said, indent=1), encoding="utf-8")
 
 
 def _doing(progress: Path) -> str:

@@ -23,6 +23,7 @@ _CONFIGS = (
     "Compile one configuration a kernel and dtype (usual), or all of them (own). Default: usual "
     "with --package, own with a launches file."
 )
+_WITH_TESTS = "With --package DIR, also record what the checkout's own tests launch (pytest)."
 _STRICT = "Exit 3 when any cell is unknown, or a captured kernel has changed since."
 
 
@@ -46,6 +47,7 @@ def scan(
     jobs: common.Jobs = 0,
     shard: str | None = option(None, metavar="I/N", help="Compile part I of N, split by cell key."),
     captured: Path | None = option(None, metavar="FILE", help=_CAPTURED),
+    with_tests: bool = option(False, "--with-tests", help=_WITH_TESTS),
     timeout: common.Timeout = "auto",
     memory: common.Memory = 8192,
     until: str | None = option(
@@ -91,7 +93,8 @@ def scan(
     seconds = common.seconds(timeout)
     if matrix is None and package is None and not (kernel or op):
         _say_what_is_here()
-    subject = replace(common.subject(context, matrix, package, trust, configs), captured=captured)
+    subject = common.subject(context, matrix, package, trust, configs)
+    subject = replace(subject, captured=captured, with_tests=with_tests)
 
     def planned() -> Plan:
         plan = planning.plan(subject, selection, until, shard)

@@ -77,6 +77,7 @@ def captures(
     selection: Selection,
     resolver: Resolver,
     travelling: Captures | None = None,
+    with_tests: bool = False,
 ) -> list[Capture]:
     """The package captured under every toolchain and on every target asked, or read from captures
     that travel."""
@@ -90,8 +91,11 @@ def captures(
             )
     places = [(resolver.choices[name], target, row) for name in names for target, row in rows]
     provided = [_provided(choice, target) for choice, target, _ in places]
+    suite = None
+    if with_tests:
+        suite = checkouts.folder(spec)
     asked = [
-        Drive(package, toolchain, row)
+        Drive(package, toolchain, row, suite)
         for toolchain, (_, _, row) in zip(provided, places)
         if toolchain is not None
     ]
@@ -102,7 +106,7 @@ def captures(
     for toolchain, (choice, target, row) in zip(provided, places):
         driven = None
         if toolchain is not None:
-            driven = drive(package, toolchain, row, travelling)
+            driven = drive(package, toolchain, row, travelling, suite)
         made.append(Capture(package, choice, target, driven))
     return made
 
@@ -156,6 +160,7 @@ def plan(
     configs: str,
     until: str | None,
     travelling: Captures | None = None,
+    with_tests: bool = False,
 ) -> Plan:
     """Capture a package under every toolchain and target asked, and expand what it launched.
 
@@ -167,7 +172,7 @@ def plan(
     cells: list[Cell] = []
     attempts: dict[str, Attempt] = {}
     covered: list[Json] = []
-    made = captures(spec, selection, resolver, travelling)
+    made = captures(spec, selection, resolver, travelling, with_tests)
     chosen = zip(made, *_chosen(made, selection, configs))
     for capture, recorded, compiled in chosen:
         tried = _tried(capture, selection)

@@ -17,6 +17,7 @@ from flacheck.inputs import built, captured, size, sources
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.model import Cell, Question
+from flacheck.packages import checkouts
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver, language_of
 
@@ -57,11 +58,23 @@ def plan(
         targets.find(target)
     if subject.captured is not None and subject.package is None:
         raise UsageError("--captured holds the captures of a package: name it with --package")
+    checkout = subject.package is not None and checkouts.is_path(subject.package)
+    if subject.with_tests and not checkout:
+        raise UsageError(
+            "--with-tests runs the tests of a checkout: name its folder by --package DIR"
+        )
     if subject.package is not None:
         configs = subject.configs or "usual"
         with travelling.opened(subject.captured) as captures:
-            planner = _planner(selection)
-            made = planner.plan(subject.package, selection, configs, until, captures)
+            planner, asked = _planner(selection), (subject.package, selection, configs, until)
+            if subject.with_tests and planner is captured:
+                made = captured.plan(*asked, captures, with_tests=True)
+            elif subject.with_tests:
+                raise UsageError(
+                    "--with-tests records launches of Triton kernels: name Triton releases"
+                )
+            else:
+                made = planner.plan(*asked, captures)
     else:
         made = _plan_of_kernels(subject, selection, until)
     cells = _shard(made.cells, shard)

@@ -23,7 +23,8 @@ class Subject:
     every configuration of every distinct launch, `usual` for one of each kernel and dtype; None
     for the default: `usual` of a package, `own` of anything else. `shared` is `usual` with the same
     configuration for all compilers, which a comparison needs. `captured` is a file that holds the
-    captures of the package, so that all shards of a scan ask for the same cells.
+    captures of the package, so that all shards of a scan ask for the same cells. `with_tests` runs
+    the own tests of a checkout beside the driver.
     """
 
     matrix: str | None = None
@@ -31,6 +32,7 @@ class Subject:
     trust: bool = False
     configs: str | None = None
     captured: Path | None = None
+    with_tests: bool = False
 
     @property
     def name(self) -> str:

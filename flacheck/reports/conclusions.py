@@ -7,6 +7,7 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, counted, kernel_name, short, some
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.summary import RunView, Summary
+from flacheck.model import Json
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import SHOWN
@@ -96,6 +97,34 @@ def coverage(summary: Summary) -> Iterator[Part]:
         named = ", ".join(some(kernels, phrases.NAMED))
         yield document.Item(f"missed: {named}", Tone.FAINT, notes=(reason,))
     yield from phrases.rest(len(by_reason), "reason")
+    for each in summary.coverage:
+        if "tests" in each:
+            yield from _tests(each)
+
+
+def _tests(covered: Json) -> Iterator[Part]:
+    """How the package's own tests ended, and which kernels are recorded thanks to them."""
+    tests = covered["tests"]
+    where = f"its own tests under {short(covered['toolchain'])}"
+    if tests["ended"]:
+        yield document.Item(f"{where}: {tests['ended']}", Tone.DOUBT)
+    wanting = sum(failure["wants_data"] for failure in tests["failures"])
+    said = f"{where}: {tests['passed']} passed, {tests['failed']} failed"
+    if wanting:
+        said += f" ({wanting} of them read values that nobody computed)"
+    said += f", {tests['skipped']} skipped"
+    notes = [f"{one['test']}: {one['error']}" for one in tests["failures"]]
+    notes += [f"{file} was not collected: {why}" for file, why in tests["uncollected"].items()]
+    yield document.Item(said, notes=tuple(some(notes, phrases.NAMED)))
+    if tests["cut"]:
+        named = ", ".join(some(tests["cut"], phrases.NAMED))
+        yield document.Item(f"no time was left to run: {named}", Tone.DOUBT)
+    told = {"tests": "its tests only", "driver": "flacheck's calls only", "both": "both"}
+    for source, by in told.items():
+        kernels = [kernel_name(kernel) for kernel in tests["kernels"][source]]
+        if kernels:
+            named = ", ".join(some(kernels, phrases.NAMED))
+            yield document.Item(f"{counted(len(kernels), 'kernel')} recorded by {by}: {named}")
 
 
 def known_good(summary: Summary) -> Iterator[Part]:

@@ -29,6 +29,8 @@ class Journal:
     def __init__(self, output: str, package: str | None, device: str) -> None:
         self.output, self._package, self._device = output, package, device
         self.seen: Callable[[str], object] = lambda identity: None
+        # How many values were made up for the program so far.
+        self.guesses = 0
         # Reentrant, for a signal may come in between. Nothing of the program's is waited for while
         # it is held.
         self._lock = threading.RLock()
@@ -111,6 +113,7 @@ class Journal:
         """A value of this kind was made up for the program at `module:line`: a new one is written
         at once, when there is a file yet; a program that launches nothing needs none."""
         with self._lock:
+            self.guesses += 1
             new = (at, kind) not in self._guesses
             self._guesses[at, kind] = self._guesses.get((at, kind), 0) + 1
             if new:

@@ -1,0 +1,148 @@
+"""A checkout's own tests under capture: what they launch was seen, and stands beside what the driver
+launches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.capture import tests as suite
+from flacheck.capture.cards import card
+from flacheck.capture.coverage import coverage
+from flacheck.errors import UsageError
+from flacheck.inputs import planning
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.launches import read
+from flacheck.inputs.subject import Subject
+from tests.captured import needs_torch
+from tests.test_drive import KERNELS, package
+
+TESTS = """
+import pytest, torch
+from tiny.kernels import rare, scale
+
+@pytest.mark.parametrize("n", [16, 32, 64])
+def test_rare(n):
+    x = torch.zeros(n, device="cuda")
+    rare[(1,)](x, x, K=n)
+
+def test_that_compares():
+    x = torch.zeros(8, device="cuda", dtype=torch.bfloat16)
+    scale[(1,)](x, x, x, 8, K=16)
+    assert x.sum().item() == 3.0
+
+def test_that_is_wrong():
+    raise ValueError("no such thing")
+
+@pytest.mark.skip(reason="not today")
+def test_that_is_skipped(): ...
+"""
+
+
+def run(folder: Path, seconds: float = 60.0, **files: str) -> suite.TestRun:
+    """The tests of `tiny`, whose checkout this is."""
+    package(folder, kernels=KERNELS)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    config = {
+        "card": card("h100"),
+        "package": "tiny==1.0",
+        "packages": {str(folder): "tiny==1.0"},
+        "checkout": str(folder),
+        "seconds": seconds,
+    }
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return suite.run(config, environment, "running tests", folder / "log.txt")
+
+
+@needs_torch
+def test_tests_are_run_and_their_launches_recorded(tmp_path: Path) -> None:
+    """Passed or failed; a failure says whether it read what nobody computed."""
+    made = run(tmp_path, test_tiny=TESTS, test_broken="import nobody_has_this\n")
+    launched = [json.loads(line) for line in made.lines]
+    by = {line["by"] for line in launched if "kernel" in line}
+    assert by == {
+        "test_tiny.py::test_rare[16]",
+        "test_tiny.py::test_rare[32]",
+        "test_tiny.py::test_rare[64]",
+        "test_tiny.py::test_that_compares",
+    }
+    report = made.report
+    assert report["tests"] == {"passed": 3, "failed": 2, "skipped": 1}
+    assert report["wanting"] == ["test_tiny.py::test_that_compares"]
+    wrong = "ValueError: no such thing"
+    assert report["failures"]["test_tiny.py::test_that_is_wrong"] == wrong
+    assert "nobody_has_this" in report["uncollected"]["test_broken.py"]
+    assert (report["cut"], report["ended"]) == ([], None)
+
+
+@needs_torch
+def test_what_the_time_cuts_is_named(tmp_path: Path) -> None:
+    """Without time no test is run, and each function is named once."""
+    made = run(tmp_path, 1.0, test_tiny=TESTS)
+    assert made.report["cut"] == [
+        "test_tiny.py::test_rare",
+        "test_tiny.py::test_that_compares",
+        "test_tiny.py::test_that_is_wrong",
+        "test_tiny.py::test_that_is_skipped",
+    ]
+
+
+@needs_torch
+def test_a_checkout_without_tests_says_so(tmp_path: Path) -> None:
+    """Its launches file is whole all the same."""
+    made = run(tmp_path)
+    assert made.report["ended"] == "it has no tests that pytest finds"
+    assert [json.loads(line)["package"] for line in made.lines] == ["tiny==1.0"]
+
+
+def line(identity: str, kernel: str, **more: Any) -> str:
+    return json.dumps({"id": identity, "kernel": kernel, **more}) + "\n"
+
+
+def test_what_both_launched_stands_there_once(tmp_path: Path) -> None:
+    """As the tests launched it; the driver's own launches follow."""
+    header = json.dumps({"schema": "flacheck.launches/1"}) + "\n"
+    made = suite.TestRun((header, line("a", "m:one", by="test")), {})
+    driver = tmp_path / "l.jsonl"
+    driver.write_text(header + line("a", "m:one", made_up=True) + line("b", "m:two"))
+    assert suite.merged(made, driver) == [header, line("a", "m:one", by="test"), line("b", "m:two")]
+    assert suite.by_source(made, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
+    alone = suite.TestRun((), {})
+    assert suite.merged(alone, driver) == driver.read_text().splitlines(keepends=True)
+
+
+def test_the_coverage_tells_how_tests_ended() -> None:
+    """In a form that a report can show."""
+    kernels = {"tests": ["m:one"], "driver": [], "both": []}
+    said = {
+        "tests": {"passed": 1, "failed": 1, "skipped": 0},
+        "failures": {"t.py::a": "AssertionError"},
+        "wanting": ["t.py::a"],
+        "kernels": kernels,
+    }
+    told = coverage({"m:one": ("m:host",)}, {"m:one": 1}, {"tests": said}).to_json()["tests"]
+    assert told["failures"] == [{"test": "t.py::a", "error": "AssertionError", "wants_data": True}]
+    assert (told["passed"], told["ended"], told["kernels"]) == (1, None, kernels)
+    assert "tests" not in coverage({}, {}, {}).to_json()
+
+
+def test_only_a_checkout_has_tests() -> None:
+    """A package from the index comes without them."""
+    subject = Subject(package="liger-kernel==0.8.5", with_tests=True)
+    with pytest.raises(UsageError, match="name its folder by --package DIR"):
+        planning.plan(subject, Selection())
+
+
+@needs_torch
+def test_the_launches_of_tests_are_read_as_seen(tmp_path: Path) -> None:
+    """Nobody made their arguments up."""
+    made = run(tmp_path, test_tiny=TESTS)
+    file = tmp_path / "l.jsonl"
+    file.write_text("".join(made.lines))
+    assert {entry.made_up for entry in read(file).launches} == {False}
