@@ -187,3 +187,26 @@ def test_what_no_time_was_left_for_is_named() -> None:
     assert search.cut == ["m:op", "m:other"]
     _, search = searched(operator("op", "a"), operator("same", "a", outer=False))
     assert search.cut == []
+
+
+def test_the_budget_counts_work_and_not_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the machine takes, as many calls are made as the budget has room for."""
+
+    def called(slowness: float) -> list[tuple[str, str, str]]:
+        caller = Caller(never, [operator("f", "k"), operator("g", "k")], Recipe({}))
+        took = 0.0
+
+        def took_so_far() -> float:
+            nonlocal took
+            took += slowness
+            return took
+
+        monkeypatch.setattr("flacheck.guest.package_driver.search.time.process_time", took_so_far)
+        operators = [operator("f", "k"), operator("g", "k")]
+        clock = lambda: 0.5 * len(caller.calls)  # noqa: E731
+        search = OperatorSearch(operators, caller, ["bf16"], 20.0, clock=clock)  # type: ignore[arg-type]
+        search.run()
+        return caller.calls
+
+    assert called(1e-6) == called(1e-3)
+    assert 0 < len(called(1e-6)) <= 40

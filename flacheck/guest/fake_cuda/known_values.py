@@ -111,7 +111,10 @@ class NoDeviceMode(FakeTensorMode):
 
 
 class KnownValues(TorchDispatchMode):
-    """Entered above the fake mode: runs an operation on the known values beside the fake one."""
+    """Entered above the fake mode: runs an operation on the known values beside the fake one.
+    `operations` counts them all."""
+
+    operations = 0
 
     def __init__(self, fake_mode: NoDeviceMode, guessed: Guessed) -> None:
         super().__init__()
@@ -128,6 +131,7 @@ class KnownValues(TorchDispatchMode):
             if args[0].fake_mode.in_kernel_invocation:
                 return _META
             return args[0].fake_device
+        KnownValues.operations += 1
         if not isinstance(operator, torch._ops.OpOverload):
             return operator(*args, **kwargs)
         if operator in _READS:

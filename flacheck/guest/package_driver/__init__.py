@@ -4,7 +4,7 @@ The host starts it with one argument, a JSON object: `output` (the launches file
 file), `card` (a row of the target table), `modules` (packages to drive), `own` (all modules of the
 distribution, where they are known), `package`
 (`name==version`), `packages` (folder → `name==version`), `recipe` (a parsed recipe), `dtypes`,
-`seconds` (of CPU, all in all), `progress` (a file that says what is being called).
+`seconds` (of work, as `work.py` counts it), `progress` (a file that says what is being called).
 
 The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
 not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
@@ -71,7 +71,7 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
     offered = operators(modules, config["modules"])
     overheard = Overheard(modules, offered)
     caller = Caller(Shapes(offered, recipe), recipe, recorder, witness, overheard)
-    search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"], tell)
+    search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"], tell, caller.work)
     search.run()
     return {
         "modules": failed,

@@ -19,10 +19,11 @@ from .overheard import Overheard
 from .plans import CallPlan, Recipe
 from .shapes import Shapes
 from .trust import Rank, Witness
+from .work import Work
 
 T = TypeVar("T")
 # Of CPU, for each step of a call: nothing is computed, so what takes longer loops or hangs.
-_SECONDS = 2.0
+_SECONDS = 4.0
 _OTHER_GRADIENT = 2.0
 # What constructors call the size of the last axis of a layer's input.
 _WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
@@ -123,6 +124,7 @@ class Caller:
     ) -> None:
         self.shapes, self.recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
         self._overheard = overheard
+        self.work = Work(recorder)
 
     @property
     def recorded(self) -> frozenset[str]:
@@ -136,6 +138,7 @@ class Caller:
     def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         """Forward, and backward where something was differentiable."""
         before, launches = self.recorded, self._recorder.calls
+        self.work.calls += 1
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
         stage, error = self._staged(operator, plan, arguments)

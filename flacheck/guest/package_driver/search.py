@@ -13,12 +13,14 @@ from .variations import Variations
 # Calls until a plan works: of an operator's first, of its usual variants, of those that look for a
 # missing kernel.
 _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
-# CPU seconds without a new kernel after which an operator's further variants are left.
+# Times the budget that a slow machine may take, in CPU seconds.
+_PATIENCE = 3.0
+# Seconds of work without a new kernel after which an operator's further variants are left.
 _FRUITLESS = 0.4
 _KEPT_FAILURES = 6
 # Calls of one plan and its repairs, however much each of them helps.
 _MOST_CALLS = 60
-# CPU seconds that ending takes after the last call.
+# What ending takes after the last call.
 _LEAVING = 3.0
 
 
@@ -33,8 +35,11 @@ class OperatorSearch:
         dtypes: Sequence[str],
         seconds: float,
         tell: Callable[[str], None] = lambda doing: None,
+        clock: Callable[[], float] = time.process_time,
     ) -> None:
-        self._tell = tell
+        self._tell, self._clock = tell, clock
+        # The clock counts work; a machine on which that takes far longer ends all the same.
+        self._patience = seconds * _PATIENCE
         self._operators, self._caller, self._dtypes = operators, caller, dtypes
         self._recipe = caller.recipe
         self._end = self._until = seconds - _LEAVING
@@ -95,7 +100,7 @@ class OperatorSearch:
                 step(operator)
 
     def _over(self) -> bool:
-        return time.process_time() > self._until
+        return self._clock() > self._until or time.process_time() > self._patience
 
     def _worth(self, operator: Operator) -> tuple[bool, float, int]:
         """Operators that miss most kernels come first: what they launch records others, too."""
@@ -135,11 +140,11 @@ class OperatorSearch:
 
     def _unusual(self, operator: Operator) -> None:
         base, tries = self._base(operator)
-        missing, since = self._unrecorded(operator), time.process_time()
+        missing, since = self._unrecorded(operator), self._clock()
         for plan in self._variations(operator).unusual(base):
             if missing != self._unrecorded(operator):
-                missing, since = self._unrecorded(operator), time.process_time()
-            if not missing or self._over() or time.process_time() - since > _FRUITLESS:
+                missing, since = self._unrecorded(operator), self._clock()
+            if not missing or self._over() or self._clock() - since > _FRUITLESS:
                 return
             self._repaired(operator, plan, min(_UNUSUAL_TRIES, tries))
 
