@@ -45,6 +45,9 @@ _LOG_FILE = "log.txt"
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
 GUEST = Path(channel.GUEST)
+# Captures of this process whose driver ended early: the next process makes them anew.
+_ENDED_EARLY: set[Path] = set()
+_EARLY = "ended-early"
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def prepare(drives: Sequence[Drive], at_once: int = 1) -> None:
     Raises IncompleteError without torch, or when a driver itself is killed or hangs.
     """
     _check_torch()
-    missing = {_folder(each): each for each in drives if not _report(_folder(each)).exists()}
+    missing = {_folder(each): each for each in drives if not _is_made(_folder(each))}
     waiting = list(missing.items())
     for place in range(0, len(waiting), at_once):
         _drive_together(waiting[place : place + at_once])
@@ -169,13 +172,14 @@ def _drive_together(drives: Sequence[tuple[Path, Drive]]) -> None:
 def _made(folder: Path, drive: Drive, stop: threading.Event) -> None:
     # Two scans at once make one capture: the second waits, and finds it.
     with filling.locked(folder):
-        if not _report(folder).exists():
+        if not _is_made(folder):
             _make(folder, drive, stop)
 
 
 def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
     """Have the driver fill the folder, whose lock is held: all of it, or nothing new."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / _EARLY).unlink(missing_ok=True)
     identity, gpu = drive.package.identity, drive.card["gpu"]
     what = f"capturing {identity} under {drive.toolchain.identity} on {gpu}"
     _LOG.info(f"{what} …")
@@ -202,10 +206,12 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
         )
         if not Path(config["report"]).exists():
             said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise IncompleteError(
-                f"{what} ended without a report while {_doing(doing)}: {ended.how}; its log is"
-                f" {log}: " + "".join(said[-1:])[:500]
-            )
+            sentence = f"{what} ended without a report while {_doing(doing)}: {ended.how}"
+            if stop.is_set() or not _kept(config, f"all after {_doing(doing)}: {ended.how}"):
+                raise IncompleteError(f"{sentence}; its log is {log}: " + "".join(said[-1:])[:500])
+            _LOG.warning(f"{sentence}; what it launched until then is kept")
+            _ENDED_EARLY.add(folder)
+            (folder / _EARLY).touch()
         if drive.suite is not None:
             _add_tests(config, drive, scratch, folder, stop)
         # A report stands for a finished drive: it comes to its name last, and both in one step.
@@ -213,6 +219,26 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
             partial = folder / f"{final.name}.{os.getpid()}"
             shutil.copyfile(config[made], partial)
             partial.replace(final)
+
+
+def _kept(config: Json, cut: str) -> bool:
+    """Make a report for a driver that ended without one, when it has launched something; all of it
+    counts as made up, for nobody has told which calls came to their end."""
+    output = Path(config["output"])
+    lines = []
+    for text in output.read_text(encoding="utf-8").splitlines():
+        # The last line may be half written.
+        with contextlib.suppress(ValueError):
+            line = json.loads(text)
+            if "kernel" in line:
+                line["made_up"] = True
+            lines.append(line)
+    if not any("kernel" in line for line in lines):
+        return False
+    output.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    report = {"modules": {}, "operators": {}, "late": True, "cut": [cut], "said": []}
+    Path(config["report"]).write_text(json.dumps(report), encoding="utf-8")
+    return True
 
 
 def _add_tests(
@@ -234,6 +260,12 @@ def _add_tests(
     said["tests"] = {**made.report, "kernels": tests.by_source(made, output)}
     output.write_text("".join(tests.merged(made, output)), encoding="utf-8")
     report.write_text(json.dumps(said, indent=1), encoding="utf-8")
+
+
+def _is_made(folder: Path) -> bool:
+    """Whether there is a capture to use: a whole one, or what this process saved of one."""
+    whole = not (folder / _EARLY).exists() or folder in _ENDED_EARLY
+    return _report(folder).exists() and whole
 
 
 def _doing(progress: Path) -> str:
