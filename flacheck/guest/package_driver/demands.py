@@ -385,9 +385,10 @@ class _Search:
             if tensor is None:
                 return
             whole = list(shape)
-            place = slice(
-                *(part and self._place.value(part) for part in (node.slice.lower, node.slice.upper))
-            )
+            bounds = [
+                part and self._place.value(part) for part in (node.slice.lower, node.slice.upper)
+            ]
+            place = slice(*bounds)
             whole[place] = tuple(value)
             yield from self._shaped(tensor, tuple(whole))
         else:

@@ -11,7 +11,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 TENSOR, INDICES, NUMBER, TRUTH, FRACTION = "Tensor", "IntTensor", "int", "bool", "float"
@@ -30,8 +30,12 @@ _OF_TENSORS = frozenset(
 )
 _LIKE = ("empty_like", "zeros_like", "ones_like", "rand_like", "full_like", "is_tensor")
 _OF_NUMBERS = ("range", "cdiv", "next_power_of_2", "ceil", "log2", "sqrt")
-_MEMORY = ("load", "store", "make_block_ptr", "make_tensor_descriptor", "advance", "atomic_add")
-_MEMORY += ("atomic_max", "atomic_min", "atomic_cas", "atomic_xchg", "atomic_or", "atomic_and")
+_MEMORY = frozenset(
+    """
+    load store make_block_ptr make_tensor_descriptor advance atomic_add atomic_max atomic_min
+    atomic_cas atomic_xchg atomic_or atomic_and
+    """.split()
+)
 
 Kinds = dict[str, str]
 
@@ -89,7 +93,7 @@ def _direct(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
         elif isinstance(part, ast.Call):
             yield from _of_call(part)
         elif isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Mod, ast.FloorDiv)):
-            yield from ((side.id, NUMBER) for side in (part.left, part.right) if _is_name(side))
+            yield from ((name, NUMBER) for name in _names((part.left, part.right)))
         elif isinstance(part, (ast.If, ast.IfExp, ast.While)):
             yield from _truths(part.test)
 
@@ -97,9 +101,9 @@ def _direct(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 def _of_call(call: ast.Call) -> Iterator[tuple[str, str]]:
     called = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if called in _LIKE or called == "save_for_backward":
-        yield from ((given.id, TENSOR) for given in call.args if _is_name(given))
+        yield from ((name, TENSOR) for name in _names(call.args))
     elif called in _OF_NUMBERS:
-        yield from ((given.id, NUMBER) for given in call.args if _is_name(given))
+        yield from ((name, NUMBER) for name in _names(call.args))
 
 
 def _truths(test: ast.expr) -> Iterator[tuple[str, str]]:
@@ -112,8 +116,9 @@ def _truths(test: ast.expr) -> Iterator[tuple[str, str]]:
             yield from _truths(part)
 
 
-def _is_name(node: ast.expr) -> Any:
-    return isinstance(node, ast.Name)
+def _names(nodes: Iterable[ast.expr]) -> Iterator[str]:
+    """Those of expressions that are nothing but a name."""
+    yield from (node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def _passed(node: ast.FunctionDef, scope: dict[str, Any], depth: int) -> Iterator[tuple[str, str]]:
@@ -176,7 +181,7 @@ def of_kernel(node: ast.FunctionDef) -> Kinds:
                     told[root] = INDICES
                 break
             # `tl.load(…).to(tl.int64)`
-            loaded = loaded.func.value  # type: ignore[assignment]
+            loaded = loaded.func.value
     return told
 
 
