@@ -17,7 +17,8 @@ _LOG = logging.getLogger(__name__)
 GUEST = Path(channel.GUEST)
 # Of CPU, for all tests together; twice what a driver has, for tests compute their references.
 TEST_SECONDS = 120
-_PATIENCE = 6
+# By the clock, when no signal reaches what hangs: a machine may have many other things to do.
+_PATIENCE, _AT_LEAST = 20, 600
 _MEMORY_MB = 8192
 
 
@@ -56,7 +57,7 @@ def run(
             environment,
             Path(scratch),
             log,
-            seconds=_PATIENCE * config["seconds"],
+            seconds=max(_PATIENCE * config["seconds"], _AT_LEAST),
             memory_mb=_MEMORY_MB,
             beat=beat,
             stop=stop,
