@@ -36,7 +36,7 @@ from flacheck.toolchains.base import Toolchain
 
 _LOG = logging.getLogger(__name__)
 
-# Of CPU, which the driver keeps by itself; one that hangs where no signal reaches it is killed
+# Of work, which the driver counts by itself; one that hangs where no signal reaches it is killed
 # after so many times as long by the clock.
 SECONDS = 55
 _PATIENCE = 15
