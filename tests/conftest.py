@@ -7,12 +7,17 @@ import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from packaging.version import Version
 
 from flacheck.store import Store
 from flacheck.toolchains import index, wheels
 from tests import fake_installer
+
+# A busy machine is no failure: what an example takes by the clock says nothing.
+hypothesis.settings.register_profile("flacheck", deadline=None)
+hypothesis.settings.load_profile("flacheck")
 
 # The releases of Triton that the fake installer has.
 RELEASES = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.9.0"]
