@@ -385,7 +385,7 @@ class _Search:
             if tensor is None:
                 return
             whole = list(shape)
-            bounds = [
+            bounds: list[Any] = [
                 part and self._place.value(part) for part in (node.slice.lower, node.slice.upper)
             ]
             place = slice(*bounds)
