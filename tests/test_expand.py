@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection, Source, expand, named
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Cell, Corpus, Kernel, Launch
+from flacheck.model import Cell, Corpus, Kernel, Launch, Unit
 
 TEMPLATE = {
     "args": {
@@ -53,6 +53,17 @@ def test_own_configurations_bring_their_constants() -> None:
     assert all(
         c.launch and not c.launch.omitted and not c.launch.configs and not c.widened for c in found
     )
+
+
+def test_kernels_of_another_language_are_left_out_before_anything_is_filled_in() -> None:
+    """Their launches have names that the block's shapes do not know."""
+    launch = Launch.from_json({"args": {"D": {"constexpr": "{HEAD_DIM}"}}})
+    unit = Kernel("fam.unit", None, "d", Unit("fam.cu"))
+    block = Block({"target": ("sm90",), "toolchain": ("1",), "shape": ({"T": 64, "K": 32},)})
+    matrix = Matrix("m", "m.yaml", (block,))
+    sources = [SOURCE, Source(unit, (launch,))]
+    found = list(expand(matrix, sources, Selection(), lambda spec: ["triton==3.6.0"]))
+    assert {cell.kernel.name for cell in found} == {"fam.kernel"}
 
 
 def test_one_configuration_is_the_first_or_the_usual_one() -> None:

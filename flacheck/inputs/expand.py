@@ -136,7 +136,10 @@ def expand(
     products = []
     for block in matrix.blocks:
         axes = selection.replaces(block.axes)
-        asked = [source for source in sources if _asked(source.kernel, axes, selection)]
+        # Kernels of another language have other axes, which a block says nothing of.
+        languages = {family_of(name).language for spec in _specs(axes) for name in resolve(spec)}
+        spoken = [source for source in sources if source.kernel.language in languages]
+        asked = [source for source in spoken if _asked(source.kernel, axes, selection)]
         jobs = [job for source in asked for job in _jobs(matrix, source, axes, selection)]
         products.append((jobs, axes))
     toolchains = dict.fromkeys(

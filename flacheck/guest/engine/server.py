@@ -43,8 +43,8 @@ _POLL_MS = 200
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 # Bounds each file that a worker writes. The log is one, in memory: a compiler that prints without
-# end is stopped here.
-_LOG_BYTES = 64 << 20
+# end is stopped here. A program that it starts may be given more, for what it writes to the disk.
+_LOG_BYTES, _FILE_BYTES = 64 << 20, 4 << 30
 # Compilers keep some memory of every compile. Where the config names no size, this ends the worker
 # before a machine with many of them is short of memory.
 _RECYCLE_MB = 2_000
@@ -199,7 +199,7 @@ def _become_worker(
             os._exit(RECYCLE)
         # A core file is of no use to anybody.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (_LOG_BYTES, _LOG_BYTES))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_LOG_BYTES, _FILE_BYTES))
         if config.get("memory_mb"):
             limit = config["memory_mb"] << 20
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -184,6 +185,8 @@ class _Compilation:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            # The worker has no threads that a fork could leave a lock to.
+            preexec_fn=_write_large_files,
         )
         assert process.stdout is not None
         self._enter(stage or "syntax")
@@ -346,6 +349,13 @@ def _demangled(names: list[str]) -> list[str]:
         return names
     lines = told.stdout.splitlines()
     return lines if len(lines) == len(names) else names
+
+
+def _write_large_files() -> None:
+    """A unit of templates is hundreds of megabytes on its way through nvcc's programs; a worker's
+    own limit is that of its log."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
 def _write(text: str) -> None:
