@@ -96,3 +96,20 @@ def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
     )
     done = loaded(shop, "SAID")
     assert done.stdout.splitlines()[:1] == ["shop.nowhere"], done.stderr
+
+
+def test_what_torch_has_imported_already_is_not_imported_once_more(shop: Path) -> None:
+    """A package may bring a dependency of torch's: the modules that torch uses stay."""
+    for name in ("packages/grain", "torchs/grain"):
+        file = shop / "both" / name / "__init__.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"OF = {name!r}\n")
+    ops = shop / "both" / "packages" / "mill" / "ops.py"
+    ops.parent.mkdir()
+    ops.write_text("import grain\nOF = grain.OF\n")
+    (ops.parent / "__init__.py").write_text("")
+    program = PROGRAM.replace('"shop"', '"mill"').replace('"shop.ops"', '"mill.ops"')
+    begin = f"import sys; sys.path.insert(0, {str(shop / 'both' / 'torchs')!r}); import grain\n"
+    command = [sys.executable, "-c", begin + program, str(shop / "both" / "packages"), "OF"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[:1] == ["torchs/grain"], done.stderr

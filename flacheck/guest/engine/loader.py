@@ -169,6 +169,9 @@ class Loader:
             for name in os.listdir(package["path"]):
                 # Beside a package's own modules lie others, on which it depends.
                 own = name in package["modules"]
+                if name in sys.modules and not own:
+                    # torch imported it and goes on to use it: it is not imported once more.
+                    continue
                 is_package = os.path.isfile(os.path.join(package["path"], name, "__init__.py"))
                 if is_package and (own or not whole_dependencies):
                     self._finder.folders.setdefault(name, package["path"])

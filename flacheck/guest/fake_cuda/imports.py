@@ -4,6 +4,7 @@ tensors on `cuda` can be made at module level. Nothing else in a worker needs to
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 
 from ..engine.messages import CardRow
@@ -15,6 +16,11 @@ class PackageCard:
     """What a worker named by its config turns to a card, and enters for an import."""
 
     def __init__(self) -> None:
+        # What imitation needs of torch, and torch of others, before packages are put in the way of
+        # imports: a package may bring the same dependencies. An older torch has other modules.
+        for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
         self._device: FakeDevice | None = None
         self._untested = False
 
