@@ -101,7 +101,7 @@ def test_threads_write_whole_lines_in_an_order_that_can_be_read(
     tmp_path: Path, journal: Journal, often: None
 ) -> None:
     """The header first, a source's text in the first line that names it, every launch counted."""
-    append, together = journal._append, threading.Barrier(THREADS)
+    append, together = journal._append, threading.Barrier(THREADS, timeout=60)
 
     def slowly(*values: dict[str, object]) -> None:
         time.sleep(0.001)
