@@ -39,6 +39,14 @@ def tuned(x, y, length, BN: tl.constexpr, FLAG: tl.constexpr):
     tl.store(x + rows[:, None] * BN + rows[None, :], total.to(tl.float16))
 
 
+@triton.heuristics({"FLAG": lambda args: args["x"].shape[0] > 8})
+@triton.autotune(configs=[triton.Config({"BN": 32}), triton.Config({"BN": 64})], key=["length"])
+@triton.jit
+def measuring(x, length, BN: tl.constexpr, FLAG: tl.constexpr):
+    tl.static_assert(FLAG)
+    tl.store(x + tl.arange(0, BN), length.to(tl.float16))
+
+
 @triton.jit
 def bare(x, length, FLAG: tl.constexpr, BN: tl.constexpr):
     tl.store(x + tl.arange(0, BN), FLAG + length)
@@ -145,3 +153,31 @@ def test_keys_are_read_without_a_compile_and_trials_leave_no_trace(kind: WorkerK
     faults = [key["fault"] for key in before.facts["keys"]]
     assert faults == ([None, "past-end"] if version(kind) < (3, 2) else [None, None])
     assert before.resources.registers is None
+
+
+def measuring(op: str, **heuristics: dict[str, Any]) -> dict[str, Any]:
+    """A request for the kernel whose heuristic asks for a shape."""
+    args = {"x": TENSOR, "length": {"int": 1000}}
+    question = asked(op, "measuring", config(32), config(64), args=args)
+    question["launch"]["heuristics"] = heuristics
+    return question
+
+
+@pytest.mark.parametrize("op", ["autotune", "keys", "trial"])
+def test_heuristics_give_what_was_recorded(kind: WorkerKind, op: str) -> None:
+    """This one asks for a shape, which a tensor without data has not; the next launch of the kernel
+    is met by the kernel's own.
+    """
+    bare, held = measuring(op), measuring(op, FLAG={"constexpr": True})
+    recorded, computed = run(kind, held, bare)
+    assert recorded.outcome is Outcome.FINISHED, recorded.log
+    assert computed.outcome is Outcome.RAISED
+    assert "has no attribute 'shape'" in computed.log
+
+
+def test_an_autotuner_run_ends_at_the_stage_asked_for(kind: WorkerKind) -> None:
+    """Its key is built by then."""
+    question = measuring("autotune", FLAG={"constexpr": True})
+    (found,) = run(kind, {**question, "until": "ttir"})
+    assert found.outcome is Outcome.FINISHED, found.log
+    assert found.facts["configs"] == 2

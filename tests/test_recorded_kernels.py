@@ -111,6 +111,7 @@ def test_only_an_import_has_decorators(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plain.launches[0].args["B"] == {"constexpr": 8}
     assert "B" not in decorated.launches[0].args
     assert decorated.launches[0].omitted == ("B",)
+    assert decorated.launches[0].heuristics == {"B": {"constexpr": 8}}
 
 
 def test_a_made_up_launch_stays_marked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import takes them anew.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from flacheck.engine.provider import torch_folder
@@ -60,9 +61,12 @@ def sources(
 
 
 def decorated(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
-    """Kernels with their decorators, which only an import has, as their host code launches them."""
+    """Kernels with their decorators, which only an import has, as their host code launches them.
+    What their heuristics made of the real tensors is held: a worker has no data to ask again."""
     within = [entry for entry in recorded if entry.package in provided]
-    return _imported(within, provided, lambda entry: entry.launch)
+    return _imported(
+        within, provided, lambda entry: replace(entry.launch, heuristics=entry.heuristics)
+    )
 
 
 def _importable(entry: RecordedLaunch, provided: Mapping[str, Package], beside_torch: bool) -> bool:

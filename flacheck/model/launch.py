@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import convert
@@ -74,19 +74,23 @@ class Launch:
 
     `args` maps a parameter to `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"constexpr"}` or
     None; `omitted` are the parameters that the caller leaves to the autotuner. An autotuner run
-    also carries its `configs` and `keys`. In a declared launch `"{dtype}"` and `"{T}"` stand for
-    the dtype and for a size, until `filled_in` puts them there.
+    also carries its `configs` and `keys`, and `heuristics`: what @triton.heuristics made of the
+    real tensors, each value in an argument's form. In a declared launch `"{dtype}"` and `"{T}"`
+    stand for the dtype and for a size, until `filled_in` puts them there.
     """
 
     args: Mapping[str, Any]
     omitted: tuple[str, ...] = ()
     configs: tuple[Mapping[str, Any], ...] = ()
     keys: tuple[str, ...] = ()
+    heuristics: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         plain: Json = {"args": dict(self.args)}
         lists = {"omitted": self.omitted, "configs": self.configs, "keys": self.keys}
         plain.update({name: list(values) for name, values in lists.items() if values})
+        if self.heuristics:
+            plain["heuristics"] = dict(self.heuristics)
         return plain
 
     @staticmethod

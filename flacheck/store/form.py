@@ -93,6 +93,7 @@ def record(body: str) -> Json:
     check_constants(plain["options"])
     launch = plain["launch"] or {"args": {}}
     _LAUNCH.check_arguments(launch["args"])
+    _LAUNCH.check_arguments(launch.get("heuristics", {}), "heuristics")
     # Only a launch may be called with an infinity; the rest is counted and measured.
     _check_finite({name: held for name, held in plain.items() if name != "launch"})
     for config in launch.get("configs", ()):

@@ -58,8 +58,13 @@ def skip_library_hash(identity: str) -> None:
             module.triton_key = lambda: identity
 
 
+class StageReached(Exception):
+    """The last stage asked for is done."""
+
+
 def mark_stages(before: Mark, after: AfterStage) -> None:
-    """Have `before` told of every compiler stage that begins, `after` of each that is done."""
+    """Have `before` told of every compiler stage that begins, `after` of each that is done. Either
+    ends the compile with `StageReached`."""
     from triton.backends import backends
 
     # From the registry: up to 3.2 it holds other copies of the classes than the import system.
@@ -223,6 +228,30 @@ def with_heuristics(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, A
                     complete[name] = compute(complete)
         kernel = kernel.fn
     return complete
+
+
+@contextlib.contextmanager
+def recorded_heuristics(kernel: Kernel, recorded: Mapping[str, Any]) -> Iterator[None]:
+    """Have @triton.heuristics give what was recorded: here tensors have neither a shape nor
+    contents, so a function that asks for either would be wrong or raise."""
+    from triton.runtime.autotuner import Heuristics
+
+    changed = []
+    while hasattr(kernel, "fn"):
+        if isinstance(kernel, Heuristics):
+            changed.append((kernel, kernel.values))
+            held = {name: _always(recorded[name]) for name in kernel.values if name in recorded}
+            kernel.values = {**kernel.values, **held}
+        kernel = kernel.fn
+    try:
+        yield
+    finally:
+        for heuristics, values in changed:
+            heuristics.values = values
+
+
+def _always(value: object) -> Callable[[Any], object]:
+    return lambda arguments: value
 
 
 def forget_compiled(function: Kernel) -> None:

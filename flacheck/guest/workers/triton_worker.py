@@ -25,10 +25,6 @@ from .removed import removed_api
 _SWEEP = 64
 
 
-class StageReached(Exception):
-    """The last stage asked for is done."""
-
-
 class TritonWorker:
     """Made once in the warm process; what it holds is inherited by every worker forked from it. An
     operation `op` of a request is the method `op_…`, called with the kernel."""
@@ -57,7 +53,7 @@ class TritonWorker:
     def _before_stage(self, stage: str) -> None:
         # The front end is no stage of a backend: it is done when the first of those begins.
         if self._until == "ast":
-            raise StageReached
+            raise releases.StageReached
         self._mark(stage)
 
     def _after_stage(self, stage: str, result: object, metadata: dict[str, Any]) -> None:
@@ -65,7 +61,7 @@ class TritonWorker:
         if stage == self._shown:
             self._text = str(result)
         if stage == self._until:
-            raise StageReached
+            raise releases.StageReached
 
     def tolerates(self, error: BaseException) -> bool:
         """What the Autotuner did with the error; where it did not run, what it would do."""
@@ -99,7 +95,7 @@ class TritonWorker:
         self._assembler.forget()
         try:
             compiled = function.run(grid=None, warmup=True, **arguments)
-        except StageReached:
+        except releases.StageReached:
             known = self._metadata
             memory = {"shared": known.get("shared"), "tensor_memory": known.get("tmem_size")}
             return {"stage": self._until, "resources": memory}

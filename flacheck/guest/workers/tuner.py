@@ -9,6 +9,7 @@ through, or kills the process, ends a run."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -40,11 +41,13 @@ def autotune(kernel: Kernel, request: Request) -> Reply:
     if tuner is None:
         raise TypeError("the kernel has no @triton.autotune")
     launch = request["launch"]
-    with releases.borrowed(tuner):
+    with releases.borrowed(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
         entries = _keys(kernel, tuner, _tagged(launch["args"]))
         try:
             kernel.run(grid=None, warmup=True, **values.arguments(launch["args"]))
+        except releases.StageReached:
+            pass  # the chosen configuration is compiled as far as was asked
         finally:
             releases.forget_compiled(releases.unwrap(kernel))
             tuner.cache.clear()
@@ -60,7 +63,7 @@ def keys(kernel: Kernel, request: Request) -> Reply:
         named = [name for name in launch.get("keys", ()) if name in tuner.arg_names]
         releases.set_keys(tuner, named)
     arguments = _tagged(launch["args"])
-    with releases.borrowed(tuner):
+    with releases.borrowed(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
         return {"stage": "keys", "facts": {"keys": _keys(kernel, tuner, arguments)}}
 
@@ -76,6 +79,13 @@ def describe(kernel: Kernel) -> dict[str, Any]:
         options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
         configs.append({"kwargs": dict(config.kwargs), **options})
     return {**declared, "configs": configs, "keys": releases.key_names(tuner)}
+
+
+def _as_recorded(kernel: Kernel, launch: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+    """Heuristics above the autotuner give what they gave when the launch was recorded."""
+    names = releases.unwrap(kernel).fn.__globals__
+    recorded = values.arguments(launch.get("heuristics", {}), names)
+    return releases.recorded_heuristics(kernel, recorded)
 
 
 def _use_configs(tuner: Kernel, launch: dict[str, Any]) -> None:
@@ -192,7 +202,7 @@ def attempt(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, 
     resources: dict[str, Any] = {}
     _listeners.append(lambda compiled: resources.update(loaded(compiled)))
     try:
-        with releases.borrowed(tuner):
+        with releases.borrowed(tuner), _as_recorded(kernel, launch):
             trial = _prepare(tuner, configs)
             kernel.run(grid=(1, 1, 1), warmup=False, **arguments)
     except BaseException as error:
