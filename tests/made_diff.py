@@ -32,11 +32,10 @@ ADVISORY = Advisory(
 
 
 def side(toolchain: str, torch: str | None, records: Sequence[Record]) -> ComparedSide:
-    version = toolchain.partition("==")[2]
     verdicts = Counter(each.verdict for each in records)
     missing = sum(each.code == "FC903" for each in records)
     pins = {OLD: ("2.9.1",), NEW: ("2.12.1", "2.13.0")}[toolchain]
-    return ComparedSide(f"torch=={torch}", toolchain, version, torch, pins, verdicts, missing)
+    return ComparedSide(f"torch=={torch}", toolchain, toolchain, torch, pins, verdicts, missing)
 
 
 def result(

@@ -75,6 +75,29 @@ def test_an_untested_launch_counts_neither_for_nor_against() -> None:
     ).kind is (DifferenceKind.UNTESTED)
 
 
+def unit(toolchain: str, **figures: Any) -> Record:
+    """A unit's record: of two functions, `big` takes these figures."""
+    big = {"name": "big", "registers": 168, "stack": 0, "spills": 0, "shared": 0, **figures}
+    small = {"name": "small", "registers": 255, "stack": 64, "spills": 16, "shared": 49_152}
+    whole = {name: max(big[name], small[name]) for name in small if name != "name"}
+    return compiles(toolchain, resources={**whole, "functions": [small, big]})
+
+
+def test_a_function_of_a_unit_that_takes_more_shows_behind_a_larger_one() -> None:
+    """The most of any function stays the same when only a smaller function spills."""
+    made = change(unit("nvcc==13.0.88"), unit("nvcc==13.5.37", spills=8, stack=8, registers=170))
+    assert made.more is None
+    assert made.functions == {"big": {"registers": (168, 170), "spills": (0, 8), "stack": (0, 8)}}
+    assert made.takes_more
+    assert not change(unit("nvcc==13.0.88", spills=8), unit("nvcc==13.5.37")).takes_more
+
+
+def test_a_function_that_one_side_lacks_is_compared_with_nothing() -> None:
+    """Another toolkit may inline it."""
+    gone = compiles("nvcc==13.0.88", resources={"functions": [{"name": "other", "spills": 0}]})
+    assert change(gone, unit("nvcc==13.5.37", spills=8)).functions == {}
+
+
 def test_a_waived_regression_does_not_count() -> None:
     """It is still told."""
     made = change(compiles(OLD), failure(toolchain=NEW), waived=True)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import Specifier
 from flacheck.model import Record, Verdict
+from flacheck.reports.conclusions import answer
 from tests.made_records import (
     CONTEXT,
     RUNS,
@@ -34,6 +35,7 @@ def test_a_release_whose_cells_all_compile_is_known_good() -> None:
     summary = summarised([record(), record(target="sm80")])
     (release,) = json.loads(json.dumps(summary.to_json()))["known_good"]
     assert release == {
+        "toolchain": "triton==3.2.0",
         "triton": "3.2.0",
         "torch": ["2.6.0"],
         "targets": ["sm80", "sm90"],
@@ -96,8 +98,22 @@ def test_a_specifier_knows_the_releases_that_nobody_asked_for() -> None:
 
 
 def test_other_compilers_are_not_taken_for_triton() -> None:
-    """A release of nvcc is no known-good Triton."""
-    assert _good(record(toolchain="nvcc==13.1.115")) == []
+    """A release of nvcc is known good by its own name: no torch pins it, no requirement names
+    it."""
+    summary = summarised([record(toolchain="nvcc==13.1.115")], CONTEXT)
+    (good,) = summary.known_good
+    assert (good.toolchain, good.triton, good.torch) == ("nvcc==13.1.115", None, ())
+    assert summary.specifiers == ()
+    assert answer(summary) == "Everything that was asked compiles with nvcc 13.1.115 on sm90."
+
+
+def test_compilers_beside_each_other_are_each_told() -> None:
+    """Runs of Triton and of nvcc as one report."""
+    cells = [record(), record(toolchain="nvcc==13.1.115", target="sm80"), failure(target="sm120")]
+    assert answer(summarised(cells, CONTEXT)) == (
+        "Everything that was asked compiles with torch==2.6.0 and triton==3.2.0 on sm90; "
+        "nvcc 13.1.115 on sm80. No release is known good on sm120."
+    )
 
 
 @settings(deadline=None)

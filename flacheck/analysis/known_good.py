@@ -8,20 +8,46 @@ from typing import Any, TypeVar
 from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing
+from flacheck.model import Json
 
 K = TypeVar("K", bound=Hashable)
+TRITON = "triton"
 Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class KnownGood:
-    """A Triton release with the torch releases that pin it and the targets it is known good for."""
+    """A compiler that is known good for some targets; of a Triton release also the torch releases
+    that pin it."""
 
-    triton: str
+    toolchain: str
     torch: tuple[str, ...]
     targets: tuple[str, ...]
     cells: int
     advisories: tuple[Any, ...] = ()
+
+    @property
+    def triton(self) -> str | None:
+        """The release where the compiler is Triton."""
+        name, version = split(self.toolchain)
+        if name == TRITON:
+            return version
+        return None
+
+    @property
+    def has_index(self) -> bool:
+        """Whether a requirement can name it: no index has a local build."""
+        return "+" not in self.toolchain
+
+    def to_json(self) -> Json:
+        return {
+            "toolchain": self.toolchain,
+            "triton": self.triton,
+            "torch": list(self.torch),
+            "targets": list(self.targets),
+            "cells": self.cells,
+            "advisories": list(self.advisories),
+        }
 
 
 @dataclass(frozen=True)
@@ -34,21 +60,24 @@ class Specifier:
 
 
 def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGood]:
-    """The Triton releases that are known good for at least one target, oldest first: where every
-    question that was asked of the release there is answered well as a whole."""
-    places = _triton_places(standings)
+    """The compilers that are known good for at least one target, oldest first: where every question
+    that was asked of one there is answered well as a whole."""
+    places = grouped((standing.place, standing) for standing in standings)
     good = {place: asked for place, asked in places.items() if all(one.is_good for one in asked)}
-    targets = grouped((version, target) for version, target in good)
+    targets = grouped((toolchain, target) for toolchain, target in good)
     releases = []
-    for version in sorted(targets, key=by_version):
-        on = sorted(targets[version], key=by_target)
-        advisories = [said for target in on for said in context.advisories(version, target)]
-        count = sum(standing.tried for target in on for standing in good[version, target])
+    for toolchain in sorted(targets, key=by_version):
+        on = sorted(targets[toolchain], key=by_target)
+        count = sum(standing.tried for target in on for standing in good[toolchain, target])
         torch: Sequence[str] = ()
+        advisories: list[Any] = []
+        name, version = split(toolchain)
+        if name == TRITON:
+            advisories = [said for target in on for said in context.advisories(version, target)]
         # No torch pins a local build, whatever its public version.
-        if "+" not in version:
+        if name == TRITON and "+" not in version:
             torch = sorted(context.torch_for(version), key=by_version)
-        releases.append(KnownGood(version, tuple(torch), tuple(on), count, tuple(advisories)))
+        releases.append(KnownGood(toolchain, tuple(torch), tuple(on), count, tuple(advisories)))
     return releases
 
 
@@ -72,7 +101,7 @@ def advised(
 def specifiers(
     standings: Sequence[Standing], good: Sequence[KnownGood], context: Context
 ) -> list[Specifier]:
-    """What to pin, for each target that has a known-good release from an index. A release that an
+    """What to pin, for each target that has a known-good Triton from an index. A release that an
     advisory speaks against is pinned only where no other is good."""
     asked = sorted({version for version, _ in _triton_places(standings)}, key=by_version)
     # A requirement cannot name a local build: no index has it.
@@ -84,7 +113,7 @@ def specifiers(
     for target in sorted({target for release in good for target in release.targets}, key=by_target):
         on_target = [release for release in good if target in release.targets]
         there = preferred(on_target, target, context)
-        triton = [release.triton for release in there]
+        triton = [release.triton for release in there if release.triton]
         torch = sorted({torch for release in there for torch in release.torch}, key=by_version)
         pinned, pinned_torch = None, None
         if triton:
@@ -99,8 +128,12 @@ def specifiers(
 def preferred(good: Sequence[KnownGood], target: str, context: Context) -> list[KnownGood]:
     """The good releases from an index that no advisory speaks against on the target; where there is
     none, those that an advisory does."""
-    indexed = [release for release in good if "+" not in release.triton]
-    clean = [release for release in indexed if not context.advisories(release.triton, target)]
+    indexed = [release for release in good if release.has_index]
+    clean = [
+        release
+        for release in indexed
+        if release.triton is None or not context.advisories(release.triton, target)
+    ]
     return clean or indexed
 
 
@@ -117,5 +150,5 @@ def _triton_places(standings: Iterable[Standing]) -> Mapping[Place, list[Standin
     return grouped(
         ((version, standing.target), standing)
         for (name, version), standing in named
-        if name == "triton"
+        if name == TRITON
     )

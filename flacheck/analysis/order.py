@@ -6,6 +6,9 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+# Compilers whose name sentences write in another way than requirements.
+_NAMES = {"": "Triton", "triton": "Triton"}
+
 
 def by_version(toolchain: str) -> tuple[str, Version, str]:
     """Sort key of `triton==3.2.0`: the name, then the version as PEP 440 has it."""
@@ -35,6 +38,12 @@ def split(toolchain: str) -> tuple[str, str]:
 def short(toolchain: str) -> str:
     """The heading of a column: the version of a Triton, the whole identity of anything else."""
     return toolchain.removeprefix("triton==")
+
+
+def spoken(toolchain: str) -> str:
+    """A compiler as sentences name it: `Triton 3.2.0`, `nvcc 13.0.88`."""
+    name, version = split(toolchain)
+    return f"{_NAMES.get(name, name)} {version}"
 
 
 def kernel_name(kernel: str) -> str:

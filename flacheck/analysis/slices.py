@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.context import Context
-from flacheck.analysis.known_good import KnownGood, grouped, preferred
+from flacheck.analysis.known_good import TRITON, KnownGood, grouped, preferred
 from flacheck.analysis.observed import Observed
-from flacheck.analysis.order import by_target, by_version, split
+from flacheck.analysis.order import by_target, by_version, short, split
 from flacheck.analysis.standing import Standing, is_good
 from flacheck.model import Json, Verdict
 
@@ -20,9 +20,10 @@ _DTYPES = ("fp16", "bf16", "fp32")
 class Slice:
     """One dtype of a question, or one form of its operators in that dtype, on one target.
 
-    `answers` says for each Triton release, oldest first, how that part of the question stands:
-    `good`, `fails`, `partial`, `unknown` or `skipped`. `pair` is the newest (torch, Triton) to pin,
-    torch None where no torch pins that Triton; None where no release is good.
+    `answers` says for each release of a compiler, oldest first, how that part of the question
+    stands: `good`, `fails`, `partial`, `unknown` or `skipped`. `newest` is the newest good one from
+    an index; `pair` of Triton the (torch, Triton) to pin, torch None where no torch pins that
+    Triton. None where no release is good.
     """
 
     target: str
@@ -30,6 +31,7 @@ class Slice:
     form: str | None
     answers: tuple[tuple[str, str], ...]
     pair: tuple[str | None, str] | None
+    newest: str | None = None
 
     @property
     def good(self) -> list[str]:
@@ -51,10 +53,9 @@ class Slice:
 def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:
     """The dtypes of each target, split by form where the forms of a dtype differ; nothing where all
     have the same answer."""
-    of_triton = (each for each in standings if split(each.toolchain)[0] == "triton")
-    by_place = grouped((each.target, each) for each in of_triton)
-    for target in sorted(by_place, key=by_target):
-        there = by_place[target]
+    by_place = grouped(((each.target, split(each.toolchain)[0]), each) for each in standings)
+    for target, name in sorted(by_place, key=lambda place: (by_target(place[0]), place[1])):
+        there = by_place[target, name]
         dtypes = {cell.dtype for each in there for cell in each.cells if cell.dtype}
         rows: list[Slice] = []
         for dtype in sorted(dtypes, key=_by_dtype):
@@ -101,7 +102,7 @@ def _slice(
         return cell.dtype in (dtype, None) and not other_form
 
     answers = {}
-    for release, asked in grouped((split(each.toolchain)[1], each) for each in there).items():
+    for release, asked in grouped((each.toolchain, each) for each in there).items():
         answers[release] = _answer(asked, belongs)
     releases = sorted(answers, key=by_version)
     good = [
@@ -109,17 +110,20 @@ def _slice(
         for release in releases
         if answers[release] == "good"
     ]
-    pair = None
-    for newest in preferred(good, target, context)[-1:]:
-        pair = (next(reversed(newest.torch), None), newest.triton)
-    ordered = tuple((release, answers[release]) for release in releases)
-    return Slice(target, dtype, form, ordered, pair)
+    pair, newest = None, None
+    for best in preferred(good, target, context)[-1:]:
+        newest = best.toolchain
+        if best.triton:
+            pair = (next(reversed(best.torch), None), best.triton)
+    ordered = tuple((short(release), answers[release]) for release in releases)
+    return Slice(target, dtype, form, ordered, pair, newest)
 
 
 def _torch(release: str, context: Context) -> tuple[str, ...]:
-    if "+" in release:
+    name, version = split(release)
+    if name != TRITON or "+" in version:
         return ()
-    return tuple(sorted(context.torch_for(release), key=by_version))
+    return tuple(sorted(context.torch_for(version), key=by_version))
 
 
 def _answer(asked: Sequence[Standing], belongs: Callable[[Observed], bool]) -> str:

@@ -62,7 +62,7 @@ class Summary:
         verdicts = ("compiles", "fails", "unknown", "skipped")
         return {
             **{name: getattr(self.tally, name) for name in verdicts},
-            "known_good": [asdict(release) for release in self.known_good],
+            "known_good": [release.to_json() for release in self.known_good],
             "specifiers": [asdict(specifier) for specifier in self.specifiers],
             "by_signature": [group.to_json() for group in self.by_signature],
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],

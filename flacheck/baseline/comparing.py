@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed
-from flacheck.analysis.order import by_target, by_version, short, some
+from flacheck.analysis.order import by_target, by_version, short, some, spoken
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import Baseline, BaselinePlace, BaselineQuestion
 from flacheck.baseline.standings import identity, keys_digest, name_and_version, signature_of
@@ -162,8 +162,9 @@ def _where(standings: Iterable[Standing]) -> str:
     by_target_of = grouped((standing.target, standing.toolchain) for standing in standings)
     said = []
     for target in sorted(by_target_of, key=by_target):
-        names = [short(name) for name in sorted(set(by_target_of[target]), key=by_version)]
-        said.append(f"Triton {', '.join(some(names, _NAMED))} ({target})")
+        first, *others = sorted(set(by_target_of[target]), key=by_version)
+        names = [spoken(first), *map(short, others)]
+        said.append(f"{', '.join(some(names, _NAMED))} ({target})")
     return "; ".join(said)
 
 

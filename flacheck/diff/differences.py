@@ -1,7 +1,7 @@
 """What a pair of records comes to: the kinds of change."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -14,6 +14,11 @@ SLOWER_SECONDS = 5.0
 # What a multiprocessor hands out at a time: below that a kernel takes no more than before. 256
 # registers a warp are 8 a thread; shared memory comes in 128 bytes (NVIDIA's occupancy calculator).
 _UNITS = {"registers": 8, "shared": 128, "spills": 1}
+# A stack also holds what a source keeps there on purpose, such as an array: it is compared function
+# by function, where its growth can be looked up.
+_OF_FUNCTIONS = {**_UNITS, "stack": 1}
+# Resources that TO takes more of, each as (before, after).
+Grown = Mapping[str, tuple[int, int]]
 
 
 class DifferenceKind(Enum):
@@ -35,14 +40,20 @@ class DifferenceKind(Enum):
 class Difference:
     """A pair with its kind. `reason` says why a side gave no verdict, or is not there; `waived`
     marks a failure that the project lets pass. `slower` and `more` speak of two compiles: how many
-    times the seconds, and the resources that TO takes more of, each as (before, after)."""
+    times the seconds, and the resources that TO takes more of; `functions` says the latter of each
+    function of a unit that takes more."""
 
     pair: Pair
     kind: DifferenceKind
     reason: str | None = None
     waived: bool = False
     slower: float | None = None
-    more: Mapping[str, tuple[int, int]] | None = None
+    more: Grown | None = None
+    functions: Mapping[str, Grown] = field(default_factory=dict)
+
+    @property
+    def takes_more(self) -> bool:
+        return bool(self.more or self.functions)
 
     @property
     def record(self) -> Record:
@@ -136,8 +147,13 @@ def _compared(
         # Two configurations differ in what they cost whatever the release.
         if not pair.exact:
             return Difference(pair, DifferenceKind.UNCHANGED, pair.note)
-        slower, more = _slower(before, after), _more(before, after)
-        return Difference(pair, DifferenceKind.UNCHANGED, slower=slower, more=more)
+        return Difference(
+            pair,
+            DifferenceKind.UNCHANGED,
+            slower=_slower(before, after),
+            more=_more(before.resources, after.resources, _UNITS) or None,
+            functions=_functions(before, after),
+        )
     for record in (before, after):
         if record.verdict is Verdict.UNKNOWN:
             reason = f"under {record.toolchain}: {record.reason or 'no verdict'}"
@@ -163,14 +179,27 @@ def _slower(before: Record, after: Record) -> float | None:
     return times
 
 
-def _more(before: Record, after: Record) -> Mapping[str, tuple[int, int]] | None:
+def _more(
+    before: Mapping[str, Any], after: Mapping[str, Any], units: Mapping[str, int]
+) -> dict[str, tuple[int, int]]:
     """The resources that TO takes more of, in units that a GPU hands out."""
     grown = {}
-    for name, unit in _UNITS.items():
-        held: tuple[Any, Any] = (before.resources.get(name), after.resources.get(name))
+    for name, unit in units.items():
+        held: tuple[Any, Any] = (before.get(name), after.get(name))
         if None in held:
             continue
         old, new = held
         if -(-new // unit) > -(-old // unit):
             grown[name] = (old, new)
-    return grown or None
+    return grown
+
+
+def _functions(before: Record, after: Record) -> dict[str, Grown]:
+    """The functions that both sides have and that take more under TO, by name."""
+    known = {each["name"]: each for each in before.resources.get("functions", ())}
+    compared = {
+        each["name"]: _more(known[each["name"]], each, _OF_FUNCTIONS)
+        for each in after.resources.get("functions", ())
+        if each["name"] in known
+    }
+    return {name: more for name, more in compared.items() if more}

@@ -1,9 +1,10 @@
 """Which records of two sides belong together."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.known_good import grouped
+from flacheck.analysis.order import split
 from flacheck.model import Record, Verdict, canonical
 
 Identity = tuple[str, str, str, str]
@@ -36,13 +37,14 @@ class Pair:
         return group_of(self.record)
 
 
-def identity_of(record: Record) -> Identity:
+def identity_of(record: Record, left_out: Collection[str] = ()) -> Identity:
     """A cell without its compiler and its kernel's source: what it has in common with the same
-    cell of the other side."""
+    cell of the other side. Options that the other side's compiler has not are `left_out`."""
     launch = None
     if record.launch is not None:
         launch = record.launch.to_json()
-    return record.kernel, record.target, canonical(launch), canonical(dict(record.options))
+    options = {name: value for name, value in record.options.items() if name not in left_out}
+    return record.kernel, record.target, canonical(launch), canonical(options)
 
 
 def group_of(record: Record) -> Group:
@@ -55,11 +57,12 @@ def match(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
     A kernel and dtype of which one side has cells left over is compared with the best that the
     other side knows of it; only where that is nothing does it stand on one side alone.
     """
-    there = {identity_of(record): record for record in after}
+    own = _own_options(before, after)
+    there = {identity_of(record, own): record for record in after}
     pairs, rest = [], []
     matched = set()
     for record in before:
-        identity = identity_of(record)
+        identity = identity_of(record, own)
         if identity in there:
             matched.add(identity)
             pairs.append(Pair(record, there[identity], exact=True))
@@ -67,6 +70,16 @@ def match(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
             rest.append(record)
     left = [record for identity, record in there.items() if identity not in matched]
     return pairs + _by_group(rest, left, _best_of(before), _best_of(after))
+
+
+def _own_options(before: Sequence[Record], after: Sequence[Record]) -> set[str]:
+    """Options that only one of two compilers has, and that tell no cells apart: nvcc has a host
+    compiler, NVRTC has none. Releases of one compiler have the same."""
+    names = [{split(record.toolchain)[0] for record in side} for side in (before, after)]
+    if names[0] & names[1]:
+        return set()
+    options = [{option for record in side for option in record.options} for side in (before, after)]
+    return options[0] ^ options[1]
 
 
 def _by_group(

@@ -7,8 +7,8 @@ from functools import cached_property
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.order import kernel_name, some
-from flacheck.diff.differences import Difference, DifferenceKind
+from flacheck.analysis.order import kernel_name, some, split, spoken
+from flacheck.diff.differences import Difference, DifferenceKind, Grown
 from flacheck.diff.package_view import PackageWord
 from flacheck.errors import Exit
 from flacheck.model import Json, Verdict
@@ -27,7 +27,7 @@ class ComparedSide:
 
     text: str
     name: str
-    triton: str | None
+    toolchain: str | None
     torch: str | None
     torch_for: tuple[str, ...]
     verdicts: Mapping[Verdict, int]
@@ -35,12 +35,20 @@ class ComparedSide:
     partial: str | None = None
 
     @property
+    def triton(self) -> str | None:
+        """The version of a Triton, None for another compiler."""
+        if self.toolchain is None:
+            return None
+        name, version = split(self.toolchain)
+        return version if name == "triton" else None
+
+    @property
     def release(self) -> str:
-        """`torch 2.9.1` or `Triton 3.5.1`; a stored result by its name."""
+        """`torch 2.9.1`, `Triton 3.5.1` or `nvcc 13.0.88`; a stored result by its name."""
         if self.torch:
             return f"torch {self.torch}"
-        if self.triton:
-            return f"Triton {self.triton}"
+        if self.toolchain:
+            return spoken(self.toolchain)
         return self.name
 
     @property
@@ -56,6 +64,7 @@ class ComparedSide:
         return {
             "text": self.text,
             "name": self.name,
+            "toolchain": self.toolchain,
             "triton": self.triton,
             "torch": self.torch,
             "torch_for": list(self.torch_for),
@@ -66,12 +75,14 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class AdvisedPin:
-    """What to require: `side` is from, to, other or none, `why` the reason in a sentence."""
+    """What to require: `side` is from, to, other or none, `why` the reason in a sentence;
+    `toolchain` the compiler where it is not Triton."""
 
     side: str
     torch: str | None
     triton: str | None
     why: str
+    toolchain: str | None = None
 
     def to_json(self) -> Json:
         return dict(vars(self))
@@ -129,13 +140,13 @@ class DiffResult:
     @property
     def more_resources(self) -> list[Difference]:
         """Those that spill more come first, then by how much the largest grows."""
-        return sorted((change for change in self.changes if change.more), key=_growth)
+        return sorted((change for change in self.changes if change.takes_more), key=_growth)
 
     @property
     def unchanged(self) -> list[Difference]:
         """What compiles as before and costs as before, or fails as before."""
         same = self.of(DifferenceKind.UNCHANGED)
-        return [change for change in same if not (change.slower or change.more)]
+        return [change for change in same if not (change.slower or change.takes_more)]
 
     @cached_property
     def kernels(self) -> Tallied:
@@ -214,17 +225,20 @@ class DiffResult:
     @property
     def _change(self) -> str:
         before, after = self.before, self.after
-        named = before.torch is not None and after.torch is not None
-        if before.triton is None or after.triton is None:
-            return f"From {before.name} to {after.name}"
-        if before.triton == after.triton and before.torch == after.torch:
-            return f"From {before.name} to {after.name}"
-        inner = f"Triton {before.triton} → {after.triton}"
-        if not named:
-            return f"{_verb(before.triton, after.triton)} {inner}"
-        if before.triton == after.triton:
-            inner = f"Triton {after.triton} in both"
-        verb = _verb(str(before.torch), str(after.torch))
+        plain = f"From {before.name} to {after.name}"
+        if before.toolchain is None or after.toolchain is None:
+            return plain
+        compiler, old = split(before.toolchain)
+        other, new = split(after.toolchain)
+        # Another compiler is no upgrade, and neither is the same release.
+        if compiler != other or (old, before.torch) == (new, after.torch):
+            return plain
+        inner = f"{spoken(before.toolchain)} → {new}"
+        if before.torch is None or after.torch is None:
+            return f"{_verb(old, new)} {inner}"
+        if old == new:
+            inner = f"{spoken(after.toolchain)} in both"
+        verb = _verb(before.torch, after.torch)
         return f"{verb} torch {before.torch} → {after.torch} ({inner})"
 
     @property
@@ -333,7 +347,8 @@ class DiffResult:
                 for change in self.slower
             ],
             "more_resources": [
-                {**change.to_json(), "more": _grown(change)} for change in self.more_resources
+                {**change.to_json(), "more": _grown(change.more), "functions": _by_function(change)}
+                for change in self.more_resources
             ],
             "unchanged": _rows(self.unchanged),
             "unknown": _rows(self.of(DifferenceKind.UNKNOWN)),
@@ -375,15 +390,19 @@ def _rows(changes: Iterable[Difference]) -> list[Json]:
     return [change.to_json() for change in changes]
 
 
-def _grown(change: Difference) -> Json:
-    more = change.more or {}
-    return {name: {"from": old, "to": new} for name, (old, new) in more.items()}
+def _grown(more: Grown | None) -> Json:
+    return {name: {"from": old, "to": new} for name, (old, new) in (more or {}).items()}
+
+
+def _by_function(change: Difference) -> Json:
+    """The functions of a unit that take more, each with what."""
+    return {name: _grown(more) for name, more in change.functions.items()}
 
 
 def _growth(change: Difference) -> tuple[bool, float]:
-    more = change.more or {}
-    ratios = [new / max(old, 1) for old, new in more.values()]
-    return "spills" not in more, -max(ratios)
+    every = [change.more or {}, *change.functions.values()]
+    ratios = [new / max(old, 1) for more in every for old, new in more.values()]
+    return not any("spills" in more for more in every), -max(ratios)
 
 
 def _short(advisories: Sequence[Advisory]) -> str:
@@ -399,6 +418,8 @@ def _pinned(name: str, side: ComparedSide, why: str) -> AdvisedPin:
     torch = side.torch_for[-1:]
     if side.torch is not None:
         torch = (side.torch,)
+    if side.toolchain is not None and side.triton is None:
+        return AdvisedPin(name, None, None, why, side.toolchain)
     triton = None
     # A requirement cannot name a local build: no index has it.
     if side.triton is not None and "+" not in side.triton:

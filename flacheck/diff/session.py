@@ -236,27 +236,25 @@ class Comparing:
 
 def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
     toolchains = list(dict.fromkeys(record.toolchain for record in records))
-    torch, name = None, side.text
-    triton = None
+    torch = compiler = None
     if isinstance(side, ReleaseSide):
-        torch = side.torch
-        if side.choice.family == "triton":
-            triton = side.choice.version
-        name = side.choice.identity
+        torch, compiler = side.torch, side.choice.identity
+        name = compiler
     else:
         name = side.name
-        if len(toolchains) == 1 and split(toolchains[0])[0] == "triton":
-            triton = split(toolchains[0])[1]
+        if len(toolchains) == 1:
+            compiler = toolchains[0]
     pins: Sequence[str] = ()
+    family, version = split(compiler or "")
     # No torch pins a local build.
-    if triton is not None and "+" not in triton:
-        pins = torch_pins.torch_for(triton)
+    if family == "triton" and "+" not in version:
+        pins = torch_pins.torch_for(version)
     verdicts: Mapping[Verdict, int] = Counter(record.verdict for record in records)
     lacking = sum(record.code == NO_WHEEL for record in records)
     partial = None
     if isinstance(side, StoredSide):
         partial = side.partial
-    return ComparedSide(side.text, name, triton, torch, tuple(pins), verdicts, lacking, partial)
+    return ComparedSide(side.text, name, compiler, torch, tuple(pins), verdicts, lacking, partial)
 
 
 def _advisories(

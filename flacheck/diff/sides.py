@@ -1,5 +1,5 @@
-"""What FROM and TO name: a release of Triton, by its own version or by a release of torch, or
-results that are stored."""
+"""What FROM and TO name: a release of a compiler, Triton also by a release of torch, or results
+that are stored."""
 
 import contextlib
 import importlib.metadata
@@ -14,6 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from flacheck import toolchains
+from flacheck.analysis.order import spoken
 from flacheck.analysis.standing import standings
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import launches
@@ -105,9 +106,11 @@ def _release(text: str, name: str, specifier: str) -> ReleaseSide:
     minor = _MINOR.fullmatch(specifier)
     if minor:
         specifier = f"=={minor[1]}.*"
-        notes.append(
-            f"{text} is read as {name}{specifier}; write {name}=={minor[1]}.0 for that one"
-        )
+        read = f"{text} is read as {name}{specifier}"
+        # Toolkits have no patch release 0.
+        if name in (by_torch.NAME, "triton"):
+            read += f"; write {name}=={minor[1]}.0 for that one"
+        notes.append(read)
     if specifier.lstrip("= ") == "installed":
         (choice,) = toolchains.resolve([f"{name}{specifier}"]).choices
         return ReleaseSide(text, text, choice)
@@ -123,14 +126,8 @@ def _release(text: str, name: str, specifier: str) -> ReleaseSide:
     choice = max(choices, key=lambda each: Version(each.version))
     if len(choices) > 1:
         admitted = [each.version for each in choices]
-        notes.append(f"{text} admits {_listed(admitted)}: {_spoken(choice)} is compared")
+        notes.append(f"{text} admits {_listed(admitted)}: {spoken(choice.identity)} is compared")
     return ReleaseSide(text, choice.identity, choice, notes=tuple(notes))
-
-
-def _spoken(choice: Choice) -> str:
-    """`Triton 3.5.1`, `nvcc 13.0.88`."""
-    names = {"triton": "Triton"}
-    return f"{names.get(choice.family, choice.family)} {choice.version}"
 
 
 def _by_torch(text: str, specifier: str, notes: Sequence[str]) -> ReleaseSide:

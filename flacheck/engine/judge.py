@@ -20,6 +20,7 @@ _UNFIT = (
 _UNLOADED = ("StubError", "ModuleNotFoundError", "ImportError")
 # How the front end wraps what goes wrong in a kernel's source; the launcher raises before that.
 _OF_SOURCE = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
+_SAID_BY_WORKER = "flacheck: "
 _OF_TRITON = re.compile(r"(from|No module named) '?triton\b")
 
 
@@ -40,11 +41,20 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
     code = findings[0].code
     tolerated = attempt.tolerated and _has_choice(cell)
     if rules.RULES[code].effect == "unknown":
-        reason = findings[0].title
+        reason = _own_words(findings[0]) or findings[0].title
         return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=reason, tolerated=tolerated)
     return with_facts(
         _record(cell, attempt, Verdict.FAILS, findings, tolerated=tolerated), _api(attempt)
     )
+
+
+def _own_words(finding: Finding) -> str:
+    """What flacheck's worker itself says of a cell that it does not compile, which is more than
+    the rule's title says."""
+    first = finding.message.partition("\n")[0]
+    if first.startswith(_SAID_BY_WORKER):
+        return first.removeprefix(_SAID_BY_WORKER)
+    return ""
 
 
 def _has_choice(cell: Cell) -> bool:

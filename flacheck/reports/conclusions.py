@@ -1,10 +1,10 @@
 """What a run comes to, for people: the answer, what is known good and why the rest is not, what
 to pin for each dtype, what was not covered."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import by_target, counted, kernel_name, short, some
+from flacheck.analysis.known_good import KnownGood, grouped
+from flacheck.analysis.order import by_target, counted, kernel_name, short, some, spoken
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Json
@@ -33,6 +33,7 @@ def answer(summary: Summary) -> str:
             f"{' and '.join(filter(None, (torch, triton)))} on {', '.join(on)}"
             for (triton, torch), on in pins.items()
         ]
+        said += _good_others(summary)
         line = f"Everything that was asked compiles with {'; '.join(said)}."
         without = [target for target in targets if target not in _targets_of(summary)]
         if without:
@@ -41,8 +42,7 @@ def answer(summary: Summary) -> str:
             line += " Advisories speak against every one of these releases (see Known good)."
         return line
     if summary.known_good:
-        good = ", ".join(release.triton for release in summary.known_good)
-        return f"Everything that was asked compiles with Triton {good}, which no index has."
+        return _without_pin(summary, targets)
     if summary.partial:
         answered = sum(each.answered for each in summary.standings)
         asked = sum(each.asked or 0 for each in summary.standings)
@@ -55,8 +55,35 @@ def answer(summary: Summary) -> str:
     return f"No release is known good on {', '.join(targets)}: some cells reached no verdict."
 
 
+def _good_others(summary: Summary) -> list[str]:
+    """`nvcc 13.0.88 on sm90a` for each good compiler that is not Triton; those of the same targets
+    together."""
+    others = [release for release in summary.known_good if release.triton is None]
+    by_targets = grouped((release.targets, spoken(release.toolchain)) for release in others)
+    return [
+        f"{', '.join(some(names, phrases.NAMED))} on {', '.join(on)}"
+        for on, names in by_targets.items()
+    ]
+
+
+def _without_pin(summary: Summary, targets: Sequence[str]) -> str:
+    """The answer where something is good and no requirement of torch or Triton says what."""
+    said = _good_others(summary)
+    tritons = [release.triton for release in summary.known_good if release.triton]
+    if tritons:
+        said.append(f"Triton {', '.join(tritons)}, which no index has")
+    line = f"Everything that was asked compiles with {'; '.join(said)}."
+    known = {target for release in summary.known_good for target in release.targets}
+    without = [target for target in targets if target not in known]
+    if without:
+        line += f" No release is known good on {', '.join(without)}."
+    return line
+
+
 def _targets_of(summary: Summary) -> set[str]:
-    return {pin.target for pin in summary.specifiers}
+    others = (release for release in summary.known_good if release.triton is None)
+    good = {target for release in others for target in release.targets}
+    return good | {pin.target for pin in summary.specifiers}
 
 
 def mixed(view: RunView) -> Iterator[Part]:
@@ -129,13 +156,23 @@ def _tests(covered: Json) -> Iterator[Part]:
 
 def known_good(summary: Summary) -> Iterator[Part]:
     yield document.Heading("Known good")
-    if summary.known_good:
+    tritons = [each for each in summary.known_good if each.triton]
+    others = [each for each in summary.known_good if not each.triton]
+    if tritons:
         rows = (
-            row(each.triton, ", ".join(each.torch) or "–", ", ".join(each.targets), str(each.cells))
-            for each in summary.known_good
+            row(
+                each.triton or "",
+                ", ".join(each.torch) or "–",
+                ", ".join(each.targets),
+                str(each.cells),
+            )
+            for each in tritons
         )
         yield document.Table(("Triton", "torch", "targets", "cells"), tuple(rows))
-    else:
+    if others:
+        rows = (row(each.toolchain, *_extent(each)) for each in others)
+        yield document.Table(("compiler", "targets", "cells"), tuple(rows))
+    if not summary.known_good:
         yield document.Paragraph("No release.")
     yield from _not_good(summary)
     # Of every release that was asked, also where it does not compile.
@@ -149,6 +186,11 @@ def known_good(summary: Summary) -> Iterator[Part]:
         yield document.Paragraph(f"pin for {', '.join(targets)}")
         for requirement in filter(None, requirements):
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
+
+
+def _extent(release: KnownGood) -> tuple[str, str]:
+    """The targets that it is good for, and how many cells say so."""
+    return ", ".join(release.targets), str(release.cells)
 
 
 def _not_good(summary: Summary) -> Iterator[Part]:
@@ -187,9 +229,11 @@ def dtype_tables(summary: Summary) -> Iterator[Part]:
 
 
 def _pair(each: Slice) -> Words:
-    """The torch and Triton releases to pin for one dtype."""
-    if each.pair is None:
+    """The torch and Triton releases, or the other compiler, to pin for one dtype."""
+    if each.newest is None:
         return Words("none", Tone.BAD)
+    if each.pair is None:
+        return Words(each.newest, Tone.GOOD)
     torch, triton = each.pair
     names = [f"triton=={triton}"]
     if torch:

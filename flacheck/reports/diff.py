@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, settings, some
-from flacheck.diff.differences import Difference, DifferenceKind
+from flacheck.diff.differences import Difference, DifferenceKind, Grown
 from flacheck.diff.result import ComparedSide, DiffResult
 from flacheck.model import Record, Verdict
 from flacheck.reports import document, phrases
@@ -18,7 +18,12 @@ from flacheck.tables.advisories import Advisory
 _MESSAGE = 100
 # GitHub shows ten annotations of a kind.
 _ANNOTATIONS = 10
-_RESOURCES = {"spills": "bytes of spills", "registers": "registers", "shared": "bytes shared"}
+_RESOURCES = {
+    "spills": "bytes of spills",
+    "registers": "registers",
+    "shared": "bytes shared",
+    "stack": "bytes of stack",
+}
 
 
 def report(result: DiffResult, command: str = "") -> document.Report:
@@ -67,14 +72,13 @@ def _title(result: DiffResult) -> document.Title:
 
 def _sides(result: DiffResult) -> Part:
     rows = [
-        _side("from", result.before, result.advisories[0]),
-        _side("to", result.after, result.advisories[1]),
+        _side(result, "from", result.before, result.advisories[0]),
+        _side(result, "to", result.after, result.advisories[1]),
     ]
     headings = (
         "",
         "side",
-        "Triton",
-        "torch",
+        *_names(result),
         "compile",
         "fail",
         "unknown",
@@ -84,15 +88,29 @@ def _sides(result: DiffResult) -> Part:
     return document.Table(headings, tuple(rows))
 
 
+def _is_of_triton(result: DiffResult) -> bool:
+    """Whether a compiler is Triton, or nobody knows; to another one no torch belongs."""
+    known = [side.toolchain for side in (result.before, result.after) if side.toolchain]
+    return not known or any(each.triton for each in (result.before, result.after))
+
+
+def _names(result: DiffResult) -> tuple[str, ...]:
+    if _is_of_triton(result):
+        return "Triton", "torch"
+    return ("compiler",)
+
+
 def _side(
-    place: str, side: ComparedSide, advisories: Sequence[Advisory]
+    result: DiffResult, place: str, side: ComparedSide, advisories: Sequence[Advisory]
 ) -> tuple[document.Words, ...]:
     counts = [str(side.verdicts.get(verdict, 0)) for verdict in Verdict]
-    torch = side.torch or ", ".join(side.torch_for) or "–"
+    names = [side.toolchain or "–"]
+    if _is_of_triton(result):
+        names = [side.triton or "–", side.torch or ", ".join(side.torch_for) or "–"]
     advised = Words("none")
     if advisories:
         advised = Words(str(len(advisories)), Tone.DOUBT)
-    return row(place, side.text, side.triton or "–", torch, *counts, advised)
+    return row(place, side.text, *names, *counts, advised)
 
 
 def _failing(heading: str, changes: Sequence[Difference], tone: Tone) -> Iterator[Part]:
@@ -198,15 +216,31 @@ def _more(result: DiffResult) -> Iterator[Part]:
     yield document.Heading("More spills, registers or shared memory")
     rows = []
     for change in changes[:SHOWN]:
-        grown = change.more or {}
-        texts = [
-            f"{old} → {new} {_RESOURCES[name]}"
-            for name, (old, new) in sorted(grown.items(), key=lambda each: each[0] != "spills")
-        ]
         record = change.record
-        rows.append(row(kernel_name(record.kernel), record.dtype or "–", "\n".join(texts)))
-    yield document.Table(("kernel", "dtype", "takes more"), tuple(rows))
+        takes = "\n".join(_takes_more(change))
+        rows.append(row(kernel_name(record.kernel), record.dtype or "–", record.target, takes))
+    yield document.Table(("kernel", "dtype", "target", "takes more"), tuple(rows))
     yield from phrases.rest(len(changes), "kernel")
+
+
+def _takes_more(change: Difference) -> list[str]:
+    """What a kernel takes more of, and which functions of a unit do."""
+    texts = _taken(change.more or {})
+    functions = list(change.functions.items())
+    # Of a unit with one function the line of the whole says it already.
+    if len(change.record.resources.get("functions", ())) == 1:
+        only = {**dict(*change.functions.values()), **(change.more or {})}
+        return _taken(only)
+    texts += [f"{name}: {', '.join(_taken(more))}" for name, more in functions[:SHOWN]]
+    if len(functions) > SHOWN:
+        texts.append(f"and {counted(len(functions) - SHOWN, 'more function')}")
+    return texts
+
+
+def _taken(grown: Grown) -> list[str]:
+    """`0 → 88 bytes of spills`, spills first."""
+    ordered = sorted(grown.items(), key=lambda each: each[0] != "spills")
+    return [f"{old} → {new} {_RESOURCES[name]}" for name, (old, new) in ordered]
 
 
 def _unchanged(result: DiffResult) -> Iterator[Part]:
@@ -276,7 +310,7 @@ def _pin(result: DiffResult) -> Iterator[Part]:
     if pin.side == "none":
         yield document.Paragraph(pin.why, Tone.DOUBT)
         return
-    for requirement in filter(None, (pin.torch, pin.triton)):
+    for requirement in filter(None, (pin.torch, pin.triton, pin.toolchain)):
         yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
     yield document.Paragraph(pin.why, Tone.FAINT)
 

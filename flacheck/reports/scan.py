@@ -5,7 +5,7 @@ from typing import Any
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.known_good import Place, grouped
-from flacheck.analysis.order import counted, kernel_name, settings, short, some
+from flacheck.analysis.order import counted, kernel_name, settings, short, some, spoken
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import ChangedFailure, Comparison
@@ -101,8 +101,8 @@ def _compared(baseline: Comparison) -> Iterator[Part]:
 
 
 def _changed(failure: ChangedFailure) -> str:
-    place = f"{short(failure.toolchain)} on {failure.target}"
-    return f"{kernel_name(failure.kernel)}, Triton {place}: {failure.line or failure.signature}"
+    place = f"{spoken(failure.toolchain)} on {failure.target}"
+    return f"{kernel_name(failure.kernel)}, {place}: {failure.line or failure.signature}"
 
 
 def _title(view: RunView) -> document.Title:
@@ -313,7 +313,7 @@ def _annotations(
         said = f"{cells} with made-up arguments: no evidence either way"
         yield document.Annotation("notice", "not tested", said)
     for entry in summary.coverage:
-        where = f"{entry['package']}, Triton {short(entry['toolchain'])}"
+        where = f"{entry['package']}, {spoken(entry['toolchain'])}"
         recorded = f"{entry['recorded']} of {entry['launchable']} kernels"
         said = f"{where}: launches of {recorded} were recorded"
         yield document.Annotation("notice", "coverage", said)

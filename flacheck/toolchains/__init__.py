@@ -15,9 +15,10 @@ from flacheck.errors import UsageError
 from flacheck.toolchains import by_torch, cache, filling
 from flacheck.toolchains.base import Choice, Family, Resolution, Toolchain
 from flacheck.toolchains.nvcc import Nvcc
+from flacheck.toolchains.nvrtc import Nvrtc
 from flacheck.toolchains.triton import Triton
 
-FAMILIES: dict[str, Family] = {"triton": Triton(), "nvcc": Nvcc()}
+FAMILIES: dict[str, Family] = {"triton": Triton(), "nvcc": Nvcc(), "nvrtc": Nvrtc()}
 _DEFAULT = "triton"
 _NAMED = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
 
@@ -38,7 +39,7 @@ def split_specs(text: str) -> list[str]:
 def resolve(specs: Iterable[str]) -> Resolution:
     """The choices for specifications: `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, a path,
     `torch==2.9.*` for the Triton releases that those of torch require, `nvcc==13.1` or
-    `nvcc==installed` for a CUDA toolkit.
+    `nvcc==installed` for a CUDA toolkit, `nvrtc==12.4` for an older one's device code alone.
 
     Raises UsageError for what does not exist, ToolchainError for what cannot be known or had. A
     release without a wheel is a choice with a reason when asked for by its exact version, else a

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from flacheck.errors import ToolchainError, UsageError, did_you_mean
@@ -31,8 +30,6 @@ _ARCHITECTURE = re.compile(r"\bsm_(\d+)\b")
 # C++17 is what nvcc 13 compiles by default; named, so that no toolkit's default decides.
 _STANDARD = "c++17"
 _STANDARDS = ("c++11", "c++14", "c++17", "c++20", "c++23")
-# A version of two numbers: all of its patch releases are meant.
-_MINOR = re.compile(r"(?:={2,3}\s*)?(\d+\.\d+)")
 
 
 class Nvcc:
@@ -63,16 +60,7 @@ class Nvcc:
         return Resolution(tuple(map(releases.release, newest)), warnings)
 
     def resolve(self, spec: str) -> Resolution:
-        """An exact version (13.1.115) is one toolkit; 13.1, a wildcard or bounds stand for the
-        newest patch release of each minor version."""
-        minor = _MINOR.fullmatch(spec.strip())
-        if minor:
-            return releases.matching(SpecifierSet(f"=={minor[1]}.*"))
-        plain = spec.removeprefix("===").removeprefix("==").strip()
-        is_exact = spec.startswith("==") and not plain.endswith("*") and "," not in plain
-        if is_exact or spec[:1] not in "<>=!~":
-            return Resolution((releases.exact(Version(plain if is_exact else spec)),))
-        return releases.matching(SpecifierSet(spec))
+        return releases.resolved(spec, releases.matching, releases.exact)
 
     def installed(self) -> Choice:
         """The machine's own: CUDA_HOME, else the nvcc on the PATH, else /usr/local/cuda."""

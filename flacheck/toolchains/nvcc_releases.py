@@ -1,6 +1,7 @@
 """CUDA toolkits: which there are, what belongs to each, and which targets each knows."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -17,6 +18,8 @@ OLDEST = Version("13.0")
 _DISTRIBUTION = "nvidia-cuda-nvcc"
 # The first architectures with features that only one GPU (`sm90a`), or its family (`sm100f`), has.
 _FIRST_OWN, _FIRST_FAMILY = 90, 100
+# A version of two numbers: all of its patch releases are meant.
+_MINOR = re.compile(r"(?:={2,3}\s*)?(\d+\.\d+)")
 
 
 def known() -> list[Version]:
@@ -55,6 +58,23 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     return Resolution(tuple(release(each) for each in newest_of_minors(versions)), warnings)
 
 
+def resolved(
+    spec: str,
+    matching: Callable[[SpecifierSet], Resolution],
+    exact: Callable[[Version], Choice],
+) -> Resolution:
+    """An exact version (13.1.115) is one toolkit; 13.1, a wildcard or bounds stand for the newest
+    patch release of each minor version."""
+    minor = _MINOR.fullmatch(spec.strip())
+    if minor:
+        return matching(SpecifierSet(f"=={minor[1]}.*"))
+    plain = spec.removeprefix("===").removeprefix("==").strip()
+    is_exact = spec.startswith("==") and not plain.endswith("*") and "," not in plain
+    if is_exact or spec[:1] not in "<>=!~":
+        return Resolution((exact(Version(plain if is_exact else spec)),))
+    return matching(SpecifierSet(spec))
+
+
 def exact(version: Version) -> Choice:
     """A release by its version, from the shipped table before the index is asked."""
     if version in known() or version in here()[0]:
@@ -64,7 +84,10 @@ def exact(version: Version) -> Choice:
 
 
 def _older() -> str:
-    return "; older toolkits have no compiler on the package index: name one by its folder"
+    return (
+        "; of older toolkits the package index has no nvcc: name one by its folder, or compile code"
+        " of the device alone (nvrtc==12.4)"
+    )
 
 
 def release(version: Version) -> Choice:
@@ -82,10 +105,11 @@ def _listed(version: Version) -> list[int]:
     return listed
 
 
-def refusals(name: str, known: Iterable[int]) -> dict[str, str]:
+def refusals(name: str, known: Iterable[int], families: bool = True) -> dict[str, str]:
     """The targets that a compiler does not know, of those that flacheck has, with the reason.
 
-    `known` are the architectures that it lists (90 for sm90).
+    `known` are the architectures that it lists (90 for sm90); `families` says whether it knows
+    features of a family (`sm100f`), too.
     """
     numbers = set(known)
     refused = {}
@@ -97,6 +121,8 @@ def refusals(name: str, known: Iterable[int]) -> dict[str, str]:
         for suffix, first in (("", 0), ("a", _FIRST_OWN), ("f", _FIRST_FAMILY)):
             if number not in numbers:
                 refused[target + suffix] = f"{name} does not know {target}"
+            elif suffix == "f" and not families:
+                refused[target + suffix] = f"{name} does not know {target}f"
             elif number < first:
                 refused[target + suffix] = f"{target} has no features that {target}{suffix} names"
     return refused

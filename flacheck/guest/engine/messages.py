@@ -72,6 +72,8 @@ class WorkerConfig(TypedDict, total=False):
     device: str
     toolkit: str
     hosts: dict[str, str]
+    library: str
+    includes: list[str]
     memory_mb: int
     recycle_mb: int
     scratch: str

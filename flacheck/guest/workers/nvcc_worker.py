@@ -14,15 +14,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ..engine.messages import Mark, Reply, Request, WorkerConfig
+from .cuda_units import FunctionFigures, UnitRefused, checked, checked_file, define, write
 
-# What a shell acts upon within double quotes.
-_ACTING = re.compile(r"[`$\"\\\n\r\0]")
-_FILE = re.compile(r"[\w./+@=-]+( [\w./+@=-]+)*")
-_NAME = re.compile(r"[A-Za-z_]\w*")
 # Lines of `nvcc -v`: a setting, or the command that it starts next.
 _SETTING = re.compile(r"#\$ \w+=")
 _PREPROCESSES = re.compile(r"#\$ \S*(?:gcc|g\+\+|clang)\S* .*-E ")
@@ -37,23 +34,10 @@ _ADVICE = "Multiple include guards may be useful for:"
 _PATH = re.compile(r"[^\s:()]+")
 # An error of the front end, which several programs share: it has one stage whoever says it.
 _FRONT_END = re.compile(r"errors? detected in the compilation of|^\S+: fatal error: ", re.MULTILINE)
-# What ptxas says of a function.
-_FUNCTION = re.compile(
-    r"ptxas info\s*: (?:Function properties for|Compiling entry function) '?(\S+?)'?(?: |$)"
-)
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
-_INFORMATION = re.compile(r"ptxas info\s*:|\s+\d+ bytes stack frame")
 # Where every host compiler finds its own headers.
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/share/libc")
 # Characters of a log that are kept: the first cause stands early, what ended it late.
 _LOG_LIMIT = 4 << 20
-_LONGEST_NAME = 200
-
-
-class UnitRefused(Exception):
-    """A unit that is not given to the compiler, and why."""
 
 
 class NvccWorker:
@@ -98,7 +82,7 @@ class NvccWorker:
         answer: Reply = {
             "seconds": compilation.seconds,
             "peak_mb": compilation.peak_mb,
-            "resources": self._resources(compilation),
+            "resources": compilation.figures.resources(),
         }
         if until is not None:
             answer["stage"] = until
@@ -130,23 +114,11 @@ class NvccWorker:
         command += [f"-std={options['std']}", f"-gencode=arch=compute_{number},code=sm_{number}"]
         command += [checked(flag) for flag in kernel.get("flags", ())]
         launch = request["launch"] or {"args": {}}
-        command += [_define(name, value) for name, value in launch["args"].items()]
+        command += [define(name, value) for name, value in launch["args"].items()]
         folders = [*kernel.get("includes", ()), *self._projects[0].get("includes", [])]
         for folder in folders:
-            command += ["-I", _file(str(folder))]
-        return [*command, _file(unit)]
-
-    def _resources(self, compilation: _Compilation) -> dict[str, Any]:
-        """The most that any function asks for, and the figures of each."""
-        functions = [each for each in compilation.functions.values() if "registers" in each]
-        if not functions:
-            return {}
-        names = _demangled([each["name"] for each in functions])
-        for each, name in zip(functions, names):
-            each["name"] = name[:_LONGEST_NAME]
-        figures = ("shared", "registers", "stack", "spills")
-        most = {name: max(each.get(name, 0) for each in functions) for name in figures}
-        return {**most, "functions": functions}
+            command += ["-I", checked_file(str(folder))]
+        return [*command, checked_file(unit)]
 
 
 # The name under which the server looks for a module's worker.
@@ -163,7 +135,7 @@ class _Compilation:
         self._commands: list[str] = []
         self._mark = mark
         self.allowed: list[str] = []
-        self.functions: dict[str, dict[str, Any]] = {}
+        self.figures = FunctionFigures()
         self.seconds = 0.0
         self.peak_mb = 0.0
         self._stage = "syntax"
@@ -211,7 +183,7 @@ class _Compilation:
         said = "".join(self._log)
         if _FRONT_END.search(said):
             self._stage = "syntax"
-        _write(said)
+        write(said)
         return {
             "outcome": "raised",
             "stage": self._stage,
@@ -238,8 +210,8 @@ class _Compilation:
                 self._check(included[1])
             elif line.startswith(_ADVICE):
                 in_advice = True
-            elif _INFORMATION.match(line):
-                self._measure(line)
+            elif self.figures.take(line):
+                continue
             elif not in_advice and not line.startswith("# --error"):
                 self._keep(line)
 
@@ -267,21 +239,6 @@ class _Compilation:
                 f"the unit includes {included}, which is in none of its folders: "
                 "it was not compiled"
             )
-
-    def _measure(self, line: str) -> None:
-        named = _FUNCTION.match(line)
-        if named:
-            self.functions.setdefault(named[1], {"name": named[1]})
-        if not self.functions:
-            return
-        latest = list(self.functions.values())[-1]
-        frame, used = _FRAME.search(line), _USED.match(line)
-        if frame:
-            latest.update(stack=int(frame[1]), spills=int(frame[2]))
-        if used:
-            shared = _SHARED.search(line)
-            latest["registers"] = int(used[1])
-            latest["shared"] = int(shared[1]) if shared else 0
 
     def _keep(self, line: str) -> None:
         self._size += len(line)
@@ -314,51 +271,8 @@ class _Compilation:
         return text
 
 
-def checked(flag: str) -> str:
-    """The flag; UnitRefused where a shell would act on it."""
-    if _ACTING.search(flag):
-        raise UnitRefused(f"the flag {flag!r} holds what a shell acts upon")
-    return flag
-
-
-def _file(name: str) -> str:
-    if not _FILE.fullmatch(name):
-        raise UnitRefused(f"the name of a file or folder {name!r} holds unusual characters")
-    return name
-
-
-def _define(name: str, value: Mapping[str, Any]) -> str:
-    """`-DHEAD_DIM=64` for a parameter of the unit; a true or null value defines the name alone."""
-    if not _NAME.fullmatch(name):
-        raise UnitRefused(f"{name!r} is no name of a macro")
-    held = value["constexpr"]
-    if held is True or held is None:
-        return f"-D{name}"
-    if held is False:
-        return f"-U{name}"
-    return checked(f"-D{name}={held}")
-
-
-def _demangled(names: list[str]) -> list[str]:
-    """C++ names as people write them, where binutils, which the host compiler needs, is there."""
-    try:
-        told = subprocess.run(
-            ["c++filt"], input="\n".join(names), capture_output=True, text=True, timeout=30
-        )
-    except (OSError, subprocess.SubprocessError):
-        return names
-    lines = told.stdout.splitlines()
-    return lines if len(lines) == len(names) else names
-
-
 def _write_large_files() -> None:
     """A unit of templates is hundreds of megabytes on its way through nvcc's programs; a worker's
     own limit is that of its log."""
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-
-
-def _write(text: str) -> None:
-    left = text.encode(errors="replace")
-    while left:
-        left = left[os.write(2, left) :]

@@ -1,0 +1,251 @@
+"""NVRTC of the 12.x toolkits: code of the device alone, and what is said of units that need more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.engine.session import Session
+from flacheck.errors import ToolchainError, UsageError
+from flacheck.guest.workers import nvrtc_worker
+from flacheck.guest.workers.nvrtc_worker import NvrtcWorker
+from flacheck.inputs import planning
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import Record
+from flacheck.store import Store
+from tests.made_toolchains import identities
+
+FIGURES = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'fwd' for 'sm_90a'
+ptxas info    : Function properties for fwd
+ptxas         .     120 bytes stack frame, 308 bytes spill stores, 212 bytes spill loads
+ptxas info    : Used 255 registers, 4096 bytes smem, 416 bytes cmem[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("nvrtc==12.4", ["nvrtc==12.4.127"]),
+        ("nvrtc==12.4.99", ["nvrtc==12.4.99"]),
+        ("nvrtc>=12.0,<12.3", ["nvrtc==12.0.140", "nvrtc==12.1.105", "nvrtc==12.2.140"]),
+    ],
+)
+def test_a_minor_version_stands_for_its_newest_patch_release(
+    spec: str, expected: list[str]
+) -> None:
+    """As one of nvcc does."""
+    assert identities(spec) == expected
+
+
+def test_what_there_is_not_is_said_with_what_there_is() -> None:
+    """Of 13.x there is the whole compiler; of 12.x nvcc itself is in no index."""
+    with pytest.raises(UsageError, match=r"no release of nvrtc .*12\.9.*nvcc==13\.0"):
+        toolchains.resolve(["nvrtc==13.0"])
+    with pytest.raises(UsageError, match=r"no release of nvcc .*nvrtc==12\.4"):
+        toolchains.resolve(["nvcc==12.4"])
+    with pytest.raises(ToolchainError, match="package index only"):
+        toolchains.resolve(["nvrtc==installed"])
+
+
+def test_targets_are_those_that_the_release_lists() -> None:
+    """12.8 learnt Blackwell, 12.9 its families."""
+    known = {
+        spec: toolchains.resolve([f"nvrtc=={spec}"]).choices[0] for spec in ("12.4", "12.8", "12.9")
+    }
+    assert known["12.4"].knows("sm90a") is None
+    assert known["12.4"].knows("sm100a") == "nvrtc 12.4.127 does not know sm100"
+    assert known["12.8"].knows("sm100a") is None
+    assert known["12.8"].knows("sm100f") == "nvrtc 12.8.93 does not know sm100f"
+    assert known["12.9"].knows("sm100f") is None
+
+
+def test_its_cells_have_a_standard_and_no_host_compiler() -> None:
+    """A host given for nvcc beside it is left out; a standard that it lacks is an error."""
+    family = toolchains.family_of("nvrtc==12.4.127")
+    assert family.options({}) == {"std": "c++17"}
+    assert family.options({"host": "g++", "std": "c++20"}) == {"std": "c++20"}
+    with pytest.raises(UsageError, match="std 'c"):
+        family.options({"std": "c++23"})
+    with pytest.raises(UsageError, match="option 'num_warps'"):
+        family.options({"num_warps": 4})
+
+
+class Answers:
+    """A libnvrtc that gives prepared answers, and keeps what it was asked."""
+
+    def __init__(self, *answers: tuple[int, str]) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[str, list[str]]] = []
+
+    def compile(self, text: str, name: str, options: Sequence[str]) -> tuple[int, str]:
+        self.asked.append((name, list(options)))
+        return self._answers.pop(0)
+
+
+@pytest.fixture
+def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of one unit; the worker's folder is put back afterwards."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "csrc").mkdir()
+    file = tmp_path / "csrc" / "fwd.cu"
+    file.write_text('extern "C" __global__ void fwd() {}\n')
+    return file
+
+
+def asked(
+    unit: Path, library: Answers, until: str | None = None, **kernel: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """A worker's answer for the unit, and the stages that it went through."""
+    root = unit.parent.parent
+    config = {"library": "none", "includes": [str(root / "toolkit")], "corpus": str(root)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nvrtc_worker, "_Library", lambda path: library)
+        worker = NvrtcWorker(config)
+    stages: list[str] = []
+    request = {
+        "op": "compile",
+        "until": until,
+        "target": "sm90a",
+        "kernel": {"unit": str(unit.relative_to(root)), **kernel},
+        "options": {"std": "c++17"},
+        "launch": {"args": {"HEAD_DIM": {"constexpr": 64}}},
+    }
+    return worker.run(request, stages.append), stages
+
+
+def test_the_front_end_comes_before_the_whole_and_figures_are_the_assemblers(unit: Path) -> None:
+    """Also in the words of 12.4, which begins the line of a frame in another way."""
+    library = Answers((0, ""), (0, FIGURES))
+    answer, stages = asked(unit, library)
+    assert stages == ["syntax", "ptx"]
+    assert answer["stage"] == "cubin"
+    assert {name: answer["resources"][name] for name in ("registers", "spills", "stack")} == {
+        "registers": 255,
+        "spills": 308,
+        "stack": 120,
+    }
+    first, second = (options for _, options in library.asked)
+    assert "-fdevice-syntax-only" in first and "--gpu-architecture=compute_90a" in first
+    assert "--gpu-architecture=sm_90a" in second and "-DHEAD_DIM=64" in second
+
+
+def test_a_release_without_a_quick_look_compiles_at_once(unit: Path) -> None:
+    """Before 12.4 the option is unknown."""
+    unknown = (5, "nvrtc: error: unrecognized option -fdevice-syntax-only found\n")
+    answer, _ = asked(unit, Answers(unknown, (0, FIGURES)))
+    assert answer["stage"] == "cubin"
+    library = Answers(unknown, (0, ""))
+    assert asked(unit, library, until="syntax")[0]["stage"] == "syntax"
+    assert "--gpu-architecture=compute_90a" in library.asked[-1][1]
+
+
+def test_flags_of_a_build_that_speak_of_the_host_are_left_out(unit: Path) -> None:
+    """What decides the device's code stays."""
+    library = Answers((0, ""), (0, ""))
+    flags = ["-O3", "--use_fast_math", "-U__CUDA_NO_HALF_OPERATORS__", "--expt-extended-lambda"]
+    asked(unit, library, flags=flags)
+    given = library.asked[0][1]
+    assert "--use_fast_math" in given and "-U__CUDA_NO_HALF_OPERATORS__" in given
+    assert "-O3" not in given and "--expt-extended-lambda" not in given
+
+
+@pytest.mark.parametrize(
+    ("log", "stage"),
+    [
+        (
+            'fwd.cu(1): error: identifier "x" is undefined\n1 error detected in the compilation of',
+            0,
+        ),
+        ("ptxas error   : Entry function 'fwd' uses too much shared data", 2),
+        ("nvrtc: error: failed to do something", 1),
+    ],
+)
+def test_a_failure_has_the_stage_of_the_program_that_says_it(
+    unit: Path, log: str, stage: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All are one call of the library."""
+    answer, _ = asked(unit, Answers((0, ""), (6, f"{log}\n")))
+    assert (answer["outcome"], answer["stage"]) == ("raised", ("syntax", "ptx", "cubin")[stage])
+    assert log.splitlines()[0] in capfd.readouterr().err
+
+
+def test_a_header_that_only_a_host_compiler_has_is_named(
+    unit: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """That is no fault of the unit; a header of the project that is missing is one."""
+    missing = 'fwd.cu(1): catastrophic error: cannot open source file "{}"\n'
+    asked(unit, Answers((6, missing.format("torch/extension.h"))))
+    assert "flacheck: the unit needs the header torch/extension.h" in capfd.readouterr().err
+    answer, _ = asked(unit, Answers((6, missing.format("csrc/traits.h"))))
+    assert "catastrophic error" in capfd.readouterr().err
+    assert answer["stage"] == "syntax" or answer["outcome"] == "raised"
+
+
+def test_a_hostile_unit_reaches_no_compiler(unit: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """NVRTC does not say which files it reads, so the unit's sources are searched before."""
+    unit.write_text('#include "/etc/passwd"\n')
+    library = Answers()
+    answer, _ = asked(unit, library)
+    assert answer == {"outcome": "raised", "stage": "syntax"}
+    assert library.asked == []
+    assert "in none of its folders" in capfd.readouterr().err
+
+
+def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
+    selection = Selection(**{"toolchains": ("nvrtc==12.4.127",), **chosen})  # type: ignore[arg-type]
+    plan = planning.plan(subject, selection)
+    return list(Session(plan, store, timeout=300).records())
+
+
+@pytest.mark.network
+def test_the_real_one_compiles_kernels_and_says_why_it_does_not_compile_the_rest(
+    store: Store, tmp_path: Path
+) -> None:
+    """A kernel by itself; one with the function that launches it; a file of the host; a header of
+    the standard library; a file that is not the unit's to read; a failing template."""
+    root = tmp_path / "project"
+    root.mkdir()
+    kernel = "template <int N> __global__ void k(float *x) { x[threadIdx.x] = N; }\n"
+    units = {
+        "alone.cu": f"{kernel}template __global__ void k<1>(float *);\n",
+        "broken.cu": f'{kernel}static_assert(sizeof(int) == 8, "wide");\n',
+        "host.cu": f"{kernel}void run(float *x) {{ k<1><<<1, 32>>>(x); }}\n",
+        "secret.cu": '#include "/etc/passwd"\n',
+        "std.cu": f"#include <vector>\n{kernel}",
+        "torch.cpp": "int main() {}\n",
+    }
+    for name, text in units.items():
+        (root / name).write_text(text)
+    entries = [{"directory": ".", "command": f"nvcc -c {name}"} for name in units]
+    (root / "compile_commands.json").write_text(json.dumps(entries))
+    records = compiled(store, Subject(package=str(root)))
+    told = {r.kernel: (r.verdict.value, r.code, r.reason) for r in records}
+    assert told["alone.cu"] == ("compiles", None, None)
+    assert told["broken.cu"][:2] == ("fails", "FC803")
+    assert told["host.cu"][:2] == ("unknown", "FC813")
+    assert told["secret.cu"][:2] == ("unknown", "FC812")
+    assert "root:" not in json.dumps([r.to_json() for r in records])
+    assert told["std.cu"][:2] == ("unknown", "FC813") and "vector" in str(told["std.cu"][2])
+    assert told["torch.cpp"][:2] == ("unknown", "FC813")
+
+
+@pytest.mark.network
+def test_registers_and_spills_are_recorded_as_nvccs_are(store: Store) -> None:
+    """Of our own kernel, for a target that 12.4 knows and one that it does not."""
+    file = Path(store.path).parent / "large.yaml"
+    file.write_text(
+        "version: 1\naxes: {kernel: wkv.fwd, dtype: bf16, target: [sm80, sm100a],"
+        " shape: {HEAD_DIM: 256}}\n"
+    )
+    records = {record.target: record for record in compiled(store, Subject(str(file)))}
+    assert records["sm80"].resources["registers"] == 255
+    assert records["sm80"].resources["spills"] > 0
+    assert [each["name"] for each in records["sm80"].resources["functions"]] == ["wkv_fwd"]
+    assert records["sm100a"].verdict.value == "skipped"
