@@ -67,3 +67,18 @@ def test_torch_compile_says_what_is_not_recorded(
     assert len(recorded(tmp_path, COMPILED).launches) == 1
     said = capfd.readouterr().err
     assert said.count("Inductor would make of them are not recorded") == 1
+
+
+PLACED = """
+import triton
+device = triton.runtime.driver.active.get_active_torch_device()
+x = torch.zeros(64, device=device)
+assert x.device == device and torch.empty_like(x).device == device and device.index == 0
+launch(x, 4)
+"""
+
+
+@needs_torch
+def test_triton_names_the_device_that_tensors_are_on(tmp_path: Path) -> None:
+    """Programs compare the two."""
+    assert exit_code(tmp_path, PLACED) == 0

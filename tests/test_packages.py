@@ -166,7 +166,7 @@ def test_a_checkout_without_a_build_is_taken_as_it_stands(
     assert package.modules == ("shop",)
     assert package.own_modules == ("shop", "shop.ops")
     assert not (Path(package.path) / "shop" / "fast.so").exists()
-    assert "tiny is not built (it says nowhere how it is built)" in caplog.text
+    assert "is not built (it says nowhere how it is built)" in caplog.text
     assert provide_package(str(folder)) == package
 
 

@@ -4,6 +4,7 @@ launches.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -15,6 +16,7 @@ from flacheck.capture import tests as suite
 from flacheck.capture.cards import card
 from flacheck.capture.coverage import coverage
 from flacheck.errors import UsageError
+from flacheck.guest.test_suite import cases
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
@@ -78,13 +80,13 @@ def test_tests_are_run_and_their_launches_recorded(tmp_path: Path) -> None:
     wrong = "ValueError: no such thing"
     assert report["failures"]["test_tiny.py::test_that_is_wrong"] == wrong
     assert "nobody_has_this" in report["uncollected"]["test_broken.py"]
-    assert (report["cut"], report["ended"]) == ([], None)
+    assert (report["cut"], report["unrun"], report["ended"]) == ([], 0, None)
 
 
 @needs_torch
 def test_what_the_time_cuts_is_named(tmp_path: Path) -> None:
     """Without time no test is run, and each function is named once."""
-    made = run(tmp_path, 1.0, test_tiny=TESTS)
+    made = run(tmp_path, -1.0, test_tiny=TESTS)
     assert made.report["cut"] == [
         "test_tiny.py::test_rare",
         "test_tiny.py::test_that_compares",
@@ -99,6 +101,45 @@ def test_a_checkout_without_tests_says_so(tmp_path: Path) -> None:
     made = run(tmp_path)
     assert made.report["ended"] == "it has no tests that pytest finds"
     assert [json.loads(line)["package"] for line in made.lines] == ["tiny==1.0"]
+
+
+MANY = """
+import pytest, torch
+from tiny.kernels import rare
+
+@pytest.mark.parametrize("n", [16, 32, 64])
+@pytest.mark.parametrize("times", range(100))
+def test_rare(n, times):
+    x = torch.zeros(n, device="cuda")
+    rare[(1,)](x, x, K=n)
+
+def test_that_never_ends():
+    x = torch.zeros(1, device="cuda")
+    while True:
+        x = x + 1
+"""
+
+
+@needs_torch
+def test_of_many_cases_some_are_run(tmp_path: Path) -> None:
+    """So many of a function that each value of a parameter may come; a test that loops is ended by
+    the operations that it did."""
+    made = run(tmp_path, 8.0, test_tiny=MANY)
+    assert made.report["tests"] == {"passed": cases.MOST, "failed": 1, "skipped": 0}
+    assert made.report["unrun"] == 300 - cases.MOST
+    (error,) = made.report["failures"].values()
+    assert error.endswith("TestTooLong: took too long")
+
+
+def test_cases_that_bring_new_values_come_first() -> None:
+    """Then the others, in an order that is always the same."""
+    values = {"x": [object() for _ in range(3)], "y": [[1], [2], [3], [4]]}
+    product = [dict(zip(values, each)) for each in itertools.product(*values.values())]
+    order = cases.in_order(product)
+    assert sorted(order) == list(range(12))
+    assert order[:6] == [0, 1, 2, 3, 4, 8]
+    assert order == cases.in_order(product)
+    assert cases.in_order([{}]) == [0]
 
 
 def line(identity: str, kernel: str, **more: Any) -> str:

@@ -58,6 +58,7 @@ def _tests(said: Mapping[str, Any] | None) -> Json | None:
         "failures": failures,
         "uncollected": dict(said.get("uncollected") or {}),
         "cut": list(said.get("cut", ())),
+        "unrun": said.get("unrun", 0),
         "ended": said.get("ended"),
         "kernels": said["kernels"],
     }

@@ -3,6 +3,7 @@
 import ast
 import base64
 import contextlib
+import email
 import hashlib
 import importlib.metadata
 import json
@@ -81,16 +82,23 @@ def cannot_build(path: Path) -> str | None:
 
 def said_of(path: Path) -> tuple[str, str, list[str]]:
     """The name, version and requirements of a checkout that is not built, as far as its files say
-    them plainly."""
+    them plainly. A source distribution brings what its build would say of the name."""
     project: dict[str, Any] = {}
     file = path / "pyproject.toml"
     if file.is_file():
         with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
             project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
-    requires = project.get("dependencies")
+    information = email.message_from_string("")
+    if (path / "PKG-INFO").is_file():
+        text = (path / "PKG-INFO").read_text(encoding="utf-8", errors="replace")
+        information = email.message_from_string(text)
+    # Where its setup.py finds them out, the archive does not say them.
+    requires = information.get_all("Requires-Dist") or project.get("dependencies")
     if requires is None:
         requires = _required_by_setup(path / "setup.py")
-    return project.get("name", path.name), project.get("version", "0"), requires
+    name = information["Name"] or project.get("name", path.name)
+    version = information["Version"] or project.get("version", "0")
+    return name, version, list(map(str, requires))
 
 
 def _required_by_setup(file: Path) -> list[str]:

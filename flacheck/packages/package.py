@@ -5,8 +5,7 @@ import functools
 import importlib.metadata
 import logging
 import re
-import shutil
-import zipfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +17,14 @@ from packaging.version import InvalidVersion, Version
 
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
-from flacheck.packages import checkouts
+from flacheck.packages import checkouts, installing
 from flacheck.source.modules import importable
 from flacheck.toolchains import cache, filling, identity, index, wheels
 
 _LOG = logging.getLogger(__name__)
 
-# The guest brings these: a recording torch, and each release of Triton in turn.
-STAND_INS = ("torch", "triton")
-# High enough for every lower bound on them.
-_STAND_IN_VERSION = "9999.0"
+# Folders of which it was said in this process what is missing there.
+_TOLD: set[Path] = set()
 
 
 @dataclass(frozen=True)
@@ -102,6 +99,10 @@ def _folder(name: str) -> Path:
 
 def _package(shelf: cache.Shelf) -> Package:
     said = shelf.manifest
+    remark = installing.remark(said)
+    if remark and shelf.path not in _TOLD:
+        _TOLD.add(shelf.path)
+        _LOG.warning(remark)
     path = str(shelf.path)
     return Package(said["name"], said["version"], path, said["digest"], said["contains"])
 
@@ -135,106 +136,27 @@ def _unknown(name: str, version: str, error: ToolchainError) -> str:
 
 
 def _download(name: str, version: str, into: Path) -> dict[str, Any]:
-    done = _install(f"{name}=={version}", f"{name} {version}", into)
+    with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
+        done = installing.from_index(name, version, into, Path(aside))
     return {**done, **_facts(into, name, version)}
 
 
 def _build(checkout: Path, state: str, into: Path) -> dict[str, Any]:
-    why = checkouts.cannot_build(checkout)
-    done: dict[str, Any] = {}
-    if why is None:
-        try:
-            with checkouts.copied(checkout) as copy:
-                done = _install(str(copy), checkout.name, into)
-        except wheels.Offline:
-            raise
-        except ToolchainError as error:
-            if not checkouts.importable(checkout):
-                raise
-            why = str(error).splitlines()[0]
-    if why is not None:
-        done = _take(checkout, why, into)
+    # As it stands where no build is tried: a copy of a large history takes its time.
+    if checkouts.cannot_build(checkout):
+        done = installing.from_sources(checkout, checkout.name, into)
+    else:
+        with checkouts.copied(checkout) as copy:
+            done = installing.from_sources(copy, checkout.name, into)
     built = checkouts.installed(into)
     version = Version(built.version)
     local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
     return {**done, **_facts(into, canonicalize_name(built.name), f"{version.public}+{local}")}
 
 
-def _take(checkout: Path, why: str, into: Path) -> dict[str, Any]:
-    """The Python files of a checkout as they stand, and what of its requirements can be had: its
-    compiled extensions are left out, and kernels need none."""
-    for left in into.iterdir():
-        # What an installer that failed has left.
-        if left.is_dir():
-            shutil.rmtree(left)
-        else:
-            left.unlink()
-    missing = []
-    _, _, requires = checkouts.said_of(checkout)
-    for wanted in _wanted(requires):
-        try:
-            _install(wanted, wanted, into)
-        except wheels.Offline:
-            raise
-        except ToolchainError:
-            missing.append(wanted)
-    checkouts.take(checkout, into)
-    rest = ""
-    if missing:
-        rest = f"; what it requires and could not be installed: {', '.join(missing)}"
-    _LOG.warning(
-        f"{checkout.name} is not built ({why}): its Python files are used as they stand, without "
-        f"compiled extensions{rest}"
-    )
-    return {"installer": "copy", "left_out": missing, "why": why}
-
-
-def _wanted(requires: Sequence[str]) -> Iterator[str]:
-    """The requirements that hold here, without what the guest brings and what only a GPU needs."""
-    for text in requires:
-        try:
-            wanted = Requirement(text)
-        except InvalidRequirement:
-            continue
-        name = canonicalize_name(wanted.name)
-        holds = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-        if holds and name not in STAND_INS and not name.startswith("nvidia-"):
-            yield text
-
-
 def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
     own = digest({d.name: _files(d) for d in _own(into, name)})
     return {"name": name, "version": version, "digest": own, "contains": wheels.contents(into)}
-
-
-def _install(requirement: str, what: str, into: Path) -> dict[str, Any]:
-    aside = into / ".stand-ins"
-    aside.mkdir(exist_ok=True)
-    constraints = aside / "constraints.txt"
-    constraints.write_text("".join(f"{n} @ {_stand_in(aside, n).as_uri()}\n" for n in STAND_INS))
-    done = wheels.install([requirement], into, what=what, constraints=constraints)
-    shutil.rmtree(aside)
-    for name in STAND_INS:
-        shutil.rmtree(into / f"{name}-{_STAND_IN_VERSION}.dist-info", ignore_errors=True)
-    return done
-
-
-def _stand_in(folder: Path, name: str) -> Path:
-    """An empty wheel that satisfies every requirement on `name`, so that the installer brings no
-    real one."""
-    wheel = folder / f"{name}-{_STAND_IN_VERSION}-py3-none-any.whl"
-    info = f"{name}-{_STAND_IN_VERSION}.dist-info"
-    entries = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {_STAND_IN_VERSION}\n",
-        f"{info}/WHEEL": (
-            "Wheel-Version: 1.0\nGenerator: flacheck\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        ),
-    }
-    entries[f"{info}/RECORD"] = "".join(f"{entry},,\n" for entry in [*entries, f"{info}/RECORD"])
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for entry, text in entries.items():
-            archive.writestr(entry, text)
-    return wheel
 
 
 def _own(folder: Path, name: str) -> Iterator[importlib.metadata.Distribution]:

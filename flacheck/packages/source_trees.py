@@ -4,55 +4,13 @@ checkout as it stands."""
 import hashlib
 import os
 import re
-import tarfile
-import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
-from flacheck.errors import ToolchainError, UsageError
-from flacheck.packages import checkouts
+from flacheck.errors import UsageError
+from flacheck.packages import archives, checkouts
 from flacheck.packages.package import Package, parse
 from flacheck.toolchains import cache, filling, wheels
-
-# An installer asks a source distribution's build backend what it holds, and so runs the project's
-# own code. In the process that asks, this backend takes its place, which reads the metadata that
-# lies in the archive.
-_BACKEND = """
-import os, sys, types
-
-_name = os.environ.get("_PYPROJECT_HOOKS_BUILD_BACKEND") or os.environ.get("PEP517_BUILD_BACKEND")
-
-
-def _metadata(folder, config_settings=None):
-    import email
-
-    with open("PKG-INFO", encoding="utf-8") as file:
-        said = email.message_from_file(file)
-    name, version = said["Name"], said["Version"]
-    info = f"{name.replace('-', '_')}-{version}.dist-info"
-    os.mkdir(os.path.join(folder, info))
-    with open(os.path.join(folder, info, "METADATA"), "w", encoding="utf-8") as file:
-        file.write(f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
-    return info
-
-
-if _name:
-    _module, _, _attributes = _name.partition(":")
-    _parts = _module.split(".")
-    for _count in range(1, len(_parts) + 1):
-        _made = types.ModuleType(".".join(_parts[:_count]))
-        _made.__path__ = []
-        sys.modules[_made.__name__] = _made
-    _holder = sys.modules[_module]
-    for _part in filter(None, _attributes.split(".")):
-        setattr(_holder, _part, types.SimpleNamespace())
-        _holder = getattr(_holder, _part)
-    _holder.prepare_metadata_for_build_wheel = _metadata
-    _holder.get_requires_for_build_wheel = lambda config_settings=None: []
-"""
-# Bytes that a source distribution may unpack to: the largest that are known hold CUTLASS.
-_LARGEST = 1 << 30
 
 
 def provide_sources(spec: str) -> Package:
@@ -81,18 +39,7 @@ def _checkout(path: Path, spec: str) -> Package:
 
 
 def _download(name: str, version: str, into: Path) -> dict[str, Any]:
-    what = f"the sources of {name} {version}"
-    with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
-        (Path(aside) / "sitecustomize.py").write_text(_BACKEND)
-        wheels.download_sources(f"{name}=={version}", Path(aside) / "files", Path(aside), what)
-        archives = sorted((Path(aside) / "files").iterdir())
-        if len(archives) != 1:
-            raise ToolchainError(f"{what}: expected one archive, got {len(archives)}")
-        _unpack(archives[0], into)
-    roots = [path for path in into.iterdir() if path.is_dir()]
-    if len(roots) != 1:
-        raise ToolchainError(f"{what}: an archive of {len(roots)} folders is none that is known")
-    (root,) = roots
+    root = archives.fetch(name, version, into)
     return {
         "name": name,
         "version": version,
@@ -100,31 +47,6 @@ def _download(name: str, version: str, into: Path) -> dict[str, Any]:
         "digest": _digest(root),
         "size_mb": cache.size_mb(into),
     }
-
-
-def _unpack(archive: Path, into: Path) -> None:
-    """Plain files only, none of them outside of the folder."""
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as opened:
-            _check_size(archive, sum(entry.file_size for entry in opened.infolist()))
-            opened.extractall(into)
-        return
-    with tarfile.open(archive) as opened:
-        members = [each for each in opened.getmembers() if each.isfile() or each.isdir()]
-        _check_size(archive, sum(each.size for each in members))
-        for each in members:
-            is_inside = not each.name.startswith("/") and ".." not in Path(each.name).parts
-            if not is_inside:
-                raise ToolchainError(f"{archive.name} holds {each.name}, outside of its folder")
-            each.mode = 0o755 if each.isdir() else 0o644
-        opened.extractall(into, members=members)
-
-
-def _check_size(archive: Path, size: int) -> None:
-    if size > _LARGEST:
-        raise ToolchainError(
-            f"{archive.name} unpacks to {size >> 20} MB; {_LARGEST >> 20} are most"
-        )
 
 
 def _digest(root: Path) -> str:

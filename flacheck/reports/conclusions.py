@@ -140,6 +140,8 @@ def _tests(covered: Json) -> Iterator[Part]:
     if wanting:
         said += f" ({wanting} of them read values that nobody computed)"
     said += f", {tests['skipped']} skipped"
+    if tests.get("unrun"):
+        said += f"; {counted(tests['unrun'], 'further case')} not run"
     notes = [f"{one['test']}: {one['error']}" for one in tests["failures"]]
     notes += [f"{file} was not collected: {why}" for file, why in tests["uncollected"].items()]
     yield document.Item(said, notes=tuple(some(notes, phrases.NAMED)))

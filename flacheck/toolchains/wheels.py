@@ -3,6 +3,7 @@
 The installer's environment and configuration are the user's, so their index settings hold.
 """
 
+import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from flacheck.errors import ToolchainError
@@ -44,8 +46,10 @@ _NO_NETWORK = re.compile(
 )
 _NOT_FOUND = re.compile(
     r"No matching distribution|no version of|was not found in the package registry|no versions of|"
-    r"has no wheels with a matching|were found in the package registry"
+    r"has no (usable )?wheels|were found in the package registry"
 )
+# Of pip's account of a conflict: "toy 1.0 depends on torch<2.8 and >=2.1".
+_DEPENDS = re.compile(r"depends on ([\w.-]+?)((?:(?: and |,)?[<>=!~]=?=?\s*[\w.*+!-]+)+)")
 # Settings that contradict an install into a folder of its own, or constrain what belongs to the
 # user's environment: a cap on torch there must not keep flacheck from looking at a newer torch.
 _CONTRARY = """
@@ -67,6 +71,15 @@ class NotFound(ToolchainError):
 
 class Offline(ToolchainError):
     """The installer could not reach its index."""
+
+
+class BoundsConflict(ToolchainError):
+    """Requirements contradict what is constrained: `bounds` are those that the installer names, by
+    the distribution that they are on."""
+
+    def __init__(self, message: str, bounds: Mapping[str, SpecifierSet]) -> None:
+        super().__init__(message)
+        self.bounds = bounds
 
 
 @dataclass(frozen=True)
@@ -113,26 +126,35 @@ def install(
     what: str,
     binary_only: Sequence[str] = (),
     constraints: Path | None = None,
+    alone: bool = False,
 ) -> dict[str, Any]:
-    """Install requirements with their dependencies into a folder; what was done, for its manifest.
+    """Install requirements with their dependencies into a folder, or `alone`; what was done, for
+    its manifest.
 
-    `what` names the thing in messages. `constraints` hold for all that is required, whatever
-    versions are asked for. Raises NotFound, Offline or another ToolchainError.
+    `what` names the thing in messages. `constraints` hold for all that is required, by builds too,
+    whatever versions are asked for; of pip only within these. Raises NotFound, Offline, BoundsConflict or
+    another ToolchainError.
     """
     started = time.monotonic()
     _LOG.info(f"installing {what} …")
     flags = ["--target", str(folder)]
     for name in binary_only:
         flags += ["--only-binary", name]
+    if alone:
+        flags.append("--no-deps")
+    environment = {}
     if constraints:
         flags += ["--constraint", str(constraints)]
+        # Of old pips the first holds for builds, too; newer ones have the second for these.
+        environment = dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), str(constraints))
     errors: list[ToolchainError] = []
     for installer in require_installers():
         replaced = []
         # pip knows nothing like it: under pip an upper bound has to admit what is constrained.
         if constraints and installer.name == "uv":
-            replaced = ["--override", str(constraints)]
-        code, output = run([*installer.install, *flags, *replaced, *requirements], what)
+            replaced = ["--override", str(constraints), "--build-constraint", str(constraints)]
+        command = [*installer.install, *flags, *replaced, *requirements]
+        code, output = run(command, what, environment)
         if code == 0:
             (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
             seconds = round(time.monotonic() - started, 1)
@@ -208,11 +230,26 @@ def diagnose(output: str, doing: str, folder: Path, installer: str) -> Toolchain
             f" index settings of {installer}, or use what is there (`flacheck toolchain list`)"
         )
     said = decisive(output)
+    bounds = _bounds(output)
+    if bounds:
+        return BoundsConflict(f"cannot {doing}: {installer} failed: {said}", bounds)
     if _NOT_FOUND.search(output):
         return NotFound(
             f"cannot {doing}: {installer} finds no such release for this Python ({said})"
         )
     return ToolchainError(f"cannot {doing}: {installer} failed: {said}")
+
+
+def _bounds(output: str) -> dict[str, SpecifierSet]:
+    """The bounds that pip names where requirements conflict."""
+    bounds: dict[str, SpecifierSet] = {}
+    if "conflicting dependencies" not in output:
+        return bounds
+    for name, bound in _DEPENDS.findall(output):
+        with contextlib.suppress(InvalidSpecifier):
+            said = SpecifierSet(bound.replace(" and ", ","))
+            bounds[canonicalize_name(name)] = bounds.get(name, SpecifierSet()) & said
+    return bounds
 
 
 def decisive(output: str, limit: int = 300) -> str:
@@ -229,13 +266,10 @@ def download_sources(requirement: str, into: Path, aside: Path, what: str) -> No
     """Fetch the source distribution of a requirement into a folder, without its dependencies and
     without a build; the folder `aside` holds the `sitecustomize` that answers for its backend.
 
-    Only pip can do so. Raises NotFound, Offline or another ToolchainError.
+    Only pip can do so, which uv brings where there is none. Raises NotFound, Offline or another
+    ToolchainError.
     """
-    pip = next((each for each in reversed(require_installers()) if each.name == "pip"), None)
-    if pip is None:
-        raise ToolchainError(
-            f"{what}: run `{sys.executable} -m ensurepip`, for pip fetches sources"
-        )
+    pip = require_installers()[-1]
     flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]
     command = [*pip.pip, "download", *flags, "--dest", str(into), requirement]
     code, output = run(command, what, {"PYTHONPATH": str(aside)})

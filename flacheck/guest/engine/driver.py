@@ -57,7 +57,9 @@ class TargetDriver:
     def get_active_torch_device(self) -> Any:
         import torch
 
-        return torch.device("cuda")
+        # As the real driver has it, with its number: tensors on the card say theirs, and programs
+        # compare. To torch every imitated card is the first.
+        return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
         import torch

@@ -9,6 +9,11 @@ from ..recorder.recorder import Recorder
 _A_CALL, _A_LAUNCH, _AN_OPERATION = 0.004, 0.001, 0.00005
 
 
+def operations_in(seconds: float) -> float:
+    """How many operations are so many seconds of work."""
+    return seconds / _AN_OPERATION
+
+
 class Work:
     """Called for the work so far, in seconds of a usual machine."""
 

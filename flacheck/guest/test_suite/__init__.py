@@ -2,13 +2,14 @@
 
 The host starts it with one argument, a JSON object: `output` (the launches file), `report` (a JSON
 file), `card` (a row of the target table), `package` (`name==version`), `packages` (folder →
-`name==version`, the checkout among them), `checkout` (its folder), `seconds` (of CPU, all in all),
-`progress` (a file that says what is being run).
+`name==version`, the checkout among them), `checkout` (its folder), `seconds` (of work, as the
+package driver counts it), `progress` (a file that says what is being run).
 
 The report: {"tests": {"passed", "failed", "skipped"}, "failures": {test: its last words},
 "wanting": tests that failed where a value was read that nobody computed, "cut": functions of which
-no test was run for want of time, "uncollected": {file: why}, "ended": why nothing could be run, or
-null, "seconds"}
+no test was run for want of time, "unrun": how many cases were not run, "uncollected": {file: why},
+"ended": why nothing could be run, or null, "work": in seconds of a usual machine, "seconds": of
+CPU}
 """
 
 import json
@@ -51,6 +52,7 @@ def _run(config: dict[str, Any], recorder: Any) -> dict[str, Any]:
     flags += ["--continue-on-collection-errors", "-W", "ignore"]
     code = pytest.main(flags, plugins=[watcher])
     report = watcher.report()
+    report["work"] = round(watcher.work(), 1)
     if code == pytest.ExitCode.NO_TESTS_COLLECTED and not report["uncollected"]:
         report["ended"] = "it has no tests that pytest finds"
     elif code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):

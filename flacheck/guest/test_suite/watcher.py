@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import signal
 import time
 from collections.abc import Iterator
@@ -10,11 +11,20 @@ from typing import Any
 
 import pytest
 
-# CPU seconds for one test: nothing is computed, so what takes longer loops over sizes.
-_A_TEST = 20.0
+from ..fake_cuda.known_values import KnownValues
+from ..package_driver.work import Work, operations_in
+from . import cases
+
+# Of work, for one test, and its share of all: nothing is computed, so what takes longer loops over
+# sizes.
+_A_TEST, _A_SHARE = 10.0, 0.2
+# What a test does beside its operations, as work: making it ready, and comparing.
+_CALLS_IN_A_TEST = 10
+# CPU seconds after which a test hangs, or this machine is very slow; for all tests, times their
+# budget.
+_HANGS = 60.0
+_PATIENCE = 4.0
 _KEPT_FAILURES = 200
-# CPU seconds that ending takes after the last test.
-_LEAVING = 2.0
 
 
 class TestTooLong(BaseException):
@@ -22,23 +32,36 @@ class TestTooLong(BaseException):
 
 
 class Watcher:
-    """Runs the first case of each test function before any second one, so that a short time reaches
-    all of them."""
+    """Runs a case of each test function before any second one, so that a short time reaches all of
+    them."""
 
     def __init__(self, config: dict[str, Any], recorder: Any) -> None:
         self._progress: str | None = config.get("progress")
-        self._end = config["seconds"] - _LEAVING
+        self._budget = config["seconds"]
         self._recorder = recorder
+        self.work = Work(recorder)
         self._counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
         self._failures: dict[str, str] = {}
         self._wanting: list[str] = []
         self._uncollected: dict[str, str] = {}
         self._functions: dict[str, bool] = {}
+        # Cases that were not collected, and those that were and did not run.
+        self._thinned = 0
+        self._waiting = 0
         self._guesses_before = 0
+
+    def pytest_collectstart(self, collector: Any) -> None:
+        self._tell(f"collecting {collector.nodeid or 'the tests'}")
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self._uncollected[report.nodeid] = _last_words(report.longreprtext)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_generate_tests(self, metafunc: Any) -> Iterator[None]:
+        result = yield
+        self._thinned += cases.thin(metafunc)
+        return result
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         seen: collections.Counter[str] = collections.Counter()
@@ -49,24 +72,34 @@ class Watcher:
             seen[function] += 1
             self._functions[function] = False
         items.sort(key=lambda item: rounds[item])
+        self._waiting = len(items)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
-        if time.process_time() > self._end:
+        if self._is_over():
             item.session.shouldstop = "the time for the tests is over"
             return (yield)
         self._functions[item.nodeid.partition("[")[0]] = True
+        self._waiting -= 1
+        self.work.calls += _CALLS_IN_A_TEST
         self._tell(f"running {item.nodeid}")
         before = signal.signal(signal.SIGPROF, _stop)
-        signal.setitimer(signal.ITIMER_PROF, _A_TEST)
+        signal.setitimer(signal.ITIMER_PROF, _HANGS)
+        most = operations_in(min(_A_TEST, _A_SHARE * self._budget))
+        KnownValues.limit(most, _stop)
         self._recorder.during = item.nodeid
         self._guesses_before = self._recorder.journal.guesses
         try:
             return (yield)
         finally:
             self._recorder.during = None
+            KnownValues.limit(math.inf, _stop)
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, before)
+
+    def _is_over(self) -> bool:
+        """By the work that was done; a machine on which that takes far longer ends all the same."""
+        return self.work() > self._budget or time.process_time() > _PATIENCE * self._budget
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when == "call" or (report.when == "setup" and not report.passed):
@@ -83,6 +116,7 @@ class Watcher:
             "wanting": self._wanting,
             "uncollected": self._uncollected,
             "cut": [name for name, ran in self._functions.items() if not ran],
+            "unrun": self._thinned + self._waiting,
             "ended": None,
         }
 
@@ -93,7 +127,7 @@ class Watcher:
 
 
 def _stop(*_: object) -> None:
-    raise TestTooLong(f"took more than {_A_TEST:g} s")
+    raise TestTooLong("took too long")
 
 
 def _last_words(text: str) -> str:

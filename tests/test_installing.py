@@ -1,0 +1,165 @@
+"""What of a package can be had beside no torch: bounds on it, builds that want it, requirements that
+nobody has."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from flacheck.errors import ToolchainError
+from flacheck.packages import installing
+from flacheck.packages.package import provide_package
+from flacheck.toolchains import wheels
+from tests import fake_installer
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index of its own: a folder of files."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    for name in ("PIP_NO_INDEX", "UV_NO_INDEX"):
+        monkeypatch.setenv(name, "1")
+    for name in ("PIP_FIND_LINKS", "UV_FIND_LINKS"):
+        monkeypatch.setenv(name, str(folder))
+    # What a person has set up is of no account here.
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return folder
+
+
+def with_pip_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = wheels.installers
+    monkeypatch.setattr(
+        wheels, "installers", lambda: [each for each in everything() if each.name == "pip"]
+    )
+
+
+def wheel(folder: Path, name: str, requires: tuple[str, ...] = ()) -> None:
+    """A wheel of one module."""
+    tree = folder / f"{name}-tree"
+    fake_installer.distribution(tree, name, "1.0", requires)
+    tag = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    (tree / f"{name}-1.0.dist-info" / "WHEEL").write_text(tag)
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        for each in filter(Path.is_file, sorted(tree.rglob("*"))):
+            archive.write(each, each.relative_to(tree))
+
+
+def sources(folder: Path, name: str, files: dict[str, str]) -> None:
+    """A source distribution."""
+    files["PKG-INFO"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+    with tarfile.open(folder / f"{name}-1.0.tar.gz", "w:gz") as archive:
+        for each, text in files.items():
+            member = tarfile.TarInfo(f"{name}-1.0/{each}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
+def test_bounds_on_torch_are_met_under_pip_alone(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package's own and those of what it requires, whichever pip names first."""
+    with_pip_alone(monkeypatch)
+    wheel(shop, "outer", ("torch<2.9", "inner", "deeper"))
+    wheel(shop, "inner", ("torch>=2.4,<2.8", "triton==3.2.0"))
+    wheel(shop, "deeper", ("torch!=2.7.1",))
+    package = provide_package("outer==1.0")
+    assert sorted(package.contains) == ["deeper", "inner", "outer"]
+    assert package.modules == ("outer",)
+
+
+def test_requirements_that_nobody_has_are_left_out_and_named(
+    shop: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one sentence, each time that the package is used; what is only for a GPU is not asked
+    for."""
+    requires = ("inner", "nobody-has-this>=2", "nvidia-cudnn-cu12", "torch<2.9")
+    wheel(shop, "outer", requires)
+    wheel(shop, "inner")
+    package = provide_package("outer==1.0")
+    assert sorted(package.contains) == ["inner", "outer"]
+    sentence = "what outer 1.0 requires and could not be installed: nobody-has-this>=2"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        sentence
+    ]
+
+
+BUILD = "[build-system]\nrequires = ['setuptools', 'torch']\n"
+SETUP = (
+    "import torch\nfrom setuptools import setup\nsetup(install_requires=['inner', 'torch<2.9'])\n"
+)
+
+
+def test_sources_whose_build_wants_torch_are_taken_as_they_stand(
+    shop: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their Python files hold the kernels; nothing is built, and torch is not fetched for it."""
+    kernel = "import triton\n"
+    files = {
+        "pyproject.toml": BUILD,
+        "setup.py": SETUP,
+        "fast/__init__.py": "",
+        "fast/ops.py": kernel,
+    }
+    sources(shop, "fast", {**files, "tests/__init__.py": "", "csrc/fast.cu": "__global__"})
+    wheel(shop, "inner")
+    package = provide_package("fast==1.0")
+    assert (package.identity, package.modules) == ("fast==1.0", ("fast",))
+    assert package.own_modules == ("fast", "fast.ops")
+    assert sorted(package.contains) == ["fast", "inner"]
+    assert "fast 1.0 is not built (its build requires torch)" in caplog.text
+
+
+def test_the_highest_version_that_a_bound_admits_is_offered() -> None:
+    """That of a CUDA build too, and the conflict where there is none."""
+    conflict = ToolchainError("they conflict")
+
+    def fitting(bound: str) -> str:
+        return installing._fitting("torch", SpecifierSet(bound), conflict)
+
+    assert fitting(">=2.4") == "9999.0"
+    assert fitting("<2.8") == "2.7.1"
+    assert fitting("==2.4.0+cu121") == "2.4.0+cu121"
+    assert fitting("==2.6.*") == "2.6.0"
+    with pytest.raises(ToolchainError, match="they conflict"):
+        fitting("<1.0")
+
+
+PIP_OLD = """
+ERROR: Cannot install toy==1.0 because these package versions have conflicting dependencies.
+
+The conflict is caused by:
+    toy 1.0 depends on torch<2.8 and >=2.1
+    The user requested (constraint) torch
+"""
+PIP_NEW = """
+ERROR: Cannot install toy==1.0 because these package versions have conflicting dependencies.
+
+The conflict is caused by:
+    toy 1.0 depends on torch==2.4.0+cu121
+    other 2 depends on triton!=3.1,>=3
+    The user requested (constraint) torch (from file:///x/torch-9999.0-py3-none-any.whl)
+
+Additionally, some packages in these conflicts have no matching distributions available for your environment:
+    torch
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "bounds"),
+    [
+        (PIP_OLD, {"torch": ">=2.1,<2.8"}),
+        (PIP_NEW, {"torch": "==2.4.0+cu121", "triton": ">=3,!=3.1"}),
+    ],
+)
+def test_the_bounds_in_a_conflict_are_read(said: str, bounds: dict[str, str]) -> None:
+    """As pip 23 and pip 26 print them."""
+    error = wheels.diagnose(said, "install toy", Path("/x"), "pip")
+    assert isinstance(error, wheels.BoundsConflict)
+    assert error.bounds == {name: SpecifierSet(bound) for name, bound in bounds.items()}
