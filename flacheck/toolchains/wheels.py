@@ -132,8 +132,8 @@ def install(
     its manifest.
 
     `what` names the thing in messages. `constraints` hold for all that is required, by builds too,
-    whatever versions are asked for; of pip only within these. Raises NotFound, Offline, BoundsConflict or
-    another ToolchainError.
+    whatever versions are asked for; of pip only within these. Raises NotFound, Offline,
+    BoundsConflict or another ToolchainError.
     """
     started = time.monotonic()
     _LOG.info(f"installing {what} …")
