@@ -10,7 +10,9 @@ autocast or the program makes so by design: reductions and norms that autocast k
    count, nor does the program's or autocast's own cast;
 3. without wide parameters the same operand of the same launch is half; and
 4. no other launch of the kernel, in a run without wide parameters, gets that operand in float32
-   beside half ones: there the kernel wants it so.
+   beside half ones: there the kernel wants it so; nor does one in the same run get it so where
+   nothing was promoted: the program hands it a float32 value as it is, such as a residual stream
+   that begins in float32 and that half branches are added to.
 
 The cause is the first promotion on the operand's way that disappears without wide parameters.
 """
@@ -53,17 +55,23 @@ def wants(subjects: Iterable[SeenSubject], modes: Iterable[Mode]) -> Wants:
     """What kernels take in float32 beside half operands though no parameter is wide: the program
     or autocast casts it, nothing was promoted."""
     compared = {each for mode in modes for each in references(mode) if each not in set(modes)}
-    found = set()
+    found: set[tuple[str, str]] = set()
     for subject in subjects:
         for run in subject.runs:
-            if run.mode not in compared:
-                continue
-            for launch in run.launches:
-                halves = any(operand.is_half for operand in launch.args.values())
-                for name, operand in launch.args.items():
-                    if halves and not operand.is_half and not operand.events:
-                        found.add((launch.kernel, name))
+            if run.mode in compared:
+                found |= _taken_wide(run)
     return frozenset(found)
+
+
+def _taken_wide(run: SeenRun) -> Wants:
+    """What kernels take in float32 beside half operands though nothing was promoted."""
+    taken = set()
+    for launch in run.launches:
+        halves = any(operand.is_half for operand in launch.args.values())
+        for name, operand in launch.args.items():
+            if halves and not operand.is_half and not operand.events:
+                taken.add((launch.kernel, name))
+    return frozenset(taken)
 
 
 def judge(subject: SeenSubject, mode: Mode, wanted: Wants, shown: Shown) -> list[DtypeFinding]:
@@ -110,7 +118,7 @@ class _Judgement:
         shown: Shown,
     ) -> None:
         self._subject, self._run, self._compared = subject, run, compared
-        self._wanted, self._shown = wanted, shown
+        self._wanted, self._shown = wanted | _taken_wide(run), shown
         remaining = [p for other in compared[:1] for p in other.promotions]
         self._remaining = {_at(promotion) for promotion in remaining}
 

@@ -25,6 +25,8 @@ from .overflow import overflow
 from .places import SourcePlace
 
 _ORIGIN = "_flacheck_origin"
+# In the metadata of a node of torch's graph: the numbers of its outputs whose gradients are marked.
+_MARKED = "flacheck.marked_gradients"
 HALF = (torch.float16, torch.bfloat16)
 _WIDE = (torch.float32, torch.float64)
 
@@ -135,6 +137,10 @@ class Follower:
         finally:
             self._running.given = None
         self._judge(result, args, kwargs, given, function)
+        if self.phase == "forward":
+            # What a function written in Python returned is an operand here for the first time.
+            for tensor in itertools.chain(_flat(result), _flat_operands(args, kwargs)):
+                _mark_gradient(tensor)
         return result
 
     def operation(self, operator: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
@@ -273,6 +279,25 @@ class _Operations(TorchDispatchMode):
         return self._follower.operation(operator, args, kwargs or {})
 
 
+def _mark_gradient(tensor: torch.Tensor) -> None:
+    """A gradient has the dtype of what it is the gradient of: it is wide for the same reasons,
+    whatever else computed with it on its way back."""
+    with torch._C.DisableTorchFunction():
+        node = tensor.grad_fn
+        if node is None or tensor.dtype not in _WIDE:
+            return
+        marked = node.metadata.setdefault(_MARKED, set())
+        if tensor.output_nr in marked:
+            return
+        marked.add(tensor.output_nr)
+        origin = Origin(events=origin_of(tensor).events)
+
+        def mark(gradient: torch.Tensor) -> None:
+            setattr(gradient, _ORIGIN, origin)
+
+        tensor.register_hook(mark)
+
+
 def _operand(at: str, tensor: torch.Tensor) -> CallOperand:
     return CallOperand(at, short(tensor.dtype), origin_of(tensor), tensor.dim())
 
@@ -288,6 +313,11 @@ def _tensors(args: Any, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, torch.
     for at, value in itertools.chain(enumerate(args), kwargs.items()):
         for tensor in _flat(value):
             yield str(at), tensor
+
+
+def _flat_operands(args: Any, kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
+    for _, tensor in _tensors(args, kwargs):
+        yield tensor
 
 
 def _flat(value: Any) -> Iterator[torch.Tensor]:
