@@ -5,6 +5,9 @@ Most of these programs assert by themselves, and end with 0 when all of it holds
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -218,3 +221,45 @@ def test_an_untested_torch_is_refused_with_a_remedy(tmp_path: Path) -> None:
         match=r"tested with torch 2\.11\.x and 2\.13\.x, and this is torch 2\.1\.0.*--device real",
     ):
         check("2.1.0")
+
+
+# What a torch built with CUDA raises without a GPU, wherever it asks for one.
+REFUSING = """
+import json, sys
+import torch
+from torch._subclasses import fake_tensor
+from flacheck.guest.fake_cuda import known_values
+from flacheck.guest.fake_cuda.device import FakeDevice
+
+def refuse(*args, **kwargs):
+    raise RuntimeError("No CUDA GPUs are available\\nmore")
+
+setattr({owner}, "{name}", refuse)
+FakeDevice(json.loads(sys.argv[1]), print).enter()
+print(torch.ones(2, device="cuda").device)
+"""
+
+
+def _refusing(owner: str, name: str) -> subprocess.CompletedProcess[str]:
+    from flacheck.capture.cards import card
+
+    program = REFUSING.format(owner=owner, name=name)
+    command = [sys.executable, "-c", program, json.dumps(card("h100"))]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@needs_torch
+def test_a_torch_that_would_make_a_real_tensor_first_makes_none(tmp_path: Path) -> None:
+    """One built with CUDA, on a machine without a GPU, imitates a card all the same."""
+    ran = _refusing("fake_tensor", "init_gpu_context")
+    assert (ran.returncode, ran.stdout) == (0, "cuda:0\n"), ran.stderr
+
+
+@needs_torch
+def test_a_torch_that_insists_on_a_gpu_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    """Once and at the start, rather than in each call of a package."""
+    ran = _refusing("known_values.NoDeviceMode", "__torch_dispatch__")
+    assert ran.returncode != 0
+    last = ran.stderr.splitlines()[-1]
+    assert "asks for a GPU that is not there (No CUDA GPUs are available)" in last
+    assert "CPU build, of 2.11.x or 2.13.x" in last

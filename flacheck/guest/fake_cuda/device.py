@@ -10,7 +10,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from ..engine.driver import nothing
 from ..engine.messages import CardRow
 
 TESTED = ("2.11", "2.13")
@@ -30,6 +32,17 @@ class UntestedTorch(RuntimeError):
         )
 
 
+class UnusableTorch(RuntimeError):
+    """This build of torch asks for a real GPU where others do not."""
+
+    def __init__(self, version: str, said: str) -> None:
+        super().__init__(
+            f"torch {version} asks for a GPU that is not there ({said}). Beside flacheck install "
+            f"torch's CPU build, of {' or '.join(f'{each}.x' for each in TESTED)}, or record on a "
+            "GPU with --device real."
+        )
+
+
 def check(version: str) -> None:
     """Raises UntestedTorch unless the fake device was tested with this torch."""
     if ".".join(version.split(".")[:2]) not in TESTED:
@@ -42,6 +55,7 @@ class FakeDevice:
 
     def __init__(self, card: CardRow, guessed: Callable[[str], None]) -> None:
         import torch
+        from torch._subclasses import fake_tensor
 
         check(torch.__version__)
         # Only now: these reach into torch when they are imported.
@@ -65,6 +79,19 @@ class FakeDevice:
         moved.install()
         registered.install()
         torch_cuda.leave_functions_uncompiled()
+        # torch would make a real tensor first, for the engine in C++ that is not used here: a build
+        # with CUDA refuses to without a GPU.
+        fake_tensor.init_gpu_context = nothing
+        self._probe(torch)
+
+    def _probe(self, torch: Any) -> None:
+        """Raises UnusableTorch when not even one tensor can be made."""
+        try:
+            with self._mode:
+                torch.ones(1, device="cuda") + 1
+        except RuntimeError as error:
+            said = str(error).strip().partition("\n")[0]
+            raise UnusableTorch(torch.__version__, said) from error
 
     def enter(self) -> None:
         """From here on every tensor is fake, in this thread and in those that start later."""

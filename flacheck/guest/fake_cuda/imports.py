@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ..engine.messages import CardRow
 from ..workers import torch_cuda
-from .device import FakeDevice, UntestedTorch
+from .device import FakeDevice, UntestedTorch, UnusableTorch
 
 
 class PackageCard:
@@ -31,7 +31,7 @@ class PackageCard:
             return
         try:
             self._device = FakeDevice(card, lambda kind: None)
-        except UntestedTorch:
+        except (UntestedTorch, UnusableTorch):
             # Most packages make no tensors when they are imported.
             self._untested = True
             torch_cuda.turn(card)
