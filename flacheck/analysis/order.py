@@ -6,6 +6,8 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from flacheck.model import Cell
+
 # Compilers whose name sentences write in another way than requirements.
 _NAMES = {"": "Triton", "triton": "Triton"}
 
@@ -49,6 +51,14 @@ def spoken(toolchain: str) -> str:
 def kernel_name(kernel: str) -> str:
     """The last part of a package kernel's name; our own names are short as they are."""
     return kernel.rpartition(":")[2]
+
+
+def parameters(cell: Cell) -> str:
+    """The macros of a CUDA unit, `HEAD_DIM=64 ELEMENT=bf16`; of another kernel nothing, for its
+    dtype and options tell its cells apart."""
+    if cell.kernel.language != "cuda" or cell.launch is None:
+        return ""
+    return settings({name: held["constexpr"] for name, held in cell.launch.args.items()})
 
 
 def settings(values: Mapping[str, Any]) -> str:

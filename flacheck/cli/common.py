@@ -44,6 +44,10 @@ _DTYPE = option("--dtype", metavar="DTYPE", help="Select dtypes: bf16, fp16, fp3
 Dtype = Annotated[list[str], _DTYPE]
 NumWarps = Annotated[list[str], option("--num-warps", metavar="N", help="Override num_warps.")]
 NumStages = Annotated[list[str], option("--num-stages", metavar="N", help="Override num_stages.")]
+_DEFINE = "Define this macro in CUDA units; repeat it for other values and names."
+Define = Annotated[list[str], option("--define", "-D", metavar="NAME=VALUE", help=_DEFINE)]
+_OPTION = "Give the compiler this option: std=c++20, host=clang++, maxnreg=128. Repeatable."
+Option = Annotated[list[str], option("--option", metavar="NAME=VALUE", help=_OPTION)]
 _TOOLCHAIN = "Use these compilers: installed, triton==X, a specifier, or a path."
 Toolchain = Annotated[list[str], option("--toolchain", metavar="SPEC", help=_TOOLCHAIN)]
 _TRITON = "Use these Triton releases: a version or a specifier. Short for --toolchain triton==X."
@@ -175,9 +179,16 @@ def selection(
     toolchain: list[str],
     torch: Iterable[str] = (),
     op: Iterable[str] = (),
+    define: Iterable[str] = (),
+    options: Iterable[str] = (),
 ) -> Selection:
     """The selection flags that all commands share; UsageError for what is no dtype or number."""
     from flacheck.inputs.expand import Selection
+    from flacheck.inputs.given_values import combinations
+
+    # What is no NAME=VALUE is found before anything is planned.
+    combinations("--define", tuple(define))
+    combinations("--option", tuple(options))
 
     return Selection(
         kernels=split(kernel),
@@ -187,6 +198,8 @@ def selection(
         num_warps=numbers("--num-warps", warps),
         num_stages=numbers("--num-stages", stages),
         toolchains=(*toolchain, *requirements(torch)),
+        defines=tuple(define),
+        options_given=tuple(options),
     )
 
 

@@ -41,6 +41,8 @@ def diff(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
+    define: common.Define = [],
+    options: common.Option = [],
     triton: list[str] = option([], metavar="X", help="Choose this release of stored results."),
     jobs: common.Jobs = 0,
     timeout: common.Timeout = "auto",
@@ -74,7 +76,8 @@ def diff(
     # A project's releases are what its scans ask; FROM and TO name these here.
     if not common.is_typed(context, "triton"):
         triton = []
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, triton, op=op)
+    chosen_flags = (kernel, target, dtype, num_warps, num_stages, triton)
+    selection = common.selection(*chosen_flags, op=op, define=define, options=options)
     before, after = sides.read(from_, store), sides.read(to, store)
     common.say(*sides.notes(before), *sides.notes(after))
     subject = common.subject(context, matrix, package, trust, configs)

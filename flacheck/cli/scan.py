@@ -41,6 +41,8 @@ def scan(
     dtype: common.Dtype = [],
     num_warps: common.NumWarps = [],
     num_stages: common.NumStages = [],
+    define: common.Define = [],
+    options: common.Option = [],
     toolchain: common.Toolchain = [],
     triton: common.Triton = [],
     torch: common.Torch = [],
@@ -87,7 +89,8 @@ def scan(
         allowed = ", ".join(stages())
         raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
     compilers = [*toolchain, *triton]
-    selection = common.selection(kernel, target, dtype, num_warps, num_stages, compilers, torch, op)
+    chosen = (kernel, target, dtype, num_warps, num_stages, compilers, torch, op)
+    selection = common.selection(*chosen, define, options)
     if configs not in (None, "usual", "own"):
         raise UsageError(f"--configs {configs}: expected usual or own")
     seconds = common.seconds(timeout)
@@ -168,8 +171,10 @@ def _say_what_is_here() -> None:
 
 def _listed(plan: Plan) -> Iterator[str]:
     """A line a cell, in the order they would be compiled."""
+    from flacheck.analysis.order import parameters, settings
+
     for cell in plan.cells:
-        options = " ".join(f"{name}={value}" for name, value in cell.options.items())
-        shape = " ".join(f"{name}={value}" for name, value in cell.shape.items())
+        options = settings(cell.options)
+        shape = parameters(cell) or settings(cell.shape)
         compiled = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name)
         yield "  ".join((*compiled, cell.dtype or "-", shape, options)).rstrip() + "\n"

@@ -167,9 +167,9 @@ def _of_subject(
         purpose=Purpose.DIFF,
     )
     captures: list[Capture] = []
-    if any(about.package for about in specs):
+    asked = replace(selection, toolchains=tuple(side.spec for side in releases))
+    if any(about.package for about in specs) and planning.is_captured(asked):
         # They were made for the plan, and are only read again.
-        asked = replace(selection, toolchains=tuple(side.spec for side in releases))
         captures = captured.captures(str(subject.package), asked, Resolver())
     return Asked(before, after, joined.name, plan, tuple(captures), narrowed, plan.warnings)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from flacheck.analysis.order import split
 from flacheck.diff.matching import Pair
 from flacheck.model import Json, Record, Verdict
 
@@ -170,6 +171,9 @@ def _compared(
 
 def _slower(before: Record, after: Record) -> float | None:
     """How many times as long TO takes, None where that is no news."""
+    # Another compiler does another amount of work: NVRTC compiles no host code.
+    if split(before.toolchain)[0] != split(after.toolchain)[0]:
+        return None
     longer = after.seconds - before.seconds
     if before.seconds <= 0 or longer < SLOWER_SECONDS:
         return None

@@ -10,9 +10,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from flacheck.errors import UsageError
+from flacheck.inputs.given_values import combinations
 from flacheck.inputs.matrix import Axes, Matrix
 from flacheck.model import Cell, Kernel, Launch, canonical
-from flacheck.toolchains import family_of
+from flacheck.toolchains import family_of, language_of
 from flacheck.toolchains.base import Family
 
 # A100 and H100: what most users train on.
@@ -45,6 +46,9 @@ class Selection:
     num_stages: tuple[int, ...] = ()
     toolchains: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
+    # `NAME=VALUE` each: macros of CUDA units, and options of a compiler by their names.
+    defines: tuple[str, ...] = ()
+    options_given: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, list[str | int]]:
         """What is selected at all."""
@@ -57,6 +61,10 @@ class Selection:
             "dtype": self.dtypes,
             "toolchain": self.toolchains,
         }
+        if self.defines:
+            chosen["constants"] = combinations("--define", self.defines)
+        if self.options_given:
+            chosen["options"] = combinations("--option", self.options_given)
         chosen.update({axis: values for axis, values in self.options().items() if axis in axes})
         return {**axes, **{axis: values for axis, values in chosen.items() if values}}
 
@@ -133,6 +141,7 @@ def expand(
 ) -> Iterator[Cell]:
     """Every cell once: toolchain by toolchain, target by target, so that workers stay warm."""
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
+    _check_defines(selection)
     products = []
     for block in matrix.blocks:
         axes = selection.replaces(block.axes)
@@ -161,6 +170,15 @@ def expand(
                 if not excluded and cell.key not in seen:
                     seen.add(cell.key)
                     yield cell
+
+
+def _check_defines(selection: Selection) -> None:
+    language = language_of(selection.toolchains)
+    if selection.defines and selection.toolchains and language != "cuda":
+        raise UsageError(
+            "--define sets macros of CUDA C++ units; constants of Triton's kernels are the axis "
+            "`constants` of a matrix"
+        )
 
 
 def _specs(axes: Axes) -> tuple[str, ...]:
@@ -194,9 +212,12 @@ def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> I
             for changed, (tuned, options) in itertools.product(constants, choices):
                 chosen = {**tuned, **changed}
                 widened = _is_widened(launch, chosen, options)
+                widened = widened or _adds_macros(source, launch, changed)
                 tried = filled(launch, chosen)
+                # A macro that a shape fills in may be given another value.
+                size = {name: changed.get(name, value) for name, value in shape.items()}
                 configs = launch.configs
-                yield _Job(source, tried, options, dtype, shape, stage, widened, configs)
+                yield _Job(source, tried, options, dtype, size, stage, widened, configs)
 
 
 def _dtypes(launch: Launch, axes: Axes, selection: Selection) -> Sequence[str | None]:
@@ -298,6 +319,11 @@ def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
     if not launch.configs:
         return False
     return not any(_is_config(config, constants, options) for config in launch.configs)
+
+
+def _adds_macros(source: Source, launch: Launch, changed: Config) -> bool:
+    """Whether a unit is compiled with macros that its build does not define."""
+    return source.kernel.language == "cuda" and any(name not in launch.args for name in changed)
 
 
 def _is_config(config: Config, constants: Config, options: Config) -> bool:

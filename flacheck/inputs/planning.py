@@ -109,6 +109,11 @@ def _coverage(plan: Plan) -> str:
     return "".join(told)
 
 
+def is_captured(selection: Selection) -> bool:
+    """Whether the compilers asked compile what a package launches, and not what its build names."""
+    return _planner(selection) is captured
+
+
 def announced(subject: Subject, selection: Selection) -> Question | None:
     """What a scan of a package is about to ask, before the capture that decides its cells; None for
     anything else, whose cells are known at once."""

@@ -18,6 +18,8 @@ from flacheck.model.values import Json, digest
 _PLACES = ("targets", "toolchains")
 # What several values are given by whose option is singular.
 _OPTIONS = {"kernels": "kernel", "dtypes": "dtype", "ops": "op"}
+# What is given once for each value: a value may hold a comma.
+_REPEATED = {"defines": "define", "options_given": "option"}
 
 
 class Purpose(str, Enum):
@@ -95,6 +97,9 @@ class Question:
         """What the question leaves out of its matrix or package: `--kernel chunk_*`."""
         words = []
         for name, values in self._narrowing.items():
+            if name in _REPEATED:
+                words += [f"--{_REPEATED[name]} {value}" for value in values]
+                continue
             option = _OPTIONS.get(name, name.replace("_", "-"))
             words.append(f"--{option} {','.join(map(str, values))}")
         return " ".join(words)

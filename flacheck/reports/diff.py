@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name, settings, some
+from flacheck.analysis.order import counted, kernel_name, parameters, settings, some
 from flacheck.diff.differences import Difference, DifferenceKind, Grown
 from flacheck.diff.result import ComparedSide, DiffResult
 from flacheck.model import Record, Verdict
@@ -158,7 +158,13 @@ def _cut(text: str) -> str:
 
 def _where(change: Difference) -> str:
     record = change.record
-    said = (kernel_name(record.kernel), record.dtype, record.target, settings(record.options))
+    said = (
+        kernel_name(record.kernel),
+        parameters(record.cell),
+        record.dtype,
+        record.target,
+        settings(record.options),
+    )
     cell = " · ".join(filter(None, said))
     if not change.pair.exact:
         cell += " · best of each side"
@@ -218,7 +224,8 @@ def _more(result: DiffResult) -> Iterator[Part]:
     for change in changes[:SHOWN]:
         record = change.record
         takes = "\n".join(_takes_more(change))
-        rows.append(row(kernel_name(record.kernel), record.dtype or "–", record.target, takes))
+        name = f"{kernel_name(record.kernel)} {parameters(record.cell)}".strip()
+        rows.append(row(name, record.dtype or "–", record.target, takes))
     yield document.Table(("kernel", "dtype", "target", "takes more"), tuple(rows))
     yield from phrases.rest(len(changes), "kernel")
 

@@ -80,7 +80,7 @@ def taken_apart(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit
             includes.append(relative(held, folder, root))
         elif name in ("-D", "--define-macro"):
             macro, is_valued, text = held.partition("=")
-            defines[macro] = _value(text) if is_valued else True
+            defines[macro] = macro_value(text) if is_valued else True
         elif name in ("-std", "--std"):
             standard = held.replace("gnu++", "c++")
         elif name in ("-U", "--undefine-macro"):
@@ -116,7 +116,8 @@ def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _value(text: str) -> str | int:
+def macro_value(text: str) -> str | int:
+    """What a macro is defined as: a number where it is one, so that 64 is 64 however it came."""
     if re.fullmatch(r"\d{1,9}", text):
         return int(text)
     return text
