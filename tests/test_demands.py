@@ -202,3 +202,42 @@ def test_code_that_leads_nowhere_ends() -> None:
     assert wanted(endless, x=zeros(2)) is not None
     assert wanted(odd, thing=Everything()) == []
     assert Demand(VALUE, "x", 1).identity != Demand(VALUE, "x", 2).identity
+
+
+def dividing(q: Any, k: Any) -> int:
+    ratio = q.shape[1] // k.shape[1]
+    return 16 // ratio
+
+
+def test_what_was_divided_by_is_not_zero() -> None:
+    """Either side of the quotient that came to nothing changes."""
+    assert wanted(dividing, q=zeros(2, 4), k=zeros(2, 8))[0] == (SHAPE, "q", (2, 8))
+
+
+def indexing(x: Any, sizes: Any) -> Any:
+    return x.shape[2], sizes[0] + sizes[1]
+
+
+def test_what_is_indexed_has_so_many_entries() -> None:
+    """A tensor gets further dimensions, a number becomes several."""
+    assert wanted(indexing, x=zeros(4, 8), sizes=3)[0] == (SHAPE, "x", (2, 4, 8))
+    assert wanted(indexing, x=zeros(2, 4, 8), sizes=3) == [(VALUE, "sizes", (3, 3))]
+
+
+def unpacking(size: Any) -> int:
+    height, width = size
+    return int(height * width)
+
+
+def test_what_is_unpacked_is_several() -> None:
+    """As many as there are names."""
+    assert wanted(unpacking, size=7) == [(VALUE, "size", (7, 7))]
+
+
+def converting(threshold: Any) -> float:
+    return float(threshold)
+
+
+def test_what_is_made_a_number_is_a_number() -> None:
+    """A tensor with several elements is none."""
+    assert wanted(converting, threshold=zeros(4)) == [(VALUE, "threshold", 1.0)]

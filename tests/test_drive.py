@@ -428,7 +428,7 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
     def config(scratch: Path, each: drive.Drive) -> Json:
         started.append(each.toolchain.identity)
         files = {name: str(scratch / name) for name in ("output", "report", "progress")}
-        return {**files, "fails": each.toolchain.version == "2"}
+        return {**files, "seconds": 1, "fails": each.toolchain.version == "2"}
 
     fake = (
         "import json, sys; c = json.loads(sys.argv[-1]); print('no luck')\n"

@@ -160,3 +160,27 @@ def test_what_nobody_tells_is_a_guess(function: Any, is_guess: bool) -> None:
             arguments.build(made, CallPlan(), [each])
         made_up.append(arguments.guessed)
     assert made_up[-1] is is_guess
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ("tuple[float, float]", (1.0, 1.0)),
+        ("Tuple[int, ...]", (64, 64)),
+        ("List[int]", [64, 64]),
+        ("typing.Optional[typing.List[bool]]", [False, False]),
+    ],
+)
+def test_several_plain_values(annotation: str, expected: Any) -> None:
+    """As many as the annotation says; two where it does not."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    asked = inspect.Parameter("where", kind, annotation=annotation)
+    assert _plain(operator(plain), asked, SIZES) == expected
+
+
+def test_between_two_bounds_lies_something() -> None:
+    """A lower bound is less than an upper one."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    low = inspect.Parameter("min_range", kind, annotation="tuple[float, float]")
+    high = inspect.Parameter("max_range", kind, annotation="tuple[float, float]")
+    assert _plain(operator(plain), low, SIZES) < _plain(operator(plain), high, SIZES)

@@ -13,7 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.usage import kinds, of_kernel
+from flacheck.guest.package_driver.operators import _parameters
+from flacheck.guest.package_driver.usage import kinds, of_kernel, positional
 
 
 def host(x, n, causal, where, name):  # type: ignore[no-untyped-def]
@@ -63,3 +64,16 @@ def test_a_kernel_tells_pointers_indices_and_numbers() -> None:
         "n": "int",
         "BLOCK": "int",
     }
+
+
+def positions(*args: Any, **kwargs: Any) -> Any:
+    x = args[0] if args else kwargs.get("input")
+    value = args[1]
+    return torch.empty_like(x), range(value)
+
+
+def test_arguments_without_names_are_called_what_the_code_calls_them() -> None:
+    """And are what is done with them."""
+    assert positional(positions) == ["x", "value"]
+    told = [(each.name, each.annotation) for each in _parameters(positions)]
+    assert told == [("x", "Tensor"), ("value", "int")]

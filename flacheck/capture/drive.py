@@ -31,14 +31,18 @@ from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
 from flacheck.packages import checkouts
 from flacheck.packages.package import Package
+from flacheck.source.modules import launchable
 from flacheck.toolchains import cache, filling
 from flacheck.toolchains.base import Toolchain
 
 _LOG = logging.getLogger(__name__)
 
-# Of work, which the driver counts by itself; one that hangs where no signal reaches it is killed
+# Of work, which the driver counts by itself: for a package, and for each kernel that it launches
+# where that comes to more, up to a bound. A driver that hangs where no signal reaches it is killed
 # after so many times as long by the clock.
 SECONDS = 55
+_SECONDS_A_KERNEL = 0.55
+_MOST_SECONDS = 300
 _PATIENCE = 15
 _LOG_FILE = "log.txt"
 # What the driver and all that it starts may hold; torch alone reserves far more than that.
@@ -199,7 +203,7 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
             guest_environment(drive.toolchain, drive.package, scratch),
             Path(scratch),
             log,
-            seconds=_PATIENCE * SECONDS,
+            seconds=_PATIENCE * config["seconds"],
             memory_mb=_MEMORY_MB,
             beat=beat,
             stop=stop,
@@ -288,8 +292,14 @@ def _config(scratch: Path, drive: Drive) -> Json:
         "packages": {package.path: package.identity},
         "recipe": recipe_of(package.name),
         "dtypes": ["bf16", "fp16", "fp32"],
-        "seconds": SECONDS,
+        "seconds": _seconds(package),
     }
+
+
+def _seconds(package: Package) -> float:
+    """The work that a package is worth."""
+    kernels = sum(len(launchable(package.path, module)) for module in package.modules)
+    return min(max(SECONDS, _SECONDS_A_KERNEL * kernels), _MOST_SECONDS)
 
 
 def _not_travelling(folder: str, names: list[str]) -> list[str]:

@@ -55,9 +55,16 @@ class Package:
 
     @functools.cached_property
     def own_modules(self) -> tuple[str, ...]:
-        """Every module that they bring, each package before its modules: no dependency's, none of
-        their tests, and nothing that runs when it is imported, as `__main__` does."""
-        files = {name for owner in _own(Path(self.path), self.name) for name in _files(owner)}
+        """Every module that they bring, each package before its modules: no dependency's, a pinned
+        one's only where it may hold kernels, none of their tests, and nothing that runs when it is
+        imported, as `__main__` does."""
+        files: set[str] = set()
+        for owner in _own(Path(self.path), self.name):
+            theirs = _files(owner)
+            # A package may pin the exact versions of libraries as well.
+            asked_for = canonicalize_name(owner.name) == canonicalize_name(self.name)
+            if asked_for or any(_names_triton(Path(self.path, name)) for name in theirs):
+                files.update(theirs)
         return tuple(sorted(filter(None, map(importable, files))))
 
     def requires(self, names: Sequence[str]) -> list[tuple[str, Requirement]]:
@@ -174,6 +181,16 @@ def _own(folder: Path, name: str) -> Iterator[importlib.metadata.Distribution]:
             # A marker is for an extra or for another system.
             if str(wanted.specifier).startswith("==") and not wanted.marker:
                 waiting.append(canonicalize_name(wanted.name))
+
+
+def _names_triton(file: Path) -> bool:
+    """Whether a module may hold kernels."""
+    if file.suffix != ".py":
+        return False
+    try:
+        return b"triton" in file.read_bytes()
+    except OSError:
+        return False
 
 
 def _files(distribution: importlib.metadata.Distribution) -> dict[str, str]:

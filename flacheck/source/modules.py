@@ -8,8 +8,13 @@ from pathlib import Path
 
 from flacheck.source import syntax
 
-# Kernels for other vendors' devices are not ours to compile.
-OTHER_VENDORS = ("ascend", "npu")
+# Kernels for other vendors' devices are not ours to compile, and their modules not ours to call.
+OTHER_VENDORS = frozenset(
+    """
+    ascend npu cambricon mlu mthreads musa kunlunxin iluvatar metax hygon aipu tsingmicro enflame
+    sunrise spacemit
+    """.split()
+)
 # Folders and files whose modules no user of a package imports; some of them run when they are.
 _UNUSED = ("test", "tests", "testing", "benchmark", "benchmarks", "examples", "docs")
 _RUNS = ("__main__", "setup", "conftest")
@@ -54,12 +59,14 @@ def module_name(root: Path, file: Path) -> str:
 
 def importable(file: str) -> str | None:
     """The module that a file of a distribution holds, None when users of it import none: tests,
-    benchmarks, what runs by itself."""
+    benchmarks, what runs by itself, what is for other vendors' devices."""
     parts = file.removesuffix(".py").split("/")
     if not file.endswith(".py") or not all(map(str.isidentifier, parts)):
         return None
     name = parts[-1]
     if any(part in _UNUSED for part in parts[:-1]) or name in _RUNS:
+        return None
+    if OTHER_VENDORS.intersection(word for part in parts for word in part.lower().split("_")):
         return None
     if name.startswith("test_") or name.endswith("_test"):
         return None
@@ -129,8 +136,6 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
     package = package_of(prefix)
     alone = root / f"{package}.py"
     for file in sorted([*root.joinpath(package).rglob("*.py"), *filter(Path.is_file, [alone])]):
-        if any(word in file.as_posix() for word in OTHER_VENDORS):
-            continue
         if importable(file.relative_to(root).as_posix()) is None:
             continue
         module = module_name(root, file)

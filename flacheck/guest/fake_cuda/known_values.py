@@ -118,6 +118,8 @@ class KnownValues(TorchDispatchMode):
     # What is called once that many were done.
     _most = math.inf
     _over: Callable[[], object] = staticmethod(lambda: None)
+    # Operators that take functions or operators come here, too.
+    supports_higher_order_operators = True
 
     def __init__(self, fake_mode: NoDeviceMode, guessed: Guessed) -> None:
         super().__init__()
@@ -144,6 +146,12 @@ class KnownValues(TorchDispatchMode):
         KnownValues.operations += 1
         if KnownValues.operations > KnownValues._most:
             KnownValues._over()
+        if isinstance(operator, torch._ops.HigherOrderOperator):
+            # By the class of the mode, of which ours is a kind.
+            rule = operator.python_key_table.get(FakeTensorMode)
+            if rule is not None:
+                with _disable_current_modes():
+                    return rule(self._fake_mode, *args, **kwargs)
         if not isinstance(operator, torch._ops.OpOverload):
             return operator(*args, **kwargs)
         if operator in _READS:
@@ -341,7 +349,16 @@ def _to_list(self: Any) -> Any:
             return value.tolist()
     if self.dim() == 0:
         return self.item()
-    return [row.tolist() for row in self]
+    if not self.numel():
+        return _nested(tuple(self.shape), None)
+    # Of a tensor that nobody knows, every entry is the same guess.
+    return _nested(tuple(self.shape), self[(0,) * self.dim()].item())
+
+
+def _nested(shape: tuple[int, ...], entry: Any) -> Any:
+    if not shape:
+        return entry
+    return [_nested(shape[1:], entry) for _ in range(shape[0])]
 
 
 def _address(self: Any) -> int:

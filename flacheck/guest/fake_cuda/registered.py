@@ -5,6 +5,7 @@ would be lost."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ class RegisteredBodies:
 
     def of(self, operator: Any) -> Body | None:
         """The body that an operator has on the card, None where the program gave none."""
-        if not self._bodies:
+        if not self._bodies or getattr(self._thread, "rests", False):
             return None
         bodies = self._bodies.get(_name_of(operator))
         if bodies is None or operator in self._inside():
@@ -52,6 +53,16 @@ class RegisteredBodies:
             return body(*args, **kwargs)
         finally:
             inside.pop()
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """While this lasts, this thread's operators are torch's own: what we make tensors of is not
+        what the program launches."""
+        self._thread.rests = True
+        try:
+            yield
+        finally:
+            self._thread.rests = False
 
     def named(self, name: str) -> Iterator[Body]:
         """The bodies of all operators of that name, whatever their namespace."""
@@ -89,6 +100,13 @@ def install() -> None:
         return result
 
     torch.library.Library.impl = impl
+    # torch wraps kernels for a tracer, which looks at no fake tensor's mode: they run as they are.
+    for module in (torch.library, torch._library.triton):
+        module.wrap_triton = _unwrapped
+
+
+def _unwrapped(kernel: Any) -> Any:
+    return kernel
 
 
 def is_on_card(args: Any, kwargs: Any) -> bool:

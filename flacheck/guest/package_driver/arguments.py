@@ -48,6 +48,11 @@ _MIDDLING = 64
 # `list[torch.Tensor]` and the like, and how many are in one.
 _SEVERAL = re.compile(r"(?i)\b(list|sequence|iterable|collection)\[[\w.]*Tensor")
 _TENSORS = 2
+# `tuple[int, int]` and the like.
+_PLAIN_SEVERAL = re.compile(
+    r"(?:typing\.|Optional\[|typing\.Optional\[)*(?i:(tuple|list|sequence))\["
+    r"((?:int|float|bool|str|\.\.\.|, )+)\]"
+)
 # A class may ask for objects of others.
 _DEEPEST = 4
 # Of the values that one parameter may have: each costs a call.
@@ -227,8 +232,11 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
     if isinstance(default, bool) or annotation in _TRUTH_ANNOTATIONS:
         # A flag that is off is turned on, one without a default stays off.
         return default is not NOTHING and (default is False or bool(default))
+    several = _PLAIN_SEVERAL.match(annotation)
+    if several:
+        return _several(several[1], several[2], name)
     if name in _FLOATS or "float" in annotation:
-        return _FLOATS.get(name, 1.0)
+        return _fraction(name)
     offered = choices(operator, parameter)
     if offered:
         return offered[0]
@@ -239,6 +247,27 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
     if _SIZED.search(name):
         return size(name, sizes)
     return _MIDDLING
+
+
+def _several(kind: str, inside: str, name: str) -> Any:
+    """A tuple or list of plain values, as its annotation says: `tuple[int, int]`, `List[float]`."""
+    elements = [element.strip() for element in inside.split(",")]
+    if kind.lower() != "tuple" or elements[-1] == "...":
+        elements = elements[:1] * _TENSORS
+    likely = {"int": _MIDDLING, "float": _fraction(name), "bool": False, "str": "none"}
+    values = [likely.get(element) for element in elements]
+    if kind.lower() == "tuple":
+        return tuple(values)
+    return values
+
+
+def _fraction(name: str) -> float:
+    """A number that is no count, by its name: what lies between two bounds is more than nothing."""
+    if name.startswith("max"):
+        return float(_MIDDLING)
+    if name.startswith("min"):
+        return 0.0
+    return _FLOATS.get(name, 1.0)
 
 
 @functools.cache

@@ -1,16 +1,19 @@
 """One call of an operator: arguments made, forward, backward, and what was launched on the way. A
 piece of somebody else's package may raise, hang or exit, and the drive goes on."""
 
+import inspect
 import linecache
 import re
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
 
+from ..fake_cuda.registered import BODIES
 from ..recorder.recorder import Recorder
 from .arguments import NOTHING, Arguments, is_length, is_tensor
 from .demands import Demand, demands
@@ -25,6 +28,12 @@ T = TypeVar("T")
 # Of CPU, for each step of a call: nothing is computed, so what takes longer loops or hangs.
 _SECONDS = 4.0
 _OTHER_GRADIENT = 2.0
+# When what cannot be stopped now is asked to stop again.
+_SOON = 0.005
+# What runs below an operator of torch's on the fake device.
+_OURS = ("torch", __name__.partition(".")[0])
+# By one call. Steps over a sequence launch hundreds, a loop that waits for the card has no end.
+_MOST_LAUNCHES = 600
 # What constructors call the size of the last axis of a layer's input.
 _WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
 _WIDTHS += "input_size normalized_shape channels".split()
@@ -70,7 +79,11 @@ def attempt(
     """What the piece returns, or the error that it raised, within so many seconds of CPU. With the
     arguments that it was `given`, the error says what it wants of them."""
 
-    def stop(*_: object) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        if _is_within_torch(frame):
+            # torch's own code has called us, and some of it cannot be left by an exception.
+            signal.setitimer(signal.ITIMER_PROF, _SOON)
+            return
         raise TooLong(f"took more than {seconds:g} s")
 
     # CPU time, not the clock: what a call is worth does not depend on how busy the machine is.
@@ -91,6 +104,18 @@ def attempt(
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+
+
+def _is_within_torch(frame: FrameType | None) -> bool:
+    """Whether what runs was called for an operator of torch's, and by no package's code."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in _OURS:
+            return False
+        if frame.f_code.co_name == "__torch_dispatch__":
+            return True
+        frame = frame.f_back
+    return False
 
 
 @dataclass(frozen=True)
@@ -125,11 +150,17 @@ class Caller:
         self.shapes, self.recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
         self._overheard = overheard
         self.work = Work(recorder)
+        self._bound = 0
+        recorder.heard = self._count
 
     @property
     def recorded(self) -> frozenset[str]:
         """The kernels that were launched so far."""
         return frozenset(self._recorder.kernels)
+
+    def _count(self, kernel: str, arguments: object) -> None:
+        if self._recorder.calls > self._bound:
+            raise TooLong(f"made more than {_MOST_LAUNCHES} launches")
 
     def passed(self, operator: Operator) -> list[CallPlan]:
         """The calls that the package itself made of an inner function."""
@@ -138,6 +169,7 @@ class Caller:
     def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         """Forward, and backward where something was differentiable."""
         before, launches = self.recorded, self._recorder.calls
+        self._bound = launches + _MOST_LAUNCHES
         self.work.calls += 1
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
@@ -180,7 +212,7 @@ class Caller:
             if width:
                 # Only the built layer can say how wide its input is.
                 sized = plan.but(sizes={"D": width, **plan.sizes})
-        given = attempt(lambda: arguments.build(operator, sized, operator.takes), _SECONDS)
+        given = attempt(lambda: _given(operator, sized, arguments), _SECONDS)
         if isinstance(given, CaughtError):
             return "arguments", given
         known = {p.name: given.get(p.name, p.default) for p in operator.takes}
@@ -210,12 +242,21 @@ def _layer(
     return layer, next(iter(widths), None)
 
 
+def _given(operator: Operator, plan: CallPlan, arguments: Arguments) -> dict[str, Any]:
+    """The arguments of the call, made by torch: a package may have put its own operators there."""
+    with BODIES.resting():
+        return arguments.build(operator, plan, operator.takes)
+
+
 def _forward(operator: Operator, plan: CallPlan, function: Any, given: Mapping[str, Any]) -> Any:
     with torch.set_grad_enabled(plan.training):
         # An autograd function's `apply` takes no names.
         if getattr(operator.call, "__name__", "") == "apply":
             return function(*[given.get(p.name, p.default) for p in operator.parameters])
-        return function(**given)
+        nameless = [p for p in operator.takes if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+        first = [given.get(p.name, p.default) for p in nameless]
+        names = {p.name for p in nameless}
+        return function(*first, **{name: v for name, v in given.items() if name not in names})
 
 
 def _backward(returned: Any, gradient: float) -> None:

@@ -12,6 +12,7 @@ import ast
 import functools
 import inspect
 import itertools
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ _MOST, _MOST_VALUES = 16, 6
 _DEEPEST = 12
 # A small batch or count of heads before the dimensions of a tensor that has too few.
 _LEADING = 2
+# What is made of a tensor with one element.
+_NUMBERS = {"int": 1, "float": 1.0, "bool": True}
+_NO_SCALAR = re.compile(r"one element tensors|converted to Scalar")
 _LIBRARIES = ("torch", "triton", __name__.partition(".")[0])
 
 
@@ -167,14 +171,40 @@ class _Search:
                 yield from _safely(self._table(node))
             elif isinstance(node, ast.Attribute) and f"attribute '{node.attr}'" in text:
                 yield from self._object(node)
-        if isinstance(statement, ast.Assign) and "to unpack" in text:
-            yield from self._unpacked(statement)
+            elif isinstance(node, ast.BinOp) and isinstance(error, ZeroDivisionError):
+                yield from _safely(self._divisor(node))
+            elif isinstance(node, ast.Call) and _NO_SCALAR.search(text):
+                yield from _safely(self._scalar(node))
+        if isinstance(statement, ast.Assign) and "unpack" in text:
+            yield from _safely(self._unpacked(statement))
         if isinstance(error, (RuntimeError, IndexError, TypeError)):
             yield from self._operands(head)
 
+    def _divisor(self, node: ast.BinOp) -> Iterator[Demand]:
+        """What was divided by is 0, as the quotient of two sizes is that do not go together."""
+        divides = isinstance(node.op, (ast.FloorDiv, ast.Mod, ast.Div))
+        if divides and self._place.value(node.right) == 0:
+            yield from self.change(node.right, 1)
+
+    def _scalar(self, node: ast.Call) -> Iterator[Demand]:
+        """`float(x)` or `x.item()` of a tensor with several elements: a number."""
+        called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        asked: ast.expr | None = None
+        if called in _NUMBERS and len(node.args) == 1:
+            asked = node.args[0]
+        elif called == "item" and isinstance(node.func, ast.Attribute):
+            asked = node.func.value
+        if asked is not None and isinstance(self._place.value(asked), torch.Tensor):
+            for name in self._arguments(asked):
+                yield Demand(VALUE, name, _NUMBERS.get(called, 1))
+
     def _table(self, node: ast.Subscript) -> Iterator[Demand]:
-        """`config["BLOCK"]` of what is no table: one with all that is looked up in it here."""
+        """`config["BLOCK"]` of what is no table: one with all that is looked up in it here. And
+        `x.shape[2]` of a tensor that has too few dimensions, `sizes[1]` of what is one number."""
         held = self._place.value(node.value)
+        if isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
+            yield from self._longer(node.value, held, node.slice.value + 1)
+            return
         if not isinstance(held, (int, float, torch.Tensor)) or not isinstance(node.value, ast.Name):
             return
         keys = [
@@ -187,6 +217,25 @@ class _Search:
         if keys and all(isinstance(key, str) for key in keys):
             for name in self._arguments(node.value):
                 yield Demand(TABLE, name, tuple(dict.fromkeys(keys)))
+
+    def _longer(self, node: ast.expr, held: Any, length: int) -> Iterator[Demand]:
+        """An expression that is to have at least so many entries."""
+        if isinstance(held, torch.Size):
+            if len(held) < length:
+                yield from self._rank_of(node, length)
+        elif isinstance(held, (int, float)) and isinstance(node, ast.Name):
+            asked = [length]
+            for part in ast.walk(self._place.function or node):
+                if isinstance(part, ast.Subscript) and getattr(part.value, "id", "") == node.id:
+                    index = getattr(part.slice, "value", None)
+                    if type(index) is int:
+                        asked.append(index + 1)
+            yield from self._several(node, held, max(asked))
+
+    def _several(self, node: ast.expr, one: Any, length: int) -> Iterator[Demand]:
+        """So many of the number that an argument is now."""
+        for name in self._arguments(node):
+            yield Demand(VALUE, name, (one,) * length)
 
     def _keys(self, node: ast.Subscript) -> Iterator[Demand]:
         """`TABLE[x.dtype]`: one of the table's keys."""
@@ -204,7 +253,12 @@ class _Search:
 
     def _unpacked(self, statement: ast.Assign) -> Iterator[Demand]:
         target, value = statement.targets[0], statement.value
-        if isinstance(target, ast.Tuple):
+        if not isinstance(target, ast.Tuple):
+            return
+        held = self._place.value(value)
+        if isinstance(held, (int, float)):
+            yield from self._several(value, held, len(target.elts))
+        else:
             yield from self._rank_of(value, len(target.elts))
 
     def _rank_of(self, value: ast.expr, rank: int) -> Iterator[Demand]:
@@ -305,7 +359,7 @@ class _Search:
             return
 
     def _of_kind(self, node: ast.expr, kind: Any) -> Iterator[Demand]:
-        plain = {int: 64, float: 1.0, bool: True, str: "none"}
+        plain = {int: 64, float: 1.0, bool: True, str: "none", tuple: (1, 1), list: [1, 1]}
         for name in self._arguments(node):
             if kind in plain:
                 yield Demand(VALUE, name, plain[kind])
@@ -430,7 +484,11 @@ class _Search:
             index = self._place.value(node.args[0])
             yield from self._ranked(node.func.value, index + 1)  # type: ignore[attr-defined]
         elif called == "len" and node.args:
-            yield from self._rank_of(node.args[0], value)
+            held = self._place.value(node.args[0])
+            if isinstance(held, (tuple, list)) and held and not isinstance(held, torch.Size):
+                yield from self._several(node.args[0], held[0], value)
+            else:
+                yield from self._rank_of(node.args[0], value)
         elif called in ("int", "min", "max", "tuple", "list", "Size", "float") and node.args:
             for given in node.args:
                 yield from self.change(given, value)

@@ -74,7 +74,12 @@ def classes(operator: Operator, wanted: Any) -> Iterator[str]:
 
 def _attributes(kind: type) -> set[str]:
     names = {name for each in kind.__mro__[:-1] for name in vars(each)}
-    return names.union(*(vars(each).get("__annotations__", {}) for each in kind.__mro__[:-1]))
+    for each in kind.__mro__[:-1]:
+        annotations = vars(each).get("__annotations__")
+        # Classes of extensions have a descriptor under that name.
+        if isinstance(annotations, dict):
+            names.update(annotations)
+    return names
 
 
 def find(name: str) -> type:

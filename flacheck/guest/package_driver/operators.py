@@ -19,6 +19,8 @@ from . import usage
 FUNCTION, LAYER = "function", "layer"
 # A name that a function takes out of its `**kwargs`.
 _HIDDEN = re.compile(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]")
+# What a module runs as a script: programs and the tests and benchmarks of their authors.
+_SCRIPTS = re.compile(r"main$|test_|bench(mark)?(_|$)")
 # Autotuners and heuristics around one kernel.
 _MOST_WRAPPERS = 8
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -208,7 +210,7 @@ def _others(thing: Any, homes: set[int], uses: _Uses) -> set[int]:
 def _defined(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """The functions and classes whose home a module is."""
     for name, thing in list(vars(module).items()):
-        if _is_home(module.__name__, name, thing):
+        if _is_home(module.__name__, name, thing) and not _SCRIPTS.match(name):
             yield f"{module.__name__}:{name}", thing
 
 
@@ -246,10 +248,16 @@ def _operator(
 
 def _parameters(thing: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     try:
-        parameters = inspect.signature(thing).parameters.values()
+        parameters = list(inspect.signature(thing).parameters.values())
     except (ValueError, TypeError):
         return ()
-    return _told(thing, [p for p in parameters if p.kind not in _VARIADIC])
+    named = [p for p in parameters if p.kind not in _VARIADIC]
+    if parameters and not named and inspect.isfunction(thing):
+        # All that it takes it takes out of `*args`.
+        positional = inspect.Parameter.POSITIONAL_ONLY
+        names = dict.fromkeys(usage.positional(inspect.unwrap(thing)))
+        named = [inspect.Parameter(name, positional) for name in names]
+    return _told(thing, named)
 
 
 def _told(

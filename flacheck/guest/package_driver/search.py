@@ -18,6 +18,8 @@ _PATIENCE = 3.0
 # Seconds of work without a new kernel after which an operator's further variants are left.
 _FRUITLESS = 0.4
 _KEPT_FAILURES = 6
+# Of an error's text.
+_SAID = 300
 # Calls of one plan and its repairs, however much each of them helps.
 _MOST_CALLS = 60
 # What ending takes after the last call.
@@ -97,7 +99,15 @@ class OperatorSearch:
                 self._entry(operator)["skipped"] = reason
             else:
                 self._tell(f"calling {operator.name}")
-                step(operator)
+                self._step(step, operator)
+
+    def _step(self, step: Callable[[Operator], None], operator: Operator) -> None:
+        """What objects of somebody else's classes do to us ends the step, not the drive."""
+        try:
+            step(operator)
+        except Exception as error:
+            said = f"flacheck failed: {type(error).__name__}: {error}"
+            self._entry(operator)["failures"].setdefault("driver", said[:_SAID])
 
     def _over(self) -> bool:
         return self._clock() > self._until or time.process_time() > self._patience

@@ -10,11 +10,14 @@ import operator as arithmetic
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from . import signatures
+from .indexed import Indexed, indexed
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
 
+Told = TypeVar("Told")
 Symbols = tuple[str, ...]
 Sizes = Mapping[str, int]
 
@@ -137,13 +140,13 @@ class Shapes:
         named = [_NAMES[spelled] for spelled in _spellings(name) if spelled in _NAMES][:1]
         if operator.kind == LAYER and name not in _TOKENS:
             named.insert(0, _MODEL)
+        by_name = [*self._said_nearby(operator, name), *named]
         candidates = [
             plan.shapes.get(name),
             self._said(operator).get(name),
             self._recipe.common.shapes.get(name),
             unpacked(operator.source).get(name),
-            *self._said_nearby(operator, name),
-            *named,
+            *_agreeing(by_name, by_index(operator.source).get(name)),
             *_FALLBACKS,
         ]
         return list(dict.fromkeys(tuple(shape) for shape in candidates if shape is not None))
@@ -157,13 +160,42 @@ class Shapes:
         return []
 
 
+def _agreeing(
+    by_name: list[tuple[str | int, ...]], asked: Indexed | None
+) -> Iterator[tuple[str | int, ...]]:
+    """The shapes that an argument's name stands for, behind those that have the dimensions which
+    the code asks for: what it asks for is there, whatever the argument is called."""
+    if asked is None:
+        yield from by_name
+        return
+    rank = len(asked.dimensions)
+    if asked.all:
+        fitting = [shape for shape in by_name if len(shape) == rank]
+    else:
+        fitting = [shape for shape in by_name if len(shape) >= rank]
+    yield from fitting
+    yield asked.dimensions
+    yield from by_name
+
+
 def is_named(name: str) -> bool:
     """Whether a tensor has a name that the field uses for one shape."""
     return any(spelled in _NAMES for spelled in _spellings(name))
 
 
 def documented(function: Any) -> dict[str, Symbols]:
-    """Parameter → its dimensions, as far as the docstring says them."""
+    """Parameter → its dimensions, as far as the docstring or the signature says them."""
+    shapes = _of_docstring(function)
+    if inspect.isfunction(function):
+        for name, said in signatures.spelled_out(function):
+            dimensions = _split(said)
+            # One word may be anything that somebody has to say.
+            if dimensions and (len(dimensions) > 1 or not dimensions[0].islower()):
+                shapes.setdefault(name, dimensions)
+    return shapes
+
+
+def _of_docstring(function: Any) -> dict[str, Symbols]:
     text = getattr(function, "__doc__", None)
     if not isinstance(text, str):
         return {}
@@ -250,13 +282,26 @@ def unpacked(function: Callable[..., Any], depth: int = 0) -> dict[str, Symbols]
     shapes: dict[str, Symbols] = {argument.arg: () for argument in arguments}
     told = [_assigned(part) for part in ast.walk(node) if isinstance(part, ast.Assign)]
     if depth < _DEEPEST:
-        told.append(_handed_on(node, inspect.unwrap(function), depth))
+        told.append(_handed_on(node, inspect.unwrap(function), unpacked, depth))
     for pairs in told:
         for name, dimensions in pairs:
             # What is said first holds.
             if shapes.get(name) == ():
                 shapes[name] = dimensions
     return {name: dimensions for name, dimensions in shapes.items() if dimensions}
+
+
+@functools.cache
+def by_index(function: Callable[..., Any], depth: int = 0) -> dict[str, Indexed]:
+    """Parameter → the dimensions that the function and those it calls ask for one by one."""
+    node = _tree(function)
+    if not isinstance(node, ast.FunctionDef):
+        return {}
+    asked = indexed(node)
+    if depth < _DEEPEST:
+        for name, told in _handed_on(node, inspect.unwrap(function), by_index, depth):
+            asked.setdefault(name, told)
+    return asked
 
 
 def _assigned(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]:
@@ -278,9 +323,12 @@ def _assigned(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]:
 
 
 def _handed_on(
-    node: ast.FunctionDef, function: Callable[..., Any], depth: int
-) -> Iterator[tuple[str, Symbols]]:
-    """What callees unpack of the arguments that they are handed by name."""
+    node: ast.FunctionDef,
+    function: Callable[..., Any],
+    tells: Callable[[Callable[..., Any], int], dict[str, Told]],
+    depth: int,
+) -> Iterator[tuple[str, Told]]:
+    """What callees tell of the arguments that they are handed by name."""
     scope = getattr(function, "__globals__", {})
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
@@ -288,7 +336,7 @@ def _handed_on(
         callee = _callee(call.func, scope)
         if callee is None or callee is function:
             continue
-        inner = unpacked(callee, depth + 1)
+        inner = tells(callee, depth + 1)
         for mine, theirs in _pairs(call, callee):
             if theirs in inner:
                 yield mine, inner[theirs]

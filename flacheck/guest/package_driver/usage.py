@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,7 @@ def kinds(function: Callable[..., Any], depth: int = 0) -> Kinds:
     if _is_kernel(node):
         return of_kernel(node)
     own = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    own |= set(_positional(node))
     told: dict[str, set[str]] = {name: set() for name in own}
     for name, kind in _direct(node):
         if name in own:
@@ -59,6 +61,32 @@ def kinds(function: Callable[..., Any], depth: int = 0) -> Kinds:
             if name in own:
                 told[name].add(kind)
     return {name: _kind(name, said) for name, said in told.items() if said}
+
+
+def positional(function: Callable[..., Any]) -> list[str]:
+    """What a function calls the arguments that it takes out of its `*args`, in their order."""
+    node = _tree(function)
+    if not isinstance(node, ast.FunctionDef):
+        return []
+    return _positional(node)
+
+
+def _positional(node: ast.FunctionDef) -> list[str]:
+    if node.args.vararg is None:
+        return []
+    names: dict[int, str] = {}
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Name):
+            continue
+        value = part.value
+        if isinstance(value, ast.IfExp):
+            # `args[0] if args else kwargs.get("input")`
+            value = value.body
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+            index = value.slice.value
+            if getattr(value.value, "id", "") == node.args.vararg.arg and type(index) is int:
+                names.setdefault(index, part.targets[0].id)
+    return [names[index] for index in itertools.takewhile(names.__contains__, itertools.count())]
 
 
 def _kind(name: str, said: set[str]) -> str:

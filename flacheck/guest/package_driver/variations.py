@@ -6,6 +6,7 @@ from inspect import Parameter
 from typing import Any
 
 from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_length, is_tensor
+from .branches import branches
 from .calls import CaughtError
 from .demands import BUILD, DTYPE, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
 from .objects import OptionTable, classes
@@ -22,6 +23,10 @@ T=1, TQ=1; K=64, V=128; HV=8; D=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=20
 # Layers take another kernel for as few steps as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+# Of the ranks and dtypes of one tensor that decide something.
+_MOST_BRANCHES = 3
+# What is put before the dimensions of a tensor that is to have more.
+_LEADING = ("B", "T", "H", "K")
 # The last lines of source that an error went through: those that say what it was about.
 _LINES = 3
 
@@ -58,6 +63,7 @@ class Variations:
             elif not is_length(parameter):
                 for value in choices(self._operator, parameter):
                     yield base.but(f"{name}={value}", values={name: value})
+        yield from self._branching(base)
         if self._operator.kind == LAYER:
             for parameter in self._operator.parameters:
                 for value in choices(self._operator, parameter):
@@ -71,6 +77,24 @@ class Variations:
             yield base.but(label, sizes={name: int(number) for name, number in pairs})
         everything = [p.name for p in self._operator.takes if self._is_optional_tensor(p)]
         yield base.giving(*everything).but("all optional")
+
+    def _branching(self, base: CallPlan) -> Iterator[CallPlan]:
+        """Tensors of the ranks and dtypes that decide in the operator's module what is launched."""
+        told = branches(self._operator.module)
+        for parameter in self._operator.takes:
+            name = parameter.name
+            if not is_tensor(parameter, self._is_known(parameter)):
+                continue
+            dimensions = self._shapes.candidates(self._operator, base, name)[0]
+            for rank in told.ranks.get(name, [])[:_MOST_BRANCHES]:
+                if rank != len(dimensions):
+                    missing = max(rank - len(dimensions), 0)
+                    ranked = (*_LEADING[:missing], *dimensions)[-rank:]
+                    yield base.but(f"{name} of rank {rank}", shapes={name: ranked})
+            for dtype in told.dtypes.get(name, [])[:_MOST_BRANCHES]:
+                if dtype in DTYPE_NAMES:
+                    label = f"{name} in {DTYPE_NAMES[dtype]}"
+                    yield base.but(label, dtypes={name: DTYPE_NAMES[dtype]})
 
     def repairs(self, plan: CallPlan, stage: str, error: CaughtError) -> list[CallPlan]:
         """Plans after one that failed at a stage, by what the error says: arguments it names are

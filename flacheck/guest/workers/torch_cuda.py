@@ -12,6 +12,7 @@ import torch
 
 from ..engine.driver import constant, nothing
 from ..engine.messages import CardRow
+from . import nvidia_smi
 
 _LOG = logging.getLogger("flacheck")
 # Whether somebody asked for torch.compile before.
@@ -78,7 +79,8 @@ class Event:
     cuda_event = 0
     __init__ = record = wait = synchronize = nothing
     query = constant(True)
-    elapsed_time = constant(1.0)
+    # In ms: whoever times a launch repeats a slow one less often.
+    elapsed_time = constant(1000.0)
 
 
 class Stream(NullContext):
@@ -202,7 +204,11 @@ def turn(card: CardRow) -> None:
     torch.cuda.nvtx.range = NullContext
     torch.version.cuda = torch.version.cuda or "12.8"
     torch._C._cuda_jiterator_compile_and_launch_kernel = _jiterated
+    # What was imported before holds torch's own function, which asks for this one.
+    torch._C._cuda_synchronize = nothing
+    nvidia_smi.provide(card)
     torch.Generator = Generator
+    torch.cuda.default_generators = (Generator("cuda"),)
     accelerator = torch.accelerator
     accelerator.is_available = constant(True)
     accelerator.device_count = constant(1)

@@ -1,0 +1,129 @@
+"""The dimensions of tensors by what a function asks of them one by one: `heads = q.shape[1]`,
+`k.stride(2)`. The highest index tells how many dimensions there are, and the variable that an
+extent is kept in says what it means."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+Symbols = tuple[str, ...]
+
+# What dimensions that nobody names are, by how many the tensor has.
+_USUAL: dict[int, Symbols] = {
+    1: ("D",),
+    2: ("T", "D"),
+    3: ("B", "T", "D"),
+    4: ("B", "T", "H", "K"),
+    5: ("B", "T", "H", "K", "V"),
+}
+_OF_SHAPES = ("shape", "size", "stride")
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A tensor's dimensions. They are `all` where each one's stride is asked for, as a kernel is
+    told how to walk through a tensor; else there may be more."""
+
+    dimensions: Symbols
+    all: bool
+
+
+@dataclass
+class _Asked:
+    """What was asked of one tensor: the indices, negative ones from its end, those of strides, and
+    the names of extents by index."""
+
+    indices: set[int] = field(default_factory=set)
+    strides: set[int] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
+
+    def told(self) -> Indexed | None:
+        """None where one index says too little: `x.shape[0]` is asked of every tensor."""
+        rank = max((_least_rank(index) for index in self.indices), default=0)
+        last_stride = max(self.strides, default=-1)
+        if rank not in _USUAL or (rank == 1 and last_stride < 0):
+            return None
+        symbols = list(_USUAL[rank])
+        for index, name in self.names.items():
+            symbols[index] = name
+        return Indexed(tuple(symbols), last_stride == rank - 1)
+
+
+def _least_rank(index: int) -> int:
+    """How many dimensions a tensor has at least that has this one."""
+    if index < 0:
+        return -index
+    return index + 1
+
+
+def indexed(node: ast.FunctionDef) -> dict[str, Indexed]:
+    """Parameter → its dimensions, where the function asks for enough of them."""
+    own = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    # Another tensor of the same name is another tensor.
+    own -= set(_reassigned(node))
+    asked = {name: _Asked() for name in own}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assign):
+            for tensor, index, name in _named(part):
+                if tensor in asked:
+                    asked[tensor].names.setdefault(index, name)
+        if isinstance(part, (ast.Subscript, ast.Call)):
+            tensor, kind, index = _question(part)
+            if tensor in asked and index is not None:
+                asked[tensor].indices.add(index)
+                if kind == "stride":
+                    asked[tensor].strides.add(index)
+    told = {name: each.told() for name, each in asked.items()}
+    return {name: each for name, each in told.items() if each is not None}
+
+
+def _reassigned(node: ast.FunctionDef) -> Iterator[str]:
+    """Names that are given something of another shape: `x = x.view(-1, n)`."""
+    keeping = ("contiguous", "to", "detach", "clone", "float", "half", "bfloat16")
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Assign):
+            continue
+        for target in part.targets:
+            if isinstance(target, ast.Name):
+                called = getattr(getattr(part.value, "func", None), "attr", "")
+                if called not in keeping and not isinstance(part.value, ast.IfExp):
+                    yield target.id
+
+
+def _named(statement: ast.Assign) -> Iterator[tuple[str, int, str]]:
+    """`heads = q.shape[1]` and `batch, heads = q.size(0), q.size(1)`."""
+    target, value = statement.targets[0], statement.value
+    pairs = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        pairs = list(zip(target.elts, value.elts))
+    for name, extent in pairs:
+        tensor, kind, index = _question(extent)
+        is_named = isinstance(name, ast.Name) and set(name.id) != {"_"}
+        if isinstance(name, ast.Name) and is_named and index is not None and kind != "stride":
+            yield tensor, index, name.id
+
+
+def _question(node: ast.AST) -> tuple[str, str, int | None]:
+    """The tensor, what is asked of it, and the index, in `x.shape[1]`, `x.size(1)`, `x.stride(1)`
+    and `x.stride()[1]`; no index where nothing of the kind is asked."""
+    asked: ast.AST = node
+    index: ast.AST | None = None
+    if isinstance(node, ast.Subscript):
+        asked, index = node.value, node.slice
+        if isinstance(asked, ast.Call) and not asked.args:
+            asked = asked.func
+    elif isinstance(node, ast.Call) and len(node.args) == 1:
+        asked, index = node.func, node.args[0]
+    if not isinstance(asked, ast.Attribute) or asked.attr not in _OF_SHAPES:
+        return "", "", None
+    if not isinstance(asked.value, ast.Name):
+        return "", "", None
+    try:
+        number = ast.literal_eval(index)  # type: ignore[arg-type]
+    except ValueError:
+        return "", "", None
+    if type(number) is not int:
+        return "", "", None
+    return asked.value.id, asked.attr, number

@@ -1,0 +1,107 @@
+"""The dimensions of tensors by what code asks of them one by one, by comments and annotations, and
+by the branches that they decide."""
+
+# The driver imports torch, and the functions here are read and never called.
+# ruff: noqa: E402, F841
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.branches import branches
+from flacheck.guest.package_driver.indexed import Indexed
+from flacheck.guest.package_driver.operators import FUNCTION, Operator
+from flacheck.guest.package_driver.plans import CallPlan, Recipe
+from flacheck.guest.package_driver.shapes import Shapes, by_index, documented
+from flacheck.guest.package_driver.variations import Variations
+
+
+def attention(q, k, table, out, n):  # type: ignore[no-untyped-def]
+    heads, kv_heads = q.shape[1], k.size(2)
+    width = q.shape[-1]
+    return launch(q.stride(0), q.stride(1), q.stride(2), table.stride(0), n.shape[0], k, out)
+
+
+def launch(*rest: Any) -> Any:
+    return rest
+
+
+def outer(q, cache):  # type: ignore[no-untyped-def]
+    return attention(q, cache, q, q, q)
+
+
+def test_the_highest_index_tells_the_rank() -> None:
+    """Variables name extents; one extent alone, which every tensor has, tells nothing."""
+    told = by_index(attention)
+    assert told["q"] == Indexed(("B", "heads", "width"), all=True)
+    assert told["k"] == Indexed(("B", "T", "kv_heads"), all=False)
+    assert told["table"] == Indexed(("D",), all=True)
+    assert told.keys() == {"q", "k", "table"}
+
+
+def test_what_is_handed_on_is_asked_for_there() -> None:
+    """By the parameter that it becomes."""
+    assert by_index(outer)["cache"] == Indexed(("B", "T", "kv_heads"), all=False)
+
+
+def operator(function: Any) -> Operator:
+    parameters = tuple(inspect.signature(function).parameters.values())
+    name = f"{__name__}:{function.__name__}"
+    return Operator(name, function, FUNCTION, True, frozenset(), parameters, function)
+
+
+def first_shape(function: Any, name: str) -> Any:
+    offered = operator(function)
+    return Shapes([offered], Recipe({})).candidates(offered, CallPlan(), name)[0]
+
+
+def test_the_code_decides_between_what_a_name_may_mean() -> None:
+    """A name that stands for so many dimensions is right; another is not."""
+    assert first_shape(attention, "q") == ("B", "heads", "width")
+    # Of `k` only the third dimension is asked for: the four of keys have one.
+    assert first_shape(attention, "k") == ("B", "T", "H", "K")
+
+
+class IntTensor:
+    def __class_getitem__(cls, item: Any) -> Any:
+        return cls
+
+
+def commented(
+    x: Any,  # [batch, heads, dim]
+    index: Any,  # [Bi] - int64
+    plain: Any,  # (optional)
+    rows: IntTensor[n, 4],  # type: ignore[name-defined]  # noqa: F821
+    named: Float[Tensor, "b t d"],  # type: ignore[name-defined]  # noqa: F821, F722
+) -> None: ...
+
+
+def test_signatures_spell_out_shapes() -> None:
+    """In comments behind parameters and in annotations."""
+    assert documented(commented) == {
+        "x": ("batch", "heads", "dim"),
+        "index": ("Bi",),
+        "rows": ("n", "4"),
+        "named": ("b", "t", "d"),
+    }
+
+
+def branching(scale: torch.Tensor, w: torch.Tensor) -> Any:
+    if scale.dim() == 1 and w.dtype == torch.int8:
+        return launch(scale)
+    return launch(w)
+
+
+def test_what_decides_a_branch_is_varied() -> None:
+    """A tensor of the rank and one of the dtype that the module asks for."""
+    assert branches(__name__).ranks["scale"] == [1]
+    offered = operator(branching)
+    plans = list(Variations(offered, Shapes([offered], Recipe({}))).unusual(CallPlan()))
+    by_label = {plan.label: plan for plan in plans}
+    assert len(by_label["scale of rank 1"].shapes["scale"]) == 1
+    assert by_label["w in i8"].dtypes == {"w": "i8"}
