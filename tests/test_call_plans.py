@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -138,5 +139,31 @@ def test_an_attempt_ends_with_a_value_or_an_error() -> None:
     assert isinstance(exited, CaughtError)
     assert exited.brief() == "SystemExit: 3"
     assert exited.lines[-1] == "raise SystemExit(3)"
+    assert isinstance(hung, CaughtError)
+    assert hung.kind == TooLong.__name__
+
+
+DISPATCH = """
+def __torch_dispatch__():
+    begun = time.process_time()
+    while time.process_time() < begun + 0.2:
+        sum(range(1000))
+    return "whole"
+"""
+
+
+def test_what_torch_has_called_is_not_cut_short() -> None:
+    """An exception in the middle of it would end the process; the piece ends right behind it."""
+    scope: dict[str, Any] = {"__name__": "torch.somewhere", "time": time}
+    exec(DISPATCH, scope)
+    done: list[str] = []
+
+    def hangs() -> None:
+        done.append(scope["__torch_dispatch__"]())
+        while True:
+            sum(range(1000))
+
+    hung = attempt(hangs, 0.05)
+    assert done == ["whole"]
     assert isinstance(hung, CaughtError)
     assert hung.kind == TooLong.__name__

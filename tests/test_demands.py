@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from flacheck.guest.package_driver.demands import (
     BUILD,
     DTYPE,
+    FIELD,
     GIVE,
     OBJECT,
     OMIT,
@@ -241,3 +242,35 @@ def converting(threshold: Any) -> float:
 def test_what_is_made_a_number_is_a_number() -> None:
     """A tensor with several elements is none."""
     assert wanted(converting, threshold=zeros(4)) == [(VALUE, "threshold", 1.0)]
+
+
+class Plan:
+    def __init__(self, chunk: int) -> None:
+        self.chunk = chunk
+
+    def check(self, chunk: int) -> None:
+        if self.chunk != chunk:
+            raise ValueError(f"made for {self.chunk}")
+
+
+def planned(x: Any, plan: Plan) -> None:
+    plan.check(64)
+
+
+def test_a_field_of_an_object_that_was_passed() -> None:
+    """The object is to be built with it."""
+    assert wanted(planned, x=zeros(2), plan=Plan(1)) == [(FIELD, "plan", (Plan, "chunk", 64))]
+
+
+def walking(source: Any, gradient: Any) -> None:
+    rows = source.stride(0)
+    if gradient.stride(0) != rows:
+        raise ValueError("strides must match")
+
+
+def test_equal_strides_are_equal_shapes() -> None:
+    """Either tensor takes the other's shape."""
+    assert wanted(walking, source=zeros(2, 4), gradient=zeros(2, 8)) == [
+        (SHAPE, "gradient", (2, 4)),
+        (SHAPE, "source", (2, 8)),
+    ]

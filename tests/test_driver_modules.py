@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.modules import NotImported, load
+from flacheck.guest.package_driver.modules import NoFakeTensor, NotImported, load
 
 NAME = "made_up_shop"
 Writer = Callable[[dict[str, str]], None]
@@ -106,3 +106,10 @@ def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
         load([NAME], ())
     assert caught.value.args[0] == NAME
     assert caught.value.args[1].brief() == "RuntimeError: no"
+
+
+def test_a_package_that_asks_for_fake_tensors_finds_none(package: Writer) -> None:
+    """It would take ours for torch.compile's, and launch nothing."""
+    package({"a.py": "from torch._subclasses.fake_tensor import FakeTensor\nTensor = FakeTensor"})
+    modules, _ = load([NAME], ())
+    assert modules[-1].Tensor is modules[-1].FakeTensor is NoFakeTensor

@@ -151,8 +151,11 @@ def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) 
         ("shop/__main__.py", None),
         ("shop/kernel.cu", None),
         ("shop-1.0.data/one.py", None),
+        ("shop/backends/triton_ascend/one.py", None),
+        ("shop/_cambricon/one.py", None),
+        ("shop/input.py", "shop.input"),
     ],
 )
 def test_users_import_no_tests(file: str, module: str | None) -> None:
-    """Nor what runs by itself, nor what cannot be named."""
+    """Nor what runs by itself, what cannot be named, what is for other vendors' devices."""
     assert importable(file) == module

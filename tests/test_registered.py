@@ -101,6 +101,26 @@ def test_bodies_of_a_library_run(tmp_path: Path) -> None:
     assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [5, 6, 7]
 
 
+OUTSIDE = """
+from torch.library import wrap_triton
+from torch._higher_order_ops.out_dtype import out_dtype
+
+wrap_triton(double)[(1,)](torch.zeros(64, device="cuda"), 9, BLOCK=64)
+left = torch.zeros(4, 8, dtype=torch.int8, device="cuda")
+product = out_dtype(torch.ops.aten.mm.default, torch.int32, left, left.T)
+assert product.shape == (4, 4) and product.dtype == torch.int32
+generator = torch.cuda.default_generators[0]
+assert generator.get_state().view(torch.int64).numel() >= 2
+"""
+
+
+@needs_torch
+def test_what_is_there_for_tracers_works_without_one(tmp_path: Path) -> None:
+    """A wrapped kernel is launched; an operator that takes operators gives its result's form."""
+    file = recorded(tmp_path, OUTSIDE)
+    assert [one.launch.args["n"]["int"] for one in file.launches] == [9]
+
+
 FAILING = """
 @torch.library.custom_op("shop::broken", mutates_args=())
 def broken(x: torch.Tensor) -> torch.Tensor:

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flacheck.guest.package_driver.operators import _parameters
-from flacheck.guest.package_driver.usage import kinds, of_kernel, positional
+from flacheck.guest.package_driver.usage import kinds, local_kernels, of_kernel, positional
 
 
 def host(x, n, causal, where, name):  # type: ignore[no-untyped-def]
@@ -77,3 +77,21 @@ def test_arguments_without_names_are_called_what_the_code_calls_them() -> None:
     assert positional(positions) == ["x", "value"]
     told = [(each.name, each.annotation) for each in _parameters(positions)]
     assert told == [("x", "Tensor"), ("value", "int")]
+
+
+def building() -> Any:
+    import triton
+
+    @triton.jit
+    def kernel(x): ...  # type: ignore[no-untyped-def]
+
+    def host(x: Any) -> Any:
+        return kernel[(1,)](x)
+
+    return host
+
+
+def test_kernels_that_a_function_defines_are_known_before_it_is_called() -> None:
+    """By their names; plain functions in it are none."""
+    assert local_kernels(building) == ["kernel"]
+    assert local_kernels(host) == []

@@ -89,7 +89,7 @@ class Arguments:
         if isinstance(value, objects.OptionTable):
             return dict(value)
         if isinstance(value, dict) and "object" in value:
-            return self._object(value["object"])
+            return self._object(value["object"], value.get("with"))
         if not isinstance(value, dict) or "of" not in value:
             return _value(value, made)
         dtype = DTYPES[value["of"]]
@@ -97,19 +97,28 @@ class Arguments:
             dtype = self.dtype
         return _tensor(value["shape"], dtype)
 
-    def _object(self, name: str) -> Any:
-        """An object of the class `module:name`, as its constructor asks for it."""
+    def _object(self, name: str, fields: Mapping[str, Any] | None = None) -> Any:
+        """An object of the class `module:name`, as its constructor asks for it, with some of the
+        constructor's arguments."""
         kind = objects.find(name)
         if issubclass(kind, enum.Enum):
             return next(iter(kind))
+        if kind is objects.MODEL:
+            return self._model()
         constructor = objects.constructor(kind)
         self._deep += 1
         try:
             if self._deep > _DEEPEST:
                 raise TypeError(f"{name} is made of itself")
-            return kind(**self.build(constructor, CallPlan(), constructor.parameters))
+            plan = CallPlan(values=dict(fields or {}))
+            return kind(**self.build(constructor, plan, constructor.parameters))
         finally:
             self._deep -= 1
+
+    def _model(self) -> torch.nn.Module:
+        """The smallest model: it takes what layers take."""
+        width = SIZES["D"]
+        return objects.MODEL(width, width, bias=False).to(device="cuda", dtype=self.dtype)
 
     def _made_up(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter, sizes: Sizes
@@ -118,6 +127,9 @@ class Arguments:
         wanted = objects.annotated(operator, parameter)
         if wanted is not None and name not in plan.shapes:
             return self._object(wanted)
+        if name not in plan.shapes and objects.is_model(operator, parameter):
+            self.guessed = True
+            return self._model()
         if is_length(parameter):
             return _sequences(sizes, parameter)
         if name not in plan.shapes and not is_tensor(parameter, self._shapes.known(operator, name)):

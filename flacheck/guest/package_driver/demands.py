@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE = range(8)
+SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE, FIELD = range(9)
 # Of alternatives to one condition, and of the values that a set or a table offers.
 _MOST, _MOST_VALUES = 16, 6
 # Variables, callers and parts of conditions are followed so far; code that refers to itself ends.
@@ -37,7 +37,8 @@ _LIBRARIES = ("torch", "triton", __name__.partition(".")[0])
 @dataclass(frozen=True)
 class Demand:
     """One change of one argument: a `kind` and what it is to be: a shape, a dtype, a value, the
-    attribute that an object must have, a constructor's argument by name."""
+    attribute that an object must have, a constructor's argument by name, or of an argument that is
+    an object its class, a field and what that is to be."""
 
     kind: int
     name: str
@@ -324,6 +325,7 @@ class _Search:
                 yield Demand(kind, name)
         elif isinstance(operation, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
             if equal:
+                yield from self._walked_alike(left, right)
                 yield from self.change(left, self._place.value(right))
                 yield from self.change(right, self._place.value(left))
         elif isinstance(operation, (ast.In, ast.NotIn)):
@@ -332,6 +334,24 @@ class _Search:
                     yield from self.change(left, value)
         else:
             yield from self._ordered(left, operation, right, truth)
+
+    def _walked_alike(self, left: ast.expr, right: ast.expr) -> Iterator[Demand]:
+        """Two tensors with one stride in common have one shape: either takes the other's."""
+        mine, theirs = self._strided(left), self._strided(right)
+        if mine is not None and theirs is not None:
+            yield from self._shaped(mine, tuple(self._place.value(theirs).shape))
+            yield from self._shaped(theirs, tuple(self._place.value(mine).shape))
+
+    def _strided(self, node: ast.expr) -> ast.expr | None:
+        """The tensor whose stride an expression is."""
+        if isinstance(node, ast.Name):
+            assigned = self._assigned(node.id)
+            if isinstance(assigned, ast.expr):
+                node = assigned
+        asked = getattr(node, "func", None)
+        if isinstance(asked, ast.Attribute) and asked.attr == "stride":
+            return asked.value
+        return None
 
     def _ordered(
         self, left: ast.expr, operation: ast.cmpop, right: ast.expr, truth: bool
@@ -429,8 +449,17 @@ class _Search:
                 yield Demand(DTYPE, name, value)
         elif node.attr == "ndim":
             yield from self._ranked(node.value, value)
-        elif isinstance(node.value, ast.Name) and node.value.id == "self":
-            yield Demand(BUILD, node.attr, value)
+        elif isinstance(node.value, ast.Name):
+            held = self._place.names.get(node.value.id)
+            fields = [
+                Demand(FIELD, name, (type(held), node.attr, value))
+                for name, given in self._given.items()
+                if given is held and held is not None
+            ]
+            if fields:
+                yield from fields
+            elif node.value.id == "self":
+                yield Demand(BUILD, node.attr, value)
 
     def _entry(self, node: ast.Subscript, value: Any) -> Iterator[Demand]:
         """`x.shape[1]`, `x.shape[:2]`."""

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 
+from torch._subclasses.fake_tensor import FakeTensor
+
 from ..engine.loader import LazyPackages
 from .calls import CaughtError, attempt
 
@@ -47,7 +49,20 @@ def load(
     if len(errors) == len(names):
         for name, error in errors.items():
             raise NotImported(name, error)
+    for module in loaded.values():
+        _hide_fakes(module)
     return list(loaded.values()), failed
+
+
+class NoFakeTensor:
+    """Stands in a package's modules for the class of our tensors: a package that asks whether a
+    tensor is fake asks whether torch.compile traces it, and would launch nothing then."""
+
+
+def _hide_fakes(module: ModuleType) -> None:
+    for name, thing in list(vars(module).items()):
+        if thing is FakeTensor:
+            setattr(module, name, NoFakeTensor)
 
 
 def enter(name: str) -> ModuleType | CaughtError:

@@ -16,6 +16,8 @@ from .operators import Operator
 # Classes that have an attribute: each costs a call.
 _MOST = 3
 _LIBRARIES = ("torch", "triton", "numpy")
+# What stands for any module of torch's.
+MODEL = torch.nn.Linear
 _NO_OBJECTS = (torch.Tensor, torch.dtype, torch.device, torch.nn.Module, torch.Generator)
 
 
@@ -49,15 +51,38 @@ def annotated(operator: Operator, parameter: inspect.Parameter) -> str | None:
             (each for each in typing.get_args(annotation) if _is_objects(each)), annotation
         )
     if _is_objects(annotation):
-        return _named(annotation)
+        return named(annotation)
     return None
+
+
+def takes_none(operator: Operator, parameter: inspect.Parameter) -> bool:
+    """Whether an argument is an object of somebody's own class or nothing."""
+    annotation: Any = parameter.annotation
+    if isinstance(annotation, str):
+        annotation = _resolved(operator, annotation)
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return False
+    parts = typing.get_args(annotation)
+    return type(None) in parts and any(_is_objects(each) for each in parts)
+
+
+def is_model(operator: Operator, parameter: inspect.Parameter) -> bool:
+    """Whether an argument is to be a module of torch's, whichever."""
+    annotation: Any = parameter.annotation
+    if isinstance(annotation, str):
+        annotation = _resolved(operator, annotation)
+    return isinstance(annotation, type) and annotation in MODEL.__mro__[:-1]
 
 
 def classes(operator: Operator, wanted: Any) -> Iterator[str]:
     """Classes around an operator that have an attribute, or the class that is wanted."""
+    if isinstance(wanted, str) and hasattr(MODEL, wanted) and not hasattr(torch.Tensor, wanted):
+        # Asked for its `parameters` or `named_children`.
+        yield named(MODEL)
+        return
     if isinstance(wanted, type):
         if _is_objects(wanted):
-            yield _named(wanted)
+            yield named(wanted)
         return
     seen: dict[str, None] = {}
     package = operator.module.partition(".")[0]
@@ -66,7 +91,7 @@ def classes(operator: Operator, wanted: Any) -> Iterator[str]:
     for name in near:
         for thing in list(vars(sys.modules[name]).values()):
             if _is_objects(thing) and wanted in _attributes(thing):
-                seen.setdefault(_named(thing))
+                seen.setdefault(named(thing))
         if len(seen) >= _MOST:
             break
     yield from list(seen)[:_MOST]
@@ -97,9 +122,9 @@ def constructor(kind: type) -> Operator:
     parameters = []
     if not issubclass(kind, enum.Enum):
         signature = inspect.signature(kind)
-        named = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        parameters = [p for p in signature.parameters.values() if p.kind not in named]
-    return Operator(_named(kind), kind, "object", False, frozenset(), tuple(parameters), kind)
+        variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+        parameters = [p for p in signature.parameters.values() if p.kind not in variadic]
+    return Operator(named(kind), kind, "object", False, frozenset(), tuple(parameters), kind)
 
 
 def _resolved(operator: Operator, annotation: str) -> Any:
@@ -119,5 +144,5 @@ def _is_objects(kind: Any) -> bool:
     return library not in sys.stdlib_module_names and library not in _LIBRARIES
 
 
-def _named(kind: type) -> str:
+def named(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"

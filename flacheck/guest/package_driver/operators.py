@@ -89,6 +89,8 @@ def kernel_name(thing: Any) -> str | None:
     """`module:qualname` of a kernel, also below tuners and heuristics; None for anything else."""
     if isinstance(thing, ModuleType):
         return None
+    if isinstance(thing, _LocalKernel):
+        return thing.name
     # Some objects answer every attribute, with more of their kind: there are not so many wrappers.
     for _ in range(_MOST_WRAPPERS):
         if not (hasattr(thing, "arg_names") and hasattr(thing, "run") and hasattr(thing, "fn")):
@@ -97,6 +99,18 @@ def kernel_name(thing: Any) -> str | None:
             return f"{thing.fn.__module__}:{thing.fn.__qualname__.replace('.<locals>', '')}"
         thing = thing.fn
     return None
+
+
+@dataclass(frozen=True)
+class _LocalKernel:
+    """A kernel that a function defines when it is called, by the name that it will have."""
+
+    name: str
+
+
+def _local_kernels(function: FunctionType) -> Iterator[_LocalKernel]:
+    for name in usage.local_kernels(function):
+        yield _LocalKernel(f"{function.__module__}:{function.__qualname__}.{name}")
 
 
 class _Uses:
@@ -161,6 +175,7 @@ class _Uses:
         if hasattr(function, "__wrapped__"):
             yield function.__wrapped__
         if self._ours(function.__module__):
+            yield from _local_kernels(function)
             yield from self._named(function.__code__, function.__globals__)
 
     def _named(self, code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:

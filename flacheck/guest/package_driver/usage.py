@@ -13,6 +13,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from types import CodeType
 from typing import Any
 
 TENSOR, INDICES, NUMBER, TRUTH, FRACTION = "Tensor", "IntTensor", "int", "bool", "float"
@@ -61,6 +62,19 @@ def kinds(function: Callable[..., Any], depth: int = 0) -> Kinds:
             if name in own:
                 told[name].add(kind)
     return {name: _kind(name, said) for name, said in told.items() if said}
+
+
+def local_kernels(function: Callable[..., Any]) -> list[str]:
+    """The kernels among the functions that a function defines, by their names in it."""
+    if not any(isinstance(each, CodeType) for each in function.__code__.co_consts):
+        return []
+    node = _tree(function)
+    inner = ast.walk(node) if isinstance(node, ast.FunctionDef) else ()
+    return [
+        each.name
+        for each in inner
+        if isinstance(each, ast.FunctionDef) and each is not node and _is_kernel(each)
+    ]
 
 
 def positional(function: Callable[..., Any]) -> list[str]:

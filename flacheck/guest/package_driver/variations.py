@@ -8,8 +8,8 @@ from typing import Any
 from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_length, is_tensor
 from .branches import branches
 from .calls import CaughtError
-from .demands import BUILD, DTYPE, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
-from .objects import OptionTable, classes
+from .demands import BUILD, DTYPE, FIELD, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
+from .objects import OptionTable, classes, named, takes_none
 from .operators import LAYER, Operator
 from .plans import CallPlan
 from .shapes import SIZES, Shapes, dimensions_in, shape
@@ -63,6 +63,8 @@ class Variations:
             elif not is_length(parameter):
                 for value in choices(self._operator, parameter):
                     yield base.but(f"{name}={value}", values={name: value})
+        for plan in self._without(base):
+            yield plan.but("without an object")
         yield from self._branching(base)
         if self._operator.kind == LAYER:
             for parameter in self._operator.parameters:
@@ -107,19 +109,27 @@ class Variations:
         if demanded:
             return demanded
         if stage == "build":
-            named = _mentioned(built, text, before=r"[\w.]")
-            return [repair for p in named for repair in self._built(plan, p, text)]
+            mentioned = _mentioned(built, text, before=r"[\w.]")
+            return [repair for p in mentioned for repair in self._built(plan, p, text)]
         # Not after a dot: an attribute of that name is something else.
-        named = _mentioned(self._operator.takes, text, before=r"[\w.]")
-        plans = _spelled_out(plan, named, error.text)
-        for parameter in named:
+        mentioned = _mentioned(self._operator.takes, text, before=r"[\w.]")
+        plans = [*self._without(plan), *_spelled_out(plan, mentioned, error.text)]
+        for parameter in mentioned:
             plans += self._changed(plan, parameter, text)
         if self._operator.kind == LAYER:
             # A layer keeps its constructor's arguments: `self.mode` counts as well.
             for parameter in _mentioned(built, text, before=r"\w"):
                 plans += self._built(plan, parameter, text)
-        plans += self._reshaped(plan, [*named, *self._operator.takes])
+        plans += self._reshaped(plan, [*mentioned, *self._operator.takes])
         return plans
+
+    def _without(self, plan: CallPlan) -> Iterator[CallPlan]:
+        """The plan with nothing in the place of each object that may be missing."""
+        for parameter in self._operator.takes:
+            name = parameter.name
+            made_up = parameter.default is NOTHING and plan.values.get(name, name) is not None
+            if made_up and takes_none(self._operator, parameter):
+                yield plan.but(values={name: None})
 
     def _met(self, plan: CallPlan, demand: Demand) -> Iterator[CallPlan]:
         """The plan in which a demand is met; none where no argument can meet it."""
@@ -143,6 +153,14 @@ class Variations:
                 yield plan.but(values={name: {"object": found}})
         elif demand.kind == TABLE:
             yield plan.but(values={name: OptionTable(value)})
+        elif demand.kind == FIELD:
+            kind, field, wanted = value
+            before = plan.values.get(name)
+            fields = {}
+            if isinstance(before, dict):
+                fields = before.get("with", {})
+            made = {"object": named(kind), "with": {**fields, field: wanted}}
+            yield plan.but(values={name: made})
         elif demand.kind == BUILD and any(p.name == name for p in self._operator.parameters):
             yield plan.but(build={name: value})
 
