@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flacheck.guest.package_driver.calls import CaughtError, TooLong, attempt
+from flacheck.guest.package_driver.demands import SHAPE, Demand
 from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.shapes import Shapes
@@ -167,3 +168,25 @@ def test_what_torch_has_called_is_not_cut_short() -> None:
     assert done == ["whole"]
     assert isinstance(hung, CaughtError)
     assert hung.kind == TooLong.__name__
+
+
+def dense(q: Any, k: Any) -> None:
+    """Compute.
+
+    Args:
+        q: queries of shape `[batch, T, heads, K]`.
+        k: keys of shape `[B, T, H, K]`.
+    """
+
+
+def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
+    """Under whichever name; the one tensor alone is the next thing to try."""
+    parameters = _parameters(dense)
+    offered = Operator("m:dense", dense, FUNCTION, True, frozenset(), parameters, dense)
+    varied = Variations(offered, Shapes([offered], Recipe({})))
+    wants = (Demand(SHAPE, "q", (1, 512, 4, 128)),)
+    error = CaughtError("ValueError", "", (), "", wants)
+    first, second = varied.repairs(CallPlan(), "forward", error)
+    assert first.sizes == {"batch": 1, "B": 1, "K": 128}
+    assert second.sizes == {}
+    assert second.shapes == {"q": (1, 512, 4, 128)}

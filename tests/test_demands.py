@@ -274,3 +274,16 @@ def test_equal_strides_are_equal_shapes() -> None:
         (SHAPE, "gradient", (2, 4)),
         (SHAPE, "source", (2, 8)),
     ]
+
+
+def remaining(q: Any, k: Any) -> None:
+    if q.shape[1] % k.shape[1]:
+        raise ValueError("heads come in groups")
+
+
+def test_what_leaves_a_rest_is_made_a_multiple() -> None:
+    """Upwards; else the divisor becomes the whole."""
+    assert wanted(remaining, q=zeros(2, 6), k=zeros(2, 4)) == [
+        (SHAPE, "q", (2, 8)),
+        (SHAPE, "k", (2, 6)),
+    ]

@@ -297,6 +297,9 @@ class _Search:
             yield from self._named(test, truth)
         elif isinstance(test, ast.Attribute):
             yield from self.change(test, truth)
+        elif isinstance(test, ast.BinOp) and not truth:
+            # `if heads % groups: raise`
+            yield from self.change(test, 0)
 
     def _named(self, test: ast.Name, truth: bool) -> Iterator[Demand]:
         assigned = self._assigned(test.id)

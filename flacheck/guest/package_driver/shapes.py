@@ -37,7 +37,7 @@ SIZES = {
 _WORDS: tuple[tuple[str, str | int], ...] = (
     (r"vocab|classes", 1024),
     (r"batch|^b$|^bs$", "B"),
-    (r"num_?heads?|n_heads?|nheads|n_q_head|^h$|^hq$", "H"),
+    (r"num_?heads?|n_heads?|nheads|n_q_head|^h$|^hq$|heads$|^nh$", "H"),
     (r"n_kv_head", "H"),
     (r"(key|value|k|v)_dim|head_?dim|^hd$|^dh$|^k$|^v$|d_head", "K"),
     (r"seq|len|^t$|^s$|tokens|^n$", "T"),
@@ -383,6 +383,18 @@ def size(symbol: str, sizes: Sizes) -> int:
                 return sizes[meaning]
             return meaning
     return _UNKNOWN
+
+
+def letter(symbol: str) -> str | None:
+    """The letter of `SIZES` that the name of a dimension stands for."""
+    if symbol in SIZES:
+        return symbol
+    lowered = symbol.lower()
+    meanings = (meaning for pattern, meaning in _WORDS if re.search(pattern, lowered))
+    meaning = next(meanings, None)
+    if isinstance(meaning, str):
+        return meaning
+    return None
 
 
 def extent(expression: str, sizes: Sizes) -> int | None:

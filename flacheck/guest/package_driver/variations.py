@@ -12,7 +12,7 @@ from .demands import BUILD, DTYPE, FIELD, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALU
 from .objects import OptionTable, classes, named, takes_none
 from .operators import LAYER, Operator
 from .plans import CallPlan
-from .shapes import SIZES, Shapes, dimensions_in, shape
+from .shapes import SIZES, Shapes, dimensions_in, letter, shape
 
 # One thing changed at a time, the most telling first: head sizes that need other tiles, sequences
 # shorter than a chunk, widths that need many warps or are no power of two.
@@ -135,6 +135,10 @@ class Variations:
         """The plan in which a demand is met; none where no argument can meet it."""
         name, value = demand.name, demand.value
         if demand.kind == SHAPE:
+            sizes = self._sized(plan, name, value)
+            if sizes:
+                # All tensors with these dimensions go along.
+                yield plan.but(sizes=sizes)
             yield plan.but(shapes={name: self._symbolic(plan, name, value)}).without_value(name)
         elif demand.kind == DTYPE and value in DTYPE_NAMES:
             yield plan.but(dtypes={name: DTYPE_NAMES[value]})
@@ -163,6 +167,25 @@ class Variations:
             yield plan.but(values={name: made})
         elif demand.kind == BUILD and any(p.name == name for p in self._operator.parameters):
             yield plan.but(build={name: value})
+
+    def _sized(self, plan: CallPlan, name: str, extents: tuple[int, ...]) -> dict[str, int]:
+        """The sizes of dimensions that give a tensor its extents; empty where it has others."""
+        if name in plan.shapes:
+            return {}
+        dimensions = self._shapes.candidates(self._operator, plan, name)[0]
+        before = shape(dimensions, {**SIZES, **plan.sizes})
+        if before is None or len(before) != len(extents):
+            return {}
+        sizes: dict[str, int] = {}
+        for dimension, old, new in zip(dimensions, before, extents):
+            if old == new:
+                continue
+            if not isinstance(dimension, str) or not dimension.isidentifier():
+                return {}
+            for symbol in (dimension, letter(dimension)):
+                if symbol and sizes.setdefault(symbol, new) != new:
+                    return {}
+        return sizes
 
     def _symbolic(self, plan: CallPlan, name: str, extents: tuple[int, ...]) -> tuple[Any, ...]:
         """A shape as another argument has it, in the names of its dimensions, so that it goes along
