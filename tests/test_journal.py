@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -18,13 +19,16 @@ from flacheck.model.launch import LAUNCHES_SCHEMA
 THREADS, LAUNCHES = 8, 40
 
 
-@pytest.fixture
-def often() -> Iterator[None]:
-    """Threads take turns so often that whatever can go wrong between them does."""
+@contextlib.contextmanager
+def taking_turns_often() -> Iterator[None]:
+    """Threads take turns so often that whatever can go wrong between them does. Entered
+    once they run: how threads start is not what is asked here."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.fixture
@@ -98,10 +102,10 @@ def test_guesses_alone_make_no_file(tmp_path: Path, journal: Journal) -> None:
 
 
 def test_threads_write_whole_lines_in_an_order_that_can_be_read(
-    tmp_path: Path, journal: Journal, often: None
+    tmp_path: Path, journal: Journal
 ) -> None:
     """The header first, a source's text in the first line that names it, every launch counted."""
-    append, together = journal._append, threading.Barrier(THREADS, timeout=60)
+    append, together = journal._append, threading.Barrier(THREADS + 1, timeout=60)
 
     def slowly(*values: dict[str, object]) -> None:
         time.sleep(0.001)
@@ -117,8 +121,10 @@ def test_threads_write_whole_lines_in_an_order_that_can_be_read(
     threads = [threading.Thread(target=work) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    with taking_turns_often():
+        together.wait()
+        for thread in threads:
+            thread.join()
     journal.flush()
     lines = written(tmp_path)
     assert lines[0]["schema"] == SCHEMA
