@@ -73,6 +73,9 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
         (failure("FC101", stage="ast"), None),
         (failure("FC000", stage="ast", findings=(LACKING,)), None),
         (failure("FC603", stage="import"), None),
+        (failure("FC000", stage="autotune"), "the made-up arguments may not fit the kernel"),
+        (failure("FC601", stage="autotune"), None),
+        (failure("FC000", stage="autotune", signal="SIGABRT"), None),
         (failure("FC000", stage="import"), "the made-up arguments may not fit the kernel"),
         (
             failure("FC401", stage="cubin"),

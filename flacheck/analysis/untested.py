@@ -21,8 +21,11 @@ _NO_WHEEL = "FC903"
 _RESOURCES = "FC5"
 # So does whether a GPU has an instruction depend on the dtypes.
 _FEATURE = "FC401"
-# What a kernel's own code and its arguments decide, before any of the compiler's passes.
-_FRONT_END = ("import", "ast", "call")
+# What a kernel's own code and its arguments decide, before any of the compiler's passes. An
+# autotuner's run is in the front end until the first pass begins.
+_FRONT_END = ("import", "ast", "call", "autotune")
+# What an autotuner makes of its key, by the arguments' places and not by what they hold.
+_AUTOTUNER = "FC6"
 # What Python calls an argument that was left out.
 _LEFT_OUT = "NoneType"
 
@@ -59,6 +62,8 @@ def why_untested(cell: Observed) -> str | None:
     if code == _REMOVED_API or cell.api is not None or cell.crashed:
         return None
     if cell.stage == "import" and code != _UNCLASSIFIED:
+        return None
+    if cell.stage == "autotune" and code.startswith(_AUTOTUNER):
         return None
     if code.startswith(_RESOURCES):
         return "the made-up sizes need more than the GPU has"
