@@ -19,6 +19,11 @@ from flacheck.errors import EmptySelection, UsageError
 
 # Help must not wait for what judges.
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from flacheck.gate.admitted import Releases
+    from flacheck.gate.compilers import GatedCompiler
+    from flacheck.gate.judging import Advise
     from flacheck.gate.pinned import Installation, Pin
     from flacheck.gate.result import GateResult
 
@@ -35,6 +40,7 @@ _SCAN = "Compile allowed releases that have no stored result."
 _REFRESH = "Ask the package index for new releases first (--scan does)."
 _STRICT = "Exit 1 on an advisory, 3 on a release without a complete record."
 _TRITON = "Judge these Triton releases: one more pin beside those of the files."
+_TOOLCHAIN = "Judge pins of nvcc (nvidia-cuda-nvcc), or these releases of it: nvcc>=13.0,<13.3."
 _TORCH = "Judge these torch releases: one more pin beside those of the files."
 
 
@@ -57,6 +63,7 @@ def gate(
     target: common.Target = [],
     triton: list[str] = option([], metavar="X", help=_TRITON),
     torch: list[str] = option([], metavar="X", help=_TORCH),
+    toolchain: list[str] = option([], metavar="NAME[SPEC]", help=_TOOLCHAIN),
     jobs: common.Jobs = 0,
     store: common.StoreDir = Path(".flacheck"),
     baseline: common.BaselineFile = None,
@@ -64,17 +71,16 @@ def gate(
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
-    """Judge the Triton releases that your pins of torch and triton allow, by stored results."""
+    """Judge the releases that your pins of torch and triton, or of nvcc, allow, by stored results."""
     from flacheck import __version__, reports
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session
     from flacheck.gate import evidence, pinned
-    from flacheck.gate.admitted import Releases
     from flacheck.gate.baseline import accepted, with_baseline
     from flacheck.gate.judging import Gate
     from flacheck.reports import gate as gate_report
     from flacheck.store import Store
-    from flacheck.tables import advisories, targets
+    from flacheck.tables import targets
     from flacheck.toolchains import torch_pins, triton_releases
 
     reports.check(format)
@@ -83,17 +89,22 @@ def gate(
     names = tuple(targets.find(name).name for name in common.split(target))
     about = common.subject(context, matrix, package)
     kernels, ops = common.split(kernel), common.split(op)
-    wanted = evidence.RecordFilter(about.matrix, about.package, kernels, names, ops)
     # What a project's scans ask for is no pin of the project.
     given = {"triton": triton, "torch": torch}
     pins = pinned.typed({name: given[name] for name in given if common.is_typed(context, name)})
+    typed_toolchain = toolchain if common.is_typed(context, "toolchain") else []
+    chosen, compiler_pins = pinned.compiler_pins(typed_toolchain)
+    pins += compiler_pins
+    # What nobody named is told by the files: Triton where they pin it, or torch, which brings it.
+    compiler = chosen or pinned.pinned_compiler(_installations(files or [], installed, pins))
+    wanted = evidence.RecordFilter(about.matrix, about.package, kernels, names, ops, compiler)
     known_before = common.baseline(baseline, write_baseline)
     if refresh or scan:
         common.say(*triton_releases.here()[1])
         torch_pins.refresh()
     judge = Gate(
-        releases=Releases(tuple(triton_releases.known()), torch_pins.pins()),
-        advise=advisories.of,
+        releases=_releases(compiler),
+        advise=_advise(compiler),
         targets=names,
         waivers=settings.waivers(Path.cwd()),
         today=date.today(),
@@ -101,7 +112,7 @@ def gate(
     )
 
     def judged() -> GateResult:
-        installations = _installations(files or [], installed, pins)
+        installations = _about(compiler, _installations(files or [], installed, pins))
         with evidence.opened(store, wanted) as known:
             if known_before and baseline:
                 known = with_baseline(known, known_before, wanted, str(baseline), __version__)
@@ -134,6 +145,40 @@ def gate(
     typed = shlex.join(["flacheck", *sys.argv[1:]])
     common.show(format, gate_report.report(result, typed, changes, strict), output)
     return result.exit_code(strict)
+
+
+def _releases(compiler: GatedCompiler) -> Releases:
+    """What there is of a compiler; of CUDA toolkits the newest patch release of each minor."""
+    from flacheck.gate.admitted import Releases
+    from flacheck.gate.compilers import TRITON
+    from flacheck.toolchains import nvcc_releases, torch_pins, triton_releases
+
+    if compiler is TRITON:
+        return Releases(tuple(triton_releases.known()), torch_pins.pins())
+    newest = nvcc_releases.newest_of_minors(nvcc_releases.known())
+    return Releases(tuple(map(str, newest)), {}, compiler)
+
+
+def _advise(compiler: GatedCompiler) -> Advise:
+    """Advisories are about releases of Triton."""
+    from flacheck.gate.compilers import TRITON
+    from flacheck.tables import advisories
+
+    if compiler is TRITON:
+        return advisories.of
+    return lambda *asked: ()
+
+
+def _about(compiler: GatedCompiler, installations: Iterable[Installation]) -> list[Installation]:
+    """The installations with their pins of a compiler; EmptySelection where there is none."""
+    about = [installation.about(compiler) for installation in installations]
+    held = [installation for installation in about if installation.pins]
+    if not held:
+        raise EmptySelection(
+            f"nothing here pins {compiler.spoken}: pin {compiler.distribution} in a file, or name "
+            f"releases with --toolchain '{compiler.family}>=X'"
+        )
+    return held
 
 
 def _installations(

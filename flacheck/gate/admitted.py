@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from flacheck.analysis.order import by_version
+from flacheck.gate.compilers import TRITON, GatedCompiler
 from flacheck.gate.pinned import Installation, Pin, is_version
 
 Pair = tuple[str | None, str]
@@ -17,10 +18,16 @@ Pair = tuple[str | None, str]
 
 @dataclass(frozen=True)
 class Releases:
-    """The releases there are, oldest first; `torch` maps each to its specifier for Triton."""
+    """The releases there are, oldest first; `torch` maps each to its specifier for Triton. Of
+    another `compiler` `triton` are the releases, and no torch goes with them."""
 
     triton: tuple[str, ...]
     torch: Mapping[str, str]
+    compiler: GatedCompiler = TRITON
+
+    @property
+    def newest_torch(self) -> str:
+        return next(reversed(list(self.torch)), "0")
 
     @property
     def beyond(self) -> str:
@@ -81,12 +88,14 @@ class Admission:
 
 def admit(installation: Installation, releases: Releases) -> Admission:
     """The pairs that satisfy every pin, or the conflict that leaves none."""
-    tritons = _satisfying(installation.of("triton"), releases.triton)
+    tritons = _satisfying(installation.of(releases.compiler.distribution), releases.triton)
     torches = _satisfying(installation.torch_with_triton, releases.torch)
     pairs = tuple(_pairs(installation, releases, torches, tritons))
     unknown = _unknown(installation, releases, torches)
     if not pairs and not unknown:
-        older_triton = _admits_older(installation.of("triton"), releases.triton)
+        older_triton = _admits_older(
+            installation.of(releases.compiler.distribution), releases.triton
+        )
         if older_triton and _admits_older(installation.torch_with_triton, releases.torch):
             unknown = (releases.before,)
     if pairs or unknown:
@@ -114,7 +123,7 @@ def _pairs(
 ) -> Iterable[Pair]:
     if not installation.torch_with_triton:
         return [(None, triton) for triton in tritons]
-    if not installation.of("triton"):
+    if not installation.of(releases.compiler.distribution):
         # What an unknown torch requires nobody knows: it goes with what is pinned beside it, and
         # says nothing alone.
         torches = [torch for torch in torches if _public(torch) in releases.torch]
@@ -125,10 +134,10 @@ def _unknown(
     installation: Installation, releases: Releases, torches: Sequence[str]
 ) -> tuple[str, ...]:
     """Names for what may be installed besides the known Triton releases."""
-    triton, torch = installation.of("triton"), installation.torch_with_triton
+    triton, torch = installation.of(releases.compiler.distribution), installation.torch_with_triton
     if not triton and not torch:
         return ()
-    if _is_open(triton, releases.triton[-1]) and _is_open(torch, list(releases.torch)[-1]):
+    if _is_open(triton, releases.triton[-1]) and _is_open(torch, releases.newest_torch):
         return (releases.beyond,)
     if triton:
         return ()
@@ -161,7 +170,10 @@ def _public(version: str) -> str:
 def _conflict(
     installation: Installation, releases: Releases, tritons: Sequence[str], torches: Sequence[str]
 ) -> Conflict:
-    triton_pins, torch_pins = installation.of("triton"), installation.of("torch")
+    triton_pins, torch_pins = (
+        installation.of(releases.compiler.distribution),
+        installation.of("torch"),
+    )
     if triton_pins and not tritons:
         return _disjoint(installation, triton_pins, releases.triton)
     if torch_pins and not torches:

@@ -14,6 +14,7 @@ from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.engine.plan import Plan
 from flacheck.errors import FlacheckError, UsageError
+from flacheck.gate.compilers import TRITON, GatedCompiler
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
@@ -38,6 +39,7 @@ class RecordFilter:
     kernels: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
+    compiler: GatedCompiler = TRITON
 
     @property
     def about(self) -> str:
@@ -109,7 +111,9 @@ class RecordFilter:
 
         Raises UsageError where several decide; without any it is asked as it stands.
         """
-        asked = {each.question.scope: each.question for each in standings}
+        family = self.compiler.family
+        own = [each for each in standings if split(each.toolchain)[0] == family]
+        asked = {each.question.scope: each.question for each in own}
         if self.matrix or self.package or not asked:
             return self
         if len(asked) > 1:
@@ -127,7 +131,7 @@ class RecordFilter:
             self,
             kernels=self.kernels or tuple(said.get("kernels", ())),
             ops=self.ops or tuple(said.get("ops", ())),
-            targets=self.targets or tuple(dict.fromkeys(each.target for each in standings)),
+            targets=self.targets or tuple(dict.fromkeys(each.target for each in own)),
         )
         # A package's question is known by its name, a checkout's by its folder.
         if not question.source and "==" in question.about:
@@ -139,7 +143,7 @@ class RecordFilter:
     def plan(self, releases: Sequence[str], targets: tuple[str, ...] = ()) -> Plan:
         """What `flacheck scan` would compile for the same question under these releases alone, on
         other `targets` than those asked where any are given."""
-        toolchains = tuple(f"triton=={release}" for release in releases)
+        toolchains = tuple(map(self.compiler.toolchain, releases))
         selection = Selection(
             kernels=self.kernels,
             targets=targets or self.targets,
@@ -205,7 +209,8 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[As
             return [place for place in in_force if wanted.is_whole(place.question)]
         return in_force
     mine = [place for place in in_force if wanted.is_about(place.question)]
-    if wanted.is_of_file and mine:
+    compilers = {split(place.asked.toolchain)[0] for place in mine}
+    if wanted.is_of_file and wanted.compiler.family in compilers:
         try:
             return _of_file(wanted, mine)
         except FlacheckError as error:
@@ -221,7 +226,8 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[As
 def _of_file(wanted: RecordFilter, mine: Sequence[AskedPlace]) -> list[AskedPlace]:
     """What a file asks now, wherever it was ever scanned: the scan may have asked only a part of
     it, or the file may have changed since."""
-    asked = {place.asked.place for place in mine}
+    family = wanted.compiler.family
+    asked = {each.asked.place for each in mine if split(each.asked.toolchain)[0] == family}
     releases = sorted({split(toolchain)[1] for toolchain, _ in asked}, key=by_version)
     targets = tuple({target: None for _, target in asked})
     question, sets = wanted.plan(releases, wanted.targets or targets).asks()

@@ -39,7 +39,8 @@ class Gate:
     def judge(
         self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
     ) -> GateResult:
-        """Judge every Triton release that the installations admit, and look for what to change."""
+        """Judge every release that the installations admit, and look for what to change."""
+        evidence = _of_family(evidence, self.releases.compiler.family)
         recorded = self._recorded(evidence)
         releases = self.releases.with_recorded(recorded)
         admissions = tuple(admit(installation, releases) for installation in installations)
@@ -56,15 +57,16 @@ class Gate:
             questions=_named(evidence),
             untested=tuple(listed([c for each in evidence.standings for c in each.untested])),
             baseline=evidence.baseline,
+            compiler=self.releases.compiler,
         )
 
     def _recorded(self, evidence: Evidence) -> dict[str, JudgedRelease]:
-        """Each Triton release that a question was asked of, by its version."""
+        """Each release that a question was asked of, by its version."""
         asked = ((split(each.toolchain), each) for each in evidence.standings)
         return {
             triton: self._judged_release(triton, mine, evidence)
             for (compiler, triton), mine in grouped(asked).items()
-            if compiler == "triton"
+            if compiler == self.releases.compiler.family
         }
 
     def _judged_release(
@@ -187,6 +189,15 @@ class Gate:
         return JudgedWaiver(waiver, use, len(covered), tuple(sorted(renamed)))
 
 
+def _of_family(evidence: Evidence, family: str) -> Evidence:
+    """What speaks of releases of one compiler."""
+    own = [
+        [each for each in standings if split(each.toolchain)[0] == family]
+        for standings in (evidence.standings, evidence.borrowed)
+    ]
+    return replace(evidence, standings=own[0], borrowed=own[1])
+
+
 def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
     """A release without a record, with the reason why nothing is known of it."""
     why = "nobody knows which Triton that torch requires"
@@ -240,7 +251,7 @@ def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tu
     tritons = [triton for triton in releases.triton if triton in good]
     torches = [torch for triton in tritons for torch in releases.torch_for(triton)]
     requirements = (
-        torch_pins.specifier("triton", tritons, releases.triton),
+        torch_pins.specifier(releases.compiler.distribution, tritons, releases.triton),
         torch_pins.specifier("torch", torches, releases.torch),
     )
     return tuple(filter(None, requirements))

@@ -1,4 +1,4 @@
-"""A pin: what one line of a file admits of torch or Triton."""
+"""A pin: what one line of a file admits of torch, Triton or another compiler."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from flacheck.errors import UsageError
+from flacheck.gate.compilers import GATED, TRITON, GatedCompiler, named
 from flacheck.toolchains import by_torch, split_specs, triton_releases
 
-NAMES = ("torch", "triton")
+NAMES = ("torch", *(compiler.distribution for compiler in GATED.values()))
+_COMPILER = re.compile(r"([A-Za-z][\w.-]*)\s*((?:[<>=!~].*)?)")
+# `==13.0`: two numbers, which people mean as all of 13.0.
+_MINOR = re.compile(r"={2,3}\s*(\d+\.\d+)")
 # The build of a release, as PyTorch's own index has it: 2.7.1+cu126.
 _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
 
@@ -104,6 +108,13 @@ class Installation:
     name: str
     pins: tuple[Pin, ...]
 
+    def about(self, compiler: GatedCompiler) -> "Installation":
+        """The same with the pins that say which releases of a compiler may be installed."""
+        names: tuple[str, ...] = (compiler.distribution,)
+        if compiler is TRITON:
+            names = ("torch", compiler.distribution)
+        return Installation(self.name, tuple(pin for pin in self.pins if pin.name in names))
+
     def of(self, name: str) -> tuple[Pin, ...]:
         """The pins of one distribution."""
         return tuple(pin for pin in self.pins if pin.name == name)
@@ -129,6 +140,42 @@ def typed(options: Mapping[str, Sequence[str]]) -> tuple[Pin, ...]:
             obstacle = "it is no line of a file"
             pins.append(Pin(f"--{name}", None, name, together, obstacle=obstacle))
     return tuple(pins)
+
+
+def pinned_compiler(installations: Sequence[Installation]) -> GatedCompiler:
+    """The compiler that files pin: Triton, which a torch brings along, before another."""
+    for compiler in GATED.values():
+        if any(each.about(compiler).pins for each in installations):
+            return compiler
+    return TRITON
+
+
+def compiler_pins(specs: Sequence[str]) -> tuple[GatedCompiler | None, tuple[Pin, ...]]:
+    """The compiler that `--toolchain` names (`nvcc`, `nvcc>=13.0,<13.3`), and the pin that it is.
+
+    Raises UsageError for several compilers, and for one that no file pins.
+    """
+    chosen: dict[GatedCompiler, list[str]] = {}
+    for spec in specs:
+        match = _COMPILER.fullmatch(spec.strip())
+        if match is None:
+            raise UsageError(f"--toolchain {spec}: expected a compiler, nvcc or nvcc>=13.0,<13.3")
+        alternatives = chosen.setdefault(named(match[1].lower()), [])
+        minor = _MINOR.fullmatch(match[2])
+        if minor:
+            alternatives.append(f"=={minor[1]}.*")
+        elif match[2]:
+            alternatives.append(match[2].strip())
+    if len(chosen) > 1:
+        raise UsageError("--toolchain: a gate judges one compiler at a time")
+    for compiler, alternatives in chosen.items():
+        if not alternatives:
+            return compiler, ()
+        obstacle = "it is no line of a file"
+        together = " || ".join(alternatives)
+        pin = Pin("--toolchain", None, compiler.distribution, together, obstacle=obstacle)
+        return compiler, (pin,)
+    return None, ()
 
 
 def _specifier(name: str, said: str) -> str:

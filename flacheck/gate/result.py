@@ -10,6 +10,7 @@ from flacheck.analysis.untested import Untested
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.gate.admitted import Admission, Conflict
+from flacheck.gate.compilers import TRITON, GatedCompiler
 from flacheck.gate.evidence import BaselineUse
 from flacheck.gate.pinned import Installation, Pin, PinChange
 from flacheck.model import Json
@@ -42,7 +43,8 @@ OPEN = (ReleaseState.PARTIAL, ReleaseState.NO_RECORD)
 
 @dataclass(frozen=True)
 class JudgedRelease:
-    """A Triton release, or `>3.9.0` and the like, by its records. `failures` are those that count,
+    """A release, or `>3.9.0` and the like, by its records; `triton` names it, of whatever compiler
+    the gate is. `failures` are those that count,
     `waived` counts the cells that fail with leave, `known` those that a baseline lets pass; `why`
     says what keeps the release from being good; `untested` counts cells that say nothing. `torch`
     are the releases that it may come with."""
@@ -121,6 +123,7 @@ class GateResult:
     questions: tuple[str, ...] = ()
     untested: tuple[Untested, ...] = ()
     baseline: BaselineUse | None = None
+    compiler: GatedCompiler = TRITON
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -171,6 +174,7 @@ class GateResult:
         document: Json = {
             "schema": "flacheck.gate/1",
             "pins": [_fields(pin, *_PIN) for pin in self.pins],
+            "compiler": self.compiler.family,
             "versions": [_fields(release, *_RELEASE) for release in self.versions],
             "questions": list(self.questions),
             "untested": [each.to_json() for each in self.untested],

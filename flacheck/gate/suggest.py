@@ -98,7 +98,7 @@ def _narrow(admission: Admission, wanted: Acceptance) -> Changes:
     """One pin that admits less, of Triton or else of torch; nothing if nothing admitted passes."""
     if not any(map(wanted.is_proven, admission.triton)):
         return {}
-    pins = admission.installation.of("triton")
+    pins = admission.installation.of(wanted.releases.compiler.distribution)
     newest = wanted.releases.triton[-1]
     tolerated = {
         triton: wanted.tolerates(triton)
@@ -108,7 +108,7 @@ def _narrow(admission: Admission, wanted: Acceptance) -> Changes:
     if not pins:
         # A torch is tolerated when every Triton release that it may come with is.
         pins = admission.installation.torch_with_triton
-        newest = list(wanted.releases.torch)[-1]
+        newest = wanted.releases.newest_torch
         tolerated = {
             torch or "": all(map(wanted.tolerates, tritons))
             for torch, tritons in grouped(admission.pairs).items()
@@ -136,7 +136,7 @@ def _move(admission: Admission, wanted: Acceptance) -> Changes:
         pairs = [pair for pair in product(releases.torch, proven) if releases.goes(*pair)]
     moves: list[tuple[bool, int, int, int, int, dict[Pin, str]]] = []
     for torch, triton in pairs:
-        to = {"torch": torch, "triton": triton}
+        to = {"torch": torch, releases.compiler.distribution: triton}
         move = {
             pin: f"=={to[pin.name]}"
             for pin in installation.pins
@@ -152,7 +152,10 @@ def _move(admission: Admission, wanted: Acceptance) -> Changes:
 def _cost(move: Changes, releases: Releases) -> tuple[int, int, int]:
     """How many pins change, how many releases they leap in all and, to prefer the newer, how far
     back they go."""
-    known = {"triton": list(releases.triton), "torch": list(releases.torch)}
+    known = {
+        releases.compiler.distribution: list(releases.triton),
+        "torch": list(releases.torch),
+    }
     leaps = []
     for pin, to in move.items():
         versions = known[pin.name]

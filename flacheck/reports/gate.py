@@ -8,6 +8,7 @@ from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, counted, kernel_name, short, some
 from flacheck.gate.admitted import Conflict
+from flacheck.gate.compilers import TRITON
 from flacheck.gate.pinned import Pin, PinChange
 from flacheck.gate.result import (
     OPEN,
@@ -51,8 +52,11 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
     pins = (row(pin.said, Words(pin.where, Tone.FAINT)) for pin in result.pins)
     yield document.Table(("pin", "in"), tuple(pins))
     if result.versions:
-        rows = tuple(map(_release, result.versions))
-        yield document.Table(("Triton", "torch", "state", ""), rows)
+        rows = tuple(_release(result, release) for release in result.versions)
+        names: tuple[str, ...] = (result.compiler.spoken,)
+        if result.compiler is TRITON:
+            names = (result.compiler.spoken, "torch")
+        yield document.Table((*names, "state", ""), rows)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
     advised = grouped((said, each.triton) for each in result.versions for said in each.advisories)
@@ -85,13 +89,14 @@ def _headline(result: GateResult) -> str:
     """One line with what came out."""
     counts = [(len(result.of(state)), _WORDS.get(state, state.value)) for state in _TONES]
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
-    line = f"Your pins allow {counted(len(result.versions), 'Triton release')}: {said}"
+    releases = counted(len(result.versions), f"{result.compiler.spoken} release")
+    line = f"Your pins allow {releases}: {said}"
     if result.conflicts:
         line += f" · {counted(len(result.conflicts), 'contradiction')}"
     return line
 
 
-def _release(release: JudgedRelease) -> tuple[Words, ...]:
+def _release(result: GateResult, release: JudgedRelease) -> tuple[Words, ...]:
     """An allowed release, with what there is to say of it in one line."""
     about = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
     if release.state is ReleaseState.BAD:
@@ -109,6 +114,8 @@ def _release(release: JudgedRelease) -> tuple[Words, ...]:
             if count
         )
     state = Words(release.state.value, _TONES[release.state])
+    if result.compiler is not TRITON:
+        return row(release.triton, state, about)
     return row(release.triton, ", ".join(release.torch) or "–", state, about)
 
 
@@ -196,14 +203,14 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
         for pin in conflict.pins:
             yield _at(pin, "error", "pins contradict each other", _conflict(conflict))
     for group in _failures(result):
-        text = f"Triton: {phrases.where(group)}\n{group.line}"
+        text = f"{result.compiler.spoken}: {phrases.where(group)}\n{group.line}"
         if group.code in RULES:
             text += f"\n{RULES[group.code].cause} {RULES[group.code].remedy}"
         failing = [short(toolchain) for toolchain in group.toolchains]
         yield from _pinned(result, failing, "error", phrases.title_of(group.code), text)
     advised = ((said, each.triton) for each in result.versions for said in each.advisories)
     for advisory, releases in grouped(advised).items():
-        said = f"Triton {', '.join(releases)}: {advisory}"
+        said = f"{result.compiler.spoken} {', '.join(releases)}: {advisory}"
         yield from _pinned(result, releases, "warning", "advisory", said)
     level = "notice"
     if strict:
@@ -211,7 +218,8 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
     for state in OPEN:
         unproven = ((each.why, each.triton) for each in result.of(state))
         for why, releases in grouped(unproven).items():
-            said = f"allows Triton {', '.join(releases)}, which is not known to work: {why}"
+            named = f"{result.compiler.spoken} {', '.join(releases)}"
+            said = f"allows {named}, which is not known to work: {why}"
             yield from _pinned(result, releases, level, state.value, said)
     for waived in result.waived:
         level = "notice"
@@ -232,8 +240,9 @@ def _pinned(
     for admission in result.admissions:
         if any(triton in releases for triton in admission.triton):
             installation = admission.installation
+            pinned = installation.of(result.compiler.distribution)
             # Where Triton is not pinned it is torch that brings it.
-            pins.update(dict.fromkeys(installation.of("triton") or installation.of("torch")))
+            pins.update(dict.fromkeys(pinned or installation.of("torch")))
     for pin in pins:
         yield _at(pin, level, title, text)
 

@@ -34,7 +34,10 @@ def read(file: PinFile) -> list[LabelledPin]:
     with_torch = {pin for pins in installations for pin in pins}
     installations += [[pin] for _, pin in tritons if pin not in with_torch]
     forks = len(torches) > 1 or len(tritons) > 1
-    return [(pins[0].said if forks else None, pin) for pins in installations for pin in pins]
+    pairs = [(pins[0].said if forks else None, pin) for pins in installations for pin in pins]
+    # A compiler that no torch leads to is locked by itself.
+    others = [pin for name in NAMES if name not in ("torch", "triton") for _, pin in locked[name]]
+    return [*pairs, *((None, pin) for pin in others)]
 
 
 def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
