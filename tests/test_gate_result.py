@@ -31,6 +31,7 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
     assert valid(gate(RECORDS, "triton==3.2.0", waivers=(WAIVER,))) == {
         "schema": "flacheck.gate/1",
         "pins": [{"file": "r.txt", "line": 1, "name": "triton", "specifier": "==3.2.0"}],
+        "compiler": "triton",
         "versions": [
             {
                 "triton": "3.2.0",

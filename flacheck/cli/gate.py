@@ -71,7 +71,7 @@ def gate(
     format: common.Format = "table",
     output: common.Output = None,
 ) -> int:
-    """Judge the releases that your pins of torch and triton, or of nvcc, allow, by stored results."""
+    """Judge the releases that your pins of triton, torch or nvcc allow, by stored results."""
     from flacheck import __version__, reports
     from flacheck.cli.progress import follow
     from flacheck.engine.session import Session
