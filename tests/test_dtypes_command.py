@@ -64,6 +64,20 @@ def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
     assert left["bf16 autocast, bf16 parameters"] == 0
 
 
+def test_what_no_cast_mends_is_given_none(tmp_path: Path) -> None:
+    """A constant beyond float16: other settings were tried, and no cast is claimed to have been."""
+    file = write(tmp_path, "masked", "k = k + (-1e9)")
+    result = run(f"{file}:Mixer", "--autocast", "fp16", "--format", "json")
+    assert result.exit_code == Exit.FINDINGS, result.output
+    value: dict[str, Any] = json.loads(result.stdout)
+    assert [each["code"] for each in value["findings"]] == ["FC704"]
+    assert value["mended"]["diff"] == ""
+    assert value["cures"] == [
+        {"cure": "bf16 autocast, fp32 parameters", "findings_left": 0},
+        {"cure": "bf16 autocast, bf16 parameters", "findings_left": 0},
+    ]
+
+
 def test_a_baseline_lets_known_findings_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +120,9 @@ def test_options_that_make_no_sense(options: tuple[str, ...], said: str) -> None
     ("target", "code", "said"),
     [
         ("mixed.py:Nothing", 2, "has no 'Nothing'; it defines"),
+        ("mixed.py:mix", 2, "is a Triton kernel: name the function"),
+        ("mixed.py:Mix", 2, "is an autograd function: name the function"),
+        ("mixed.py:torch", 2, "is neither a module, a function nor a model's config"),
         ("no_such_module:Mixer", 2, "there is no module 'no_such_module'"),
         ("mixed.py:Needy", 2, "its constructor raised"),
         ("mixed.py:Plain", 3, "launches no Triton kernel"),

@@ -85,6 +85,9 @@ def dtypes(
             raise UsageError("--params needs a TARGET: a script makes its parameters itself")
         typed = common.split(autocast) if common.is_typed(context, "autocast") else ()
         question = scripts.with_modes(question, typed)
+    if baseline is not None and baseline != write_baseline:
+        # A file that is no baseline is said before the work, not after it.
+        baselines.known(baseline)
     bench = CostBench(store, choice, question.package, jobs)
     result = examine(question, Tries(mend, bench, _heads_on(shared, target_gpu)))
     if write_baseline is not None:

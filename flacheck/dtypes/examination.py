@@ -76,7 +76,8 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
             return result
         mended = mending.mend(narrowed, found, folder)
         tried = [_cure_by(answer, mode, missing) for mode in cures if mode not in asked]
-        tried.insert(_place_of_cast(tried), Cure(_cast(mended), len(mended.left)))
+        if mended.diff:
+            tried.insert(_place_of_cast(tried), Cure(_cast(mended), len(mended.left)))
         everything_found = (*result.findings, *mended.behind)
         # The cheapest cure first; what does not cure, behind those that do.
         tried.sort(key=lambda cure: cure.left > 0)

@@ -38,6 +38,11 @@ def _parts(result: DtypesResult) -> Iterator[Part]:
         if known:
             line += f", {known} of them in the baseline"
         tone = Tone.BAD if result.new else Tone.DOUBT
+    if result.modules:
+        # Layers in these are no subjects: nobody looked at them.
+        line += f"; {counted(len(result.modules), 'module')} could not be imported"
+        if tone == Tone.GOOD:
+            tone = Tone.DOUBT
     modes = "; ".join(map(str, result.modes))
     yield document.Title("flacheck dtypes", line, tone, f"{result.about} · {modes}")
     for findings in same.values():
@@ -209,10 +214,13 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
             yield document.Item(f"{each.subject}: {each.stage}: {each.reason[:300]}", Tone.DOUBT)
         yield from rest(len(result.not_followed), "subject")
     if result.modules:
-        yield document.Heading("Not imported")
-        for module, why in list(result.modules.items())[:SHOWN]:
-            yield document.Item(f"{module}: {why[:300]}", Tone.DOUBT)
-        yield from rest(len(result.modules), "module")
+        yield document.Heading("Not imported, so their layers were not followed")
+        by_reason = grouped((why, module) for module, why in result.modules.items())
+        for why, modules in list(by_reason.items())[:SHOWN]:
+            names = ", ".join(some(modules, SHOWN))
+            yield document.Item(f"{names}: {why[:300]}", Tone.DOUBT)
+        yield from rest(len(by_reason), "reason")
+        yield document.Item("A package may refuse one Triton release and take another: --triton X")
     if result.stand_ins:
         yield document.Heading("Followed with stand-ins for compiled modules that are not here")
         by_modules = grouped((", ".join(m), name) for name, m in result.stand_ins.items())

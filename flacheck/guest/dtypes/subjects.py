@@ -3,6 +3,7 @@ and how it is called, with arguments that the package driver makes up."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -18,6 +19,7 @@ from typing import Any, cast
 
 import torch
 
+from ..package_driver import objects
 from ..package_driver.arguments import NOTHING, Arguments
 from ..package_driver.calls import CaughtError, attempt
 from ..package_driver.operators import FUNCTION, LAYER, Operator
@@ -152,6 +154,8 @@ def _subject(name: str, thing: Any, target: str) -> Followable:
         kind, source = CONFIG, getattr(thing, "__init__")  # noqa: B009
     elif isinstance(thing, type) and issubclass(thing, torch.autograd.Function):
         raise NoTarget(f"{target} is an autograd function: name the function that applies it")
+    elif type(thing).__module__.partition(".")[0] == "triton":
+        raise NoTarget(f"{target} is a Triton kernel: name the function or module that launches it")
     elif callable(thing) and not isinstance(thing, type):
         kind, source = FUNCTION, inspect.unwrap(thing)
     if kind is None:
@@ -178,6 +182,12 @@ class GuessedConfig:
         if _SIZES.search(name):
             return size(name, SIZES)
         return None
+
+
+def _has_fields(operator: Operator, parameter: inspect.Parameter) -> bool:
+    """Whether an argument is annotated with a dataclass, which says itself what it holds."""
+    name = objects.annotated(operator, parameter)
+    return name is not None and dataclasses.is_dataclass(objects.find(name))
 
 
 def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -241,7 +251,10 @@ class Builder:
         elif subject.kind == LAYER and not plan.shapes:
             # Gates and residuals of norms are as wide as what they are beside.
             names = [p.name for p in subject.operator.takes if p.default is NOTHING]
-            plans.append(plan.but(shapes=dict.fromkeys(names, _MODEL)))
+            alike = plan.but(shapes=dict.fromkeys(names, _MODEL))
+            # Few calls are tried once the forward pass works.
+            place = 0 if stage == "backward" else len(plans)
+            plans.insert(place, alike)
         # What the user said stays.
         kept = []
         for each in plans:
@@ -295,7 +308,11 @@ class Builder:
     def _layer(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> Built:
         asked = [p for p in operator.parameters if p.default is NOTHING or p.name in plan.build]
         # Constructors take numbers; a tensor is told by its annotation.
-        plain = [_plain(p) for p in asked if p.name != "config" or p.name in plan.build]
+        plain = []
+        for parameter in asked:
+            guessed = parameter.name == "config" and not _has_fields(operator, parameter)
+            if parameter.name in plan.build or not guessed:
+                plain.append(_plain(parameter))
         given = arguments.build(operator, plan.but(values=plan.build), plain)
         if any(p.name == "config" and p.name not in given for p in asked):
             given["config"] = GuessedConfig()

@@ -1,0 +1,96 @@
+"""Which arguments layers of a user's own are built from and called with, so that they can be
+followed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.dtypes import following
+from flacheck.dtypes.following import DtypesQuestion
+from flacheck.dtypes.observed import Mode, SeenSubject
+
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
+)
+_FILE = """
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def gated(x, g, out, D: tl.constexpr):
+    i = tl.program_id(0) * D + tl.arange(0, D)
+    tl.store(out + i, tl.load(x + i) * tl.load(g + i))
+
+
+class Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, g):
+        out = torch.empty_like(x)
+        gated[(x.shape[0],)](x, g, out, D=64)
+        ctx.save_for_backward(x, g)
+        return out
+
+    @staticmethod
+    def backward(ctx, do):
+        x, g = ctx.saved_tensors
+        # What only a gate of the input's form has.
+        return (do * g).view_as(x), (do * x).view_as(g)
+
+
+class GatedNorm(nn.Module):
+    def __init__(self, hidden_size: int = 64):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(hidden_size))
+
+    def forward(self, x, g):
+        return Gated.apply(x, g)
+
+
+@dataclass
+class Settings:
+    kind: str = "plain-gated"
+    width: int = 64
+
+
+class Configured(nn.Module):
+    def __init__(self, config: Settings):
+        super().__init__()
+        assert config.kind.split("-")[1] == "gated"
+        self.out = nn.Linear(config.width, config.width)
+
+    def forward(self, x):
+        return Gated.apply(x, x)
+"""
+
+
+def _followed(folder: Path, name: str) -> SeenSubject:
+    file = folder / "gates.py"
+    file.write_text(_FILE, encoding="utf-8")
+    (choice,) = toolchains.resolve(["installed"]).choices
+    question = DtypesQuestion(
+        targets=(f"{file}:{name}",),
+        modes=(Mode("bf16", "fp32"),),
+        toolchain=toolchains.provide(choice),
+    )
+    (subject,) = following.follow(question, folder).observation.subjects
+    return subject
+
+
+@pytest.mark.parametrize("name", ["GatedNorm", "Configured"])
+def test_layers_are_called_so_that_both_passes_work(tmp_path: Path, name: str) -> None:
+    """A gate has the form of what it is beside; a config that is a dataclass is made of its own
+    defaults."""
+    subject = _followed(tmp_path, name)
+    assert subject.failed == ()
+    assert [run.error for run in subject.runs] == [None] * 3
+    assert all(run.launches for run in subject.runs)
