@@ -144,12 +144,33 @@ def with_a_word(q: torch.Tensor, layout: str) -> None:
     """
 
 
+def with_a_length_of_its_own(q: torch.Tensor, state_len: int) -> None:
+    """
+    q: queries of shape `[B, T, H, K]`.
+    """
+
+
+def with_a_dimension_of_all(q: torch.Tensor, max_seqlen: int, num_heads: int) -> None:
+    """
+    q: queries of shape `[B, T, H, K]`.
+    """
+
+
 @pytest.mark.parametrize(
     ("function", "is_guess"),
-    [(told, False), (untold, True), (of_no_known_kind, True), (with_a_word, True)],
+    [
+        (told, False),
+        (untold, True),
+        (of_no_known_kind, True),
+        (with_a_word, True),
+        (with_a_length_of_its_own, True),
+        (with_a_dimension_of_all, False),
+    ],
 )
 def test_what_nobody_tells_is_a_guess(function: Any, is_guess: bool) -> None:
-    """A tensor without a shape in words, or of a kind that its name does not say, or a word."""
+    """A tensor without a shape in words, or of a kind that its name does not say, a word, or a size
+    that is none of the tensors'.
+    """
     made, recipe = operator(function), Recipe({})
     arguments = Arguments(Shapes([made], recipe), recipe, "bf16")
     given = [each for each in made.takes if each.name != "cu_seqlens"]

@@ -38,6 +38,14 @@ _PLAIN = re.compile(
     r"|^(is_|use_|return_|output_)"
 )
 _SIZED = re.compile(r"head|dim|hidden|seq|len|vocab|batch|^[A-Z]+$")
+# A name of nothing but such words is that of a dimension that all tensors of a call share. Another
+# word makes it a size of something else (`state_len`, `rotary_dim`), or no size (`head_stride`).
+_DIMENSION = re.compile(
+    r"(?!ndim$)(?:(?:max|num|n|d|q|k|v|qk|kv|hv|query|key|value|attention|in|out|input|output|embed|emb"
+    r"|embedding|features?|model|batch|size|heads?|dim|hidden|seqs?|seqlens?|sequences?|len|length"
+    r"|vocab)(?:_|$|(?=head|dim|size|len)))+",
+    re.IGNORECASE,
+)
 _TRUTH_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
 # A scale of 1/sqrt(64), the head size of `SIZES`.
 _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
@@ -232,7 +240,8 @@ def _is_usual(parameter: inspect.Parameter) -> bool:
     if isinstance(parameter.default, bool) or annotation in _TRUTH_ANNOTATIONS:
         return True
     is_number = parameter.annotation is NOTHING or "int" in annotation
-    return is_number and bool(_SIZED.search(name))
+    is_dimension = name in SIZES or (_SIZED.search(name) and _DIMENSION.fullmatch(name))
+    return is_number and bool(is_dimension)
 
 
 def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> Any:
