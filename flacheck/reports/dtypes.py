@@ -216,9 +216,9 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
     if result.modules:
         yield document.Heading("Not imported, so their layers were not followed")
         by_reason = grouped((why, module) for module, why in result.modules.items())
-        for why, modules in list(by_reason.items())[:SHOWN]:
-            names = ", ".join(some(modules, SHOWN))
-            yield document.Item(f"{names}: {why[:300]}", Tone.DOUBT)
+        for why, unimported in list(by_reason.items())[:SHOWN]:
+            listed = ", ".join(some(unimported, SHOWN))
+            yield document.Item(f"{listed}: {why[:300]}", Tone.DOUBT)
         yield from rest(len(by_reason), "reason")
         yield document.Item("A package may refuse one Triton release and take another: --triton X")
     if result.stand_ins:

@@ -54,7 +54,7 @@ def _ranked(node: ast.expr) -> str:
     """The variable in `x.ndim`, `x.dim()` and `len(x.shape)`."""
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and node.args:
         node = node.args[0]
-        wanted = ("shape",)
+        wanted: tuple[str, ...] = ("shape",)
     elif isinstance(node, ast.Call):
         node = node.func
         wanted = ("dim", "ndimension")

@@ -70,11 +70,11 @@ def indexed(node: ast.FunctionDef) -> dict[str, Indexed]:
                 if tensor in asked:
                     asked[tensor].names.setdefault(index, name)
         if isinstance(part, (ast.Subscript, ast.Call)):
-            tensor, kind, index = _question(part)
-            if tensor in asked and index is not None:
-                asked[tensor].indices.add(index)
+            tensor, kind, place = _question(part)
+            if tensor in asked and place is not None:
+                asked[tensor].indices.add(place)
                 if kind == "stride":
-                    asked[tensor].strides.add(index)
+                    asked[tensor].strides.add(place)
     told = {name: each.told() for name, each in asked.items()}
     return {name: each for name, each in told.items() if each is not None}
 

@@ -49,8 +49,8 @@ def load(
     if len(errors) == len(names):
         for name, error in errors.items():
             raise NotImported(name, error)
-    for module in loaded.values():
-        _hide_fakes(module)
+    for each in loaded.values():
+        _hide_fakes(each)
     return list(loaded.values()), failed
 
 

@@ -99,7 +99,8 @@ class Watcher:
 
     def _is_over(self) -> bool:
         """By the work that was done; a machine on which that takes far longer ends all the same."""
-        return self.work() > self._budget or time.process_time() > _PATIENCE * self._budget
+        is_done: bool = self.work() > self._budget
+        return is_done or time.process_time() > _PATIENCE * self._budget
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when == "call" or (report.when == "setup" and not report.passed):
