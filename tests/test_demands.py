@@ -287,3 +287,29 @@ def test_what_leaves_a_rest_is_made_a_multiple() -> None:
         (SHAPE, "q", (2, 8)),
         (SHAPE, "k", (2, 6)),
     ]
+
+
+def counting(dim: Any) -> int:
+    return len(dim)
+
+
+def padding(pads: Any) -> Any:
+    left, right, top = pads
+    return left + right + top
+
+
+def test_a_number_that_should_be_a_sequence_becomes_one() -> None:
+    """A sequence of the wrong length gets the right one."""
+    assert wanted(counting, dim=-1) == [(VALUE, "dim", (-1,))]
+    assert wanted(padding, pads=(1, 1)) == [(VALUE, "pads", (1, 1, 1))]
+
+
+def making(size: Any) -> Any:
+    return torch.zeros(size)
+
+
+def test_extents_are_numbers() -> None:
+    """A tensor in their place becomes one or two of them."""
+    first, second = wanted(making, size=zeros(2, 3))
+    assert first == (VALUE, "size", 16)
+    assert second == (VALUE, "size", (16, 16))

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from flacheck.guest.package_driver import usage
 from flacheck.guest.package_driver.arguments import (
     DTYPES,
     Arguments,
@@ -205,3 +206,36 @@ def test_between_two_bounds_lies_something() -> None:
     low = inspect.Parameter("min_range", kind, annotation="tuple[float, float]")
     high = inspect.Parameter("max_range", kind, annotation="tuple[float, float]")
     assert _plain(operator(plain), low, SIZES) < _plain(operator(plain), high, SIZES)
+
+
+def reducing(x: torch.Tensor, ord: int = 2, dim=None, eps: float = 1.0):  # type: ignore[no-untyped-def]
+    if ord == float("inf") or ord == -float("inf"):
+        return x
+    return ord == 0
+
+
+def test_where_a_function_works_along() -> None:
+    """The last dimension or the first; no width, as for layers."""
+    assert choices(operator(reducing), parameter(reducing, "dim")) == [-1, 0]
+    assert _plain(operator(reducing), parameter(reducing, "dim"), SIZES) == -1
+
+
+def test_numbers_that_decide_are_worth_trying() -> None:
+    """Infinities too, and a number that is none of them."""
+    offered = choices(operator(reducing), parameter(reducing, "ord"))
+    assert set(offered) == {float("inf"), -float("inf"), 0, 3}
+
+
+def indexing(x: torch.Tensor, where: torch.Tensor) -> None:
+    """Stands for a launch of a kernel that uses what it loads from `where` as addresses."""
+
+
+def test_a_tensor_of_addresses_holds_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its annotation and its name say."""
+    told = {"where": usage.INDICES, "x": usage.TENSOR}
+    monkeypatch.setattr(usage, "kinds", lambda function: told)
+    offered = operator(indexing)
+    arguments = Arguments(Shapes([offered], Recipe({})), Recipe({}), "bf16")
+    where = parameter(indexing, "where")
+    assert arguments._dtype_of(offered, CallPlan(), where) == torch.int64
+    assert arguments._dtype_of(offered, CallPlan(), parameter(indexing, "x")) == torch.bfloat16

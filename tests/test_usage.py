@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,3 +97,33 @@ def test_kernels_that_a_function_defines_are_known_before_it_is_called() -> None
     """By their names; plain functions in it are none."""
     assert local_kernels(building) == ["kernel"]
     assert local_kernels(host) == []
+
+
+HELPED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def inner(scale_ptr, rows):
+    return tl.load(scale_ptr + rows)
+
+
+@triton.jit
+def outer(X, Scale, n):
+    scales = Scale + n
+    return inner(scales, n) + tl.load(X)
+"""
+
+
+def test_a_kernel_does_what_the_kernels_do_that_it_calls(tmp_path: Path) -> None:
+    """A pointer may be handed on, moved by an offset."""
+    pytest.importorskip("triton")
+    file = tmp_path / "helped.py"
+    file.write_text(HELPED)
+    spec = importlib.util.spec_from_file_location("helped", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert kinds(module.outer.fn) == {"X": "Tensor", "Scale": "Tensor", "n": "int"}

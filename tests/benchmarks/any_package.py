@@ -1,13 +1,14 @@
 """How much of packages that flacheck was not built on is recorded and answered, as a table.
 
     python -m tests.benchmarks.any_package SPEC… --keep FOLDER [--compile] [--triton 3.6.0]
-                                           [--target sm90] [--missed]
+                                           [--target sm90] [--missed] [--dtype bf16]
     python -m tests.benchmarks.any_package --list tests/benchmarks/packages/kept.txt …
 
 A SPEC is NAME==VERSION or a checkout. *Launchable* is counted by `launchable.py`; *recorded* says
 of how many of those the capture has a launch; *answered* (with `--compile`) of how many a launch
 ended `compiles` or `fails` and is not untested. Captures stay in flacheck's cache and records in
-FOLDER, so that a second run compiles only what has changed. `--missed` names each kernel that was
+FOLDER, so that a second run compiles only what has changed. `--dtype` compiles the launches in that
+dtype only, so that the table says less than there is, sooner. `--missed` names each kernel that was
 not recorded, with flacheck's reason for it.
 """
 
@@ -68,7 +69,9 @@ def launchable(package: Package, spec: str) -> list[str]:
     return sorted({k for name in names for k in Distribution(folder, name).launchable()})
 
 
-def measure(spec: str, triton: str, target: str, keep: Path, compiles: bool) -> Row:
+def measure(
+    spec: str, triton: str, target: str, keep: Path, compiles: bool, dtype: str | None = None
+) -> Row:
     row = Row(spec)
     selection = Selection(toolchains=(triton,), targets=(target,))
     try:
@@ -88,14 +91,16 @@ def measure(spec: str, triton: str, target: str, keep: Path, compiles: bool) -> 
     known = coverage(dict.fromkeys(row.launchable, ()), kernels, capture.driven.report)
     row.missed = dict(known.missed)
     if compiles:
-        _answer(row, spec, triton, target, keep)
+        _answer(row, spec, triton, target, keep, dtype)
     return row
 
 
-def _answer(row: Row, spec: str, triton: str, target: str, keep: Path) -> None:
+def _answer(row: Row, spec: str, triton: str, target: str, keep: Path, dtype: str | None) -> None:
     output = keep / f"{row.package}-{row.version}.json"
     command = [sys.executable, "-m", "flacheck", "scan", "--package", spec, "--triton", triton]
     command += ["--target", target, "--format", "json", "--store", str(keep / "store")]
+    if dtype:
+        command += ["--dtype", dtype]
     ended = subprocess.run([*command, "-o", str(output)], stderr=subprocess.PIPE, text=True)
     if ended.returncode not in (0, 1, 3):
         row.note = ended.stderr.strip().splitlines()[-1]
@@ -131,6 +136,7 @@ def main() -> None:
     parser.add_argument("--target", default="sm90")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--missed", action="store_true")
+    parser.add_argument("--dtype")
     given = parser.parse_args()
     given.keep.mkdir(parents=True, exist_ok=True)
     specs = list(given.specs)
@@ -140,7 +146,8 @@ def main() -> None:
     rows = []
     for spec in specs:
         try:
-            rows.append(measure(spec, given.triton, given.target, given.keep, given.compile))
+            how = (given.triton, given.target, given.keep, given.compile, given.dtype)
+            rows.append(measure(spec, *how))
         except Exception:
             # The other packages are still to be measured.
             traceback.print_exc()

@@ -7,6 +7,7 @@ import enum
 import functools
 import importlib
 import inspect
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,8 +16,8 @@ from typing import Any
 import torch
 
 from ..workers.values import TORCH_NAMES
-from . import objects
-from .operators import LAYER, Operator
+from . import objects, usage
+from .operators import FUNCTION, LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, is_named, shape, size
 
@@ -46,6 +47,9 @@ _DIMENSION = re.compile(
     r"|vocab)(?:_|$|(?=head|dim|size|len)))+",
     re.IGNORECASE,
 )
+# Which dimension a function works along, as torch's functions call it; layers call their width so.
+_AXES = re.compile(r"^(dim|axis|dims|axes)\d?$")
+_LAST_AXIS = -1
 _TRUTH_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
 # A scale of 1/sqrt(64), the head size of `SIZES`.
 _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
@@ -148,7 +152,7 @@ class Arguments:
         candidates = self._shapes.candidates(operator, plan, name)
         extents = (shape(dimensions, sizes) for dimensions in candidates)
         likeliest = next((each for each in extents if each is not None), ())
-        dtype = self._dtype_of(plan, parameter)
+        dtype = self._dtype_of(operator, plan, parameter)
         several = _SEVERAL.search(str(parameter.annotation))
         if several:
             return [_tensor(likeliest, dtype) for _ in range(_TENSORS)]
@@ -166,7 +170,9 @@ class Arguments:
         by_name = operator.kind == LAYER and is_named(name)
         return by_name or self._shapes.told(operator, name)
 
-    def _dtype_of(self, plan: CallPlan, parameter: inspect.Parameter) -> torch.dtype:
+    def _dtype_of(
+        self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
+    ) -> torch.dtype:
         name, annotation = parameter.name, str(parameter.annotation)
         said = plan.dtypes.get(name) or self._common.dtypes.get(name)
         if said:
@@ -174,6 +180,8 @@ class Arguments:
         if _TRUTHS.search(name) or _TRUTHS.search(annotation):
             return torch.bool
         if _INTEGERS.search(name) or _INTEGERS.search(annotation):
+            return torch.int64
+        if operator.kind == FUNCTION and usage.kinds(operator.source).get(name) == usage.INDICES:
             return torch.int64
         return self.dtype
 
@@ -258,6 +266,8 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
         return _several(several[1], several[2], name)
     if name in _FLOATS or "float" in annotation:
         return _fraction(name)
+    if is_axis(operator, parameter):
+        return _LAST_AXIS
     offered = choices(operator, parameter)
     if offered:
         return offered[0]
@@ -268,6 +278,11 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
     if _SIZED.search(name):
         return size(name, sizes)
     return _MIDDLING
+
+
+def is_axis(operator: Operator, parameter: inspect.Parameter) -> bool:
+    """Whether a parameter says along which dimension a function works."""
+    return operator.kind == FUNCTION and bool(_AXES.match(parameter.name))
 
 
 def _several(kind: str, inside: str, name: str) -> Any:
@@ -292,9 +307,9 @@ def _fraction(name: str) -> float:
 
 
 @functools.cache
-def _compared(module: str) -> dict[str, list[str | int]]:
+def _compared(module: str) -> dict[str, list[str | int | float]]:
     """Name → the constants that a variable or attribute of that name is compared with."""
-    constants: dict[str, list[str | int]] = collections.defaultdict(list)
+    constants: dict[str, list[str | int | float]] = collections.defaultdict(list)
     try:
         nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
     except (OSError, TypeError, SyntaxError, KeyError):
@@ -304,10 +319,25 @@ def _compared(module: str) -> dict[str, list[str | int]]:
             # A variable has an id, an attribute an attr.
             name = getattr(node.left, "id", None) or getattr(node.left, "attr", None)
             parts = getattr(node.comparators[0], "elts", node.comparators)
-            values: list[Any] = [part.value for part in parts if isinstance(part, ast.Constant)]
+            values = [_constant(part) for part in parts]
             if name:
-                constants[name] += [value for value in values if type(value) in (str, int)]
+                constants[name] += [value for value in values if type(value) in (str, int, float)]
     return constants
+
+
+def _constant(node: ast.expr) -> Any:
+    """Also of `-1`, `float("inf")` and `-float("inf")`; None for what is no constant."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _constant(node.operand)
+        if isinstance(value, (int, float)):
+            return -value
+        return None
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "float" and node.args:
+        said = getattr(node.args[0], "value", None)
+        if said == "inf":
+            return math.inf
+        return None
+    return getattr(node, "value", None)
 
 
 def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
@@ -315,15 +345,22 @@ def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
     default = parameter.default
     if isinstance(default, bool):
         return [not default]
+    if is_axis(operator, parameter):
+        return [axis for axis in (_LAST_AXIS, 0) if axis != default]
     kinds: tuple[type, ...] = (str, int)
     if isinstance(default, str):
         kinds = (str,)
-    elif isinstance(default, int):
-        kinds = (int,)
+    elif isinstance(default, (int, float)):
+        kinds = (int, float)
     listed = re.search(r"Literal\[(.*?)\]", str(parameter.annotation))
-    values: list[str | int] = []
+    values: list[str | int | float] = []
     if listed:
         values += re.findall(r"['\"](\w+)['\"]", listed[1])
     values += _compared(operator.module).get(parameter.name, [])
     telling = [v for v in values if isinstance(v, kinds) and v != default and v != ""]
-    return list(dict.fromkeys(telling))[:_MOST_CHOICES]
+    offered = list(dict.fromkeys(telling))[:_MOST_CHOICES]
+    whole = [v for v in (*values, default) if type(v) is int]
+    if len(whole) > 1 and int in kinds and str not in kinds:
+        # What is none of those that the code asks for goes another way, too.
+        offered.append(max(whole) + 1)
+    return offered

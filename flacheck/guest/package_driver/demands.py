@@ -31,6 +31,9 @@ _LEADING = 2
 # What is made of a tensor with one element.
 _NUMBERS = {"int": 1, "float": 1.0, "bool": True}
 _NO_SCALAR = re.compile(r"one element tensors|converted to Scalar")
+_NO_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteration")
+_NO_SIZE = re.compile(r"must be tuple of ints")
+_AN_EXTENT = 16
 _LIBRARIES = ("torch", "triton", __name__.partition(".")[0])
 
 
@@ -176,10 +179,32 @@ class _Search:
                 yield from _safely(self._divisor(node))
             elif isinstance(node, ast.Call) and _NO_SCALAR.search(text):
                 yield from _safely(self._scalar(node))
+        if _NO_SEQUENCE.search(text):
+            yield from _safely(self._sequences(head))
+        if _NO_SIZE.search(text):
+            yield from _safely(self._sizes(head))
         if isinstance(statement, ast.Assign) and "unpack" in text:
             yield from _safely(self._unpacked(statement))
         if isinstance(error, (RuntimeError, IndexError, TypeError)):
             yield from self._operands(head)
+
+    def _sequences(self, head: ast.AST) -> Iterator[Demand]:
+        """`len(dim)`, `for d in dim` of one number: a sequence with that number."""
+        for node in ast.walk(head):
+            if isinstance(node, ast.Name):
+                held = self._place.names.get(node.id)
+                if isinstance(held, (int, float)) and not isinstance(held, bool):
+                    yield from self._several(node, held, 1)
+
+    def _sizes(self, head: ast.AST) -> Iterator[Demand]:
+        """`torch.empty(shape)` of a tensor: two extents."""
+        for node in ast.walk(head):
+            if isinstance(node, ast.Name):
+                held = self._place.names.get(node.id)
+                if isinstance(held, torch.Tensor):
+                    for name in self._arguments(node):
+                        yield Demand(VALUE, name, _AN_EXTENT)
+                        yield Demand(VALUE, name, (_AN_EXTENT, _AN_EXTENT))
 
     def _divisor(self, node: ast.BinOp) -> Iterator[Demand]:
         """What was divided by is 0, as the quotient of two sizes is that do not go together."""
@@ -257,7 +282,9 @@ class _Search:
         if not isinstance(target, ast.Tuple):
             return
         held = self._place.value(value)
-        if isinstance(held, (int, float)):
+        if isinstance(held, (tuple, list)) and held and not isinstance(held, torch.Size):
+            yield from self._several(value, held[0], len(target.elts))
+        elif isinstance(held, (int, float)):
             yield from self._several(value, held, len(target.elts))
         else:
             yield from self._rank_of(value, len(target.elts))
@@ -277,7 +304,9 @@ class _Search:
             mine, theirs = self._place.names[one], self._place.names[other]
             if mine.shape != theirs.shape:
                 yield from self._shaped(tensors[one], tuple(theirs.shape))
-            if mine.dtype != theirs.dtype:
+            # Indices and what they point at stay what they are.
+            alike = mine.dtype.is_floating_point == theirs.dtype.is_floating_point
+            if mine.dtype != theirs.dtype and alike:
                 for name in self._arguments(tensors[one]):
                     yield Demand(DTYPE, name, theirs.dtype)
 

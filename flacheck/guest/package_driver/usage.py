@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
+from torch._library.custom_ops import CustomOpDef
+
 TENSOR, INDICES, NUMBER, TRUTH, FRACTION = "Tensor", "IntTensor", "int", "bool", "float"
 # Numbers that are no sizes and no offsets, by their names.
 _FRACTIONS = re.compile(r"scale|eps|alpha|beta|temp|softcap|momentum|rate|slope|(^|_)p$")
@@ -49,7 +51,7 @@ def kinds(function: Callable[..., Any], depth: int = 0) -> Kinds:
     if not isinstance(node, ast.FunctionDef):
         return {}
     if _is_kernel(node):
-        return of_kernel(node)
+        return of_kernel(node, getattr(inspect.unwrap(function), "__globals__", {}), depth)
     own = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     own |= set(_positional(node))
     told: dict[str, set[str]] = {name: set() for name in own}
@@ -190,6 +192,8 @@ def _callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Callable[..., Any] |
     elif isinstance(node, ast.Attribute) and node.attr == "apply":
         called = getattr(scope.get(getattr(node.value, "id", "")), "forward", None)
         skipped = 1
+    if isinstance(called, CustomOpDef):
+        called = called._init_fn
     for _ in range(_DEEPEST):
         if not inspect.isfunction(called) and hasattr(called, "fn"):
             called = called.fn
@@ -201,8 +205,9 @@ def _callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Callable[..., Any] |
     return inspect.unwrap(called), skipped
 
 
-def of_kernel(node: ast.FunctionDef) -> Kinds:
-    """A kernel's parameters: pointers, pointers to indices, and numbers."""
+def of_kernel(node: ast.FunctionDef, scope: dict[str, Any] | None = None, depth: int = 0) -> Kinds:
+    """A kernel's parameters: pointers, pointers to indices, and numbers; also by what the kernels
+    do that it calls."""
     parameters = [each.arg for each in (*node.args.args, *node.args.kwonlyargs)]
     assigned: dict[str, ast.expr] = {}
     for part in ast.walk(node):
@@ -212,8 +217,11 @@ def of_kernel(node: ast.FunctionDef) -> Kinds:
     addresses = [call.args[0] for call in calls if call.args]
     addresses += [k.value for call in calls for k in call.keywords if k.arg == "base"]
     pointers = {root for each in addresses for root in [_root(each, assigned, parameters)] if root}
+    handed = dict(_handed(node, scope or {}, assigned, parameters, depth))
+    pointers.update(name for name, kind in handed.items() if kind in (TENSOR, INDICES))
     told: Kinds = {name: NUMBER for name in parameters if name not in pointers}
     told |= dict.fromkeys(pointers, TENSOR)
+    told |= {name: kind for name, kind in handed.items() if kind == INDICES}
     for name in _used_as_addresses(addresses, assigned):
         loaded = assigned.get(name)
         while isinstance(loaded, ast.Call) and isinstance(loaded.func, ast.Attribute):
@@ -225,6 +233,32 @@ def of_kernel(node: ast.FunctionDef) -> Kinds:
             # `tl.load(…).to(tl.int64)`
             loaded = loaded.func.value
     return told
+
+
+def _handed(
+    node: ast.FunctionDef,
+    scope: dict[str, Any],
+    assigned: dict[str, ast.expr],
+    parameters: list[str],
+    depth: int,
+) -> Iterator[tuple[str, str]]:
+    """The parameters that a kernel hands on to others as pointers, perhaps moved on."""
+    if depth >= _DEEPEST:
+        return
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            continue
+        callee, _ = _callee(call.func, scope)
+        if callee is None:
+            continue
+        theirs = kinds(callee, depth + 1)
+        passed = [*zip(inspect.signature(callee).parameters, call.args)]
+        passed += [(each.arg, each.value) for each in call.keywords if each.arg]
+        for name, given in passed:
+            if theirs.get(name) in (TENSOR, INDICES):
+                root = _root(given, assigned, parameters)
+                if root:
+                    yield root, theirs[name]
 
 
 def _is_memory(call: ast.Call) -> bool:

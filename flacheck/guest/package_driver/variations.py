@@ -1,11 +1,12 @@
 """Calls of an operator worth trying: variants of one that works, repairs of one that failed."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter
 from typing import Any
 
-from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_length, is_tensor
+from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_axis, is_length, is_tensor
 from .branches import branches
 from .calls import CaughtError
 from .demands import BUILD, DTYPE, FIELD, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
@@ -18,13 +19,16 @@ from .shapes import SIZES, Shapes, dimensions_in, letter, shape
 # shorter than a chunk, widths that need many warps or are no power of two.
 _SIZES = """
 K=128, V=128; K=512, V=512; T=32, TQ=32; BT=16; BT=32; K=32, V=32; K=256, V=256; K=16, V=16;
-T=1, TQ=1; K=64, V=128; HV=8; D=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=2048; K=100, V=100
+T=1, TQ=1; K=64, V=128; HV=8; D=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=2048; K=100, V=100;
+K=8192, V=8192; B=1, T=1, H=1
 """
 # Layers take another kernel for as few steps as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 # Of the ranks and dtypes of one tensor that decide something.
 _MOST_BRANCHES = 3
+# Of two arguments that are varied at once.
+_MOST_PAIRS = 12
 # What is put before the dimensions of a tensor that is to have more.
 _LEADING = ("B", "T", "H", "K")
 # The last lines of source that an error went through: those that say what it was about.
@@ -60,7 +64,7 @@ class Variations:
             name = parameter.name
             if self._is_optional_tensor(parameter):
                 yield base.giving(name).but(f"with {name}")
-            elif not is_length(parameter):
+            elif not is_length(parameter) and not is_tensor(parameter, self._is_known(parameter)):
                 for value in choices(self._operator, parameter):
                     yield base.but(f"{name}={value}", values={name: value})
         for plan in self._without(base):
@@ -77,8 +81,22 @@ class Variations:
         for label in map(str.strip, _SIZES.split(";")):
             pairs = [size.split("=") for size in label.split(", ")]
             yield base.but(label, sizes={name: int(number) for name, number in pairs})
+        yield from itertools.islice(self._along_axes(base), _MOST_PAIRS)
         everything = [p.name for p in self._operator.takes if self._is_optional_tensor(p)]
         yield base.giving(*everything).but("all optional")
+
+    def _along_axes(self, base: CallPlan) -> Iterator[CallPlan]:
+        """What else an operator does, along one dimension: the same along the whole is another
+        kernel's."""
+        takes = self._operator.takes
+        for axis in takes:
+            for place in choices(self._operator, axis) if is_axis(self._operator, axis) else ():
+                for other in takes:
+                    if other is axis or is_tensor(other, self._is_known(other)):
+                        continue
+                    for value in choices(self._operator, other):
+                        label = f"{axis.name}={place}, {other.name}={value}"
+                        yield base.but(label, values={axis.name: place, other.name: value})
 
     def _branching(self, base: CallPlan) -> Iterator[CallPlan]:
         """Tensors of the ranks and dtypes that decide in the operator's module what is launched."""

@@ -104,11 +104,26 @@ class CudaGraph:
 
 
 class Generator(torch.Generator):
-    """A generator for the device that is not there; nothing is drawn from it."""
+    """A generator for the device that is not there; nothing is drawn from it. One for the card has
+    a state of two numbers, seed and offset, which programs read and move on."""
+
+    _state: torch.Tensor | None = None
 
     def __new__(cls, device: object = "cpu") -> Generator:
         generator: Generator = super().__new__(cls, "cpu")
+        if str(device).startswith("cuda"):
+            generator._state = torch.zeros(16, dtype=torch.uint8)
         return generator
+
+    def get_state(self) -> torch.Tensor:
+        if self._state is None:
+            return super().get_state()
+        return torch.zeros(16, dtype=torch.uint8)
+
+    def set_state(self, new_state: torch.Tensor) -> torch.Generator:
+        if self._state is None:
+            return super().set_state(new_state)
+        return self
 
 
 def facade(card: CardRow) -> dict[str, Any]:
