@@ -184,9 +184,13 @@ def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
     parameters = _parameters(dense)
     offered = Operator("m:dense", dense, FUNCTION, True, frozenset(), parameters, dense)
     varied = Variations(offered, Shapes([offered], Recipe({})))
-    wants = (Demand(SHAPE, "q", (1, 512, 4, 128)),)
+    wants = (Demand(SHAPE, "q", (1, 512, 4, 64)),)
     error = CaughtError("ValueError", "", (), "", wants)
     first, second = varied.repairs(CallPlan(), "forward", error)
-    assert first.sizes == {"batch": 1, "B": 1, "K": 128}
+    assert first.sizes == {"batch": 1, "B": 1}
     assert second.sizes == {}
-    assert second.shapes == {"q": (1, 512, 4, 128)}
+    assert second.shapes == {"q": (1, 512, 4, 64)}
+    # A tensor that is to have another's shape leaves the dimensions alone.
+    wants = (Demand(SHAPE, "q", (2, 4, 512, 64)),)
+    (only,) = varied.repairs(CallPlan(), "forward", CaughtError("ValueError", "", (), "", wants))
+    assert only.sizes == {}

@@ -239,3 +239,20 @@ def test_a_tensor_of_addresses_holds_integers(monkeypatch: pytest.MonkeyPatch) -
     where = parameter(indexing, "where")
     assert arguments._dtype_of(offered, CallPlan(), where) == torch.int64
     assert arguments._dtype_of(offered, CallPlan(), parameter(indexing, "x")) == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "expected"),
+    [
+        ("output_dtype", int, 0),
+        ("output_dtype", torch.dtype, torch.float32),
+        ("W_nbits", int, 8),
+        ("packing_bitwidth", int, 8),
+        ("orbits_seen", int, 64),
+    ],
+)
+def test_numbers_of_dtypes_and_of_bits(name: str, annotation: Any, expected: Any) -> None:
+    """A package may count its dtypes; elements have eight bits."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    asked = inspect.Parameter(name, kind, annotation=annotation)
+    assert _plain(operator(plain), asked, SIZES) == expected

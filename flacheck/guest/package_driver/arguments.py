@@ -28,7 +28,7 @@ NOTHING = inspect.Parameter.empty
 LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGERS = re.compile(
     r"(^|_)(ids?|idx|index|indices|labels?|targets?|lens|lengths|positions?|offsets|counts?)(_|$)"
-    r"|LongTensor|IntTensor"
+    r"|(block|page)_?tables?|slot_mapping|seq_?used|LongTensor|IntTensor"
 )
 _TRUTHS = re.compile(r"mask|BoolTensor")
 # Names of what is no tensor, for parameters that have no annotation.
@@ -51,6 +51,10 @@ _DIMENSION = re.compile(
 _AXES = re.compile(r"^(dim|axis|dims|axes)\d?$")
 _LAST_AXIS = -1
 _TRUTH_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
+_WHOLE_ANNOTATIONS = ("int", "<class 'int'>")
+# How many bits an element has.
+_BITS = re.compile(r"n_?bits?$|bit_?width")
+_A_BYTE = 8
 # A scale of 1/sqrt(64), the head size of `SIZES`.
 _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
 # Where packed sequences begin, as parts of the whole: odd places, so that none fills its chunks.
@@ -254,6 +258,9 @@ def _is_usual(parameter: inspect.Parameter) -> bool:
 
 def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> Any:
     name, annotation, default = parameter.name, str(parameter.annotation), parameter.default
+    if "dtype" in name and annotation in _WHOLE_ANNOTATIONS:
+        # The number of a dtype in a table of the package's own.
+        return 0
     if "dtype" in name:
         return torch.float32
     if "device" in name:
@@ -275,6 +282,8 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
         return "none"
     if isinstance(default, (int, float)):
         return default
+    if _BITS.search(name):
+        return _A_BYTE
     if _SIZED.search(name):
         return size(name, sizes)
     return _MIDDLING

@@ -187,23 +187,21 @@ class Variations:
             yield plan.but(build={name: value})
 
     def _sized(self, plan: CallPlan, name: str, extents: tuple[int, ...]) -> dict[str, int]:
-        """The sizes of dimensions that give a tensor its extents; empty where it has others."""
+        """The size of one dimension that gives a tensor its extents; empty where it has others."""
         if name in plan.shapes:
             return {}
         dimensions = self._shapes.candidates(self._operator, plan, name)[0]
         before = shape(dimensions, {**SIZES, **plan.sizes})
         if before is None or len(before) != len(extents):
             return {}
-        sizes: dict[str, int] = {}
-        for dimension, old, new in zip(dimensions, before, extents):
-            if old == new:
-                continue
-            if not isinstance(dimension, str) or not dimension.isidentifier():
-                return {}
-            for symbol in (dimension, letter(dimension)):
-                if symbol and sizes.setdefault(symbol, new) != new:
-                    return {}
-        return sizes
+        changed = [place for place, extent in enumerate(extents) if extent != before[place]]
+        # Where more than one differs, the tensor is to be shaped as another one is.
+        if len(changed) != 1:
+            return {}
+        dimension, extent = dimensions[changed[0]], extents[changed[0]]
+        if not isinstance(dimension, str) or not dimension.isidentifier():
+            return {}
+        return {symbol: extent for symbol in (dimension, letter(dimension)) if symbol}
 
     def _symbolic(self, plan: CallPlan, name: str, extents: tuple[int, ...]) -> tuple[Any, ...]:
         """A shape as another argument has it, in the names of its dimensions, so that it goes along
