@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _NVCC = """#!{python}
-import os, re, signal, sys
+import os, re, signal, sys, time
 
 words = sys.argv[1:]
 if "--version" in words:
@@ -36,6 +36,8 @@ for condition, said, code in re.findall(r"^// if (\\S+) says (.+) exit (\\d+)$",
         sys.exit(int(code))
 if "// dies" in text:
     os.kill(os.getpid(), signal.SIGKILL)
+if "// waits" in text:
+    time.sleep(3)
 if "// hangs" in text:
     signal.pause()
 if "// arguments" in text:

@@ -50,6 +50,12 @@ def test_what_each_function_asks_for_is_recorded(tmp_path: Path, store: Store) -
     assert resources["functions"][0]["name"] == "k(float*)"
 
 
+def test_seconds_are_processor_time(tmp_path: Path, store: Store) -> None:
+    """A unit whose compiler waits, as it does on a busy machine, is no slow one."""
+    for record in scanned(tmp_path, store, "// waits"):
+        assert 0 < record.seconds < 2
+
+
 def test_a_file_outside_of_the_project_is_not_shown(tmp_path: Path, store: Store) -> None:
     """The unit is refused before anything that the compiler says of it is kept."""
     text = "// includes /etc/passwd\n// if ELEMENT=fp8 says root:x:0:0: error: exit 2"
@@ -75,6 +81,28 @@ def test_a_compiler_that_is_killed_says_nothing_of_the_unit(tmp_path: Path, stor
     """As the system does when memory runs out."""
     record, _ = scanned(tmp_path, store, "// dies")
     assert (record.verdict.value, record.code) == ("unknown", "FC902")
+
+
+def test_a_unit_that_was_killed_is_asked_again_with_more_memory(
+    tmp_path: Path, store: Store
+) -> None:
+    """As the remedy says; with the same limit it would only be killed again."""
+    toolkit(tmp_path)
+    root = project(tmp_path, unit="// dies")
+    selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
+    plan = planning.plan(Subject(package=str(root)), selection, None)
+
+    def cached(memory_mb: int) -> set[bool]:
+        session = Session(plan, store, timeout=20, jobs=1, memory_mb=memory_mb)
+        return {record.cached for record in session.records()}
+
+    assert [cached(memory) for memory in (1000, 1000, 2000, 2000, 1000)] == [
+        {False},
+        {True},
+        {False},
+        {True},
+        {True},
+    ]
 
 
 def test_a_failure_of_the_assembler_has_its_stage(tmp_path: Path, store: Store) -> None:

@@ -100,7 +100,7 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(
-    unit: Path, library: Answers, until: str | None = None, **kernel: Any
+    unit: Path, library: Answers, until: str | None = None, op: str = "compile", **kernel: Any
 ) -> tuple[dict[str, Any], list[str]]:
     """A worker's answer for the unit, and the stages that it went through."""
     root = unit.parent.parent
@@ -110,7 +110,7 @@ def asked(
         worker = NvrtcWorker(config)
     stages: list[str] = []
     request = {
-        "op": "compile",
+        "op": op,
         "until": until,
         "target": "sm90a",
         "kernel": {"unit": str(unit.relative_to(root)), **kernel},
@@ -196,6 +196,13 @@ def test_a_hostile_unit_reaches_no_compiler(unit: Path, capfd: pytest.CaptureFix
     assert answer == {"outcome": "raised", "stage": "syntax"}
     assert library.asked == []
     assert "in none of its folders" in capfd.readouterr().err
+
+
+def test_it_shows_no_preprocessed_text(unit: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """That is said, with who does."""
+    answer, _ = asked(unit, Answers(), op="preprocess")
+    assert answer["outcome"] == "raised"
+    assert "scan the unit under a toolkit" in capfd.readouterr().err
 
 
 def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:

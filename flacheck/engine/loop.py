@@ -19,6 +19,8 @@ from flacheck.tables import targets
 
 # Seconds that any cell may take before a time-out is counted: slow assemblers took up to 90 s.
 _MINIMUM_TIMEOUT = 300.0
+# What a record holds that met the limit of memory: the code, and the limit among its facts.
+_OUT_OF_MEMORY, _LIMIT = "FC902", "memory_mb"
 # How many times its slowest finished cell a kernel's other cells may take.
 _SLOWEST_FACTOR = 20
 # How often a failure has to repeat before it is one: a death without a word more often, for anybody
@@ -185,7 +187,8 @@ class Loop:
         keys = [cell.key for cell in cells]
         for start in range(0, len(keys), _PAGE):
             stored = self.sink.done(keys[start : start + _PAGE]).values()
-            good = [record for record in stored if _still_good(record, self.timeouts.fixed)]
+            fixed, memory_mb = self.timeouts.fixed, self.provider.memory_mb
+            good = [record for record in stored if _still_good(record, fixed, memory_mb)]
             self.sink.add_cached(self.run, good)
             yield from good
 
@@ -209,6 +212,8 @@ class Loop:
         record = judge.judge(cell, attempt)
         if record.verdict is Verdict.FAILS and cell.stage == "autotune":
             record = judge.with_facts(record, self.provider.facts(cell))
+        if record.code == _OUT_OF_MEMORY:
+            record = judge.with_facts(record, {_LIMIT: self.provider.memory_mb})
         if trial.confirms:
             yield from self._tried_again(task, trial.confirms, record)
         elif record.verdict is Verdict.FAILS and attempt.outcome is not Outcome.FINISHED:
@@ -245,14 +250,18 @@ def is_silent(attempt: Attempt) -> bool:
     return attempt.outcome is Outcome.DIED and not rules.decisive(attempt.log)
 
 
-def _still_good(record: Record, timeout: float | None) -> bool:
+def _still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
     """An unknown is asked again when its cause may be gone: the compiler was absent, or more time
-    is given now."""
+    or memory is given now."""
     if record.verdict is not Verdict.UNKNOWN:
         return True
     if record.code == "FC901":
         return record.seconds >= (timeout or _MINIMUM_TIMEOUT)
-    return record.code == "FC902" or (record.reason or "").startswith("unstable")
+    if record.code == _OUT_OF_MEMORY:
+        # Records of before say nothing of the limit that they met.
+        limits = [finding["facts"].get(_LIMIT, memory_mb) for finding in record.findings[:1]]
+        return all(limit >= memory_mb for limit in limits)
+    return (record.reason or "").startswith("unstable")
 
 
 def request(cell: Cell) -> Json:

@@ -35,7 +35,7 @@ class Provider:
 
     def __init__(self, plan: Plan, memory_mb: int) -> None:
         self._plan = plan
-        self._memory_mb = memory_mb
+        self.memory_mb = memory_mb
         self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
         self._toolchains: dict[str, Toolchain | Untried] = {}
 
@@ -59,7 +59,7 @@ class Provider:
         if identity not in self._kinds:
             package = self._plan.packages.get(cell.kernel.package or "")
             imported = cell.kernel.is_imported
-            self._kinds[identity] = worker_kind(toolchain, package, imported, self._memory_mb)
+            self._kinds[identity] = worker_kind(toolchain, package, imported, self.memory_mb)
         return self._kinds[identity]
 
     def facts(self, cell: Cell) -> Json:

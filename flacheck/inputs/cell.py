@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from flacheck.analysis.observed import BLOCK, observe, take_apart
@@ -36,6 +37,7 @@ from flacheck.model import (
     Verdict,
     digest,
 )
+from flacheck.packages import checkouts, source_trees
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.store import Store
@@ -114,7 +116,7 @@ def choose(
         )
     if what is None:
         record = _one_signature(_matching(store.latest(), selection), "the store", store)
-        return _rebuilt(record)
+        return _rebuilt(record, store)
     if isinstance(what, str) and is_key(what):
         records = store.find(what)
         if not records:
@@ -125,7 +127,7 @@ def choose(
             records = _matching(records, selection) or records
         if len(records) > 1:
             raise _undecided(f"several cells begin with {what}", records)
-        return _rebuilt(records[0])
+        return _rebuilt(records[0], store)
     if isinstance(what, Subject):
         plan, name = planning.plan(what, selection), what.name
     else:
@@ -237,9 +239,9 @@ def settings(cell: Cell) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _rebuilt(record: Record) -> Chosen:
+def _rebuilt(record: Record, store: Store | None = None) -> Chosen:
     """The cell with its kernel as it is now; what was stored of another source is not known of this
-    one."""
+    one. The store knows in which folder a checkout lies."""
     cell = record.cell
     if isinstance(cell.kernel.origin, Unrecorded):
         cell = _of_older(record)
@@ -251,7 +253,10 @@ def _rebuilt(record: Record) -> Chosen:
         return Chosen(cell, record)
     provided = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
-        kernel, package = built.current(cell.kernel, cell.kernel.package)
+        spec = cell.kernel.package
+        if source_trees.is_checkout(spec):
+            spec = _folder_of(cell.kernel, store)
+        kernel, package = built.current(cell.kernel, spec)
         provided = {package.identity: package}
     elif not cell.kernel.is_of_package:
         kernel = _corpus_kernel(cell.kernel.name)
@@ -270,6 +275,22 @@ def _rebuilt(record: Record) -> Chosen:
         return Chosen(now, record, provided)
     said = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
     return Chosen(now, None, provided, (said,))
+
+
+def _folder_of(kernel: Kernel, store: Store | None) -> str:
+    """Where the checkout lies that a unit is of, by the questions that were asked of it. No index
+    is asked: what it has under that name is something else."""
+    runs = store.runs() if store is not None else ()
+    for run in runs:
+        question = run.question
+        if question is None or question.about != kernel.package:
+            continue
+        if checkouts.is_path(question.source) and Path(question.source).is_dir():
+            return question.source
+    raise UsageError(
+        f"{kernel.name} is of the checkout {kernel.package}, whose folder is not known here: name "
+        "it with --package DIR, and the unit with --kernel"
+    )
 
 
 def _package_digest(kernel: Kernel, package: Package) -> str:

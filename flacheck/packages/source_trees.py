@@ -12,6 +12,9 @@ from flacheck.packages import archives, checkouts
 from flacheck.packages.package import Package, parse
 from flacheck.toolchains import cache, filling, wheels
 
+# What `_checkout` calls the state of a folder.
+_OF_CHECKOUT = re.compile(r"==0\+h[0-9a-f]{8}$")
+
 
 def provide_sources(spec: str) -> Package:
     """The sources of `NAME==VERSION`, or of the checkout in a folder; nothing of them is run.
@@ -28,6 +31,11 @@ def provide_sources(spec: str) -> Package:
         raise UsageError(f"there is no source distribution of {name} {version}: {error}") from error
     root = shelf.path / str(shelf.manifest["root"])
     return Package(name, version, str(root), str(shelf.manifest["digest"]), {})
+
+
+def is_checkout(package: str) -> bool:
+    """Whether a package, `NAME==VERSION`, is a checkout by its version: no release has such."""
+    return _OF_CHECKOUT.search(package) is not None
 
 
 def _checkout(path: Path, spec: str) -> Package:

@@ -30,6 +30,7 @@ class Provider:
     table: dict[str, Any]
     kind_of: Callable[[Cell], WorkerKind | Untried] | None = None
     refuses: Callable[[Cell], str | None] = lambda cell: None
+    memory_mb: int = 512
 
     def refusal(self, cell: Cell) -> str | None:
         return self.refuses(cell)

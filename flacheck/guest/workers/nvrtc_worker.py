@@ -61,7 +61,7 @@ class NvrtcWorker:
         until = request["until"]
         text, options = self._unit(request)
         number = request["target"][len("sm") :]
-        started = time.perf_counter()
+        started = time.process_time()
         quick = [*options, f"--gpu-architecture=compute_{number}"]
         code, log = self._nvrtc.compile(text, request["kernel"]["unit"], [*quick, _SYNTAX_ONLY])
         knows_syntax = code != _INVALID_OPTION
@@ -80,13 +80,16 @@ class NvrtcWorker:
             figures.take(line)
         return {
             "stage": until or "cubin",
-            "seconds": time.perf_counter() - started,
+            "seconds": time.process_time() - started,
             "resources": figures.resources(),
         }
 
     def op_preprocess(self, request: Request, mark: Mark) -> Reply:
         """NVRTC gives no preprocessed text away."""
-        return {"stage": "syntax", "facts": {"text": None, "name": None, "commands": []}}
+        raise UnitRefused(
+            "NVRTC shows no preprocessed text; scan the unit under a toolkit (--toolchain"
+            " nvcc==13.0) and take its cell"
+        )
 
     @property
     def _root(self) -> str:
@@ -124,7 +127,7 @@ class NvrtcWorker:
         elif _OF_ASSEMBLER.search(log):
             stage = "cubin"
         write(log)
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         return {"outcome": "raised", "stage": stage, "seconds": seconds}
 
     def _is_of_project(self, header: str) -> bool:
