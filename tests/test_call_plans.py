@@ -194,3 +194,9 @@ def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
     wants = (Demand(SHAPE, "q", (2, 4, 512, 64)),)
     (only,) = varied.repairs(CallPlan(), "forward", CaughtError("ValueError", "", (), "", wants))
     assert only.sizes == {}
+
+
+def test_what_is_for_inference_only_is_called_so(variations: Variations) -> None:
+    """Nothing else of the plan changes."""
+    error = CaughtError("NotImplementedError", "this kernel is inference-only", (), "")
+    assert variations.repairs(CallPlan(), "forward", error) == [CallPlan(training=False)]

@@ -29,6 +29,8 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MOST_BRANCHES = 3
 # Of two arguments that are varied at once.
 _MOST_PAIRS = 12
+# Operators that are not for training.
+_NO_GRADIENTS = re.compile(r"leaf Variable that requires grad|inference[- ]only|(?i:no_grad\(\))")
 # What is put before the dimensions of a tensor that is to have more.
 _LEADING = ("B", "T", "H", "K")
 # The last lines of source that an error went through: those that say what it was about.
@@ -121,7 +123,7 @@ class Variations:
         given, left out, or changed. The likeliest first; none of them is known to work."""
         text = " ".join((error.text, *error.lines[-_LINES:]))
         built = self._operator.parameters
-        if "leaf Variable that requires grad" in text and plan.training:
+        if _NO_GRADIENTS.search(text) and plan.training:
             return [plan.but(training=False)]
         demanded = [met for demand in error.wants for met in self._met(plan, demand)]
         if demanded:
