@@ -33,6 +33,14 @@ def test_a_launch_is_recorded_with_what_was_passed(tmp_path: Path) -> None:
 
 
 @needs_torch
+def test_a_grid_has_three_extents_at_most(tmp_path: Path) -> None:
+    """Triton passes over further ones; a launches file can hold no more."""
+    x = 'torch.zeros(8, device="cuda")'
+    (launch,) = recorded(tmp_path, f"double[(2, 3, 4, 5)]({x}, 8, BLOCK=64)").launches
+    assert launch.grid == (2, 3, 4)
+
+
+@needs_torch
 def test_an_autotuner_run_is_one_line_with_its_configurations(tmp_path: Path) -> None:
     """Pruned as the tuner would; heuristics above it apart, those below in each configuration."""
     (one,) = recorded(tmp_path, AUTOTUNED).launches
