@@ -56,6 +56,16 @@ class GatedNorm(nn.Module):
         return Gated.apply(x, g)
 
 
+class Sized(nn.Module):
+    def __init__(self, hidden_size: int):
+        super().__init__()
+        assert hidden_size > 0
+        self.out = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, hidden_states):
+        return Gated.apply(hidden_states, self.out(hidden_states))
+
+
 @dataclass
 class Settings:
     kind: str = "plain-gated"
@@ -86,10 +96,10 @@ def _followed(folder: Path, name: str) -> SeenSubject:
     return subject
 
 
-@pytest.mark.parametrize("name", ["GatedNorm", "Configured"])
+@pytest.mark.parametrize("name", ["GatedNorm", "Configured", "Sized"])
 def test_layers_are_called_so_that_both_passes_work(tmp_path: Path, name: str) -> None:
     """A gate has the form of what it is beside; a config that is a dataclass is made of its own
-    defaults."""
+    defaults; a size that must be more than 0 is not 0."""
     subject = _followed(tmp_path, name)
     assert subject.failed == ()
     assert [run.error for run in subject.runs] == [None] * 3

@@ -71,6 +71,7 @@ _PLAIN_SEVERAL = re.compile(
 )
 # A class may ask for objects of others.
 _DEEPEST = 4
+_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 # Of the values that one parameter may have: each costs a call.
 _MOST_CHOICES = 4
 
@@ -316,9 +317,10 @@ def _fraction(name: str) -> float:
 
 
 @functools.cache
-def _compared(module: str) -> dict[str, list[str | int | float]]:
-    """Name → the constants that a variable or attribute of that name is compared with."""
-    constants: dict[str, list[str | int | float]] = collections.defaultdict(list)
+def _compared(module: str) -> dict[str, list[tuple[str | int | float, bool]]]:
+    """Name → the constants that a variable or attribute of that name is compared with, and whether
+    by order (`size > 0`)."""
+    constants: dict[str, list[tuple[str | int | float, bool]]] = collections.defaultdict(list)
     try:
         nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
     except (OSError, TypeError, SyntaxError, KeyError):
@@ -329,8 +331,10 @@ def _compared(module: str) -> dict[str, list[str | int | float]]:
             name = getattr(node.left, "id", None) or getattr(node.left, "attr", None)
             parts = getattr(node.comparators[0], "elts", node.comparators)
             values = [_constant(part) for part in parts]
+            by_order = isinstance(node.ops[0], _ORDERS)
             if name:
-                constants[name] += [value for value in values if type(value) in (str, int, float)]
+                kept = [value for value in values if type(value) in (str, int, float)]
+                constants[name] += [(value, by_order) for value in kept]
     return constants
 
 
@@ -365,7 +369,10 @@ def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
     values: list[str | int | float] = []
     if listed:
         values += re.findall(r"['\"](\w+)['\"]", listed[1])
-    values += _compared(operator.module).get(parameter.name, [])
+    for value, by_order in _compared(operator.module).get(parameter.name, []):
+        # What is asked for and must be more than 0 is not 0.
+        if not (by_order and value == 0 and default is NOTHING):
+            values.append(value)
     telling = [v for v in values if isinstance(v, kinds) and v != default and v != ""]
     offered = list(dict.fromkeys(telling))[:_MOST_CHOICES]
     whole = [v for v in (*values, default) if type(v) is int]
