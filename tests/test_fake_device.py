@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -263,3 +264,27 @@ def test_a_torch_that_insists_on_a_gpu_is_refused_with_a_remedy(tmp_path: Path) 
     last = ran.stderr.splitlines()[-1]
     assert "asks for a GPU that is not there (No CUDA GPUs are available)" in last
     assert "CPU build, of 2.11.x or 2.13.x" in last
+
+
+class Mode:
+    """A mode that was left before, or one that still stands."""
+
+    def __init__(self, gone: bool) -> None:
+        self.gone, self.left = gone, False
+
+    def __exit__(self, *_: object) -> None:
+        if self.gone:
+            raise RuntimeError("Attempted to unset FakeTensorMode, but there wasn't one active.")
+        self.left = True
+
+
+@needs_torch
+def test_a_device_whose_mode_is_gone_is_left_all_the_same() -> None:
+    """What ended a call in the middle of torch's own work may have taken the mode along."""
+    from flacheck.guest.fake_cuda.device import FakeDevice
+
+    device = object.__new__(FakeDevice)
+    standing = Mode(gone=False)
+    vars(device).update(_values=Mode(gone=True), _mode=standing, _run_thread=threading.Thread.run)
+    device.leave()
+    assert standing.left
