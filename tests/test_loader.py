@@ -113,3 +113,22 @@ def test_what_torch_has_imported_already_is_not_imported_once_more(shop: Path) -
     command = [sys.executable, "-c", begin + program, str(shop / "both" / "packages"), "OF"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.splitlines()[:1] == ["torchs/grain"], done.stderr
+
+
+def test_dependencies_that_cannot_wait_are_imported_as_ever(shop: Path) -> None:
+    """Theirs are the names that only their own order of imports gives."""
+    files = {
+        "grain/__init__.py": "from .a import first\nfrom . import b\n",
+        "grain/a.py": "def first(): ...\n",
+        "grain/b.py": "import grain.a\ngrain.a.second = 7\n",
+        "mill/__init__.py": "",
+        "mill/ops.py": "from grain.a import second\nOF = second\n",
+    }
+    for name, text in files.items():
+        file = shop / "late" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    program = PROGRAM.replace('"shop"', '"mill"').replace('"shop.ops"', '"mill.ops"')
+    command = [sys.executable, "-c", program, str(shop / "late"), "OF"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[:1] == ["7"], done.stderr

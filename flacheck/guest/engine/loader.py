@@ -207,10 +207,27 @@ class Loader:
 
     def _of_module(self, module: str, qualname: str) -> Kernel:
         with self._importing():
-            part: Kernel = importlib.import_module(module)
+            try:
+                part: Kernel = importlib.import_module(module)
+            except ImportError:
+                if not self._whole():
+                    raise
+                part = importlib.import_module(module)
         for name in qualname.split("."):
             part = getattr(part, name)
         return part
+
+    def _whole(self) -> bool:
+        """From now on dependencies are imported as ever: some import names of each other that only
+        their `__init__` files give in the right order. False where they were so before."""
+        lazy = set(self._finder.dependencies)
+        self._finder.dependencies.clear()
+        for name in list(sys.modules):
+            if lazy and name.partition(".")[0] in self._finder.folders:
+                del sys.modules[name]
+        for name in lazy:
+            del self._finder.folders[name]
+        return bool(lazy)
 
     def _written(self, source: str) -> types.ModuleType:
         """Triton reads a function's source from its file, so inline source becomes one."""
