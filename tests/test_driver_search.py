@@ -210,3 +210,20 @@ def test_the_budget_counts_work_and_not_the_time(monkeypatch: pytest.MonkeyPatch
 
     assert called(1e-6) == called(1e-3)
     assert 0 < len(called(1e-6)) <= 40
+
+
+def test_a_kernel_that_is_missing_comes_before_another_dtype() -> None:
+    """What the share of inner functions did not suffice for is called before that."""
+    now = [0.0]
+
+    def slow(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        now[0] = 0.8 * 97
+        return fine(operator, plan, dtype)
+
+    inner = [operator(name, name, outer=False) for name in ("one", "two")]
+    caller = Caller(slow, inner, Recipe({}))
+    clock = lambda: now[0]  # noqa: E731
+    OperatorSearch(inner, caller, ("bf16", "fp16"), 100.0, clock=clock).run()  # type: ignore[arg-type]
+    told = [(name, dtype) for name, _, dtype in caller.calls]
+    assert told[:2] == [("one", "bf16"), ("two", "bf16")]
+    assert ("one", "fp16") in told

@@ -75,6 +75,10 @@ class OperatorSearch:
             if step == self._missing:
                 operators = sorted(operators, key=self._worth)
             self._all(step, operators)
+        # A kernel that was never recorded is worth more than another dtype of those that were.
+        self._until = self._end * 0.95
+        uncalled = [each for each in inner if each.name not in self.report]
+        self._all(self._missing, [each for each in uncalled if self._unrecorded(each)])
         self._until = self._end
         self._other_dtypes()
 
