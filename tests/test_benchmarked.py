@@ -82,3 +82,27 @@ launch(x, 4)
 def test_triton_names_the_device_that_tensors_are_on(tmp_path: Path) -> None:
     """Programs compare the two."""
     assert exit_code(tmp_path, PLACED) == 0
+
+
+COMPARED = """
+from triton._C.libtriton import nvidia
+import triton.profiler as profiler
+
+blas = nvidia.cublas.CublasLt(torch.empty(32, device="cuda", dtype=torch.uint8))
+x = torch.zeros(64, device="cuda")
+profiler.start("times", hook="triton")
+profiler.deactivate(0)
+with profiler.scope("multiplied", {"flops": 8}):
+    blas.matmul(x, x, x)
+    launch(x, 4)
+profiler.finalize()
+"""
+
+
+@needs_torch
+def test_cublas_and_the_profiler_need_no_card(tmp_path: Path) -> None:
+    """What a program compares its kernels with launches none; the program goes on."""
+    launches = recorded(tmp_path, COMPARED).launches
+    # Newer profilers warm up kernels of their own.
+    mine = [each for each in launches if not each.kernel.startswith("triton.")]
+    assert [each.count for each in mine] == [1]

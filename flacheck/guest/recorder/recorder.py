@@ -85,6 +85,8 @@ class Launched:
     n_regs, n_spills, shared = _REGISTERS, 0, _SHARED
     n_max_threads = 1024
     num_warps = 4
+    # Handles of the driver's.
+    function = module = 0
     hash = name = ""
 
     def __init__(self, options: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
-from ..engine import releases
+from ..engine import releases, vendor_libraries
 from ..engine.driver import TargetDriver
 from ..engine.messages import CardRow
 from .described import program
@@ -75,10 +75,11 @@ class _Watch(importlib.abc.MetaPathFinder):
         self._actions = {"torch": self._torch, "triton": self._triton}
         if settings.card is not None:
             self._actions[_BENCHMARKS] = _time_once
+            self._actions[vendor_libraries.PROFILER] = vendor_libraries.leave_out_profiler
 
     def begin(self) -> None:
         sys.meta_path.insert(0, self)
-        for name in ("torch", "triton"):
+        for name in list(self._actions):
             if name in sys.modules:
                 self._arrived(name)
 
@@ -124,6 +125,7 @@ class _Watch(importlib.abc.MetaPathFinder):
             driver.select(self._card)
             releases.install_driver(driver)
             releases.time_once()
+            vendor_libraries.leave_out_blas()
         self.recorder.install()
 
 
