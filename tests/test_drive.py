@@ -115,13 +115,11 @@ def package(folder: Path, **files: str) -> Path:
     return folder
 
 
-def driven(folder: Path, recipe: dict[str, Any] | None = None) -> Driven:
+def driven(folder: Path, recipe: dict[str, Any] | None = None, **more: Any) -> Driven:
     """What the driver records of `tiny` and what it reports."""
-    output, report = folder / "l.jsonl", folder / "r.json"
-    output.write_text("")
     config = {
-        "output": str(output),
-        "report": str(report),
+        "output": str(folder / "l.jsonl"),
+        "report": str(folder / "r.json"),
         "card": card("h100"),
         "modules": ["tiny"],
         "package": "tiny==1.0",
@@ -129,7 +127,10 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None) -> Driven:
         "recipe": recipe or {},
         "dtypes": ["bf16", "fp32"],
         "seconds": 40,
+        **more,
     }
+    output, report = Path(config["output"]), Path(config["report"])
+    output.write_text("")
     boot = ["-c", channel.BOOT, str(GUEST), ".package_driver"]
     command = [sys.executable, *boot, json.dumps(config)]
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))

@@ -52,6 +52,9 @@ GUEST = Path(channel.GUEST)
 # Captures of this process whose driver ended early: the next process makes them anew.
 _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
+# Captures under other releases that a driver looks at: one comparison takes no time, but hundreds
+# may lie in the cache.
+_MOST_EARLIER = 4
 
 
 @dataclass(frozen=True)
@@ -130,9 +133,23 @@ def prepare(drives: Sequence[Drive], at_once: int = 1) -> None:
     """
     _check_torch()
     missing = {_folder(each): each for each in drives if not _is_made(_folder(each))}
-    waiting = list(missing.items())
-    for place in range(0, len(waiting), at_once):
-        _drive_together(waiting[place : place + at_once])
+    # One of each package and card comes first: what it made may hold under the other releases.
+    first: dict[str, Path] = {}
+    for folder, each in missing.items():
+        first.setdefault(_kin(each), folder)
+    begun = set(first.values())
+    earlier = [(folder, each) for folder, each in missing.items() if folder in begun]
+    later = [(folder, each) for folder, each in missing.items() if folder not in begun]
+    errors = []
+    for waiting in (earlier, later):
+        for place in range(0, len(waiting), at_once):
+            try:
+                _drive_together(waiting[place : place + at_once])
+            except IncompleteError as error:
+                # The others are made and kept all the same.
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _check_torch() -> None:
@@ -148,6 +165,36 @@ def _folder(drive: Drive) -> Path:
     if drive.suite is not None:
         key = digest([key, "tests", checkouts.digest(drive.suite)], 16)
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
+
+
+def _kin(drive: Drive) -> str:
+    """The same for the drives of one package on one card under any release."""
+    key = _key(drive.package, None, drive.card, recipe_of(drive.package.name))
+    return digest([key, drive.suite is not None], 16)
+
+
+def _asked(folder: Path, kin: str) -> Path:
+    """What the package asked of Triton in a capture; its name says for which others it may hold."""
+    return folder / f"asked-{kin}.json"
+
+
+def _earlier(folder: Path, drive: Drive) -> list[Json]:
+    """The captures under other releases that may hold for a drive, the newest first."""
+    if drive.suite is not None:
+        return []
+    kin = _kin(drive)
+    mine = f"{drive.package.name}-{drive.package.version}-*"
+    there = list(folder.parent.glob(f"{mine}/{_asked(Path(), kin).name}"))
+    there.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+    return [
+        {
+            "asked": str(each),
+            "launches": str(_launches(each.parent)),
+            "report": str(_report(each.parent)),
+        }
+        for each in there[:_MOST_EARLIER]
+        if _is_made(each.parent)
+    ]
 
 
 def _launches(folder: Path) -> Path:
@@ -191,6 +238,7 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
         prefix="flacheck-capture-", ignore_cleanup_errors=True
     ) as scratch:
         config = _config(Path(scratch), drive)
+        config["earlier"] = _earlier(folder, drive)
         Path(config["output"]).write_text("", encoding="utf-8")
         doing = Path(config["progress"])
 
@@ -218,11 +266,24 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
             (folder / _EARLY).touch()
         if drive.suite is not None:
             _add_tests(config, drive, scratch, folder, stop)
+        _say_like(config, what)
         # A report stands for a finished drive: it comes to its name last, and both in one step.
-        for made, final in (("output", _launches(folder)), ("report", _report(folder))):
+        finals = [("output", _launches(folder)), ("report", _report(folder))]
+        if drive.suite is None and Path(config.get("asked", "")).is_file():
+            finals.insert(0, ("asked", _asked(folder, _kin(drive))))
+        for made, final in finals:
             partial = folder / f"{final.name}.{os.getpid()}"
             shutil.copyfile(config[made], partial)
             partial.replace(final)
+
+
+def _say_like(config: Json, what: str) -> None:
+    report = json.loads(Path(config["report"]).read_text(encoding="utf-8"))
+    if report.get("like"):
+        _LOG.info(
+            f"{what}: all that the package asks of Triton is as under {report['like']}, and so are "
+            "its launches"
+        )
 
 
 def _kept(config: Json, cut: str) -> bool:
@@ -285,6 +346,7 @@ def _config(scratch: Path, drive: Drive) -> Json:
         "output": str(scratch / "launches.jsonl"),
         "report": str(scratch / "report.json"),
         "progress": str(scratch / "doing"),
+        "asked": str(scratch / "asked.json"),
         "card": drive.card,
         "modules": list(package.modules),
         "own": list(package.own_modules),
@@ -321,11 +383,13 @@ def recipe_of(package: str) -> Json:
     return {}
 
 
-def _key(package: Package, toolchain: Toolchain, card: Json, recipe: Json) -> str:
-    """All that can change what is launched, the guest's own source included."""
+def _key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
+    """All that can change what is launched, the guest's own source included; without a toolchain
+    all that does not depend on it."""
     files = sorted(GUEST.rglob("*.py"))
     guest = {str(file.relative_to(GUEST)): file.read_text() for file in files}
-    return digest([package.digest, toolchain.identity, card, recipe, guest], 16)
+    under = toolchain.identity if toolchain else None
+    return digest([package.digest, under, card, recipe, guest], 16)
 
 
 def run_guest(

@@ -4,49 +4,73 @@ The host starts it with one argument, a JSON object: `output` (the launches file
 file), `card` (a row of the target table), `modules` (packages to drive), `own` (all modules of the
 distribution, where they are known), `package`
 (`name==version`), `packages` (folder → `name==version`), `recipe` (a parsed recipe), `dtypes`,
-`seconds` (of work, as `work.py` counts it), `progress` (a file that says what is being called).
+`seconds` (of work, as `work.py` counts it), `progress` (a file that says what is being called),
+`asked` (a JSON file: what the package asked of Triton, see `earlier.py`), `earlier` (captures under
+other releases, each {"asked", "launches", "report"}: one that holds here is taken over).
 
 The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
 not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
 error}, "skipped"?}}, "seconds", "late": whether the time was over before everything was called in
 every dtype, "cut": operators that were not called for want of time, "said": [{"text", "by"}]:
-warnings about releases of Triton or torch}
+warnings about releases of Triton or torch, "like": the release whose capture was taken over}
 """
+
+from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
+from .asked import TritonAnswers
 from .heard import listening
 from .trust import Witness
+
+if TYPE_CHECKING:
+    from .earlier import Surroundings
 
 
 def main() -> None:
     config = json.loads(sys.argv[1])
     packages = config.get("packages") or {}
     settings = Settings(config["output"], config["card"], packages, config["package"])
+    answers = TritonAnswers()
     with session(settings) as recorder:
+        answers.begin()
         witness = Witness(recorder)
         with listening() as heard:
-            report = drive(config, recorder, witness)
-        report["said"] = [{"text": text, "by": by} for text, by in heard.items()]
-    witness.sift(config["output"])
+            report = drive(config, recorder, witness, answers)
+        answers.end()
+        if "like" not in report:
+            report["said"] = [{"text": text, "by": by} for text, by in heard.items()]
+    surroundings = report.pop("surroundings", None)
+    if "like" not in report:
+        witness.sift(config["output"])
+    if surroundings is not None and config.get("asked"):
+        _write(surroundings.told(recorder, report), config["asked"])
     report["seconds"] = round(time.process_time(), 1)
-    partial = f"{config['report']}.part"
+    _write(report, config["report"])
+
+
+def _write(told: Mapping[str, Any], to: str) -> None:
+    partial = f"{to}.part"
     with open(partial, "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1)
-    os.replace(partial, config["report"])
+        json.dump(told, file, indent=1)
+    os.replace(partial, to)
 
 
-def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> dict[str, Any]:
+def drive(
+    config: Mapping[str, Any], recorder: Recorder, witness: Witness, answers: TritonAnswers
+) -> dict[str, Any]:
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
     from .calls import Caller
+    from .earlier import Surroundings
     from .modules import NotImported, load
     from .operators import operators
     from .overheard import Overheard
@@ -69,6 +93,11 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
         failed["traceback"] = caught.trace
         return {"import_error": failed, "modules": {}, "operators": {}}
     offered = operators(modules, config["modules"])
+    surroundings = Surroundings(answers, modules, failed, offered, config.get("packages") or {})
+    for each in config.get("earlier") or ():
+        taken = _taken_over(each, surroundings, config)
+        if taken is not None:
+            return taken
     overheard = Overheard(modules, offered)
     caller = Caller(Shapes(offered, recipe), recipe, recorder, witness, overheard)
     search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"], tell, caller.work)
@@ -78,4 +107,24 @@ def drive(config: Mapping[str, Any], recorder: Recorder, witness: Witness) -> di
         "operators": search.report,
         "late": search.late,
         "cut": search.cut,
+        "surroundings": surroundings,
     }
+
+
+def _taken_over(
+    earlier: Mapping[str, str], surroundings: Surroundings, config: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The report of an earlier capture whose launches are taken over, where it holds here."""
+    from .earlier import take
+
+    with open(earlier["asked"], encoding="utf-8") as file:
+        asked = json.load(file)
+    why = surroundings.differs(asked)
+    if why is not None:
+        print(f"{earlier['launches']} does not hold here: {why}", file=sys.stderr)
+        return None
+    release = take(earlier["launches"], config["output"])
+    shutil.copyfile(earlier["asked"], config["asked"])
+    with open(earlier["report"], encoding="utf-8") as file:
+        report: dict[str, Any] = json.load(file)
+    return {**report, "like": report.get("like", release)}

@@ -100,7 +100,7 @@ class _Watch(importlib.abc.MetaPathFinder):
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Announcing(spec.loader, lambda: self._arrived(name))
+                    spec.loader = Announcing(spec.loader, lambda: self._arrived(name))
                 return spec
         return None
 
@@ -138,7 +138,7 @@ def _time_once() -> None:
             kind.benchmark_gpu = lambda self, call, *_, **how: releases.timed_once(call, **how)
 
 
-class _Announcing(importlib.abc.Loader):
+class Announcing(importlib.abc.Loader):
     """A module's own loader, and a word to say when it is done."""
 
     def __init__(self, loader: importlib.abc.Loader, done: Callable[[], None]) -> None:
