@@ -26,7 +26,7 @@ class NoBlas:
 def leave_out_blas() -> None:
     """To be called once Triton is imported; releases before 3.1 bind no cuBLAS."""
     library = getattr(sys.modules.get("triton._C.libtriton"), "nvidia", None)
-    blas = getattr(library, "cublas", None)
+    blas: Any = getattr(library, "cublas", None)
     if hasattr(blas, "CublasLt"):
         blas.CublasLt = NoBlas
 

@@ -32,7 +32,7 @@ from .heard import listening
 from .trust import Witness
 
 if TYPE_CHECKING:
-    from .earlier import Surroundings
+    from .earlier import MetWhileImported
 
 
 def main() -> None:
@@ -48,11 +48,11 @@ def main() -> None:
         answers.end()
         if "like" not in report:
             report["said"] = [{"text": text, "by": by} for text, by in heard.items()]
-    surroundings = report.pop("surroundings", None)
+    met: MetWhileImported | None = report.pop("met", None)
     if "like" not in report:
         witness.sift(config["output"])
-    if surroundings is not None and config.get("asked"):
-        _write(surroundings.told(recorder, report), config["asked"])
+    if met is not None and config.get("asked"):
+        _write(met.told(recorder, report), config["asked"])
     report["seconds"] = round(time.process_time(), 1)
     _write(report, config["report"])
 
@@ -70,7 +70,7 @@ def drive(
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
     from .calls import Caller
-    from .earlier import Surroundings
+    from .earlier import MetWhileImported
     from .modules import NotImported, load
     from .operators import operators
     from .overheard import Overheard
@@ -93,11 +93,11 @@ def drive(
         failed["traceback"] = caught.trace
         return {"import_error": failed, "modules": {}, "operators": {}}
     offered = operators(modules, config["modules"])
-    surroundings = Surroundings(answers, modules, failed, offered, config.get("packages") or {})
+    met = MetWhileImported(answers, modules, failed, offered, config.get("packages") or {})
     for each in config.get("earlier") or ():
-        taken = _taken_over(each, surroundings, config)
+        taken = _taken_over(each, met, config)
         if taken is not None:
-            return taken
+            return {**taken, "modules": failed}
     overheard = Overheard(modules, offered)
     caller = Caller(Shapes(offered, recipe), recipe, recorder, witness, overheard)
     search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"], tell, caller.work)
@@ -107,19 +107,19 @@ def drive(
         "operators": search.report,
         "late": search.late,
         "cut": search.cut,
-        "surroundings": surroundings,
+        "met": met,
     }
 
 
 def _taken_over(
-    earlier: Mapping[str, str], surroundings: Surroundings, config: Mapping[str, Any]
+    earlier: Mapping[str, str], met: MetWhileImported, config: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """The report of an earlier capture whose launches are taken over, where it holds here."""
     from .earlier import take
 
     with open(earlier["asked"], encoding="utf-8") as file:
         asked = json.load(file)
-    why = surroundings.differs(asked)
+    why = met.differs(asked)
     if why is not None:
         print(f"{earlier['launches']} does not hold here: {why}", file=sys.stderr)
         return None

@@ -19,7 +19,7 @@ from .asked import TritonAnswers, answered, fingerprint, same_answers
 from .operators import Operator
 
 
-class Surroundings:
+class MetWhileImported:
     """What a package met while it was imported: taken once it was, and compared with that of an
     earlier capture."""
 
@@ -35,8 +35,9 @@ class Surroundings:
         self._while_imported = dict(answers.answers)
         self._names: set[str] = set()
         kernels = self._kernels(modules, Identities(packages))
-        met = [kernels, dict(failed), [operator.name for operator in offered]]
-        text = json.dumps(met, sort_keys=True, default=repr)
+        # Why a module failed names folders of the release; the report of a capture says it anew.
+        imported = [kernels, sorted(failed), [operator.name for operator in offered]]
+        text = json.dumps(imported, sort_keys=True, default=repr)
         self._met = hashlib.sha256(text.encode()).hexdigest()
 
     def _kernels(self, modules: Iterable[ModuleType], identities: Identities) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Watcher:
 
     def __init__(self, config: dict[str, Any], recorder: Any) -> None:
         self._progress: str | None = config.get("progress")
-        self._budget = config["seconds"]
+        self._budget: float = config["seconds"]
         self._recorder = recorder
         self.work = Work(recorder)
         self._counts = dict.fromkeys(("passed", "failed", "skipped"), 0)
