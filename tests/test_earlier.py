@@ -3,8 +3,11 @@ is answered alike."""
 
 from __future__ import annotations
 
+import copy
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -114,6 +117,21 @@ def test_what_cannot_be_compared_is_never_the_same() -> None:
     assert same_answers({"triton a": "1", "triton b": "2"}, lambda module, name: "1") == "triton b"
     assert same_answers({"triton a": "1"}, lambda module, name: "1") is None
     assert answered("no.such.module", "a") == ""
+
+
+def test_a_watched_module_is_a_module_still() -> None:
+    """It can be copied, as Triton copies what kernels read, and tells what is read of it."""
+    name = "triton_like"
+    sys.modules[name] = module = ModuleType(name)
+    try:
+        answers = TritonAnswers()
+        answers.watch(name)
+        module.block = 16
+        assert copy.deepcopy(module) is module and isinstance(module, ModuleType)
+        exec("module.block, hasattr(module, 'gone')", {"module": module, "__name__": "shop.ops"})
+        assert answers.answers == {f"{name} block": "16", f"{name} gone": MISSING}
+    finally:
+        del sys.modules[name]
 
 
 def rounded(x: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib
 import importlib.abc
 import importlib.metadata
 import inspect
@@ -95,6 +96,10 @@ def _watched(answers: TritonAnswers) -> type[ModuleType]:
                 raise
             answers.read(plain(self, "__name__"), name, value)
             return value
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            # Triton copies what kernels read of their modules, unless it is plainly a module.
+            return importlib.import_module, (plain(self, "__name__"),)
 
     return WatchedModule
 
