@@ -30,6 +30,10 @@ class FlacheckError(Exception):
     exit_code: Exit = Exit.USAGE
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as a cancelled CI job gets it: a command ends as it does at Ctrl-C."""
+
+
 class UsageError(FlacheckError):
     """The input cannot be used: an unknown name, a malformed file, an impossible combination."""
 

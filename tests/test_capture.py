@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +94,21 @@ def test_the_users_own_sitecustomize_still_runs(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     command = [sys.executable, "-c", "import sys; sys.exit(3 if mine == 'ran' else 4)"]
     assert capture(command, tmp_path / "l.jsonl") == 3
+
+
+def test_a_command_that_is_terminated_ends_its_program(tmp_path: Path) -> None:
+    """Only flacheck was told; the file has its end line."""
+    output, started = tmp_path / "l.jsonl", tmp_path / "started"
+    program = f"import pathlib, time; pathlib.Path({str(started)!r}).touch(); time.sleep(600)"
+    command = [sys.executable, "-m", "flacheck", "capture", "-o", str(output)]
+    with subprocess.Popen([*command, "--", sys.executable, "-c", program]) as process:
+        while not started.exists():
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    end = read(output).end
+    assert end is not None
+    assert end["exit_code"] == 128 + signal.SIGTERM
 
 
 @needs_torch

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from flacheck.cli import common
-from flacheck.errors import UsageError
+from flacheck.errors import Exit, UsageError
 
 
 def test_values_are_repeated_or_separated_by_commas() -> None:
@@ -43,6 +47,46 @@ def test_a_selection_takes_known_dtypes_only() -> None:
     assert (chosen.num_warps, chosen.num_stages, chosen.toolchains) == ((4,), (), ("3.2.0",))
     with pytest.raises(UsageError, match="unknown dtype 'fp12'"):
         common.selection([], [], ["fp12"], [], [], [])
+
+
+def test_a_terminated_command_ends_like_an_interrupted_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """So its folders go, and it says how to go on; the handler that was there comes back."""
+    before = signal.getsignal(signal.SIGTERM)
+    left = []
+
+    @common.command
+    def terminated() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            left.append("in order")
+
+    with pytest.raises(typer.Exit) as ended:
+        terminated()
+    assert (ended.value.exit_code, left) == (Exit.INTERRUPTED, ["in order"])
+    assert "interrupted. To begin again: " in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_command_runs_in_any_thread() -> None:
+    """Only the main one hears of signals."""
+    codes = []
+
+    @common.command
+    def quiet() -> Exit:
+        return Exit.EMPTY
+
+    def run() -> None:
+        with pytest.raises(typer.Exit) as ended:
+            quiet()
+        codes.append(ended.value.exit_code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert codes == [Exit.EMPTY]
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flacheck.capture.cards import card
-from flacheck.errors import UsageError
+from flacheck.errors import Terminated, UsageError
 from flacheck.model import Json
 from flacheck.model.launch import LAUNCHES_SCHEMA
 
@@ -71,10 +71,13 @@ def _run(command: Sequence[str], environment: Mapping[str, str], settings: Json)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """The terminal interrupts both of us; the program decides what becomes of it."""
+    """The terminal interrupts both of us; the program decides what becomes of it. Of SIGTERM only
+    we know."""
     while True:
         try:
             return process.wait()
+        except Terminated:
+            process.terminate()
         except KeyboardInterrupt:
             continue
 

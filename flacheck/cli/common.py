@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from flacheck.reports.document import Report
 
 from flacheck.cli.output import write as write
+from flacheck.cli.termination import terminable
 from flacheck.errors import Exit, FlacheckError, UsageError
 
 Run = TypeVar("Run", bound=Callable[..., Any])
@@ -143,15 +144,16 @@ def command(function: Run) -> Run:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            code = function(*args, **kwargs)
-        except FlacheckError as error:
-            say(str(error))
-            code = error.exit_code
-        except KeyboardInterrupt:
-            # Commands that store records catch it themselves and say how to go on.
-            say(f"interrupted. To begin again: {begin_again()}")
-            code = Exit.INTERRUPTED
+        with terminable():
+            try:
+                code = function(*args, **kwargs)
+            except FlacheckError as error:
+                say(str(error))
+                code = error.exit_code
+            except KeyboardInterrupt:
+                # Commands that store records catch it themselves and say how to go on.
+                say(f"interrupted. To begin again: {begin_again()}")
+                code = Exit.INTERRUPTED
         raise typer.Exit(int(code or 0))
 
     return run  # type: ignore[return-value]

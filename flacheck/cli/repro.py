@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -72,27 +70,26 @@ def repro(
     specs = [*toolchain, *triton]
     selection = common.selection(kernel, target, dtype, num_warps, num_stages, specs, torch, op)
     about = common.cells_of(context, cell, matrix, package, trust)
-    with _terminable():
+    try:
+        with Store.open(store, create=not cells.needs_store(about)) as opened:
+            purpose = Purpose.REPRO
+            chosen = cells.choose(about, selection, opened, purpose, trust, memory_mb=memory)
+        common.say(*chosen.warnings)
+        failing = chosen.cell
+        folder = output or Path(f"repro-{failing.key[:8]}")
+        if failing.kernel.language != "triton":
+            return _preprocessed(chosen, folder, memory)
+        ready = provided(failing.toolchain, failing.target, releases, triton)
+    except KeyboardInterrupt:
+        return _nothing("interrupted before there was a compiler to ask")
+    with Compilers(ready, chosen.packages, memory, allowance) as compilers:
         try:
-            with Store.open(store, create=not cells.needs_store(about)) as opened:
-                purpose = Purpose.REPRO
-                chosen = cells.choose(about, selection, opened, purpose, trust, memory_mb=memory)
-            common.say(*chosen.warnings)
-            failing = chosen.cell
-            folder = output or Path(f"repro-{failing.key[:8]}")
-            if failing.kernel.language != "triton":
-                return _preprocessed(chosen, folder, memory)
-            ready = provided(failing.toolchain, failing.target, releases, triton)
+            reproduction, interrupted = _begun(failing, compilers)
         except KeyboardInterrupt:
-            return _nothing("interrupted before there was a compiler to ask")
-        with Compilers(ready, chosen.packages, memory, allowance) as compilers:
-            try:
-                reproduction, interrupted = _begun(failing, compilers)
-            except KeyboardInterrupt:
-                return _nothing("interrupted again before the original was shown to fail")
-            if not interrupted:
-                interrupted = _searched(reproduction)
-            return _finish(reproduction, runs, interrupted, folder, format)
+            return _nothing("interrupted again before the original was shown to fail")
+        if not interrupted:
+            interrupted = _searched(reproduction)
+        return _finish(reproduction, runs, interrupted, folder, format)
 
 
 def _begun(failing: Cell, compilers: Compilers) -> tuple[Reproduction, bool]:
@@ -154,20 +151,6 @@ def _budget(text: str) -> Budget:
     if match[2]:
         return Budget(seconds=int(match[1]))
     return Budget(compiles=int(match[1]))
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a reduction as Ctrl-C does: with what there is."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _finish(
