@@ -129,8 +129,11 @@ class Worker:
         os.abort()
 
     def do_signal(self, rest: str) -> None:
-        """Somebody else sends the worker a signal."""
-        os.kill(os.getpid(), getattr(signal, rest))
+        """Somebody else sends the worker a signal, which under nohup it may ignore."""
+        number = getattr(signal, rest)
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
     def do_server(self, rest: str) -> None:
         """Somebody else sends the server a signal, and the compile goes on for a while."""
