@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flacheck.guest.package_driver.calls import CaughtError, TooLong, attempt
-from flacheck.guest.package_driver.demands import SHAPE, Demand
+from flacheck.guest.package_driver.following import SHAPE, Demand
 from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.shapes import Shapes

@@ -13,7 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.demands import (
+from flacheck.guest.package_driver.demands import demands
+from flacheck.guest.package_driver.following import (
     BUILD,
     DTYPE,
     FIELD,
@@ -24,7 +25,6 @@ from flacheck.guest.package_driver.demands import (
     TABLE,
     VALUE,
     Demand,
-    demands,
 )
 
 Wanted = list[tuple[int, str, Any]]

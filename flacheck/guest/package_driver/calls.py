@@ -16,7 +16,8 @@ import torch
 from ..fake_cuda.registered import BODIES
 from ..recorder.recorder import Recorder
 from .arguments import NOTHING, Arguments, is_length, is_tensor
-from .demands import Demand, demands
+from .demands import demands
+from .following import Demand
 from .operators import LAYER, Operator
 from .overheard import Overheard
 from .plans import CallPlan, Recipe

@@ -9,7 +9,7 @@ from typing import Any
 from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_axis, is_length, is_tensor
 from .branches import branches
 from .calls import CaughtError
-from .demands import BUILD, DTYPE, FIELD, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
+from .following import BUILD, DTYPE, FIELD, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
 from .objects import OptionTable, classes, named, takes_none
 from .operators import LAYER, Operator
 from .plans import CallPlan
