@@ -132,3 +132,41 @@ def test_dependencies_that_cannot_wait_are_imported_as_ever(shop: Path) -> None:
     command = [sys.executable, "-c", program, str(shop / "late"), "OF"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.splitlines()[:1] == ["7"], done.stderr
+
+
+def test_a_name_that_an_init_imports_comes_before_a_submodule_of_that_name(shop: Path) -> None:
+    """`from .entry import entry` leaves the function, however the submodule was imported before; a
+    dependency's `__init__` runs for it."""
+    files = {
+        "shop/utils/__init__.py": "from shop.utils.entry import entry\nfrom . import plain\n",
+        "shop/utils/entry.py": "def entry(): return 7\nother = 8\n",
+        "shop/utils/plain.py": "",
+        "grain/__init__.py": "from grain.seed import seed\n",
+        "grain/seed.py": "def seed(): return 9\nother = 10\n",
+        "shop/ops.py": "from shop.utils.entry import other\nfrom shop.utils import entry, plain\n"
+        "from grain.seed import other as more\nfrom grain import seed\n"
+        "OF = entry(), plain.__name__, other, seed(), more\n",
+    }
+    for name, text in files.items():
+        file = shop / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    done = loaded(shop, "OF")
+    assert done.stdout.splitlines()[:1] == ["(7, 'shop.utils.plain', 8, 9, 10)"], done.stderr
+
+
+def test_a_kernel_whose_name_a_function_of_the_host_took(shop: Path) -> None:
+    """It is known by the name that its module keeps it under; one that is lost is cut source."""
+    (shop / "shop" / "ops.py").write_text(
+        "class Jit:\n"
+        "    def __init__(self, fn): self.fn = fn\n"
+        "    def __repr__(self): return 'the kernel'\n"
+        "@Jit\ndef grow(): ...\n"
+        "@Jit\ndef lost(): ...\n"
+        "kept = Jit(grow)\n"
+        "def grow(): ...\ndef lost(): ...\n"
+    )
+    done = loaded(shop, "grow")
+    assert done.stdout.splitlines()[:1] == ["the kernel"], done.stderr
+    lost = loaded(shop, "lost")
+    assert "shop.ops:lost is a function of the host, not a kernel" in lost.stderr

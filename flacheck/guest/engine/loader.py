@@ -46,10 +46,30 @@ class LazyPackages(importlib.abc.MetaPathFinder):
         return spec
 
 
+class _LazyModule(types.ModuleType):
+    """A package whose `__init__` was put off. The import system binds each submodule to its name in
+    the package; where the `__init__` gives that name to something else (`from .entry import entry`)
+    it would do so after, so the submodule is not bound."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        lazy = getattr(self.__spec__, "loader", None)
+        is_submodule = isinstance(lazy, _LazyInit) and isinstance(value, types.ModuleType)
+        if not is_submodule or not lazy.renames(self.__name__, name):
+            super().__setattr__(name, value)
+
+
 class _LazyInit(importlib.abc.Loader):
     def __init__(self, folder: str, looks_up: bool) -> None:
         self._folder, self._looks_up, self._ran = folder, looks_up, False
         self._file = os.path.join(folder, "__init__.py")
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return _LazyModule(spec.name)
+
+    def renames(self, package: str, name: str) -> bool:
+        """Whether the `__init__` imports something else under the name of a submodule."""
+        _, imported = _read(self._file, package)
+        return name in imported and imported[name] != (package, name)
 
     def exec_module(self, module: types.ModuleType) -> None:
         module.__file__ = self._file
@@ -67,8 +87,9 @@ class _LazyInit(importlib.abc.Loader):
         # The import system asks for `__path__` and others: these are never worth a look.
         special = name.startswith("__")
         path = os.path.join(self._folder, name)
+        is_submodule = not special and not self.renames(module.__name__, name)
         for file in (path + ".py", os.path.join(path, "__init__.py")):
-            if not special and os.path.isfile(file):
+            if is_submodule and os.path.isfile(file):
                 return importlib.import_module(f"{module.__name__}.{name}")
         if self._looks_up:
             literals, imported = _read(self._file, module.__name__)
@@ -119,10 +140,14 @@ class _LoadedModule(importlib.abc.Loader):
 @functools.cache
 def _read(path: str, package: str) -> tuple[dict[str, object], dict[str, tuple[str, str]]]:
     """Literal values at an `__init__`'s top level, and imported names with where they come from."""
-    with open(path, "rb") as file:
-        tree = ast.parse(file.read())
     literals: dict[str, object] = {}
     imported: dict[str, tuple[str, str]] = {}
+    with open(path, "rb") as file:
+        try:
+            tree = ast.parse(file.read())
+        except (SyntaxError, ValueError):
+            # It says so itself to whoever makes it run.
+            return literals, imported
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             with contextlib.suppress(ValueError):
@@ -213,8 +238,11 @@ class Loader:
                 if not self._whole():
                     raise
                 part = importlib.import_module(module)
+        home = part
         for name in qualname.split("."):
             part = getattr(part, name)
+        if isinstance(part, types.FunctionType):
+            return _under_another_name(home, qualname)
         return part
 
     def _whole(self) -> bool:
@@ -239,6 +267,21 @@ class Loader:
                 file.write(source)
             os.replace(f"{path}.{os.getpid()}", path)
         return module_from(path, name)
+
+
+def _under_another_name(module: types.ModuleType, qualname: str) -> Kernel:
+    """The kernel that was defined under a name which a function of the host bears by now: modules
+    keep such a kernel under another one. Raises AttributeError where it is lost."""
+    for value in list(vars(module).values()):
+        inner = value
+        # Not by Triton's classes: packages wrap kernels in objects of their own.
+        while not isinstance(inner, types.FunctionType) and hasattr(inner, "fn"):
+            inner = inner.fn
+        if inner is value or not isinstance(inner, types.FunctionType):
+            continue
+        if (inner.__module__, inner.__qualname__) == (module.__name__, qualname):
+            return value
+    raise AttributeError(f"{module.__name__}:{qualname} is a function of the host, not a kernel")
 
 
 def corpus_module(corpus: str, family: str) -> types.ModuleType:
