@@ -17,7 +17,8 @@ def test_a_card_is_its_targets_row_with_its_own_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("h3000", "unknown target 'h3000'"), ("mi300x", "flacheck capture --device real")]
+    ("name", "said"),
+    [("h3000", "unknown target 'h3000'"), ("mi300x", "flacheck capture --device real")],
 )
 def test_a_card_that_cannot_be_imitated_is_an_error(name: str, said: str) -> None:
     """Unknown, or one whose torch is another."""

@@ -33,6 +33,27 @@ def test_a_launch_is_recorded_with_what_was_passed(tmp_path: Path) -> None:
 
 
 @needs_torch
+def test_a_launch_that_triton_refuses_by_its_names_is_none(tmp_path: Path) -> None:
+    """A name that is neither a parameter's nor an option's, and constants collected in `**meta`, end
+    the call as they do on a card; the next launch is recorded.
+    """
+    program = """
+import pytest
+def old(x, **meta):
+    tl.store(x, meta["BLOCK"])
+x = torch.zeros(8, device="cuda")
+with pytest.raises(KeyError, match="BLOK was specified but unrecognised"):
+    double[(1,)](x, 8, BLOCK=64, BLOK=32)
+with pytest.raises(TypeError, match="meta"):
+    triton.jit(old)[(1,)](x, BLOCK=64)
+double[(1,)](x, 8, BLOCK=64, num_ctas=1, maxnreg=128)
+"""
+    (launch,) = recorded(tmp_path, program).launches
+    assert (launch.kernel, launch.count) == ("program:double", 1)
+    assert launch.options == {"num_ctas": 1, "maxnreg": 128}
+
+
+@needs_torch
 def test_a_grid_has_three_extents_at_most(tmp_path: Path) -> None:
     """Triton passes over further ones; a launches file can hold no more."""
     x = 'torch.zeros(8, device="cuda")'

@@ -17,6 +17,7 @@ from .call_path import CallPaths
 from .described import Functions, Identities, argument, configuration, constant, laid_out
 from .journal import Journal
 from .places import Places
+from .refusals import check
 
 Run = Callable[..., Any]
 Args = Sequence[Any]
@@ -195,6 +196,8 @@ class Recorder:
     def _kernel(self, run: Run, function: Kernel, args: Args, kwargs: Kwargs) -> Any:
         if self._thread.muted:
             return run(function, *args, **kwargs)
+        if not self._real:
+            check(function, kwargs)
         with self._call(function, args, kwargs) as call:
             self._arrives(call, function, args, kwargs)
             tuned = call.tuner is not None
