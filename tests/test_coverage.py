@@ -44,3 +44,11 @@ def test_what_the_time_did_not_suffice_for_is_named() -> None:
     found = coverage(LAUNCHABLE, {}, report)
     assert found.to_json()["cut"] == ["pkg.ops.one:late", "further dtypes of what launched"]
     assert coverage(LAUNCHABLE, {}, {"modules": {}, "operators": {}}).to_json()["cut"] == []
+
+
+def test_what_triton_refuses_is_said_before_what_an_operator_raised() -> None:
+    """An operator that swallows the refusal, or another one that failed, is not the reason."""
+    said = "KeyError: Keyword argument BLOK was specified but unrecognised"
+    report = {"operators": {}, "refused": {"pkg.ops.one:second": said}}
+    found = coverage(LAUNCHABLE, {"pkg.ops.one:first": 1}, report)
+    assert found.missed == (("pkg.ops.one:second", f"Triton refuses its launch: {said}"),)

@@ -68,6 +68,9 @@ def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) 
     for module, said in report.get("modules", {}).items():
         if any(launcher.startswith(module + ":") for launcher in launchers):
             return f"{module} cannot be imported: {said}"
+    refused = report.get("refused", {})
+    if kernel in refused:
+        return f"Triton refuses its launch: {refused[kernel][:200]}"
     operators = report.get("operators", {})
     using = {name: entry for name, entry in operators.items() if kernel in entry["kernels"]}
     if not using:

@@ -107,6 +107,7 @@ def drive(
         "operators": search.report,
         "late": search.late,
         "cut": search.cut,
+        "refused": recorder.refused,
         "met": met,
     }
 

@@ -118,6 +118,8 @@ class Recorder:
         self._places = Places(self._identities, journal.output)
         self.calls = 0
         self.kernels: collections.Counter[str] = collections.Counter()
+        # The kernels of which Triton refuses a launch, with what it says.
+        self.refused: dict[str, str] = {}
         self.during: str | None = None
         self.launched: Callable[[Iterable[Any]], None] = lambda arguments: None
         self.followed: Callable[[], str | None] = lambda: None
@@ -197,7 +199,7 @@ class Recorder:
         if self._thread.muted:
             return run(function, *args, **kwargs)
         if not self._real:
-            check(function, kwargs)
+            self._check(function, kwargs)
         with self._call(function, args, kwargs) as call:
             self._arrives(call, function, args, kwargs)
             tuned = call.tuner is not None
@@ -207,6 +209,15 @@ class Recorder:
             return run(function, *args, **kwargs)
         self.launched([*args, *kwargs.values()])
         return Launched(kwargs)
+
+    def _check(self, function: Kernel, kwargs: Kwargs) -> None:
+        """Ends the call of a launch that Triton would refuse, and notes why."""
+        try:
+            check(function, kwargs)
+        except (KeyError, TypeError) as error:
+            name = self._identities.of(function.fn)[0]
+            self.refused[name] = f"{type(error).__name__}: {error.args[0]}"
+            raise
 
     def _arrives(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         names = function.arg_names
