@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from flacheck.guest.recorder.described import constant
+from flacheck.guest.workers.cut import literal
 from flacheck.guest.workers.values import DType, Pointer, arguments, constants
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
@@ -70,3 +72,16 @@ def test_a_dtype_constant_is_the_languages_own() -> None:
     made = constants({"A": {"dtype": "bf16"}, "B": {"dtype": "int32"}}, {})
     assert made["B"] is tl.int32
     assert made["A"] is tl.bfloat16
+
+
+@needs_triton
+def test_every_dtype_of_the_language_comes_back() -> None:
+    """What is recorded of a dtype constant, and what is written into a cut source, are the dtype
+    itself again: no release names all of them as it prints them."""
+    import triton.language as tl
+
+    dtypes = {value for value in vars(tl).values() if type(value) is tl.dtype}
+    assert {tl.float8e4nv, tl.float8e5, tl.bfloat16, tl.int1, tl.uint8} <= dtypes
+    for dtype in dtypes:
+        assert constants({"A": constant(dtype, {})}, {})["A"] is dtype
+        assert eval(literal(dtype), {"tl": tl}) is dtype

@@ -28,8 +28,12 @@ TORCH_NAMES = {
     "u32": "uint32",
     "u64": "uint64",
 }
-# The language has these under torch's names, all others under Triton's own.
-LANGUAGE_NAMES = {name: TORCH_NAMES[name] for name in ("fp64", "fp32", "fp16", "bf16")}
+# What the language calls dtypes that print otherwise: `tl.float8e5` is `fp8e5` in a signature.
+LANGUAGE_NAMES = {
+    **{name: TORCH_NAMES[name] for name in ("fp64", "fp32", "fp16", "bf16")},
+    **{f"fp8{form}": f"float8{form}" for form in ("e4nv", "e5", "e4b8", "e5b16", "e4b15")},
+    "i1": "int1",
+}
 
 
 # Makes a tensor from its path, dtype and alignment in bytes. The path is the argument's name, with
