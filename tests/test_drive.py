@@ -271,6 +271,44 @@ def test_guesses_about_inner_functions_give_way(tmp_path: Path) -> None:
     assert "tiny.kernels:scale" in {one.kernel for one in launches.launches}
 
 
+PICKY = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def picky(x, first, n, K: tl.constexpr):
+    for i in range(tl.load(first), n):
+        tl.store(x + i, 1.0)
+
+def count(x: torch.Tensor, first: torch.Tensor):
+    picky[(1,)](x, first, x.shape[0], K=16)
+
+@triton.jit
+def removed(x):
+    tl.there_is_no_such_thing(x)
+
+def gone(x: torch.Tensor):
+    removed[(1,)](x)
+
+def incomplete(x: torch.Tensor):
+    picky[(1,)](x, x, K=16)
+"""
+
+
+def test_a_kernel_says_what_it_takes(tmp_path: Path) -> None:
+    """Triton's own front end reads a launch while its call can still be made again: a tensor that
+    a kernel counts with holds integers. Where an API is gone, nothing would help. A launch that
+    lacks an argument is none.
+    """
+    launches, report = driven(package(tmp_path, ops=PICKY))
+    counted = [one for one in launches.launches if one.kernel == "tiny.ops:picky"]
+    assert "i32" in {one.launch.args["first"]["dtype"] for one in counted}
+    assert all("n" in one.launch.args for one in counted)
+    assert report["untaken"] == {}
+    assert report["operators"]["tiny.ops:gone"]["worked"]
+    failures = report["operators"]["tiny.ops:incomplete"]["failures"]
+    assert "missing 1 required positional argument: 'n'" in next(iter(failures.values()))
+
+
 HANGING = """
 import torch
 from tiny.kernels import rare

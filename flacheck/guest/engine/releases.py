@@ -107,6 +107,30 @@ def watch_front_end(seen: Callable[[BaseException], None]) -> None:
     compiler.filter_traceback = watched
 
 
+def end_before_stages() -> None:
+    """Have every compile end where the front end has read the kernel."""
+
+    def stop(stage: str) -> None:
+        raise StageReached
+
+    mark_stages(stop, lambda stage, result, metadata: None)
+
+
+def front_end_error(
+    run: Callable[..., Any], function: Kernel, arguments: Mapping[str, Any]
+) -> Exception | None:
+    """What the front end says against a launch, where every compile ends before its stages."""
+    try:
+        run(function, grid=None, warmup=True, **arguments)
+    except StageReached:
+        return None
+    except Exception as error:
+        return error
+    finally:
+        forget_compiled(function)
+    return None
+
+
 def unwrap(kernel: Kernel) -> Kernel:
     """The JITFunction below autotuners and heuristics."""
     from triton.runtime.jit import JITFunction

@@ -11,7 +11,9 @@ other releases, each {"asked", "launches", "report"}: one that holds here is tak
 The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
 not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
 error}, "skipped"?}}, "seconds", "late": whether the time was over before everything was called in
-every dtype, "cut": operators that were not called for want of time, "said": [{"text", "by"}]:
+every dtype, "cut": operators that were not called for want of time, "refused": {kernel: why
+Triton's launcher refuses its launch}, "untaken": {kernel that took none of its launches: what
+Triton's front end said}, "said": [{"text", "by"}]:
 warnings about releases of Triton or torch, "like": the release whose capture was taken over}
 """
 
@@ -108,6 +110,7 @@ def drive(
         "late": search.late,
         "cut": search.cut,
         "refused": recorder.refused,
+        "untaken": caller.untaken,
         "met": met,
     }
 

@@ -42,6 +42,8 @@ class TritonAnswers:
 
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
+        # What was read last.
+        self._read: dict[str, object] = {}
         self._finder = _Finder(self)
 
     def begin(self) -> None:
@@ -72,9 +74,13 @@ class TritonAnswers:
             module.__class__ = _watched(self)
 
     def read(self, module: str, name: str, value: object) -> None:
-        asker = _asker()
-        if name not in _MACHINERY and _asks(asker):
-            self.answers[f"{module} {name}"] = fingerprint(value)
+        if name in _MACHINERY or not _asks(_asker()):
+            return
+        question = f"{module} {name}"
+        # Functions that are called a thousand times ask as often, and a fingerprint reads sources.
+        if question not in self.answers or self._read.get(question) is not value:
+            self._read[question] = value
+            self.answers[question] = fingerprint(value)
 
     def missing(self, module: str, name: str) -> None:
         if name not in _MACHINERY and _asks(_asker()):

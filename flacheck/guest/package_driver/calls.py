@@ -18,6 +18,8 @@ from ..recorder.recorder import Recorder
 from .arguments import NOTHING, Arguments, is_length, is_tensor
 from .demands import demands
 from .following import Demand
+from .front_end import FrontEnd, told
+from .kernel_demands import kernel_demands
 from .operators import LAYER, Operator
 from .overheard import Overheard
 from .plans import CallPlan, Recipe
@@ -122,12 +124,13 @@ def _is_within_torch(frame: FrameType | None) -> bool:
 @dataclass(frozen=True)
 class CallResult:
     """`launches` made and the kernels `recorded` for the first time; the stage of the call and the
-    error that ended it there, if one did."""
+    error that ended it there, if one did; what a kernel `refused` of a launch that was made."""
 
     launches: int
     recorded: frozenset[str]
     stage: str
     error: CaughtError | None
+    refused: CaughtError | None = None
 
     @property
     def worked(self) -> bool:
@@ -150,14 +153,22 @@ class Caller:
     ) -> None:
         self.shapes, self.recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
         self._overheard = overheard
-        self.work = Work(recorder)
+        self._front_end = FrontEnd(recorder)
+        self.work = Work(recorder, self._front_end)
         self._bound = 0
+        # The arguments of the call that is made.
+        self._given: Mapping[str, Any] = {}
         recorder.heard = self._count
 
     @property
     def recorded(self) -> frozenset[str]:
-        """The kernels that were launched so far."""
-        return frozenset(self._recorder.kernels)
+        """The kernels that were launched so far with what they take."""
+        return frozenset(self._recorder.kernels.keys() - self._front_end.refused.keys())
+
+    @property
+    def untaken(self) -> dict[str, str]:
+        """The kernels that took nothing that they were launched with, and what Triton said."""
+        return self._front_end.refused
 
     def _count(self, kernel: str, arguments: object) -> None:
         if self._recorder.calls > self._bound:
@@ -174,14 +185,27 @@ class Caller:
         self.work.calls += 1
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
+        self._given = {}
         stage, error = self._staged(operator, plan, arguments)
+        refused = self._refusal()
         self._recorder.during = None
         made = self._recorder.calls - launches
-        result = CallResult(made, self.recorded - before, stage, error)
+        result = CallResult(made, self.recorded - before, stage, error, refused)
         self._overheard.ended(result.worked)
         documented = not arguments.guessed and self._is_documented(operator, plan)
         self._witness.ended(_rank(operator, plan, result, documented), arguments.guessed)
         return result
+
+    def _refusal(self) -> CaughtError | None:
+        """What the kernels of the call want, of those that did not take their launches."""
+        refusals = self._front_end.ended()
+        if not refusals:
+            return None
+        demanded = (kernel_demands(each, self._given) for each in refusals)
+        wants = {demand.identity: demand for each in demanded for demand in each}
+        first = refusals[0]
+        text = f"{first.kernel} does not take its arguments: {told(first.error)}"
+        return CaughtError("KernelRefused", text, (), "", tuple(wants.values()))
 
     def _is_documented(self, operator: Operator, plan: CallPlan) -> bool:
         """Whether nothing of the plan was tried out, and no tensor left out that changes what is
@@ -217,6 +241,7 @@ class Caller:
         if isinstance(given, CaughtError):
             return "arguments", given
         known = {p.name: given.get(p.name, p.default) for p in operator.takes}
+        self._given = known
         returned = attempt(lambda: _forward(operator, plan, function, given), _SECONDS, known)
         if isinstance(returned, CaughtError):
             return "forward", returned

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from .following import DTYPE, GIVE, OBJECT, OMIT, TABLE, VALUE, Demand, Following, safely
+from .objects import OptionTable
 from .refused_at import RefusedAt
 
 # Of alternatives to one condition, and of the values that a set or a table offers.
@@ -25,6 +26,7 @@ _MOST, _MOST_VALUES = 16, 6
 _NUMBERS = {"int": 1, "float": 1.0, "bool": True}
 _NO_SCALAR = re.compile(r"one element tensors|converted to Scalar")
 _NO_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteration")
+_LACKING = re.compile(r"missing \d+ required positional argument")
 _NO_SIZE = re.compile(r"must be tuple of ints")
 _AN_EXTENT = 16
 
@@ -68,6 +70,9 @@ class _Search(Following):
 
     def _of_operation(self, statement: ast.stmt, error: BaseException) -> Iterator[Demand]:
         text = str(error)
+        if isinstance(error, TypeError) and _LACKING.search(text):
+            yield from safely(self._lacking(statement, text))
+            return
         head = statement
         if isinstance(statement, (ast.If, ast.While)):
             head = ast.Expr(statement.test)
@@ -96,6 +101,25 @@ class _Search(Following):
             yield from safely(self._unpacked(statement))
         if isinstance(error, (RuntimeError, IndexError, TypeError)):
             yield from self._operands(head)
+
+    def _lacking(self, statement: ast.stmt, text: str) -> Iterator[Demand]:
+        """A launch without arguments that the kernel needs: options that a table lacks, and strides
+        or extents (`*x.stride()[2:]`) of a tensor of too few dimensions."""
+        names = re.findall(r"'(\w+)'", text)
+        for name, given in self._given.items():
+            if isinstance(given, OptionTable):
+                yield Demand(TABLE, name, (*given, *names))
+        for node in ast.walk(statement):
+            if not isinstance(node, ast.Starred):
+                continue
+            part: ast.AST = node.value
+            if isinstance(part, ast.Subscript):
+                part = part.value
+            if isinstance(part, ast.Call):
+                part = part.func
+            if isinstance(part, ast.Attribute) and part.attr in ("stride", "shape", "size"):
+                tensor = self._place.value(part.value)
+                yield from self._ranked(part.value, tensor.dim() + len(names))
 
     def _sequences(self, head: ast.AST) -> Iterator[Demand]:
         """`len(dim)`, `for d in dim` of one number: a sequence with that number."""

@@ -180,6 +180,7 @@ class OperatorSearch:
         waiting, seen = deque([plan]), set()
         errors: set[str] = set()
         calls = 0
+        worked: CallPlan | None = None
         while waiting and tries and operator.name not in self._slow and not self._over():
             current = waiting.popleft()
             if current.identity in seen:
@@ -187,14 +188,20 @@ class OperatorSearch:
             seen.add(current.identity)
             calls += 1
             result = self._call(operator, current, self._dtypes[0])
-            if result.error is None:
-                return current
+            error = result.error
             if result.worked:
-                return current.but(training=False)
-            if result.error.kind == "TooLong":
+                fine = current
+                if error is not None:
+                    fine = current.but(training=False)
+                if result.refused is None:
+                    return fine
+                # A kernel does not take what it was launched with; the call is one that works.
+                worked, error = worked or fine, result.refused
+            assert error is not None
+            if error.kind == "TooLong":
                 self._slow.add(operator.name)
-            repairs = self._variations(operator).repairs(current, result.stage, result.error)
-            said = result.error.identity
+            repairs = self._variations(operator).repairs(current, result.stage, error)
+            said = error.identity
             if said in errors or calls > _MOST_CALLS:
                 tries -= 1
                 waiting += repairs
@@ -203,7 +210,7 @@ class OperatorSearch:
                 tries -= len(errors) == 1
                 waiting.extendleft(reversed(repairs))
                 self._furthest[operator.name] = current
-        return None
+        return worked
 
     def _call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         result = self._caller.call(operator, plan, dtype)

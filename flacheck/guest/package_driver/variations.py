@@ -126,7 +126,7 @@ class Variations:
         if _NO_GRADIENTS.search(text) and plan.training:
             return [plan.but(training=False)]
         demanded = [met for demand in error.wants for met in self._met(plan, demand)]
-        if demanded:
+        if demanded or error.kind == "KernelRefused":
             return demanded
         if stage == "build":
             mentioned = _mentioned(built, text, before=r"[\w.]")

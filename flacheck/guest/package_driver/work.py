@@ -3,10 +3,11 @@ calls."""
 
 from ..fake_cuda.known_values import KnownValues
 from ..recorder.recorder import Recorder
+from .front_end import FrontEnd
 
-# What a call, a launch and an operation on tensors take, in seconds of a usual machine. Their sizes
-# matter little: that all machines count alike does.
-_A_CALL, _A_LAUNCH, _AN_OPERATION = 0.004, 0.001, 0.00005
+# What a call, a launch, an operation on tensors and a kernel read by Triton's front end take, in
+# seconds of a usual machine. Their sizes matter little: that all machines count alike does.
+_A_CALL, _A_LAUNCH, _AN_OPERATION, _A_QUESTION = 0.004, 0.001, 0.00005, 0.02
 
 
 def operations_in(seconds: float) -> float:
@@ -17,10 +18,12 @@ def operations_in(seconds: float) -> float:
 class Work:
     """Called for the work so far, in seconds of a usual machine."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, front_end: FrontEnd) -> None:
         self.calls = 0
-        self._recorder = recorder
+        self._recorder, self._front_end = recorder, front_end
 
     def __call__(self) -> float:
         launches = self._recorder.calls * _A_LAUNCH
-        return self.calls * _A_CALL + launches + KnownValues.operations * _AN_OPERATION
+        questions = self._front_end.questions * _A_QUESTION
+        operations = KnownValues.operations * _AN_OPERATION
+        return self.calls * _A_CALL + launches + operations + questions

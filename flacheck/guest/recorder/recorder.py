@@ -25,6 +25,9 @@ Kwargs = dict[str, Any]
 # A layer is called with the `run` that was there, whose `self` that is, and its arguments.
 Layer = Callable[[Run, Any, Args, Kwargs], Any]
 
+# Told a kernel's name, its function and its arguments.
+Arrival = Callable[[str, Kernel, Mapping[str, Any]], None]
+
 # Arguments of `run` that are no options of the compiler.
 _SWITCHES = ("grid", "warmup")
 _MOST_EXTENTS = 3
@@ -104,9 +107,9 @@ class Launched:
 class Recorder:
     """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
     `launched` is told the arguments of each launch that ended here, `heard` the kernel's name and
-    its arguments by name once the launch is written; `followed` says after which guess of a value a
-    launch came. On a real device, where memory holds what kernels wrote, neither
-    has anything to do."""
+    its arguments by name once the launch is written, `arrived` the same with the function;
+    `followed` says after which guess of a value a launch came. On a real device, where memory holds
+    what kernels wrote, `launched` and `followed` have nothing to do."""
 
     def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
         self.journal, self._real = journal, real
@@ -124,6 +127,7 @@ class Recorder:
         self.launched: Callable[[Iterable[Any]], None] = lambda arguments: None
         self.followed: Callable[[], str | None] = lambda: None
         self.heard: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
+        self.arrived: Arrival = lambda kernel, function, arguments: None
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
@@ -199,7 +203,7 @@ class Recorder:
         if self._thread.muted:
             return run(function, *args, **kwargs)
         if not self._real:
-            self._check(function, kwargs)
+            self._check(function, args, kwargs)
         with self._call(function, args, kwargs) as call:
             self._arrives(call, function, args, kwargs)
             tuned = call.tuner is not None
@@ -210,10 +214,10 @@ class Recorder:
         self.launched([*args, *kwargs.values()])
         return Launched(kwargs)
 
-    def _check(self, function: Kernel, kwargs: Kwargs) -> None:
+    def _check(self, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         """Ends the call of a launch that Triton would refuse, and notes why."""
         try:
-            check(function, kwargs)
+            check(function, len(args), kwargs)
         except (KeyError, TypeError) as error:
             name = self._identities.of(function.fn)[0]
             self.refused[name] = f"{type(error).__name__}: {error.args[0]}"
@@ -244,7 +248,17 @@ class Recorder:
         for group in groups.values():
             self._write_group(call, group)
         first = call.arrived[0]
-        self.heard(self._identities.of(first.function.fn)[0], first.bound)
+        name = self._identities.of(first.function.fn)[0]
+        self.arrived(name, first.function, first.bound)
+        self.heard(name, first.bound)
+
+    def refusal(self, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
+        """The error of Triton's front end where a kernel does not take these arguments. Nothing
+        is compiled."""
+        from triton.runtime.jit import JITFunction
+
+        (run,) = [run for kind, run in self._originals if kind is JITFunction]
+        return releases.front_end_error(run, function, arguments)
 
     def _write_group(self, call: _HostCall, group: list[_Arrived]) -> None:
         first = group[0]

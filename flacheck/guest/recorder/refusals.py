@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..engine.messages import Kernel
 
@@ -12,18 +12,21 @@ from ..engine.messages import Kernel
 _OF_THE_LAUNCHER = ("grid", "warmup")
 
 
-def check(function: Kernel, given: Iterable[str]) -> None:
-    """Raises what Triton raises of a launch with these keyword arguments.
+def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
+    """Raises what Triton raises of a launch with so many positional and these keyword arguments.
 
     A kernel that collects its constants in `**meta` is from before Triton 2.0: since then that is a
     parameter like any other, which no launch can give. A name that is neither a parameter's nor an
-    option's ends a launch likewise.
+    option's ends a launch likewise, and so does an argument that is lacking.
     """
+    given = [*given]
     for parameter in inspect.signature(function.fn).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            raise TypeError(
-                f"dynamic_func() missing 1 required positional argument: {parameter.name!r}"
-            )
+            raise TypeError(_missing([parameter.name]))
+    names = {*function.arg_names[:positional], *given}
+    lacking = [p.name for p in function.params if not p.has_default and p.name not in names]
+    if lacking:
+        raise TypeError(_missing(lacking))
     unknown = [name for name in given if name not in function.arg_names]
     unknown = [name for name in unknown if name not in _OF_THE_LAUNCHER]
     if not unknown:
@@ -31,6 +34,12 @@ def check(function: Kernel, given: Iterable[str]) -> None:
     for name in unknown:
         if name not in _options():
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+
+
+def _missing(names: Sequence[str]) -> str:
+    plural = "s" * (len(names) > 1)
+    said = ", ".join(map(repr, names))
+    return f"dynamic_func() missing {len(names)} required positional argument{plural}: {said}"
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,0 +1,123 @@
+"""Asks Triton's own front end whether kernels take what they were launched with. Nothing is
+compiled where launches are recorded, so a made-up tensor of floats that a kernel counts with, or
+strides of too few dimensions, would show only when it is too late to call the operator again."""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine import releases
+from ..engine.messages import Kernel
+from ..recorder.recorder import Recorder
+from ..workers.removed import removed_api
+
+# Of one kernel: what still refuses then may do so whatever it is given.
+_MOST_QUESTIONS = 24
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A kernel that does not take the `arguments` of a launch, and the front end's error."""
+
+    kernel: str
+    function: Kernel
+    arguments: Mapping[str, Any]
+    error: Exception
+
+
+class FrontEnd:
+    """Hears of launches while an operator is called, and asks about them when that has ended.
+    `refused` are the kernels of which no launch was taken yet, with what the front end said last;
+    `questions` counts what was asked."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        recorder.arrived = self._arrived
+        self._waiting: dict[str, tuple[Kernel, Mapping[str, Any]]] = {}
+        self._taken: set[str] = set()
+        # What was said of arguments of one form.
+        self._said: dict[tuple[str, str], Exception | None] = {}
+        self._asked: collections.Counter[str] = collections.Counter()
+        self.refused: dict[str, str] = {}
+        self._is_set_up = False
+
+    @property
+    def questions(self) -> int:
+        return self._asked.total()
+
+    def _arrived(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> None:
+        if kernel not in self._taken and self._asked[kernel] < _MOST_QUESTIONS:
+            # The first launch of a call tells as much as those that follow.
+            self._waiting.setdefault(kernel, (function, dict(arguments)))
+
+    def ended(self) -> list[Refusal]:
+        """The launches since the last word that were refused, in their order."""
+        waiting, self._waiting = self._waiting, {}
+        refusals = []
+        for kernel, (function, arguments) in waiting.items():
+            form = (kernel, _form(function, arguments))
+            if form not in self._said:
+                self._said[form] = self._ask(kernel, function, arguments)
+            error = self._said[form]
+            if error is None:
+                self._taken.add(kernel)
+                self.refused.pop(kernel, None)
+            else:
+                self.refused[kernel] = told(error)
+                refusals.append(Refusal(kernel, function, arguments, error))
+        return refusals
+
+    def _ask(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
+        if not self._is_set_up:
+            self._is_set_up = True
+            # The language is a watched module here, which is no plain one.
+            os.environ["TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"] = "1"
+            releases.skip_library_hash("")
+            releases.end_before_stages()
+            releases.watch_front_end(_note_removed)
+        self._asked[kernel] += 1
+        error = self._recorder.refusal(function, arguments)
+        if error is None or getattr(error, "lacks", None) or not _is_of_the_source(error):
+            # Where the release has taken an API away, no argument helps.
+            return None
+        return error
+
+
+def _form(function: Kernel, arguments: Mapping[str, Any]) -> str:
+    """What the front end knows of arguments, as far as it may mind."""
+    forms = []
+    for parameter in function.params:
+        value = arguments.get(parameter.name)
+        if hasattr(value, "dtype"):
+            forms.append(str(value.dtype))
+        elif isinstance(value, (tuple, list)):
+            forms.append(str(len(value)))
+        elif hasattr(value, "block_shape"):
+            forms.append(f"{value.base.dtype} {value.block_shape}")
+        elif parameter.is_constexpr:
+            forms.append(repr(value))
+        else:
+            forms.append(type(value).__name__)
+    return "; ".join(forms)
+
+
+def told(error: BaseException) -> str:
+    """What an error says at last, behind the places that it came through."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    said = str(getattr(error, "error_message", None) or error)
+    return said.strip().splitlines()[-1]
+
+
+def _note_removed(error: BaseException) -> None:
+    """Only before the compiler strips its frames can be told what is lacking."""
+    error.lacks = removed_api(error)  # type: ignore[attr-defined]
+
+
+def _is_of_the_source(error: Exception) -> bool:
+    """Whether the error is about a line of a kernel: another is our own way of asking."""
+    return hasattr(error, "node") and hasattr(error, "src")

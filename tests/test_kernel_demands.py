@@ -1,0 +1,141 @@
+"""What a kernel that Triton's front end refuses wants of the arguments of the call."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.package_driver.following import DTYPE, SHAPE, VALUE
+from flacheck.guest.package_driver.front_end import Refusal
+from flacheck.guest.package_driver.kernel_demands import kernel_demands
+
+Wanted = list[tuple[int, str, Any]]
+
+
+class FrontEndError(Exception):
+    """As the front end says where it was: a function's source, and what it was reading of it."""
+
+    def __init__(self, source: str, line: str, message: str | None = None) -> None:
+        self.src = textwrap.dedent(source)
+        self.node = next(
+            node
+            for node in ast.walk(ast.parse(self.src))
+            if isinstance(node, ast.stmt) and ast.unparse(node).startswith(line)
+        )
+        self.error_message = message
+
+
+def refused(error: FrontEndError, arguments: dict[str, Any], given: dict[str, Any]) -> Wanted:
+    demands = kernel_demands(Refusal("m:kernel", None, arguments, error), given)
+    return [(each.kind, each.name, each.value) for each in demands]
+
+
+COUNTING = """
+def kernel(x, starts, n, BLOCK):
+    row = tl.program_id(0)
+    first, last = tl.load(starts + row), tl.load(starts + row + 1)
+    for i in range(first, last, BLOCK):
+        tl.store(x + i, 1)
+"""
+
+
+def test_what_a_loop_counts_to_is_an_integer() -> None:
+    """The tensor that the bounds are loaded from, whatever the host calls it; not the one that the
+    loop stores to."""
+    x, bounds = torch.zeros(8), torch.zeros(3)
+    message = "For loop bounds and step must all be ints, are (fp32, fp32, int32)"
+    error = FrontEndError(COUNTING, "for i", message)
+    arguments = {"x": x, "starts": bounds.view(3), "n": 8, "BLOCK": 2}
+    assert refused(error, arguments, {"x": x, "limits": bounds}) == [
+        (DTYPE, "limits", torch.int32),
+        (DTYPE, "limits", torch.int64),
+    ]
+
+
+def test_a_tensor_that_the_host_made_anew_is_known_by_its_name() -> None:
+    """It is another memory."""
+    x, starts = torch.zeros(8), torch.zeros(3)
+    error = FrontEndError(COUNTING, "for i", "For loop bounds and step must all be ints")
+    arguments = {"x": x, "starts": starts.double(), "n": 8, "BLOCK": 2}
+    wanted = refused(error, arguments, {"x": x, "starts": starts})
+    assert {name for _, name, _ in wanted} == {"starts"}
+
+
+def test_a_number_that_is_a_fraction() -> None:
+    """It is to be a whole one."""
+    x, scale = torch.zeros(8), 2.5
+    error = FrontEndError(
+        "def kernel(x, n):\n    tl.store(x + 1 % n, 1)\n",
+        "tl.store",
+        "invalid operands of type int32 and fp32",
+    )
+    wanted = refused(error, {"x": x.int(), "n": scale}, {"x": x, "stride": scale})
+    assert wanted == [(VALUE, "stride", 2)]
+
+
+HELPED = """
+def kernel(x, bias, BIAS_STRIDES):
+    row, column = tl.program_id(0), tl.program_id(1)
+    tl.store(x, tl.load(bias + offset((row, column), BIAS_STRIDES)))
+"""
+HELPER = """
+def offset(indices, strides):
+    tl.static_assert(len(indices) == len(strides))
+    return indices[0] * strides[0]
+"""
+
+
+def test_strides_are_as_many_as_the_indices_beside_them() -> None:
+    """A helper's condition is followed to where it was called, and the strides to their tensor."""
+    x, bias = torch.zeros(8, 4, 2), torch.zeros(4)
+    outer = FrontEndError(HELPED, "tl.store")
+    outer.__cause__ = FrontEndError(HELPER, "tl.static_assert", "must have equal length")
+    arguments = {"x": x, "bias": bias, "BIAS_STRIDES": bias.stride()}
+    assert refused(outer, arguments, {"x": x, "bias": bias}) == [
+        (SHAPE, "bias", (4, 2)),
+        (SHAPE, "bias", (2, 4)),
+    ]
+
+
+def test_two_ways_return_one_dtype() -> None:
+    """The width of what was loaded is changed, both ways are looked at."""
+    source = """
+    def kernel(x, indices, lengths):
+        if tl.program_id(0) == 0:
+            return tl.load(indices), 0
+        return tl.load(lengths), 0
+    """
+    indices, lengths = torch.zeros(3, dtype=torch.int32), torch.zeros(3, dtype=torch.int64)
+    error = FrontEndError(source, "return (tl.load(lengths)", "Inconsistent return types")
+    given = {"indices": indices, "lengths": lengths}
+    assert sorted(refused(error, given, given), key=str) == [
+        (DTYPE, "indices", torch.int64),
+        (DTYPE, "lengths", torch.int32),
+    ]
+
+
+def test_functions_of_mathematics_take_single_precision() -> None:
+    """What they are given was loaded from there; what was cast before is left alone."""
+    source = """
+    def kernel(x, gate, beta):
+        value = tl.exp2(tl.load(gate)) * tl.load(beta).to(tl.float32)
+        tl.store(x, value)
+    """
+    gate, beta = torch.zeros(3).bfloat16(), torch.ones(3).bfloat16()
+    error = FrontEndError(source, "value", "Expected dtype ['fp32', 'fp64'] but got bf16")
+    given = {"gate": gate, "beta": beta}
+    assert refused(error, given, given) == [(DTYPE, "gate", torch.float32)]
+
+
+def test_an_error_that_tells_nothing() -> None:
+    """No line, no demand."""
+    error = FrontEndError("def kernel(x):\n    pass\n", "pass", "no idea")
+    assert refused(error, {"x": torch.zeros(1)}, {"x": torch.zeros(1)}) == []
