@@ -313,3 +313,21 @@ def test_extents_are_numbers() -> None:
     first, second = wanted(making, size=zeros(2, 3))
     assert first == (VALUE, "size", 16)
     assert second == (VALUE, "size", (16, 16))
+
+
+def lacking(x: Any, config: Any) -> None:
+    def launched(a: int, b: int, BLOCK: int = 0, GROUP: int = 0) -> None:
+        raise TypeError("dynamic_func() missing 2 required positional arguments: 'c', 'GROUP'")
+
+    launched(*x.stride()[2:], *x.shape[:1], **config)
+
+
+def test_a_launch_that_lacks_arguments() -> None:
+    """Options that a made-up table has not, and strides of a tensor of too few dimensions."""
+    from flacheck.guest.package_driver.objects import OptionTable
+
+    demanded = wanted(lacking, x=zeros(3, 4, 5), config=OptionTable(["BLOCK"]))
+    assert demanded == [
+        (TABLE, "config", ("BLOCK", "c", "GROUP")),
+        (SHAPE, "x", (2, 2, 3, 4, 5)),
+    ]
