@@ -130,3 +130,36 @@ def test_a_layer_takes_hidden_states() -> None:
     shapes = Shapes([layer], Recipe({}))
     assert shapes.candidates(layer, CallPlan(), "q")[0] == ("B", "T", "D")
     assert shapes.candidates(layer, CallPlan(), "input_ids")[0] == ("B", "T")
+
+
+def test_the_sequence_may_be_called_s_or_n() -> None:
+    """Where no dimension is called T: the first place of all is no sequence, and where one is, S
+    stays a number of blocks and N of sequences.
+    """
+
+    def by_s(
+        q,  # (B, NH, S, DHQK)
+        gates,  # (B, NH, S)
+        rows,  # (N, D)
+    ):
+        raise NotImplementedError
+
+    def by_n(q):
+        B, H, N, D = q.shape
+
+    def with_time(q, block_indices, h0):
+        B, T, H, K = q.shape
+        _, _, _, S = block_indices.shape
+        N, H, K, V = h0.shape
+
+    assert documented(by_s) == {
+        "q": ("B", "NH", "T", "DHQK"),
+        "gates": ("B", "NH", "T"),
+        "rows": ("N", "D"),
+    }
+    assert unpacked(by_n) == {"q": ("B", "H", "T", "D")}
+    assert unpacked(with_time) == {
+        "q": ("B", "T", "H", "K"),
+        "block_indices": ("X", "X", "X", "S"),
+        "h0": ("N", "H", "K", "V"),
+    }

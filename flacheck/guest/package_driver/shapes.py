@@ -46,6 +46,8 @@ _WORDS: tuple[tuple[str, str | int], ...] = (
     (r"experts|^e$", 8),
     (r"top", 2),
 )
+# What says of a function's shapes that they have a time: then S and N are something else.
+_TIMES = frozenset(("T", "TQ", "L"))
 # A power of two that most kernels take as a width.
 _UNKNOWN = 64
 _OPERATIONS = {
@@ -192,7 +194,21 @@ def documented(function: Any) -> dict[str, Symbols]:
             # One word may be anything that somebody has to say.
             if dimensions and (len(dimensions) > 1 or not dimensions[0].islower()):
                 shapes.setdefault(name, dimensions)
-    return shapes
+    return _timed(shapes)
+
+
+def _timed(shapes: dict[str, Symbols]) -> dict[str, Symbols]:
+    """The shapes with the sequence by its letter. Where no dimension is called T, the sequence is
+    S, or the N that comes after the batch: `(B, NH, S, DH)`, `[B, H, N, D]`."""
+    if any(_TIMES.intersection(dimensions) for dimensions in shapes.values()):
+        return shapes
+    timed: dict[str, Symbols] = {}
+    for name, dimensions in shapes.items():
+        times = {"S"}
+        if dimensions[0] == "B":
+            times.add("N")
+        timed[name] = tuple("T" if part in times else part for part in dimensions)
+    return timed
 
 
 def _of_docstring(function: Any) -> dict[str, Symbols]:
@@ -288,7 +304,7 @@ def unpacked(function: Callable[..., Any], depth: int = 0) -> dict[str, Symbols]
             # What is said first holds.
             if shapes.get(name) == ():
                 shapes[name] = dimensions
-    return {name: dimensions for name, dimensions in shapes.items() if dimensions}
+    return _timed({name: dimensions for name, dimensions in shapes.items() if dimensions})
 
 
 @functools.cache
