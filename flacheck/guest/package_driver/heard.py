@@ -1,6 +1,7 @@
 """What a package says about Triton or torch while it is imported and called: its warnings."""
 
 import logging
+import os
 import re
 import sys
 import warnings
@@ -31,7 +32,8 @@ def listening() -> Iterator[dict[str, str]]:
     show = warnings.showwarning
 
     def showwarning(message: Any, category: Any, filename: str, *more: Any, **named: Any) -> None:
-        _keep(heard, str(message), filename)
+        if not _is_tritons(filename):
+            _keep(heard, str(message), filename)
         show(message, category, filename, *more, **named)
 
     handler = _Handler(heard)
@@ -48,6 +50,13 @@ def listening() -> Iterator[dict[str, str]]:
         warnings.showwarning = show
         for each in (handler, shown):
             logger.removeHandler(each)
+
+
+def _is_tritons(filename: str) -> bool:
+    """Whether Triton itself warns: of its next release, say, which is no word of the package's."""
+    triton = sys.modules.get("triton")
+    held = getattr(triton, "__file__", None)
+    return held is not None and filename.startswith(os.path.dirname(held) + os.sep)
 
 
 def _keep(heard: dict[str, str], text: str, by: str) -> None:
