@@ -169,7 +169,7 @@ class KnownValues(TorchDispatchMode):
         except (DynamicOutputShapeException, DataDependentOutputException):
             if known is None:
                 self._guessed(_name(operator))
-                known = _run(operator, *tree_map(_supposed, (args, kwargs)))
+                known = _run(operator, *_imagined(operator, args, kwargs))
             result = self._faked(known, args, kwargs)
         _keep(operator, args, result, known)
         return result
@@ -264,13 +264,25 @@ def _plain(leaf: Any) -> Any:
     return leaf
 
 
-def _supposed(leaf: Any) -> Any:
-    """The same with a stand-in for an unknown tensor: a mask that is true, ones."""
-    plain = _plain(leaf)
-    if plain is None and isinstance(leaf, torch.Tensor):
+def _imagined(operator: Any, args: Any, kwargs: Any) -> Any:
+    """The arguments with a stand-in for each unknown tensor: a mask that is true, ones. Where no
+    element differs from another and the answer is no tensor, one element tells as much as all."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    answers = any("Tensor" in str(value.type) for value in operator._schema.returns)
+    unknown = all(value_of(tensor) is None for tensor in tensors)
+    is_one_enough = not answers and unknown and len({tensor.shape for tensor in tensors}) == 1
+
+    def imagine(leaf: Any) -> Any:
+        plain = _plain(leaf)
+        if plain is not None or not isinstance(leaf, torch.Tensor):
+            return plain
+        shape = leaf.shape
+        if is_one_enough:
+            shape = tuple(min(extent, 1) for extent in leaf.shape)
         with _disable_current_modes():
-            return torch.full(leaf.shape, int(not _is_doubted(leaf)), dtype=leaf.dtype)
-    return plain
+            return torch.full(shape, int(not _is_doubted(leaf)), dtype=leaf.dtype)
+
+    return tree_map(imagine, (args, kwargs))
 
 
 def _name(operator: Any) -> str:

@@ -72,7 +72,8 @@ class Shortcut:
 
 
 def _kind(operator: Any) -> str:
-    """`view`; `fresh`: one new tensor whose form follows from the arguments'; or `other`."""
+    """`view`; `fresh`: one new tensor whose form follows from the arguments', which it also does
+    where there is no tensor among those; or `other`."""
     schema = operator._schema
     if operator.namespace != "aten" or schema.is_mutable:
         return "other"
@@ -83,8 +84,7 @@ def _kind(operator: Any) -> str:
         return "other"
     if operator.is_view:
         return "view"
-    takes = any("Tensor" in str(argument.type) for argument in schema.arguments)
-    if takes and [str(value.type) for value in schema.returns] == ["Tensor"]:
+    if [str(value.type) for value in schema.returns] == ["Tensor"]:
         return "fresh"
     return "other"
 

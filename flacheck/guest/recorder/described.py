@@ -6,6 +6,7 @@ the kernel's module."""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import os
@@ -23,7 +24,9 @@ Functions = dict[Kernel, str]
 
 _DTYPES = {torch_name: name for name, torch_name in TORCH_NAMES.items()}
 # Triton specialises pointers by whether 16 divides them, and asks nothing beyond.
-_ALIGNMENT = 16
+ALIGNMENT = 16
+# What later releases added to tensor descriptors stands there when it is used.
+DESCRIPTOR_EXTRAS = ("padding", "round_f32_to_tf32")
 # Offsets of sequences and the like; more would make a line of the launches file long.
 _VALUES_UP_TO = 4096
 # By the storage's identity: its index among those of the launch, and its size in bytes.
@@ -60,7 +63,7 @@ def _tensor(tensor: Any) -> dict[str, Any]:
     if dtype not in _DTYPES:
         return {"unknown": f"tensor of {dtype}"}
     # The largest power of two up to 16 that divides the address.
-    return {"dtype": _DTYPES[dtype], "align": math.gcd(tensor.data_ptr(), _ALIGNMENT)}
+    return {"dtype": _DTYPES[dtype], "align": math.gcd(tensor.data_ptr(), ALIGNMENT)}
 
 
 def _descriptor(descriptor: Any) -> dict[str, Any]:
@@ -70,8 +73,7 @@ def _descriptor(descriptor: Any) -> dict[str, Any]:
         "strides": [int(stride) for stride in descriptor.strides],
         "block": [int(extent) for extent in descriptor.block_shape],
     }
-    # What later releases added stands there when it is used.
-    for name in ("padding", "round_f32_to_tf32"):
+    for name in DESCRIPTOR_EXTRAS:
         value = getattr(descriptor, name, None)
         if value not in (None, False, "zero"):
             described[name] = value
@@ -127,14 +129,21 @@ def configuration(config: Any, functions: Functions) -> dict[str, Any]:
     """`kwargs`, num_warps, num_stages, and the options that are not at their defaults."""
     kwargs = {name: constant(value, functions) for name, value in config.kwargs.items()}
     entry: dict[str, Any] = {"kwargs": kwargs}
-    parameters = inspect.signature(type(config).__init__).parameters
+    usual = _defaults(type(config))
     for name, value in config.all_kwargs().items():
         if name in kwargs:
             continue
-        usual = name in parameters and value == parameters[name].default
-        if name in ("num_warps", "num_stages") or not (value is None or usual):
+        is_usual = name in usual and value == usual[name]
+        if name in ("num_warps", "num_stages") or not (value is None or is_usual):
             entry[name] = constant(value, functions)
     return entry
+
+
+@functools.cache
+def _defaults(kind: type) -> dict[str, Any]:
+    """What a kind of configuration takes where nothing is said."""
+    parameters = inspect.signature(kind.__init__).parameters
+    return {name: parameter.default for name, parameter in parameters.items()}
 
 
 def laid_out(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,11 +59,11 @@ class Journal:
         sizes: Callable[[], Line],
         path: Path = (),
         defined: Sequence[Line] = (),
-    ) -> None:
-        """`text` is that of the line's source; `remarks` are no part of what makes a launch
-        distinct, nor are the call `path` by which it came, of which it keeps all, and what
-        `sizes()` gives: that is only asked of the first of equal launches. `defined` says where the
-        functions of the source stand."""
+    ) -> str:
+        """The identity of the launch. `text` is that of the line's source; `remarks` are no part of
+        what makes a launch distinct, nor are the call `path` by which it came, of which it keeps
+        all, and what `sizes()` gives: that is only asked of the first of equal launches. `defined`
+        says where the functions of the source stand."""
         distinct = json.dumps(line, sort_keys=True, separators=(",", ":"))
         identity = hashlib.sha256(distinct.encode()).hexdigest()[:16]
         self.seen(identity)
@@ -74,12 +74,8 @@ class Journal:
             self.begin()
             new_path = self._new_path(identity, path)
             if identity in self._written:
-                self._more[identity] = self._more.get(identity, 0) + 1
-                if new_path:
-                    self._more_paths.setdefault(identity, []).extend(new_path)
-                if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
-                    self.flush()
-                return
+                self._count(identity, new_path)
+                return identity
             self._written.add(identity)
             extra = {name: value for name, value in remarks.items() if value is not None}
             if text is not None and line["source"] not in self._sources:
@@ -91,6 +87,20 @@ class Journal:
                 extra["defined"] = list(defined)
             named = {"id": identity, **line, **placed, "paths": new_path, **extra}
             self._append(*self._path_lines(), named)
+            return identity
+
+    def again(self, identity: str, path: Path = ()) -> None:
+        """One more of a launch that has its line, by its identity."""
+        self.seen(identity)
+        with self._lock:
+            self._count(identity, self._new_path(identity, path))
+
+    def _count(self, identity: str, new_path: list[str]) -> None:
+        self._more[identity] = self._more.get(identity, 0) + 1
+        if new_path:
+            self._more_paths.setdefault(identity, []).extend(new_path)
+        if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
+            self.flush()
 
     def _new_path(self, identity: str, path: Path) -> list[str]:
         """The digest of a path, if this launch did not come by it before; no path has none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ from ..engine.messages import Kernel
 from ..workers.cut import Cutter, handed
 from .call_path import CallPaths
 from .described import Functions, Identities, argument, configuration, constant, laid_out
+from .forms import Same, Unsuited
 from .journal import Journal
 from .places import Places
 from .refusals import check
+from .repeated import SWITCHES, Key, Repeated, Written
 
 Run = Callable[..., Any]
 Args = Sequence[Any]
@@ -28,8 +31,6 @@ Layer = Callable[[Run, Any, Args, Kwargs], Any]
 # Told a kernel's name, its function and its arguments.
 Arrival = Callable[[str, Kernel, Mapping[str, Any]], None]
 
-# Arguments of `run` that are no options of the compiler.
-_SWITCHES = ("grid", "warmup")
 _MOST_EXTENTS = 3
 # What a grid may raise that is asked for a configuration which the host never came to.
 _ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError)
@@ -116,6 +117,11 @@ class Recorder:
         self._thread = _ThreadsLaunch()
         self._originals: list[tuple[Any, Run]] = []
         self._cutter = Cutter()
+        self._repeated = Repeated()
+        # Functions with the names of arguments that their launchers take.
+        self._taken: set[tuple[Same, int, tuple[str, ...]]] = set()
+        # The `run` of kernels with the layer before it, once that is there.
+        self._kernels_run: Run | None = None
         self._identities = Identities(packages)
         self.paths = CallPaths(self._identities, packages.values())
         self._places = Places(self._identities, journal.output)
@@ -138,6 +144,7 @@ class Recorder:
         for kind, layer in ours.items():
             self._originals.append((kind, kind.run))
             kind.run = _method(layer, kind.run)
+        self._kernels_run = JITFunction.run
 
     def remove(self) -> None:
         for kind, run in self._originals:
@@ -169,9 +176,14 @@ class Recorder:
         with self._call(tuner, args, kwargs) as call:
             outermost = call.tuner is None
             call.tuner = call.tuner or tuner
-            result = self._tried(call, tuner, args, kwargs)
+            tuner.nargs = dict(zip(tuner.arg_names, args))
+            configs = list(tuner.configs)
+            if len(configs) > 1:
+                configs = list(tuner.prune_configs(kwargs))
             if outermost:
-                self._write(call)
+                result = self._run(call, tuner, configs, args, kwargs)
+            else:
+                result = self._tried(call, tuner, configs, args, kwargs)
             if not self._real:
                 return result
         # Now for real: the tuner times its configurations, which were written already.
@@ -181,23 +193,60 @@ class Recorder:
         finally:
             self._thread.muted = False
 
-    def _tried(self, call: _HostCall, tuner: Kernel, args: Args, kwargs: Kwargs) -> Any:
+    def _run(
+        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+    ) -> Any:
+        """One run of the outermost autotuner."""
+        key, first = self._key_of_run(call, tuner, configs, args, kwargs)
+        written = self._repeated.written(key)
+        if written is not None:
+            _leave(tuner, configs)
+            self.launched([*args, *kwargs.values()])
+            self._again(written, first)
+            return Launched(written.options)
+        result = self._tried(call, tuner, configs, args, kwargs)
+        self._repeated.keep(key, self._write(call))
+        return result
+
+    def _tried(
+        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+    ) -> Any:
         """Each configuration that the tuner would try, up to the compiler and no further."""
-        tuner.nargs = dict(zip(tuner.arg_names, args))
-        configs = list(tuner.configs)
-        if len(configs) > 1:
-            configs = list(tuner.prune_configs(kwargs))
         result = None
         for config in configs:
             call.config = config
-            if config.pre_hook is not None:
-                config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+            _call_hook(tuner, config, kwargs)
             result = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
         call.config = None
-        # As the tuner leaves itself; hosts ask it for its best configuration.
-        tuner.best_config = configs[0]
-        tuner.nargs = None
+        _leave(tuner, configs)
         return result
+
+    def _key_of_run(
+        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+    ) -> tuple[Key | None, Kwargs]:
+        """The run's key, None if it can have none, and the arguments that the kernel has under the
+        first configuration. Where the key is known, Triton on the card would tune nothing: it calls
+        the hook of one configuration only, and launches that."""
+        function = tuner.fn
+        # Heuristics below the autotuner compute something for each configuration, and packages put
+        # layers of their own there.
+        if getattr(function.run, "__func__", None) is not self._kernels_run:
+            return None, {}
+        tried = {**kwargs, **configs[0].all_kwargs()}
+        first = _bound(function, args, tried)
+        parts = _parts(call, function)
+        try:
+            self._repeated.add_configs(configs, parts)
+            self._repeated.add_arguments(function, args, kwargs, parts)
+            if configs[0].pre_hook is not None:
+                _call_hook(tuner, configs[0], kwargs)
+                self._repeated.add_arguments(function, args, kwargs, parts)
+        except Unsuited:
+            return None, first
+        if not self._real:
+            # Before the grid is asked, as Triton does.
+            self._check(function, args, tried)
+        return (*parts, _frozen(_extents(kwargs.get("grid"), function, first))), first
 
     def _kernel(self, run: Run, function: Kernel, args: Args, kwargs: Kwargs) -> Any:
         if self._thread.muted:
@@ -205,10 +254,11 @@ class Recorder:
         if not self._real:
             self._check(function, args, kwargs)
         with self._call(function, args, kwargs) as call:
-            self._arrives(call, function, args, kwargs)
             tuned = call.tuner is not None
-            if not tuned:
-                self._write(call)
+            if tuned:
+                self._arrives(call, function, args, kwargs)
+            else:
+                self._launch(call, function, args, kwargs)
         if self._real and not tuned:
             return run(function, *args, **kwargs)
         self.launched([*args, *kwargs.values()])
@@ -216,18 +266,49 @@ class Recorder:
 
     def _check(self, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         """Ends the call of a launch that Triton would refuse, and notes why."""
+        names = Same(function), len(args), tuple(kwargs)
+        if names in self._taken:
+            return
         try:
             check(function, len(args), kwargs)
         except (KeyError, TypeError) as error:
             name = self._identities.of(function.fn)[0]
             self.refused[name] = f"{type(error).__name__}: {error.args[0]}"
             raise
+        self._taken.add(names)
+
+    def _launch(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
+        """A launch that comes by no autotuner."""
+        bound = _bound(function, args, kwargs)
+        parts = _parts(call, function)
+        key: Key | None = None
+        try:
+            self._repeated.add_arguments(function, args, kwargs, parts)
+            key = (*parts, _frozen(_extents(kwargs.get("grid"), function, bound)))
+        except Unsuited:
+            pass
+        written = self._repeated.written(key)
+        if written is not None:
+            self._again(written, bound)
+            return
+        self._arrives(call, function, args, kwargs)
+        self._repeated.keep(key, self._write(call))
+
+    def _again(self, written: Written, bound: Kwargs) -> None:
+        """One more of a launch whose lines are written."""
+        self.calls += len(written.identities)
+        self.kernels[written.kernel] += len(written.identities)
+        # Nobody asks for the answer here; without the question the guesses would pile up.
+        self.followed()
+        path = self.paths.of_launch(written.package)
+        for identity in written.identities:
+            self.journal.again(identity, path)
+        self.arrived(written.kernel, written.function, bound)
+        self.heard(written.kernel, bound)
 
     def _arrives(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
-        names = function.arg_names
-        bound = dict(zip(names, args))
-        bound |= {name: value for name, value in kwargs.items() if name in names}
-        options = {n: v for n, v in kwargs.items() if n not in bound and n not in _SWITCHES}
+        bound = _bound(function, args, kwargs)
+        options = {n: v for n, v in kwargs.items() if n not in bound and n not in SWITCHES}
         inner = {n: bound[n] for n, inside in call.heuristics.items() if inside and n in bound}
         grid, extents = kwargs.get("grid"), None
         if not call.arrived:
@@ -240,17 +321,17 @@ class Recorder:
             _Arrived(function, bound, given, functions, options, config, inner, grid, extents)
         )
 
-    def _write(self, call: _HostCall) -> None:
+    def _write(self, call: _HostCall) -> Written:
         """One line for the configurations that see the same arguments: hooks may change those."""
         groups: dict[str, list[_Arrived]] = {}
         for arrived in call.arrived:
             groups.setdefault(repr(arrived.args), []).append(arrived)
-        for group in groups.values():
-            self._write_group(call, group)
-        first = call.arrived[0]
-        name = self._identities.of(first.function.fn)[0]
-        self.arrived(name, first.function, first.bound)
-        self.heard(name, first.bound)
+        identities = [self._write_group(call, group) for group in groups.values()]
+        first, last = call.arrived[0], call.arrived[-1]
+        kernel, package = self._identities.of(first.function.fn)
+        self.arrived(kernel, first.function, first.bound)
+        self.heard(kernel, first.bound)
+        return Written(first.function, kernel, package, tuple(identities), last.options)
 
     def refusal(self, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
         """The error of Triton's front end where a kernel does not take these arguments. Nothing
@@ -260,7 +341,8 @@ class Recorder:
         (run,) = [run for kind, run in self._originals if kind is JITFunction]
         return releases.front_end_error(run, function, arguments)
 
-    def _write_group(self, call: _HostCall, group: list[_Arrived]) -> None:
+    def _write_group(self, call: _HostCall, group: list[_Arrived]) -> str:
+        """The identity of the line."""
         first = group[0]
         # The options that the host gave, without those of the configuration.
         given = set(first.options)
@@ -287,7 +369,8 @@ class Recorder:
         remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
         path = self.paths.of_launch(package)
         defined = self._places.of(cut.functions)
-        self.journal.launch(line, cut.text, remarks, lambda: _sizes(call, group), path, defined)
+        sizes = functools.partial(_sizes, call, group)
+        return self.journal.launch(line, cut.text, remarks, sizes, path, defined)
 
 
 def _method(layer: Layer, run: Run) -> Run:
@@ -295,6 +378,40 @@ def _method(layer: Layer, run: Run) -> Run:
         return layer(run, self, args, kwargs)
 
     return method
+
+
+def _call_hook(tuner: Kernel, config: Any, kwargs: Kwargs) -> None:
+    if config.pre_hook is not None:
+        config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+
+
+def _leave(tuner: Kernel, configs: Sequence[Any]) -> None:
+    """As the tuner leaves itself; hosts ask it for its best configuration."""
+    tuner.best_config = configs[0]
+    tuner.nargs = None
+
+
+def _bound(function: Kernel, args: Args, kwargs: Kwargs) -> Kwargs:
+    names = function.arg_names
+    bound = dict(zip(names, args))
+    bound |= {name: value for name, value in kwargs.items() if name in names}
+    return bound
+
+
+def _parts(call: _HostCall, function: Kernel) -> list[Any]:
+    """The beginning of a launch's key: what is the same for all configurations. An autotuner's
+    keys and the number of its heuristics may be changed by whoever holds them."""
+    keys = None
+    if call.tuner is not None:
+        keys = tuple(releases.key_names(call.tuner))
+    heuristics = tuple(call.heuristics.items())
+    return [Same(call.tuner), keys, Same(function), frozenset(call.passed), heuristics]
+
+
+def _frozen(extents: list[int] | None) -> tuple[int, ...] | None:
+    if extents is None:
+        return None
+    return tuple(extents)
 
 
 def _passed(call: _HostCall, function: Kernel, bound: Kwargs, functions: Functions) -> Kwargs:
