@@ -140,11 +140,12 @@ def _found(name: str, path: Any, target: Any) -> ModuleSpec | None:
 
 
 def _asker() -> str:
-    """The module that asks: the innermost that is neither this one nor the import system."""
+    """The module that asks: the innermost that is neither this one nor the import system. Code
+    without a module, as Triton writes for each kernel's arguments, is of who called it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        name = frame.f_globals.get("__name__") or "?"
-        if name != __name__ and not name.startswith("importlib."):
+        name = frame.f_globals.get("__name__")
+        if name and name != __name__ and not name.startswith("importlib."):
             return str(name)
         frame = frame.f_back
     return "?"
