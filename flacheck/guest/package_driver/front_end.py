@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -81,10 +80,7 @@ class FrontEnd:
             releases.end_before_stages()
             releases.watch_front_end(_note_removed)
         self._asked[kernel] += 1
-        # What the release says of itself meanwhile is nothing that the package brought about.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            error = self._recorder.refusal(function, arguments)
+        error = self._recorder.refusal(function, arguments)
         if error is None or getattr(error, "lacks", None) or not _is_of_the_source(error):
             # Where the release has taken an API away, no argument helps.
             return None
