@@ -324,9 +324,7 @@ def lacking(x: Any, config: Any) -> None:
 
 def test_a_launch_that_lacks_arguments() -> None:
     """Options that a made-up table has not, and strides of a tensor of too few dimensions."""
-    from flacheck.guest.package_driver.objects import OptionTable
-
-    demanded = wanted(lacking, x=zeros(3, 4, 5), config=OptionTable(["BLOCK"]))
+    demanded = wanted(lacking, x=zeros(3, 4, 5), config={"BLOCK": 64})
     assert demanded == [
         (TABLE, "config", ("BLOCK", "c", "GROUP")),
         (SHAPE, "x", (2, 2, 3, 4, 5)),

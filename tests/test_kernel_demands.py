@@ -135,6 +135,32 @@ def test_functions_of_mathematics_take_single_precision() -> None:
     assert refused(error, given, given) == [(DTYPE, "gate", torch.float32)]
 
 
+def test_what_is_summed_up_in_integers() -> None:
+    """The operands are small integers; blocks lead to their tensors, not to their extents."""
+    source = """
+    def kernel(a, b, M, K):
+        block = tl.make_block_ptr(base=a, shape=(M, K))
+        total = tl.zeros((16, 16), dtype=tl.int32)
+        for i in range(K):
+            total += tl.dot(tl.load(block), b.load([i, 0]))
+            block = tl.advance(block, (0, K))
+    """
+    a, b = torch.zeros(4, 4), torch.zeros(4, 5)
+    message = (
+        "Loop-carried variable total has initial type <['16'], int32> "
+        "but is re-assigned to <['16'], fp32>"
+    )
+    error = FrontEndError(source, "for i", message)
+    given = {"a": a, "b": b}
+    wanted = refused(error, {**given, "M": 3.0, "K": 4.0}, given)
+    assert wanted == [
+        (DTYPE, "a", torch.int8),
+        (DTYPE, "a", torch.int32),
+        (DTYPE, "b", torch.int8),
+        (DTYPE, "b", torch.int32),
+    ]
+
+
 def test_an_error_that_tells_nothing() -> None:
     """No line, no demand."""
     error = FrontEndError("def kernel(x):\n    pass\n", "pass", "no idea")

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from .following import DTYPE, GIVE, OBJECT, OMIT, TABLE, VALUE, Demand, Following, safely
-from .objects import OptionTable
 from .refused_at import RefusedAt
 
 # Of alternatives to one condition, and of the values that a set or a table offers.
@@ -107,7 +106,7 @@ class _Search(Following):
         or extents (`*x.stride()[2:]`) of a tensor of too few dimensions."""
         names = re.findall(r"'(\w+)'", text)
         for name, given in self._given.items():
-            if isinstance(given, OptionTable):
+            if isinstance(given, dict):
                 yield Demand(TABLE, name, (*given, *names))
         for node in ast.walk(statement):
             if not isinstance(node, ast.Starred):

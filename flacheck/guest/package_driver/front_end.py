@@ -91,7 +91,7 @@ def _form(function: Kernel, arguments: Mapping[str, Any]) -> str:
     """What the front end knows of arguments, as far as it may mind."""
     forms = []
     for parameter in function.params:
-        value = arguments.get(parameter.name)
+        value: Any = arguments.get(parameter.name)
         if hasattr(value, "dtype"):
             forms.append(str(value.dtype))
         elif isinstance(value, (tuple, list)):

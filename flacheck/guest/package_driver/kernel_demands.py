@@ -10,7 +10,7 @@ import ast
 import functools
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,8 @@ _FRACTIONS = re.compile(
     r"Expected dtype \['fp32'|Expect one of .*float32|^\(triton\.language\.\w+,?\)$",
     re.DOTALL | re.MULTILINE,
 )
+_CARRIED = re.compile(r"Loop-carried variable (\w+) has initial type <.*?, (\w+)>")
+_BLOCKS = ("make_block_ptr", "advance", "make_tensor_descriptor")
 _WITH_A_POINTER = re.compile(r"pointer<")
 _LEADING = 2
 
@@ -82,9 +84,14 @@ class _Wanted:
                     yield from self._ranked(origin.name, held, length)
         if _FRACTIONS.search(self._text):
             for origin in origins:
-                held = self._arguments.get(origin.name)
-                for name in self._passed(origin.name, held):
+                for name in self._passed(origin.name, self._held(origin)):
                     yield Demand(DTYPE, name, torch.float32)
+            return
+        carried = _CARRIED.search(self._text)
+        if carried and carried[2].startswith("int"):
+            # What is summed up in integers is made of small ones.
+            for origin in origins:
+                yield from self._in_dtypes(origin, (torch.int8, torch.int32))
             return
         if _MIXED.search(self._text):
             for origin in origins:
@@ -95,7 +102,7 @@ class _Wanted:
 
     def _whole(self, origin: _Origin) -> Iterator[Demand]:
         """What is a fraction is to be an integer, or a truth."""
-        held = self._arguments.get(origin.name)
+        held = self._held(origin)
         if isinstance(held, float):
             for name in self._passed(origin.name, held):
                 yield Demand(VALUE, name, int(held) or 1)
@@ -103,12 +110,25 @@ class _Wanted:
             dtypes = [torch.int32, torch.int64]
             if _OF_TRUTHS.search(self._text):
                 dtypes.insert(0, torch.bool)
+            yield from self._in_dtypes(origin, dtypes)
+
+    def _in_dtypes(self, origin: _Origin, dtypes: Iterable[torch.dtype]) -> Iterator[Demand]:
+        """Instead of fractions."""
+        held = self._held(origin)
+        if isinstance(held, torch.Tensor) and held.dtype.is_floating_point:
             for name in self._passed(origin.name, held):
                 for dtype in dtypes:
                     yield Demand(DTYPE, name, dtype)
 
-    def _other_widths(self, origin: _Origin) -> Iterator[Demand]:
+    def _held(self, origin: _Origin) -> Any:
+        """What the kernel was given; of a descriptor its tensor."""
         held = self._arguments.get(origin.name)
+        if hasattr(held, "block_shape"):
+            return held.base
+        return held
+
+    def _other_widths(self, origin: _Origin) -> Iterator[Demand]:
+        held = self._held(origin)
         if not isinstance(held, torch.Tensor):
             return
         others = {torch.int64: torch.int32, torch.int32: torch.int64}
@@ -168,7 +188,7 @@ def _is_one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one is other:
         return True
     try:
-        return one.untyped_storage()._cdata == other.untyped_storage()._cdata
+        return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
         return False
 
@@ -197,6 +217,9 @@ def _refused(error: BaseException) -> _RefusedLine:
     lengths: set[int] = set()
     for place, (flow, node) in enumerate(places):
         if place + 1 == len(places):
+            carried = _CARRIED.search(_whole_text(error))
+            if carried is not None:
+                node = ast.Name(carried[1])
             return _RefusedLine(_through(inner, flow.of_statement(node)), lengths)
         callee = places[place + 1][0]
         call = _call_of(node, callee.name)
@@ -288,8 +311,8 @@ class _Flow:
 
     def _call(self, node: ast.Call, loaded: bool, seen: set[str], depth: int) -> Iterator[_Origin]:
         called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        if called in _LOADS:
-            for address in node.args[:1]:
+        if called in _LOADS or (loaded and called in _BLOCKS):
+            for address in self._addresses(node):
                 yield from self._walk(address, True, seen, depth + 1)
             return
         if called in _MAKERS or (called in _CASTS and not loaded):
@@ -298,6 +321,18 @@ class _Flow:
             yield from self._walk(node.func.value, loaded, seen, depth + 1)
         for part in (*node.args, *(each.value for each in node.keywords)):
             yield from self._walk(part, loaded, seen, depth + 1)
+
+    def _addresses(self, node: ast.Call) -> Iterator[ast.expr]:
+        """Where a call loads from: `tl.load(x + i)`, `descriptor.load([i, j])`,
+        `tl.make_block_ptr(base=x)`."""
+        owner = getattr(node.func, "value", None)
+        if isinstance(owner, ast.Name) and (
+            owner.id in self.parameters or owner.id in self._assigned
+        ):
+            yield owner
+            return
+        yield from node.args[:1]
+        yield from (each.value for each in node.keywords if each.arg == "base")
 
 
 Read = tuple[str, list[str], dict[str, list[ast.expr]], list[ast.expr]]
