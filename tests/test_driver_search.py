@@ -227,3 +227,38 @@ def test_a_kernel_that_is_missing_comes_before_another_dtype() -> None:
     told = [(name, dtype) for name, _, dtype in caller.calls]
     assert told[:2] == [("one", "bf16"), ("two", "bf16")]
     assert ("one", "fp16") in told
+
+
+def test_a_branch_behind_two_doors_is_found() -> None:
+    """A kernel for which an argument must be given and another be worth something."""
+
+    def nested(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        recorded = {"a"}
+        if "weight" in plan.given and plan.sizes.get("K") == 128:
+            recorded.add("b")
+        return CallResult(1, frozenset(recorded), "backward", None)
+
+    def gated(x: torch.Tensor, weight: torch.Tensor | None = None) -> None: ...
+
+    kernels = frozenset({"a", "b"})
+    op = Operator("m:op", gated, FUNCTION, True, kernels, _parameters(gated), gated)
+    caller, _ = searched(op, ending=nested)
+    assert caller.recorded == {"a", "b"}
+
+
+def test_a_kernel_that_does_not_take_its_launch_is_asked_for_again() -> None:
+    """The call that worked is kept where no repair helps."""
+    from flacheck.guest.package_driver.following import DTYPE, Demand
+
+    def refusing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        if plan.dtypes.get("x") == "i32":
+            return CallResult(1, frozenset({"a"}), "backward", None)
+        wants = (Demand(DTYPE, "x", torch.int32),)
+        refused = CaughtError("KernelRefused", "wants integers", (), "", wants)
+        return CallResult(1, frozenset(), "backward", None, refused)
+
+    caller, search = searched(operator("op", "a"), ending=refusing)
+    assert caller.recorded == {"a"}
+    assert search.report["m:op"]["failures"] == {}
+    caller, search = searched(operator("op", "a", "b"), ending=refusing)
+    assert "plain" in search.report["m:op"]["worked"]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import inspect
 from typing import Any, Literal, Optional
 
@@ -256,3 +257,29 @@ def test_numbers_of_dtypes_and_of_bits(name: str, annotation: Any, expected: Any
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     asked = inspect.Parameter(name, kind, annotation=annotation)
     assert _plain(operator(plain), asked, SIZES) == expected
+
+
+class Schedule(enum.Enum):
+    AUTO = "auto"
+    STATIC = "static"
+    PERSISTENT = "persistent"
+
+
+def scheduled(x: torch.Tensor, rows: int, schedule: Schedule = Schedule.AUTO) -> None:
+    if rows == 0:
+        return
+    print(x, schedule)
+
+
+def test_members_of_an_enumeration_are_worth_trying() -> None:
+    """All but the default."""
+    offered = choices(operator(scheduled), parameter(scheduled, "schedule"))
+    assert offered == [Schedule.STATIC, Schedule.PERSISTENT]
+
+
+def test_a_number_that_the_code_asks_for_is_not_nothing() -> None:
+    """A function that is called for no rows returns at once."""
+    made = Arguments(Shapes([], Recipe({})), Recipe({}), "bf16").build(
+        operator(scheduled), CallPlan(), [parameter(scheduled, "rows")]
+    )
+    assert made["rows"] > 0

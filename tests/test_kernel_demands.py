@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.following import DTYPE, SHAPE, VALUE
+from flacheck.guest.package_driver.following import DTYPE, GIVE, SHAPE, VALUE
 from flacheck.guest.package_driver.front_end import Refusal
 from flacheck.guest.package_driver.kernel_demands import kernel_demands
 
@@ -133,6 +133,31 @@ def test_functions_of_mathematics_take_single_precision() -> None:
     error = FrontEndError(source, "value", "Expected dtype ['fp32', 'fp64'] but got bf16")
     given = {"gate": gate, "beta": beta}
     assert refused(error, given, given) == [(DTYPE, "gate", torch.float32)]
+
+
+def test_operands_share_a_dtype() -> None:
+    """Either is given the other's, or both single precision."""
+    source = "def kernel(a, b):\n    c = tl.dot(tl.load(a), tl.load(b))\n"
+    given = {"a": torch.zeros(2).half(), "b": torch.zeros(2).bfloat16()}
+    error = FrontEndError(source, "c =", "Both operands must be same dtype. Got fp16 and bf16")
+    assert refused(error, given, given) == [
+        (DTYPE, "a", torch.bfloat16),
+        (DTYPE, "a", torch.float32),
+        (DTYPE, "b", torch.float16),
+        (DTYPE, "b", torch.float32),
+    ]
+
+
+def test_what_is_loaded_from_is_given() -> None:
+    """An argument that was left out, by its name."""
+    error = FrontEndError(
+        "def kernel(x, gate):\n    tl.store(x, tl.load(gate))\n",
+        "tl.store",
+        "'NoneType' object has no attribute 'type'",
+    )
+    x = torch.zeros(3).int()
+    wanted = refused(error, {"x": x, "gate": None}, {"x": x, "beta": None, "gate": None})
+    assert wanted == [(GIVE, "gate", None)]
 
 
 def test_what_is_summed_up_in_integers() -> None:

@@ -38,7 +38,7 @@ _PLAIN = re.compile(
     r"|softcap\w*|ignore_index|is_causal|causal|B[A-Z]|T|layout|training)$"
     r"|^(is_|use_|return_|output_)"
 )
-_SIZED = re.compile(r"head|dim|hidden|seq|len|vocab|batch|^[A-Z]+$")
+_SIZED = re.compile(r"head|dim|hidden|seq|len|tokens$|vocab|batch|^[A-Z]+$")
 # A name of nothing but such words is that of a dimension that all tensors of a call share. Another
 # word makes it a size of something else (`state_len`, `rotary_dim`), or no size (`head_stride`).
 _DIMENSION = re.compile(
@@ -277,6 +277,9 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
     if is_axis(operator, parameter):
         return _LAST_AXIS
     offered = choices(operator, parameter)
+    if default is NOTHING:
+        # What is asked for and is 0 mostly ends a function at once.
+        offered = [value for value in offered if type(value) is not int or value != 0]
     if offered:
         return offered[0]
     if "str" in annotation:
@@ -358,6 +361,8 @@ def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
     default = parameter.default
     if isinstance(default, bool):
         return [not default]
+    if isinstance(default, enum.Enum):
+        return [each for each in type(default) if each is not default][:_MOST_CHOICES]
     if is_axis(operator, parameter):
         return [axis for axis in (_LAST_AXIS, 0) if axis != default]
     kinds: tuple[type, ...] = (str, int)

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from .following import DTYPE, SHAPE, VALUE, Demand
+from .arguments import DTYPES
+from .following import DTYPE, GIVE, SHAPE, VALUE, Demand
 from .front_end import Refusal
 
 # The values of a line are followed through so many assignments and calls.
@@ -39,6 +40,8 @@ _FRACTIONS = re.compile(
 )
 _CARRIED = re.compile(r"Loop-carried variable (\w+) has initial type <.*?, (\w+)>")
 _BLOCKS = ("make_block_ptr", "advance", "make_tensor_descriptor")
+_OPERANDS = re.compile(r"Got (\w+) and (\w+)")
+_NOTHING = re.compile(r"'NoneType' object has no attribute")
 _WITH_A_POINTER = re.compile(r"pointer<")
 _LEADING = 2
 
@@ -93,9 +96,14 @@ class _Wanted:
             for origin in origins:
                 yield from self._in_dtypes(origin, (torch.int8, torch.int32))
             return
+        if _NOTHING.search(self._text):
+            for origin in origins:
+                yield from self._given_nothing(origin.name)
+            return
         if _MIXED.search(self._text):
             for origin in origins:
                 yield from self._other_widths(origin)
+            return
         for origin in origins:
             if origin.loaded or not _WITH_A_POINTER.search(self._text):
                 yield from self._whole(origin)
@@ -122,21 +130,30 @@ class _Wanted:
 
     def _held(self, origin: _Origin) -> Any:
         """What the kernel was given; of a descriptor its tensor."""
-        held = self._arguments.get(origin.name)
+        held: Any = self._arguments.get(origin.name)
         if hasattr(held, "block_shape"):
             return held.base
         return held
+
+    def _given_nothing(self, parameter: str) -> Iterator[Demand]:
+        """What is left out and loaded from all the same is to be given."""
+        if self._arguments.get(parameter) is not None:
+            return
+        lacking = [name for name, value in self._given.items() if value is None]
+        lacking.sort(key=lambda name: -_alike(name, parameter))
+        yield from (Demand(GIVE, name) for name in lacking[:1] if _alike(name, parameter))
 
     def _other_widths(self, origin: _Origin) -> Iterator[Demand]:
         held = self._held(origin)
         if not isinstance(held, torch.Tensor):
             return
-        others = {torch.int64: torch.int32, torch.int32: torch.int64}
-        if held.dtype.is_floating_point and held.dtype != torch.float32:
-            others[held.dtype] = torch.float32
-        if held.dtype in others:
-            for name in self._passed(origin.name, held):
-                yield Demand(DTYPE, name, others[held.dtype])
+        others = {torch.int64: [torch.int32], torch.int32: [torch.int64]}.get(held.dtype, [])
+        if held.dtype.is_floating_point:
+            met = _OPERANDS.search(self._text)
+            named = met.groups() if met else ()
+            others = [*(DTYPES[name] for name in named if name in DTYPES), torch.float32]
+        for name in self._passed(origin.name, held):
+            yield from (Demand(DTYPE, name, other) for other in others if other != held.dtype)
 
     def _ranked(self, parameter: str, held: tuple[Any, ...], length: int) -> Iterator[Demand]:
         """Strides or extents of too many or too few dimensions: those of a tensor of so many."""

@@ -56,14 +56,14 @@ def annotated(operator: Operator, parameter: inspect.Parameter) -> str | None:
 
 
 def takes_none(operator: Operator, parameter: inspect.Parameter) -> bool:
-    """Whether an argument is an object of somebody's own class or nothing."""
+    """Whether an argument is an object of somebody's own class, or a tensor, or nothing."""
     annotation: Any = parameter.annotation
     if isinstance(annotation, str):
         annotation = _resolved(operator, annotation)
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return False
     parts = typing.get_args(annotation)
-    return type(None) in parts and any(_is_objects(each) for each in parts)
+    return type(None) in parts and any(_is_objects(each) or each is torch.Tensor for each in parts)
 
 
 def is_model(operator: Operator, parameter: inspect.Parameter) -> bool:

@@ -165,6 +165,9 @@ class _Uses:
             yield thing.__wrapped__
         elif isinstance(thing, property):
             yield thing.fget
+        elif self._is_own_object(thing):
+            # A tuner of the package's own that holds a kernel.
+            yield from list(vars(thing).values())
 
     def _function(self, function: FunctionType) -> Iterator[Any]:
         for cell in function.__closure__ or ():
@@ -190,11 +193,22 @@ class _Uses:
                 elif bound is torch and "ops" in names:
                     # `torch.ops.namespace.name`: what was registered under that name.
                     yield from (body for other in names for body in BODIES.named(other))
-            elif bound is not None and (_leads(bound) or kernel_name(bound)):
+            elif bound is not None and (
+                _leads(bound) or kernel_name(bound) or self._is_own_object(bound)
+            ):
                 yield bound
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 yield from self._named(constant, scope)
+
+    def _is_own_object(self, thing: Any) -> bool:
+        """Whether a thing is an instance of one of the packages' classes, none of torch's among its
+        bases: modules and tensors hold too much."""
+        kind = type(thing)
+        if not self._ours(kind.__module__):
+            return False
+        bases = {base.__module__.partition(".")[0] for base in kind.__mro__}
+        return "torch" not in bases and isinstance(getattr(thing, "__dict__", None), dict)
 
     def _ours(self, module: str | None) -> bool:
         return (module or "").partition(".")[0] in self._packages

@@ -16,7 +16,11 @@ _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
 # Times the budget that a slow machine may take, in CPU seconds.
 _PATIENCE = 3.0
 # Seconds of work without a new kernel after which an operator's further variants are left.
-_FRUITLESS = 0.4
+_FRUITLESS, _FRUITLESS_BEHIND_DOORS = 0.4, 0.2
+# What variants are called that add or leave out arguments, and how many of one operator are varied
+# in turn.
+_DOORS = ("with ", "without ")
+_MOST_DOORS = 2
 _KEPT_FAILURES = 6
 # Of an error's text.
 _SAID = 300
@@ -52,6 +56,9 @@ class OperatorSearch:
         self._furthest: dict[str, CallPlan] = {}
         # What is called again in other dtypes: with each plan, whether it recorded a kernel.
         self._worked: list[tuple[Operator, CallPlan, bool]] = []
+        # What is called now is a variant of a variant: another dtype of it is worth nothing unless
+        # it recorded a kernel.
+        self._behind_doors = False
         self.late = False
         self.report: dict[str, dict[str, Any]] = {}
 
@@ -153,14 +160,30 @@ class OperatorSearch:
             self._repaired(operator, plan, tries)
 
     def _unusual(self, operator: Operator) -> None:
+        """One thing changed at a time; then two, the first of which adds an argument or takes one
+        away: some branches are behind two doors."""
         base, tries = self._base(operator)
+        opened = self._varied(operator, base, min(_UNUSUAL_TRIES, tries), _FRUITLESS)
+        self._behind_doors = True
+        for plan in opened:
+            self._varied(operator, plan, 1, _FRUITLESS_BEHIND_DOORS)
+        self._behind_doors = False
+
+    def _varied(
+        self, operator: Operator, base: CallPlan, tries: int, fruitless: float
+    ) -> list[CallPlan]:
+        """Those of the variants with other arguments that work, while a kernel is missing."""
+        opened: list[CallPlan] = []
         missing, since = self._unrecorded(operator), self._clock()
         for plan in self._variations(operator).unusual(base):
             if missing != self._unrecorded(operator):
                 missing, since = self._unrecorded(operator), self._clock()
-            if not missing or self._over() or self._clock() - since > _FRUITLESS:
-                return
-            self._repaired(operator, plan, min(_UNUSUAL_TRIES, tries))
+            if not missing or self._over() or self._clock() - since > fruitless:
+                return opened
+            worked = self._repaired(operator, plan, tries)
+            if worked and plan.label.startswith(_DOORS) and len(opened) < _MOST_DOORS:
+                opened.append(worked)
+        return opened
 
     def _missing(self, operator: Operator) -> None:
         # What its callers in the package pass comes before what its signature may mean.
@@ -219,7 +242,7 @@ class OperatorSearch:
         entry["launches"] += result.launches
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"
-        elif result.launches and (result.worked or result.recorded):
+        elif result.launches and (result.recorded or (result.worked and not self._behind_doors)):
             self._worked.append((operator, plan, bool(result.recorded)))
         if result.error is None or result.worked:
             entry["failures"].pop(label, None)

@@ -10,7 +10,7 @@ from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_axis, is_length, 
 from .branches import branches
 from .calls import CaughtError
 from .following import BUILD, DTYPE, FIELD, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
-from .objects import OptionTable, classes, named, takes_none
+from .objects import OptionTable, annotated, classes, named, takes_none
 from .operators import LAYER, Operator
 from .plans import CallPlan
 from .shapes import SIZES, Shapes, dimensions_in, letter, shape
@@ -64,13 +64,19 @@ class Variations:
         """One thing changed at a time, while kernels are missing."""
         for parameter in self._operator.takes:
             name = parameter.name
-            if self._is_optional_tensor(parameter):
+            if self._is_optional_tensor(parameter) or self._is_optional_object(parameter):
                 yield base.giving(name).but(f"with {name}")
             elif not is_length(parameter) and not is_tensor(parameter, self._is_known(parameter)):
                 for value in choices(self._operator, parameter):
                     yield base.but(f"{name}={value}", values={name: value})
-        for plan in self._without(base):
+        lacking = [*self._without(base)]
+        for plan in lacking:
             yield plan.but("without an object")
+        if len(lacking) > 1:
+            values = {
+                name: None for plan in lacking for name in plan.values if plan.values[name] is None
+            }
+            yield base.but("without any object", values=values)
         yield from self._branching(base)
         if self._operator.kind == LAYER:
             for parameter in self._operator.parameters:
@@ -221,6 +227,9 @@ class Variations:
             return False
         said = parameter.annotation is not NOTHING or self._is_known(parameter)
         return said and is_tensor(parameter, self._is_known(parameter))
+
+    def _is_optional_object(self, parameter: Parameter) -> bool:
+        return parameter.default is None and annotated(self._operator, parameter) is not None
 
     def _is_known(self, parameter: Parameter) -> bool:
         return self._shapes.known(self._operator, parameter.name)
