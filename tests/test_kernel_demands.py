@@ -148,6 +148,14 @@ def test_operands_share_a_dtype() -> None:
     ]
 
 
+def test_an_operand_beside_small_integers_is_one() -> None:
+    """As the other is."""
+    source = "def kernel(a, b):\n    c = tl.dot(tl.load(a), tl.load(b))\n"
+    given = {"a": torch.zeros(2, dtype=torch.int8), "b": torch.zeros(2).bfloat16()}
+    error = FrontEndError(source, "c =", "Both operands must be same dtype. Got int8 and bf16")
+    assert refused(error, given, given)[0] == (DTYPE, "b", torch.int8)
+
+
 def test_what_is_loaded_from_is_given() -> None:
     """An argument that was left out, by its name."""
     error = FrontEndError(

@@ -150,7 +150,8 @@ class _Wanted:
         others = {torch.int64: [torch.int32], torch.int32: [torch.int64]}.get(held.dtype, [])
         if held.dtype.is_floating_point:
             met = _OPERANDS.search(self._text)
-            named = met.groups() if met else ()
+            # Triton prints `int8` where a signature says `i8`.
+            named = [name.replace("int", "i") for name in (met.groups() if met else ())]
             others = [*(DTYPES[name] for name in named if name in DTYPES), torch.float32]
         for name in self._passed(origin.name, held):
             yield from (Demand(DTYPE, name, other) for other in others if other != held.dtype)
