@@ -329,3 +329,15 @@ def test_a_launch_that_lacks_arguments() -> None:
         (TABLE, "config", ("BLOCK", "c", "GROUP")),
         (SHAPE, "x", (2, 2, 3, 4, 5)),
     ]
+
+
+def normed(x: Any, weight: Any) -> None:
+    assert x.shape[-1] == weight.numel()
+
+
+def test_a_weight_has_as_many_elements_as_a_tensor_is_wide() -> None:
+    """What is huge comes last: the tensor is not meant to be as wide as the weight is large."""
+    assert wanted(normed, x=zeros(2, 64), weight=zeros(512, 256)) == [
+        (SHAPE, "weight", (64,)),
+        (SHAPE, "x", (2, 512 * 256)),
+    ]

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .following import DTYPE, GIVE, OBJECT, OMIT, TABLE, VALUE, Demand, Following, safely
+from .following import DTYPE, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand, Following, safely
 from .refused_at import RefusedAt
 
 # Of alternatives to one condition, and of the values that a set or a table offers.
@@ -28,6 +28,7 @@ _NO_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteratio
 _LACKING = re.compile(r"missing \d+ required positional argument")
 _NO_SIZE = re.compile(r"must be tuple of ints")
 _AN_EXTENT = 16
+_HUGE = 1 << 16
 
 
 def demands(error: BaseException, given: Mapping[str, Any]) -> list[Demand]:
@@ -51,7 +52,13 @@ def demands(error: BaseException, given: Mapping[str, Any]) -> list[Demand]:
         if wanted:
             break
     unique = {demand.identity: demand for demand in wanted}
-    return list(unique.values())
+    return sorted(unique.values(), key=_is_huge)
+
+
+def _is_huge(demand: Demand) -> bool:
+    """Whether a tensor is to be longer than any is that somebody means: as long as another has
+    elements, say."""
+    return demand.kind == SHAPE and max(demand.value, default=0) > _HUGE
 
 
 class _Search(Following):

@@ -155,6 +155,8 @@ class Following:
             yield from self._dimension(measured, self._place.value(node.args[0]), value)
         elif method and called == "size":
             yield from self._shaped(node.func.value, tuple(value))  # type: ignore[attr-defined]
+        elif method and called == "numel":
+            yield from self._shaped(node.func.value, (int(value),))  # type: ignore[attr-defined]
         elif method and called in ("dim", "ndimension"):
             yield from self._ranked(node.func.value, value)  # type: ignore[attr-defined]
         elif method and called == "stride" and node.args and value == 1:
