@@ -72,6 +72,7 @@ def drive(
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
     from .calls import Caller
+    from .drawn import start_over
     from .earlier import MetWhileImported
     from .modules import NotImported, load
     from .operators import operators
@@ -87,6 +88,7 @@ def drive(
 
     recipe = Recipe(config.get("recipe") or {})
     tell(f"importing {', '.join(config['modules'])}")
+    start_over()
     try:
         modules, failed = load(config["modules"], recipe.skipped_modules, config.get("own") or ())
     except NotImported as error:

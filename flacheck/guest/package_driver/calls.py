@@ -17,6 +17,7 @@ from ..fake_cuda.registered import BODIES
 from ..recorder.recorder import Recorder
 from .arguments import NOTHING, Arguments, is_length, is_tensor
 from .demands import demands
+from .drawn import start_over
 from .following import Demand
 from .front_end import FrontEnd, told
 from .kernel_demands import kernel_demands
@@ -183,6 +184,7 @@ class Caller:
         before, launches = self.recorded, self._recorder.calls
         self._bound = launches + _MOST_LAUNCHES
         self.work.calls += 1
+        start_over()
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
         self._given = {}
