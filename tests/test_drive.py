@@ -301,7 +301,9 @@ def test_a_kernel_says_what_it_takes(tmp_path: Path) -> None:
     """
     launches, report = driven(package(tmp_path, ops=PICKY))
     counted = [one for one in launches.launches if one.kernel == "tiny.ops:picky"]
-    assert "i32" in {one.launch.args["first"]["dtype"] for one in counted}
+    # The launches that it refuses give way.
+    assert {one.launch.args["first"]["dtype"] for one in counted} <= {"i32", "i64"}
+    assert counted
     assert all("n" in one.launch.args for one in counted)
     assert report["untaken"] == {}
     assert report["operators"]["tiny.ops:gone"]["worked"]

@@ -137,3 +137,17 @@ def test_the_call_paths_of_what_stays_stay(drive: Drive) -> None:
         ["m.outer"],
         ["m.other"],
     ]
+
+
+def test_launches_that_their_kernel_does_not_take_give_way(drive: Drive) -> None:
+    """To made-up ones that it takes; what was seen stays, and what is all that there is."""
+    drive.launch(Rank.INNER, "m:mended", n={"int": 1})
+    refused = {drive.witness.latest}
+    drive.launch(Rank.INNER, "m:mended", n={"int": 2})
+    drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 3})
+    refused.add(drive.witness.latest)
+    drive.launch(Rank.INNER, "m:alone", n={"int": 4})
+    refused.add(drive.witness.latest)
+    drive.witness.is_refused = refused.__contains__
+    _, *launches = drive.sifted()
+    assert [line["launch"]["args"]["n"]["int"] for line in launches] == [2, 3, 4]

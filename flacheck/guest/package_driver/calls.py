@@ -154,7 +154,7 @@ class Caller:
     ) -> None:
         self.shapes, self.recipe, self._recorder, self._witness = shapes, recipe, recorder, witness
         self._overheard = overheard
-        self._front_end = FrontEnd(recorder)
+        self._front_end = FrontEnd(recorder, witness)
         self.work = Work(recorder, self._front_end)
         self._bound = 0
         # The arguments of the call that is made.

@@ -14,6 +14,7 @@ from ..engine import releases
 from ..engine.messages import Kernel
 from ..recorder.recorder import Recorder
 from ..workers.removed import removed_api
+from .trust import Witness
 
 # Of one kernel: what still refuses then may do so whatever it is given.
 _MOST_QUESTIONS = 24
@@ -34,8 +35,11 @@ class FrontEnd:
     `refused` are the kernels of which no launch was taken yet, with what the front end said last;
     `questions` counts what was asked."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, witness: Witness) -> None:
+        self._recorder, self._witness = recorder, witness
+        witness.is_refused = self._is_refused
+        # The forms of launches, by their identities.
+        self._forms: dict[str, tuple[str, str]] = {}
         recorder.arrived = self._arrived
         self._waiting: dict[str, tuple[Kernel, Mapping[str, Any]]] = {}
         self._taken: set[str] = set()
@@ -50,9 +54,13 @@ class FrontEnd:
         return self._asked.total()
 
     def _arrived(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> None:
+        self._forms.setdefault(self._witness.latest, (kernel, _form(function, arguments)))
         if kernel not in self._taken and self._asked[kernel] < _MOST_QUESTIONS:
             # The first launch of a call tells as much as those that follow.
             self._waiting.setdefault(kernel, (function, dict(arguments)))
+
+    def _is_refused(self, identity: str) -> bool:
+        return self._said.get(self._forms.get(identity, ("", ""))) is not None
 
     def ended(self) -> list[Refusal]:
         """The launches since the last word that were refused, in their order."""

@@ -56,6 +56,8 @@ class OperatorSearch:
         self._furthest: dict[str, CallPlan] = {}
         # What is called again in other dtypes: with each plan, whether it recorded a kernel.
         self._worked: list[tuple[Operator, CallPlan, bool]] = []
+        # The plans of which a kernel did not take a launch.
+        self._refused: set[str] = set()
         # What is called now is a variant of a variant: another dtype of it is worth nothing unless
         # it recorded a kernel.
         self._behind_doors = False
@@ -244,6 +246,8 @@ class OperatorSearch:
             label = f"{label}, {dtype}"
         elif result.launches and (result.recorded or (result.worked and not self._behind_doors)):
             self._worked.append((operator, plan, bool(result.recorded)))
+            if result.refused is not None:
+                self._refused.add(operator.name + plan.identity)
         if result.error is None or result.worked:
             entry["failures"].pop(label, None)
             if label not in entry["worked"]:
@@ -260,5 +264,13 @@ class OperatorSearch:
                     self.late = self._over()
                     if self.late:
                         return
-                    if recorded is telling and operator.name not in self._slow:
+                    if recorded is telling and self._is_worth(operator, plan):
                         self._call(operator, plan, dtype)
+
+    def _is_worth(self, operator: Operator, plan: CallPlan) -> bool:
+        """Whether a plan is worth another dtype: one that a kernel refused is while none is known
+        that it takes."""
+        if operator.name in self._slow:
+            return False
+        refused = operator.name + plan.identity in self._refused
+        return not refused or bool(self._unrecorded(operator))

@@ -10,7 +10,7 @@ what they computed: where those calls pass a tensor in fp32, another dtype is wr
 import enum
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..recorder.recorder import Recorder
@@ -42,7 +42,15 @@ class Witness:
         # The launches that some call made whose arguments are no guess.
         self._seen: set[str] = set()
         self._journal = recorder.journal
-        self._journal.seen = self._during.add
+        self._journal.seen = self._note
+        # The launch that was written last.
+        self.latest = ""
+        # Whether Triton's front end refuses a launch; whoever asks it says so.
+        self.is_refused: Callable[[str], bool] = lambda identity: False
+
+    def _note(self, identity: str) -> None:
+        self._during.add(identity)
+        self.latest = identity
 
     def ended(self, rank: Rank, guessed: bool = False) -> None:
         """The launches since the last word were made by a call of this kind; `guessed` says that a
@@ -61,7 +69,8 @@ class Witness:
             return
         with open(path, encoding="utf-8") as file:
             lines: list[Line] = [json.loads(line) for line in file]
-        kept = {line["id"] for line in self._best([line for line in lines if "kernel" in line])}
+        best = list(self._best([line for line in lines if "kernel" in line]))
+        kept = {line["id"] for line in self._taken(best)}
         # A source's text stands in the first kept line that uses it, whichever that is now.
         texts = {line["source"]: line.pop("text") for line in lines if "text" in line}
         for line in lines:
@@ -95,6 +104,15 @@ class Witness:
             if rank == Rank.SHARED:
                 agrees = agrees and outer.have(line, _dtypes(line))
             if trusted and agrees:
+                yield line
+
+    def _taken(self, launches: list[Line]) -> Iterator[Line]:
+        """Without made-up launches that their kernel does not take, where it takes others: what
+        is compiled of a kernel is the first launch in each dtype."""
+        fine = {line["kernel"] for line in launches if not self.is_refused(line["id"])}
+        for line in launches:
+            wrong = line["made_up"] and self.is_refused(line["id"])
+            if not wrong or line["kernel"] not in fine:
                 yield line
 
     def _rank(self, identity: str) -> Rank:
