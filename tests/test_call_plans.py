@@ -200,3 +200,18 @@ def test_what_is_for_inference_only_is_called_so(variations: Variations) -> None
     """Nothing else of the plan changes."""
     error = CaughtError("NotImplementedError", "this kernel is inference-only", (), "")
     assert variations.repairs(CallPlan(), "forward", error) == [CallPlan(training=False)]
+
+
+def packed(x: torch.Tensor, lengths: torch.Tensor | None, offsets: torch.Tensor | None) -> None: ...
+
+
+def test_tensors_that_may_be_missing_are_left_out() -> None:
+    """One, the other, and both: dense sequences have neither."""
+    offered = Operator("m:packed", packed, FUNCTION, True, frozenset(), _parameters(packed), packed)
+    plans = Variations(offered, Shapes([offered], Recipe({}))).unusual(CallPlan())
+    left_out = [plan.values for plan in plans if None in plan.values.values()]
+    assert left_out[:3] == [
+        {"lengths": None},
+        {"offsets": None},
+        {"lengths": None, "offsets": None},
+    ]

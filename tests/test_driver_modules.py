@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -113,3 +114,29 @@ def test_a_package_that_asks_for_fake_tensors_finds_none(package: Writer) -> Non
     package({"a.py": "from torch._subclasses.fake_tensor import FakeTensor\nTensor = FakeTensor"})
     modules, _ = load([NAME], ())
     assert modules[-1].Tensor is modules[-1].FakeTensor is NoFakeTensor
+
+
+def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> None:
+    """A tuner that somebody wrote, and a table of several; torch's objects are not looked into."""
+    from flacheck.guest.package_driver.operators import operators
+
+    kernel = """
+    class Kernel:
+        arg_names = ("x",)
+        def __init__(self, fn): self.fn = fn
+        def run(self): ...
+
+    class Tuner:
+        def __init__(self, kernel): self.inner = {"best": [kernel]}
+        def launch(self, x): ...
+
+    def scale(x): ...
+    tuner = Tuner(Kernel(scale))
+
+    def operator(x):
+        tuner.launch(x)
+    """
+    package({"a.py": textwrap.dedent(kernel)})
+    modules, _ = load([NAME], ())
+    offered = {each.name: each.kernels for each in operators(modules, [NAME])}
+    assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:scale"})}
