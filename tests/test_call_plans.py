@@ -207,7 +207,9 @@ def packed(x: torch.Tensor, lengths: torch.Tensor | None, offsets: torch.Tensor 
 
 def test_tensors_that_may_be_missing_are_left_out() -> None:
     """One, the other, and both: dense sequences have neither."""
-    offered = Operator("m:packed", packed, FUNCTION, True, frozenset(), _parameters(packed), packed)
+    offered = Operator(
+        f"{__name__}:packed", packed, FUNCTION, True, frozenset(), _parameters(packed), packed
+    )
     plans = Variations(offered, Shapes([offered], Recipe({}))).unusual(CallPlan())
     left_out = [plan.values for plan in plans if None in plan.values.values()]
     assert left_out[:3] == [
