@@ -53,8 +53,11 @@ class _LazyModule(types.ModuleType):
 
     def __setattr__(self, name: str, value: object) -> None:
         lazy = getattr(self.__spec__, "loader", None)
-        is_submodule = isinstance(lazy, _LazyInit) and isinstance(value, types.ModuleType)
-        if not is_submodule or not lazy.renames(self.__name__, name):
+        if isinstance(lazy, _LazyInit) and isinstance(value, types.ModuleType):
+            taken = lazy.renames(self.__name__, name)
+        else:
+            taken = False
+        if not taken:
             super().__setattr__(name, value)
 
 
