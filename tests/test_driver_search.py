@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from flacheck.guest.package_driver.calls import CallResult, CaughtError
 from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, _parameters
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.search import OperatorSearch
+from flacheck.guest.package_driver.search import _OF_TORCHS, OperatorSearch
 from flacheck.guest.package_driver.shapes import Shapes
 
 # What a call of an operator comes to.
@@ -53,6 +53,10 @@ class Caller:
         self.recorded: frozenset[str] = frozenset()
         self.calls: list[tuple[str, str, str]] = []
         self._ending = ending
+        self.of_torch: list[CallPlan] = []
+
+    def as_torch(self, operator: Operator) -> list[CallPlan]:
+        return self.of_torch
 
     def passed(self, operator: Operator) -> list[CallPlan]:
         return []
@@ -121,6 +125,27 @@ def test_an_error_is_repaired_as_it_suggests() -> None:
     report = search.report["m:op"]
     assert report["worked"]
     assert report["calls"] >= 2
+
+
+def test_torchs_calls_come_before_what_is_made_up() -> None:
+    """All of them only while a kernel is missing."""
+    seen: list[CallPlan] = []
+
+    def ending(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        seen.append(plan)
+        if plan.torchs:
+            return CallResult(0, frozenset(), "forward", raised("weight must be given"))
+        return fine(operator, plan, dtype)
+
+    op = operator("op", "a")
+    caller = Caller(ending, [op], Recipe({}))
+    caller.of_torch = [
+        CallPlan(f"torch's {n}", values={"x": n}, torchs=True) for n in range(_OF_TORCHS + 2)
+    ]
+    search = OperatorSearch([op], caller, ("bf16",), PLENTY)  # type: ignore[arg-type]
+    search.run()
+    labels = [plan.label for plan in seen]
+    assert labels == [*(f"torch's {n}" for n in range(_OF_TORCHS)), "plain"]
 
 
 def test_a_plan_that_nothing_repairs_is_given_up() -> None:

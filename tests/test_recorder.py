@@ -197,6 +197,32 @@ def test_an_autotuner_that_resets_and_restores_is_recorded(tmp_path: Path) -> No
     assert [len(one.launch.configs) for one in launches] == [2, 2, 2]
 
 
+OWN_TUNER = """
+class Own(triton.runtime.Autotuner):
+    def run(self, *args, **kwargs):
+        for config in self.configs:
+            self.fn.run(*args, **kwargs, **config.all_kwargs())
+
+@triton.jit
+def filled(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), n)
+
+configs = [triton.Config({"BLOCK": b}) for b in (32, 64)]
+tuned = triton.heuristics({"EVEN": lambda args: args["n"] % 2 == 0})(
+    Own(filled, filled.arg_names, configs, ["n"], None, None))
+tuned[(1,)](torch.empty(64, device="cuda"), 8)
+"""
+
+
+@needs_torch
+def test_what_a_programs_own_tuner_adds_belongs_to_the_launch(tmp_path: Path) -> None:
+    """Below heuristics, too: nothing else would know the value of its constants."""
+    launches = recorded(tmp_path, OWN_TUNER).launches
+    assert [one.launch.args["BLOCK"]["constexpr"] for one in launches] == [32, 64]
+    assert [one.launch.omitted for one in launches] == [("EVEN",), ("EVEN",)]
+    assert all(one.heuristics == {"EVEN": {"constexpr": True}} for one in launches)
+
+
 HANDED = """
 def scaled_by(k):
     @triton.jit

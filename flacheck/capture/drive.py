@@ -386,7 +386,7 @@ def recipe_of(package: str) -> Json:
 def _key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
     """All that can change what is launched, the guest's own source included; without a toolchain
     all that does not depend on it."""
-    files = sorted(GUEST.rglob("*.py"))
+    files = sorted([*GUEST.rglob("*.py"), *GUEST.rglob("*.jsonl")])
     guest = {str(file.relative_to(GUEST)): file.read_text() for file in files}
     under = toolchain.identity if toolchain else None
     return digest([package.digest, under, card, recipe, guest], 16)

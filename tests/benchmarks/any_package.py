@@ -2,14 +2,16 @@
 
     python -m tests.benchmarks.any_package SPEC… --keep FOLDER [--compile] [--triton 3.6.0]
                                            [--target sm90] [--missed] [--dtype bf16]
+                                           [--timeout 120]
     python -m tests.benchmarks.any_package --list tests/benchmarks/packages/kept.txt …
 
 A SPEC is NAME==VERSION or a checkout. *Launchable* is counted by `launchable.py`; *recorded* says
 of how many of those the capture has a launch; *answered* (with `--compile`) of how many a launch
 ended `compiles` or `fails` and is not untested. Captures stay in flacheck's cache and records in
 FOLDER, so that a second run compiles only what has changed. `--dtype` compiles the launches in that
-dtype only, so that the table says less than there is, sooner. `--missed` names each kernel that was
-not recorded, with flacheck's reason for it.
+dtype first, and in all dtypes only those of kernels that were not answered in it, which says the
+same sooner. `--timeout` is the scan's. `--missed` names each kernel that was not recorded, with
+flacheck's reason for it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,14 @@ from flacheck.toolchains import Resolver
 from .launchable import Distribution
 
 _HEADS = ("package", "version", "launchable", "recorded", "answered", "CPU s", "fails", "untested")
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """How launches are compiled: in one dtype first, and how long one may take."""
+
+    dtype: str | None
+    timeout: str
 
 
 @dataclass
@@ -69,9 +79,7 @@ def launchable(package: Package, spec: str) -> list[str]:
     return sorted({k for name in names for k in Distribution(folder, name).launchable()})
 
 
-def measure(
-    spec: str, triton: str, target: str, keep: Path, compiles: bool, dtype: str | None = None
-) -> Row:
+def measure(spec: str, triton: str, target: str, keep: Path, compiling: Compiling | None) -> Row:
     row = Row(spec)
     selection = Selection(toolchains=(triton,), targets=(target,))
     try:
@@ -90,27 +98,57 @@ def measure(
     row.recorded = sorted(set(row.launchable) & kernels.keys())
     known = coverage(dict.fromkeys(row.launchable, ()), kernels, capture.driven.report)
     row.missed = dict(known.missed)
-    if compiles:
-        _answer(row, spec, triton, target, keep, dtype)
+    if compiling is not None:
+        command = ["--package", spec, "--triton", triton, "--target", target]
+        _answer(row, [*command, "--timeout", compiling.timeout], keep, compiling.dtype)
     return row
 
 
-def _answer(row: Row, spec: str, triton: str, target: str, keep: Path, dtype: str | None) -> None:
-    output = keep / f"{row.package}-{row.version}.json"
-    command = [sys.executable, "-m", "flacheck", "scan", "--package", spec, "--triton", triton]
-    command += ["--target", target, "--format", "json", "--store", str(keep / "store")]
-    if dtype:
-        command += ["--dtype", dtype]
-    ended = subprocess.run([*command, "-o", str(output)], stderr=subprocess.PIPE, text=True)
+def _answer(row: Row, command: list[str], keep: Path, dtype: str | None) -> None:
+    name = f"{row.package}-{row.version}"
+    if dtype is None:
+        said = [_scanned(row, command, keep, name)]
+    else:
+        said = [_scanned(row, [*command, "--dtype", dtype], keep, name)]
+        _count(row, said)
+        left = sorted(set(row.recorded) - set(row.answered or ()))
+        if left:
+            kernels = [part for kernel in left for part in ("--kernel", kernel)]
+            said.append(_scanned(row, [*command, *kernels], keep, f"{name}-all"))
+    _count(row, said)
+
+
+def _scanned(row: Row, command: list[str], keep: Path, name: str) -> dict[str, Any] | None:
+    """What a scan says, None where there was nothing to compile or it went wrong."""
+    output = keep / f"{name}.json"
+    output.unlink(missing_ok=True)
+    run = [sys.executable, "-m", "flacheck", "scan", *command, "--format", "json"]
+    run += ["--store", str(keep / "store"), "-o", str(output)]
+    ended = subprocess.run(run, stderr=subprocess.PIPE, text=True)
     if ended.returncode not in (0, 1, 3):
         row.note = ended.stderr.strip().splitlines()[-1]
-        return
-    said = json.loads(output.read_text(encoding="utf-8"))
-    # A kernel is answered where a launch compiled, or where more failed than may be our own doing.
+        return None
+    said: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    return said
+
+
+def _count(row: Row, scans: list[dict[str, Any] | None]) -> None:
+    """A kernel is answered where a launch compiled, or where more failed than may be our own
+    doing."""
     untested: Counter[str] = Counter()
-    for each in said["summary"]["untested"]:
-        untested[each["kernel"]] += each["cells"]
-    verdicts = Counter((r["kernel"], r["verdict"]) for r in said["records"] if not r["tolerated"])
+    verdicts: Counter[tuple[str, str]] = Counter()
+    for said in filter(None, scans):
+        of_scan: Counter[str] = Counter()
+        for each in said["summary"]["untested"]:
+            of_scan[each["kernel"]] += each["cells"]
+        found = Counter((r["kernel"], r["verdict"]) for r in said["records"] if not r["tolerated"])
+        # A kernel that a later scan asked again counts as it is told there: in more dtypes.
+        for kernel in {kernel for kernel, _ in found} | set(of_scan):
+            untested.pop(kernel, None)
+            for verdict in ("compiles", "fails"):
+                verdicts.pop((kernel, verdict), None)
+        untested.update(of_scan)
+        verdicts.update(found)
     failed = {kernel for kernel, verdict in verdicts if verdict == "fails"}
     row.fails = sorted(k for k in failed if verdicts[k, "fails"] > untested[k])
     ends = {kernel for kernel, verdict in verdicts if verdict == "compiles"}
@@ -137,6 +175,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--missed", action="store_true")
     parser.add_argument("--dtype")
+    parser.add_argument("--timeout", default="auto")
     given = parser.parse_args()
     given.keep.mkdir(parents=True, exist_ok=True)
     specs = list(given.specs)
@@ -146,8 +185,10 @@ def main() -> None:
     rows = []
     for spec in specs:
         try:
-            how = (given.triton, given.target, given.keep, given.compile, given.dtype)
-            rows.append(measure(spec, *how))
+            compiling = None
+            if given.compile:
+                compiling = Compiling(given.dtype, given.timeout)
+            rows.append(measure(spec, given.triton, given.target, given.keep, compiling))
         except Exception:
             # The other packages are still to be measured.
             traceback.print_exc()

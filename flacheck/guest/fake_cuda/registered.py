@@ -64,6 +64,13 @@ class RegisteredBodies:
         finally:
             self._thread.rests = False
 
+    def operators_of(self, body: Any) -> Iterator[str]:
+        """The operators, as `namespace::name.overload`, that the program gave a body for the card:
+        those that a function is called for."""
+        for operator, bodies in self._bodies.items():
+            if any(each is body for each in bodies.values()):
+                yield operator
+
     def named(self, name: str) -> Iterator[Body]:
         """The bodies of all operators of that name, whatever their namespace."""
         for operator, bodies in self._bodies.items():

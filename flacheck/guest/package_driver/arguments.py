@@ -95,24 +95,26 @@ class Arguments:
         for parameter in parameters:
             name = parameter.name
             if name in plan.values:
-                made[name] = self._valued(plan.values[name], made)
+                made[name] = self._valued(plan.values[name], made, plan.dtypes.get(name))
             elif parameter.default is NOTHING or name in plan.given:
                 made[name] = self._made_up(operator, plan, parameter, sizes)
         return made
 
-    def _valued(self, value: Any, made: Mapping[str, Any]) -> Any:
+    def _valued(self, value: Any, made: Mapping[str, Any], dtype_said: str | None = None) -> Any:
         """A value of a recipe, or a tensor like one that the package passed: what was in the first
-        dtype there is in the dtype of this call."""
+        dtype there is in the dtype of this call, unless the plan says another one."""
+        if isinstance(value, list):
+            return [self._valued(each, made, dtype_said) for each in value]
         if isinstance(value, objects.OptionTable):
             return dict(value)
         if isinstance(value, dict) and "object" in value:
             return self._object(value["object"], value.get("with"))
         if not isinstance(value, dict) or "of" not in value:
             return _value(value, made)
-        dtype = DTYPES[value["of"]]
-        if dtype == FIRST:
+        dtype = _dtype(dtype_said or value["of"])
+        if dtype == FIRST and not dtype_said:
             dtype = self.dtype
-        return _tensor(value["shape"], dtype)
+        return _laid_out(value, dtype)
 
     def _object(self, name: str, fields: Mapping[str, Any] | None = None) -> Any:
         """An object of the class `module:name`, as its constructor asks for it, with some of the
@@ -211,7 +213,9 @@ def _value(value: Any, made: Mapping[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     if "dtype" in value:
-        return DTYPES[value["dtype"]]
+        return _dtype(value["dtype"])
+    if "device" in value:
+        return torch.device("cuda")
     if "like" in value:
         return torch.randn_like(made[value["like"]])
     module, _, name = value["call"].partition(":")
@@ -227,9 +231,30 @@ def _value(value: Any, made: Mapping[str, Any]) -> Any:
 def _tensor(extents: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     if dtype == torch.bool:
         return torch.ones(extents, dtype=dtype, device="cuda")
-    if not dtype.is_floating_point:
+    if not (dtype.is_floating_point or dtype.is_complex):
         return torch.zeros(extents, dtype=dtype, device="cuda")
     return torch.randn(extents, dtype=dtype, device="cuda", requires_grad=True)
+
+
+def _dtype(name: str) -> torch.dtype:
+    """By Triton's name; torch has some that Triton has not."""
+    dtype: torch.dtype = DTYPES.get(name) or getattr(torch, name)
+    return dtype
+
+
+def _laid_out(told: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
+    """A tensor as it was told: `shape`, perhaps `stride`, and whether it is the view `conj`."""
+    extents = tuple(told["shape"])
+    tensor = _tensor(extents, dtype)
+    if "stride" in told:
+        reach = sum((n - 1) * step for n, step in zip(extents, told["stride"])) + 1
+        whole = _tensor((max(reach, 1),), dtype)
+        # No part of a graph: an operator may write into it.
+        tensor = whole.detach().as_strided(extents, tuple(told["stride"]))
+        tensor.requires_grad_(whole.requires_grad)
+    if told.get("conj"):
+        tensor = tensor.detach().conj()
+    return tensor
 
 
 def _sequences(sizes: Sizes, parameter: inspect.Parameter) -> torch.Tensor:

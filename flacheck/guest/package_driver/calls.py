@@ -15,6 +15,7 @@ import torch
 
 from ..fake_cuda.registered import BODIES
 from ..recorder.recorder import Recorder
+from . import torch_calls
 from .arguments import NOTHING, Arguments, is_length, is_tensor
 from .demands import demands
 from .drawn import start_over
@@ -179,6 +180,10 @@ class Caller:
         """The calls that the package itself made of an inner function."""
         return list(self._overheard.plans(operator, self.recipe.plain(operator)))
 
+    def as_torch(self, operator: Operator) -> Iterator[CallPlan]:
+        """The calls that torch's own tests make of what a function stands for."""
+        return torch_calls.plans(operator, self.recipe.plain(operator))
+
     def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         """Forward, and backward where something was differentiable."""
         before, launches = self.recorded, self._recorder.calls
@@ -215,6 +220,8 @@ class Caller:
         plain = self.recipe.plain(operator)
         if any(getattr(plan, table) != getattr(plain, table) for table in _TRIED_OUT):
             return False
+        if plan.torchs:
+            return torch_calls.is_torchs(operator)
         values = {name for name in plan.values if "final_state" not in name}
         if values - plain.values.keys() or plan.sizes.keys() - plain.sizes.keys() - _PACKED:
             return False

@@ -16,7 +16,8 @@ _TABLES = ("values", "sizes", "shapes", "dtypes", "build")
 class CallPlan:
     """`given` are optional arguments made up as if they were required; `values`, `shapes` and
     `dtypes` are what single arguments are; `sizes` what dimensions stand for; `build` the
-    constructor's arguments of a layer. `passed` marks values that the package itself passed."""
+    constructor's arguments of a layer. `passed` marks values that the package itself passed,
+    `torchs` those that torch's tests pass to the operator which a function stands for."""
 
     label: str = "plain"
     given: frozenset[str] = frozenset()
@@ -27,6 +28,7 @@ class CallPlan:
     build: dict[str, Any] = field(default_factory=dict)
     training: bool = True
     passed: bool = False
+    torchs: bool = False
 
     def giving(self, *names: str) -> CallPlan:
         """The plan with some optional arguments; a value of None for one of them is dropped."""

@@ -13,6 +13,8 @@ from .variations import Variations
 # Calls until a plan works: of an operator's first, of its usual variants, of those that look for a
 # missing kernel.
 _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
+# Calls of what stands for an operator of torch's that are made whatever they record.
+_OF_TORCHS = 4
 # Times the budget that a slow machine may take, in CPU seconds.
 _PATIENCE = 3.0
 # Seconds of work without a new kernel after which an operator's further variants are left.
@@ -147,14 +149,29 @@ class OperatorSearch:
 
     def _plain(self, operator: Operator) -> None:
         base, tries = self._recipe.plain(operator), 1
+        of_torch = list(self._caller.as_torch(operator))
+        as_torch = self._as_torch(operator, of_torch[:_OF_TORCHS])
         worked = self._repaired(operator, base, _TRIES)
         if worked:
             base, tries = worked, _USUAL_TRIES
+        elif as_torch:
+            base, tries = as_torch, _USUAL_TRIES
         else:
             base = self._furthest.get(operator.name, base)
+        if self._unrecorded(operator):
+            self._as_torch(operator, of_torch[_OF_TORCHS:])
         self._bases[operator.name] = (base, tries)
         for variant in self._recipe.variants(operator, base):
             self._repaired(operator, variant, 1)
+
+    def _as_torch(self, operator: Operator, plans: Iterable[CallPlan]) -> CallPlan | None:
+        """Calls what stands for an operator of torch's as torch's tests call that. The first of
+        these calls that worked."""
+        first = None
+        for plan in plans:
+            worked = self._repaired(operator, plan, 1)
+            first = first or (worked and worked.but(torchs=False))
+        return first
 
     def _usual(self, operator: Operator) -> None:
         base, tries = self._base(operator)
@@ -244,7 +261,7 @@ class OperatorSearch:
         entry["launches"] += result.launches
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"
-        elif result.launches and (result.recorded or (result.worked and not self._behind_doors)):
+        elif result.launches and (result.recorded or (result.worked and not self._is_by_the_way(plan))):
             self._worked.append((operator, plan, bool(result.recorded)))
             if result.refused is not None:
                 self._refused.add(operator.name + plan.identity)
@@ -255,6 +272,11 @@ class OperatorSearch:
         elif len(entry["failures"]) < _KEPT_FAILURES:
             entry["failures"].setdefault(label, f"{result.stage}: {result.error.brief()}")
         return result
+
+    def _is_by_the_way(self, plan: CallPlan) -> bool:
+        """Whether a plan is worth another dtype only where it recorded a kernel: variants of
+        variants, and torch's calls, which are many and small."""
+        return self._behind_doors or plan.torchs
 
     def _other_dtypes(self) -> None:
         """What launched once more, those that recorded a kernel first."""

@@ -206,6 +206,8 @@ class Recorder:
             return Launched(written.options)
         result = self._tried(call, tuner, configs, args, kwargs)
         self._repeated.keep(key, self._write(call))
+        # A tuner of the program's own may come with the next configuration.
+        call.arrived.clear()
         return result
 
     def _tried(
@@ -418,6 +420,9 @@ def _passed(call: _HostCall, function: Kernel, bound: Kwargs, functions: Functio
     passed = call.passed
     if call.config is not None:
         passed = passed - call.config.kwargs.keys()
+    if call.tuner is None:
+        # What no heuristic gave comes from the host, or from a tuner of the program's own.
+        passed = passed | (bound.keys() - call.heuristics.keys())
     described = {}
     for parameter in function.params:
         name = parameter.name

@@ -397,9 +397,10 @@ def grouped(launched: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
 
 
 def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
-    """The first launch of each kernel and dtype."""
+    """The first launch of each kernel and dtype; one that a program made comes before those that
+    flacheck made up."""
     first: dict[tuple[str, str | None], RecordedLaunch] = {}
-    for entry in recorded:
+    for entry in sorted(recorded, key=lambda each: each.made_up):
         first.setdefault((entry.kernel, entry.launch.dtype), entry)
     return list(first.values())
 
