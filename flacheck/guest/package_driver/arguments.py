@@ -183,7 +183,7 @@ class Arguments:
         name, annotation = parameter.name, str(parameter.annotation)
         said = plan.dtypes.get(name) or self._common.dtypes.get(name)
         if said:
-            return DTYPES[said]
+            return _dtype(said)
         if _TRUTHS.search(name) or _TRUTHS.search(annotation):
             return torch.bool
         if _INTEGERS.search(name) or _INTEGERS.search(annotation):

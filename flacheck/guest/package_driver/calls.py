@@ -1,6 +1,7 @@
 """One call of an operator: arguments made, forward, backward, and what was launched on the way. A
 piece of somebody else's package may raise, hang or exit, and the drive goes on."""
 
+import contextlib
 import inspect
 import linecache
 import re
@@ -27,6 +28,7 @@ from .overheard import Overheard
 from .plans import CallPlan, Recipe
 from .shapes import Shapes
 from .trust import Rank, Witness
+from .turnings import Turnings
 from .work import Work
 
 T = TypeVar("T")
@@ -158,6 +160,7 @@ class Caller:
         self._front_end = FrontEnd(recorder, witness)
         self.work = Work(recorder, self._front_end)
         self._bound = 0
+        self._watch: Turnings | None = None
         # The arguments of the call that is made.
         self._given: Mapping[str, Any] = {}
         recorder.heard = self._count
@@ -184,8 +187,12 @@ class Caller:
         """The calls that torch's own tests make of what a function stands for."""
         return torch_calls.plans(operator, self.recipe.plain(operator))
 
-    def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        """Forward, and backward where something was differentiable."""
+    def call(
+        self, operator: Operator, plan: CallPlan, dtype: str, watch: Turnings | None = None
+    ) -> CallResult:
+        """Forward, and backward where something was differentiable. Who watches learns what the
+        forward would have to be given to turn another way."""
+        self._watch = watch
         before, launches = self.recorded, self._recorder.calls
         self._bound = launches + _MOST_LAUNCHES
         self.work.calls += 1
@@ -251,7 +258,15 @@ class Caller:
             return "arguments", given
         known = {p.name: given.get(p.name, p.default) for p in operator.takes}
         self._given = known
-        returned = attempt(lambda: _forward(operator, plan, function, given), _SECONDS, known)
+        watching: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._watch is not None:
+            watching = self._watch.watching(known)
+
+        def forward() -> Any:
+            with watching:
+                return _forward(operator, plan, function, given)
+
+        returned = attempt(forward, _SECONDS, known)
         if isinstance(returned, CaughtError):
             return "forward", returned
         if not plan.training:

@@ -47,7 +47,7 @@ def demands(error: BaseException, given: Mapping[str, Any]) -> list[Demand]:
     for place in reversed(places):
         if place.function is None:
             continue
-        search = _Search(given, place)
+        search = Conditions(given, place)
         wanted += itertools.islice(safely(search.of_error(error)), _MOST)
         if wanted:
             break
@@ -61,7 +61,7 @@ def _is_huge(demand: Demand) -> bool:
     return demand.kind == SHAPE and max(demand.value, default=0) > _HUGE
 
 
-class _Search(Following):
+class Conditions(Following):
     """Takes an error and conditions at one place apart."""
 
     def of_error(self, error: BaseException) -> Iterator[Demand]:
@@ -334,8 +334,13 @@ class _Search(Following):
             test.args[0], (ast.GeneratorExp, ast.ListComp)
         ):
             yield from self._each(test.args[0], truth)
-        elif called in ("is_floating_point", "is_contiguous") or not test.args:
-            return
+        elif called == "is_complex" and truth:
+            asked = [
+                *test.args,
+                *([test.func.value] if isinstance(test.func, ast.Attribute) else ()),
+            ]
+            for name in itertools.chain.from_iterable(map(self._arguments, asked)):
+                yield Demand(DTYPE, name, torch.complex64)
 
     def _of_kind(self, node: ast.expr, kind: Any) -> Iterator[Demand]:
         plain = {int: 64, float: 1.0, bool: True, str: "none", tuple: (1, 1), list: [1, 1]}

@@ -169,6 +169,17 @@ class Following:
                 yield from self._several(node.args[0], held[0], value)
             else:
                 yield from self._rank_of(node.args[0], value)
+        elif method and called == "numel":
+            whole = tuple(self._place.value(node.func.value).shape)  # type: ignore[attr-defined]
+            for extents in _multiplied(whole, value):
+                yield from self._shaped(node.func.value, extents)  # type: ignore[attr-defined]
+        elif called == "prod" and node.args:
+            for extents in _multiplied(tuple(self._place.value(node.args[0])), value):
+                yield from self.change(node.args[0], extents)
+        elif called == "cdiv" and len(node.args) > 1:
+            yield from self.change(node.args[0], value * self._place.value(node.args[1]))
+        elif called == "next_power_of_2" and node.args:
+            yield from self.change(node.args[0], value)
         elif called in ("int", "min", "max", "tuple", "list", "Size", "float") and node.args:
             for given in node.args:
                 yield from self.change(given, value)
@@ -291,6 +302,19 @@ class Following:
             value = value.func
         if isinstance(value, ast.Attribute) and value.attr in ("shape", "size"):
             yield from self._ranked(value.value, rank)
+
+
+def _multiplied(extents: tuple[int, ...], product: int) -> Iterator[tuple[int, ...]]:
+    """Extents of which the last was changed, so that they come to a product or a little more; where
+    the others alone come to more, they are 1."""
+    if not extents or 0 in extents or product <= 0:
+        return
+    others = 1
+    for extent in extents[:-1]:
+        others *= extent
+    if others <= product:
+        yield (*extents[:-1], -(-product // others))
+    yield (*(1 for _ in extents[:-1]), product)
 
 
 def _part(target: ast.Tuple, value: ast.expr, name: str) -> ast.expr | tuple[ast.expr, int] | None:

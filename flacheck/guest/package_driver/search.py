@@ -8,6 +8,7 @@ from typing import Any
 from .calls import Caller, CallResult
 from .operators import LAYER, Operator
 from .plans import CallPlan
+from .turnings import Turnings
 from .variations import Variations
 
 # Calls until a plan works: of an operator's first, of its usual variants, of those that look for a
@@ -15,6 +16,10 @@ from .variations import Variations
 _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
 # Calls of what stands for an operator of torch's that are made whatever they record.
 _OF_TORCHS = 4
+# Calls on the way to one kernel, and of those what an error suggests.
+_MOST_TURNED, _MOST_TURNS, _MOST_REPAIRS = 16, 3, 2
+# That one operator branches to.
+_MOST_KERNELS = 40
 # Times the budget that a slow machine may take, in CPU seconds.
 _PATIENCE = 3.0
 # Seconds of work without a new kernel after which an operator's further variants are left.
@@ -182,6 +187,7 @@ class OperatorSearch:
         """One thing changed at a time; then two, the first of which adds an argument or takes one
         away: some branches are behind two doors."""
         base, tries = self._base(operator)
+        self._turned(operator, base)
         opened = self._varied(operator, base, min(_UNUSUAL_TRIES, tries), _FRUITLESS)
         self._behind_doors = True
         for plan in opened:
@@ -203,6 +209,39 @@ class OperatorSearch:
             if worked and plan.label.startswith(_DOORS) and len(opened) < _MOST_DOORS:
                 opened.append(worked)
         return opened
+
+    def _turned(self, operator: Operator, base: CallPlan) -> None:
+        """Calls that turn where the one before did not, on the way to kernels that are missing."""
+        if len(operator.kernels) > _MOST_KERNELS:
+            # It offers others rather than branches to them.
+            return
+        for kernel in sorted(self._unrecorded(operator)):
+            home = kernel.partition(":")[0]
+            turnings = Turnings(kernel, frozenset((home, operator.source.__module__)))
+            if turnings:
+                self._on_the_way(operator, base, turnings, kernel)
+
+    def _on_the_way(
+        self, operator: Operator, base: CallPlan, turnings: Turnings, kernel: str
+    ) -> None:
+        """By as few turns as there can be: one more turn is another condition met."""
+        variations = self._variations(operator)
+        waiting = deque([(base, _MOST_TURNS)])
+        seen: set[str] = set()
+        while waiting and len(seen) < _MOST_TURNED and not self._over():
+            current, turns = waiting.popleft()
+            if current.identity in seen or operator.name in self._slow:
+                continue
+            seen.add(current.identity)
+            result = self._call(operator, current, self._dtypes[0], turnings)
+            if kernel in self._caller.recorded:
+                return
+            plans = list(variations.turned(current, turnings.wanted))
+            if result.error is not None and not result.worked:
+                repairs = variations.repairs(current, result.stage, result.error)
+                plans = [*repairs[:_MOST_REPAIRS], *plans]
+            if turns:
+                waiting += [(plan.but("turned"), turns - 1) for plan in plans]
 
     def _missing(self, operator: Operator) -> None:
         # What its callers in the package pass comes before what its signature may mean.
@@ -254,8 +293,10 @@ class OperatorSearch:
                 self._furthest[operator.name] = current
         return worked
 
-    def _call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        result = self._caller.call(operator, plan, dtype)
+    def _call(
+        self, operator: Operator, plan: CallPlan, dtype: str, watch: Turnings | None = None
+    ) -> CallResult:
+        result = self._caller.call(operator, plan, dtype, watch)
         entry, label = self._entry(operator), plan.label
         entry["calls"] += 1
         entry["launches"] += result.launches

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter
 from typing import Any
 
+import torch
+
 from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_axis, is_length, is_tensor
 from .branches import branches
 from .calls import CaughtError
@@ -25,6 +27,8 @@ K=8192, V=8192; B=1, T=1, H=1
 # Layers take another kernel for as few steps as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+# Triton has no complex numbers, but kernels take such tensors as pairs.
+DTYPE_NAMES |= {torch.complex64: "complex64", torch.complex128: "complex128"}
 # Of the ranks and dtypes of one tensor that decide something.
 _MOST_BRANCHES = 3
 # Of two arguments that are varied at once.
@@ -123,6 +127,11 @@ class Variations:
                 if dtype in DTYPE_NAMES:
                     label = f"{name} in {DTYPE_NAMES[dtype]}"
                     yield base.but(label, dtypes={name: DTYPE_NAMES[dtype]})
+
+    def turned(self, plan: CallPlan, wanted: Iterable[Demand]) -> Iterator[CallPlan]:
+        """The plan in which single demands of branches are met."""
+        for demand in wanted:
+            yield from self._met(plan, demand)
 
     def repairs(self, plan: CallPlan, stage: str, error: CaughtError) -> list[CallPlan]:
         """Plans after one that failed at a stage, by what the error says: arguments it names are

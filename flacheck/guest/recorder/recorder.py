@@ -206,8 +206,6 @@ class Recorder:
             return Launched(written.options)
         result = self._tried(call, tuner, configs, args, kwargs)
         self._repeated.keep(key, self._write(call))
-        # A tuner of the program's own may come with the next configuration.
-        call.arrived.clear()
         return result
 
     def _tried(
@@ -295,6 +293,8 @@ class Recorder:
             return
         self._arrives(call, function, args, kwargs)
         self._repeated.keep(key, self._write(call))
+        # A tuner of the program's own may come with the next configuration.
+        call.arrived.clear()
 
     def _again(self, written: Written, bound: Kwargs) -> None:
         """One more of a launch whose lines are written."""
