@@ -339,5 +339,6 @@ def test_a_weight_has_as_many_elements_as_a_tensor_is_wide() -> None:
     """What is huge comes last: the tensor is not meant to be as wide as the weight is large."""
     assert wanted(normed, x=zeros(2, 64), weight=zeros(512, 256)) == [
         (SHAPE, "weight", (64,)),
+        (SHAPE, "weight", (1, 64)),
         (SHAPE, "x", (2, 512 * 256)),
     ]

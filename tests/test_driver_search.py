@@ -61,7 +61,9 @@ class Caller:
     def passed(self, operator: Operator) -> list[CallPlan]:
         return []
 
-    def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+    def call(
+        self, operator: Operator, plan: CallPlan, dtype: str, watch: object = None
+    ) -> CallResult:
         self.calls.append((operator.name[2:], plan.label, dtype))
         ended = self._ending(operator, plan, dtype)
         self.recorded |= ended.recorded

@@ -35,6 +35,8 @@ T = TypeVar("T")
 # Of CPU, for each step of a call: nothing is computed, so what takes longer loops or hangs.
 _SECONDS = 4.0
 _OTHER_GRADIENT = 2.0
+# For what Triton's front end is asked about the launches of one call.
+_QUESTION_SECONDS = 8.0
 # When what cannot be stopped now is asked to stop again.
 _SOON = 0.005
 # What runs below an operator of torch's on the fake device.
@@ -212,8 +214,9 @@ class Caller:
 
     def _refusal(self) -> CaughtError | None:
         """What the kernels of the call want, of those that did not take their launches."""
-        refusals = self._front_end.ended()
-        if not refusals:
+        refusals = attempt(self._front_end.ended, _QUESTION_SECONDS)
+        if isinstance(refusals, CaughtError) or not refusals:
+            # Some loops that are unrolled take the front end minutes.
             return None
         demanded = (kernel_demands(each, self._given) for each in refusals)
         wants = {demand.identity: demand for each in demanded for demand in each}

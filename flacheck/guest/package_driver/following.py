@@ -156,7 +156,9 @@ class Following:
         elif method and called == "size":
             yield from self._shaped(node.func.value, tuple(value))  # type: ignore[attr-defined]
         elif method and called == "numel":
-            yield from self._shaped(node.func.value, (int(value),))  # type: ignore[attr-defined]
+            whole = tuple(self._place.value(node.func.value).shape)  # type: ignore[attr-defined]
+            for extents in ((int(value),), *_multiplied(whole, int(value))):
+                yield from self._shaped(node.func.value, extents)  # type: ignore[attr-defined]
         elif method and called in ("dim", "ndimension"):
             yield from self._ranked(node.func.value, value)  # type: ignore[attr-defined]
         elif method and called == "stride" and node.args and value == 1:
@@ -169,10 +171,6 @@ class Following:
                 yield from self._several(node.args[0], held[0], value)
             else:
                 yield from self._rank_of(node.args[0], value)
-        elif method and called == "numel":
-            whole = tuple(self._place.value(node.func.value).shape)  # type: ignore[attr-defined]
-            for extents in _multiplied(whole, value):
-                yield from self._shaped(node.func.value, extents)  # type: ignore[attr-defined]
         elif called == "prod" and node.args:
             for extents in _multiplied(tuple(self._place.value(node.args[0])), value):
                 yield from self.change(node.args[0], extents)

@@ -69,7 +69,12 @@ class FrontEnd:
         for kernel, (function, arguments) in waiting.items():
             form = (kernel, _form(function, arguments))
             if form not in self._said:
-                self._said[form] = self._ask(kernel, function, arguments)
+                try:
+                    self._said[form] = self._ask(kernel, function, arguments)
+                except BaseException:
+                    # The time for it was over: a kernel that takes so long is not asked again.
+                    self._taken.add(kernel)
+                    raise
             error = self._said[form]
             if error is None:
                 self._taken.add(kernel)

@@ -302,7 +302,7 @@ class OperatorSearch:
         entry["launches"] += result.launches
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"
-        elif result.launches and (result.recorded or (result.worked and not self._is_by_the_way(plan))):
+        elif result.launches and (result.recorded or self._is_worth_more(plan, result)):
             self._worked.append((operator, plan, bool(result.recorded)))
             if result.refused is not None:
                 self._refused.add(operator.name + plan.identity)
@@ -314,10 +314,10 @@ class OperatorSearch:
             entry["failures"].setdefault(label, f"{result.stage}: {result.error.brief()}")
         return result
 
-    def _is_by_the_way(self, plan: CallPlan) -> bool:
-        """Whether a plan is worth another dtype only where it recorded a kernel: variants of
-        variants, and torch's calls, which are many and small."""
-        return self._behind_doors or plan.torchs
+    def _is_worth_more(self, plan: CallPlan, result: CallResult) -> bool:
+        """Whether a plan that recorded no new kernel is called in other dtypes, too. Variants of
+        variants are not, nor are torch's calls, which are many and small."""
+        return result.worked and not self._behind_doors and not plan.torchs
 
     def _other_dtypes(self) -> None:
         """What launched once more, those that recorded a kernel first."""

@@ -121,7 +121,7 @@ def _place(frame: FrameType) -> RefusedAt:
 
 
 @dataclass(frozen=True)
-class _Function:
+class _NamedFunction:
     """A function of a module, and the class that it is a method of."""
 
     file: str
@@ -130,7 +130,7 @@ class _Function:
 
 
 @functools.cache
-def _functions(module: str) -> tuple[_Function, ...]:
+def _functions(module: str) -> tuple[_NamedFunction, ...]:
     try:
         file = inspect.getsourcefile(sys.modules[module])
         tree = ast.parse(inspect.getsource(sys.modules[module]))
@@ -143,7 +143,7 @@ def _functions(module: str) -> tuple[_Function, ...]:
             inner = statement.body
         for each in inner:
             if isinstance(each, ast.FunctionDef):
-                found.append(_Function(file or "", getattr(statement, "name", ""), each))
+                found.append(_NamedFunction(file or "", getattr(statement, "name", ""), each))
     return tuple(found)
 
 
