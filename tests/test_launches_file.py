@@ -93,3 +93,18 @@ def test_a_kernel_that_nothing_can_compile_is_named(tmp_path: Path) -> None:
         "not compiled: the launches file holds no source of program:bare "
         "and names no package to import from",
     )
+
+
+def test_one_of_each_is_the_likeliest_to_mean_something(tmp_path: Path) -> None:
+    """One that a program made comes before a made-up one, and both before one with an argument that
+    cannot be made again; else the first."""
+    odd = {**launch()["launch"]["args"], "n": {"unknown": "tensor of complex64"}}
+    lines = [
+        launch(id="b" * 16, launch={**launch()["launch"], "args": odd}),
+        launch(id="c" * 16, made_up=True, options={"num_stages": 2}),
+        launch(id="d" * 16),
+        launch(id="e" * 16, options={"num_stages": 3}),
+    ]
+    recorded = launches.read(write(tmp_path, HEADER, *lines), ours=True).launches
+    assert [one.id for one in launches.one_each(recorded)] == ["d" * 16]
+    assert [one.id for one in launches.one_each(recorded[:2])] == ["c" * 16]

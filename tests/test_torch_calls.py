@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ torch = pytest.importorskip("torch")
 
 from flacheck.guest.fake_cuda.registered import BODIES
 from flacheck.guest.package_driver import arguments, torch_calls
+from flacheck.guest.package_driver.calls import CallResult, _rank
 from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.shapes import Shapes
+from flacheck.guest.package_driver.trust import Rank
 
 FILE = Path(torch_calls.__file__).with_suffix(".jsonl")
 
@@ -92,6 +95,15 @@ def test_what_a_program_registered_counts_as_torchs(registered: None) -> None:
     made = plans(summed)
     assert made[0].label == "as torch's tests call sum, 1"
     assert {name for plan in made for name in plan.values} == {"x", "dim", "out"}
+
+
+def test_a_registered_functions_calls_are_seen() -> None:
+    """Also where the package's own functions refer to it, as the one does that registers it."""
+    plan = CallPlan(torchs=True)
+    shared = dataclasses.replace(operator(summed), shared=True)
+    worked = CallResult(1, frozenset(), "forward", None)
+    assert _rank(shared, plan, worked, documented=True) == Rank.DOCUMENTED
+    assert _rank(shared, plan, worked, documented=False) == Rank.SHARED
 
 
 def test_tensors_of_calls_are_laid_out_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

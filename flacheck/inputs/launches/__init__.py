@@ -398,11 +398,16 @@ def grouped(launched: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
 
 def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
     """The first launch of each kernel and dtype; one that a program made comes before those that
-    flacheck made up."""
+    flacheck made up, and last come those with an argument that Triton has no type for."""
     first: dict[tuple[str, str | None], RecordedLaunch] = {}
-    for entry in sorted(recorded, key=lambda each: each.made_up):
+    for entry in sorted(recorded, key=lambda each: (_has_unknown(each), each.made_up)):
         first.setdefault((entry.kernel, entry.launch.dtype), entry)
     return list(first.values())
+
+
+def _has_unknown(entry: RecordedLaunch) -> bool:
+    values = entry.launch.args.values()
+    return any(isinstance(value, Mapping) and "unknown" in value for value in values)
 
 
 def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
