@@ -342,3 +342,13 @@ def test_a_weight_has_as_many_elements_as_a_tensor_is_wide() -> None:
         (SHAPE, "weight", (1, 64)),
         (SHAPE, "x", (2, 512 * 256)),
     ]
+
+
+def of_several(parts: Any) -> None:
+    _batch, _heads, _width = parts[0].shape
+
+
+def test_one_of_several_tensors() -> None:
+    """What is asked of the first holds of all."""
+    parts = [zeros(2, 3, 4, 5), zeros(2, 3, 4, 5)]
+    assert wanted(of_several, parts=parts)[0] == (SHAPE, "parts", (6, 4, 5))

@@ -140,3 +140,36 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
     modules, _ = load([NAME], ())
     offered = {each.name: each.kernels for each in operators(modules, [NAME])}
     assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:scale"})}
+
+
+def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> None:
+    """Relative or not; what it imports of others is none."""
+    from flacheck.guest.package_driver.operators import operators
+
+    kernels = """
+    class Kernel:
+        arg_names = ("x",)
+        def __init__(self, fn): self.fn = fn
+        def run(self): ...
+
+    def one(x): ...
+    def two(x): ...
+    first, second = Kernel(one), Kernel(two)
+    """
+    functions = f"""
+    def near(x):
+        from .kernels import first
+        from os.path import join
+        first[join](x)
+
+    def far(x):
+        from {NAME}.kernels import second as kernel
+        kernel[(1,)](x)
+    """
+    package({"kernels.py": textwrap.dedent(kernels), "a.py": textwrap.dedent(functions)})
+    modules, _ = load([NAME], ())
+    offered = {each.name: each.kernels for each in operators(modules, [NAME])}
+    assert offered == {
+        f"{NAME}.a:near": frozenset({f"{NAME}.kernels:one"}),
+        f"{NAME}.a:far": frozenset({f"{NAME}.kernels:two"}),
+    }

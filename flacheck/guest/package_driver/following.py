@@ -225,6 +225,10 @@ class Following:
 
     def _arguments(self, node: ast.expr) -> Iterator[str]:
         """The arguments of the call that an expression is, perhaps in another form."""
+        if isinstance(node, ast.Subscript):
+            # `x[0]` of several tensors: what is asked of one holds of all.
+            yield from self._of_several(node.value)
+            return
         if not isinstance(node, ast.Name):
             inner = getattr(node, "func", node)
             if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.expr):
@@ -246,6 +250,16 @@ class Following:
             self._depth -= 1
         elif self._is_parameter(node.id):
             yield from self._callers(node.id, lambda search, passed: search._arguments(passed))
+
+    def _of_several(self, node: ast.expr) -> Iterator[str]:
+        whole = self._place.names.get(getattr(node, "id", ""))
+        if not isinstance(whole, (list, tuple)) or not isinstance(
+            next(iter(whole), 0), torch.Tensor
+        ):
+            return
+        for name, value in self._given.items():
+            if isinstance(value, (list, tuple)) and next(iter(value), None) is whole[0]:
+                yield name
 
     def _is_parameter(self, name: str) -> bool:
         code = self._place.frame.f_code

@@ -1,7 +1,9 @@
 """What a package offers that ends in a launch: functions, autograd functions, layers. A function
 leads to a kernel by the names in its code and what they are bound to."""
 
+import dis
 import functools
+import importlib.util
 import inspect
 import re
 import sys
@@ -23,6 +25,7 @@ _HIDDEN = re.compile(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]")
 _SCRIPTS = re.compile(r"main$|test_|bench(mark)?(_|$)")
 # Autotuners and heuristics around one kernel.
 _MOST_WRAPPERS = 8
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
@@ -197,6 +200,9 @@ class _Uses:
                 _leads(bound) or kernel_name(bound) or self._is_own_object(bound)
             ):
                 yield bound
+        for module, name in _imported_inside(code, scope):
+            if self._ours(module):
+                yield getattr(sys.modules.get(module), name, None)
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 yield from self._named(constant, scope)
@@ -212,6 +218,29 @@ class _Uses:
 
     def _ours(self, module: str | None) -> bool:
         return (module or "").partition(".")[0] in self._packages
+
+
+def _imported_inside(code: CodeType, scope: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The modules and names of `from … import …` within a function, which many a package writes so
+    that it can be imported without Triton."""
+    if _IMPORT_FROM not in code.co_code[::2]:
+        return
+    loaded: list[Any] = []
+    module = ""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
+            loaded.append(instruction.argval)
+        elif instruction.opname == "IMPORT_NAME":
+            # Before it stand the count of dots and the names.
+            dots = "." * loaded[-2]
+            try:
+                module = importlib.util.resolve_name(
+                    dots + instruction.argval, scope.get("__package__")
+                )
+            except (ImportError, ValueError):
+                module = ""
+        elif instruction.opname == "IMPORT_FROM" and module:
+            yield module, instruction.argval
 
 
 def _leads(thing: Any) -> bool:
