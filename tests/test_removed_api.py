@@ -143,3 +143,20 @@ def test_a_parameter_of_a_modules_name_is_a_parameter() -> None:
     with pytest.raises(AttributeError) as raised:
         Generator(tl=1).read("tl.dot")
     assert removed_api(raised.value) is None
+
+
+class Strides:
+    """As the language's tuples, whose fields are looked up in a list."""
+
+    def __getattr__(self, name: str) -> Any:
+        return [].index(name)  # type: ignore[call-overload]
+
+    def __getitem__(self, node: int) -> Any:
+        raise IndexError("list index out of range")
+
+
+def test_a_value_that_raises_for_a_name_that_it_has_not_is_passed_over() -> None:
+    """The failure stays what it is: too few strides."""
+    with pytest.raises(IndexError) as raised:
+        Strides()[3]
+    assert removed_api(raised.value) is None

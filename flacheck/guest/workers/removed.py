@@ -70,9 +70,18 @@ def _scope(reader: Any) -> tuple[Any, Any] | None:
     """The names outside a kernel, and its own, as what reads its source keeps them: the compiler's
     code generator, or what looks for the functions that a kernel calls. None for anything else."""
     for outside, own in (("gscope", "lscope"), ("globals", "local_names")):
-        if hasattr(reader, outside) and hasattr(reader, own):
+        if _has(reader, outside) and _has(reader, own):
             return getattr(reader, outside), getattr(reader, own)
     return None
+
+
+def _has(thing: Any, name: str) -> bool:
+    """Values of the language stand in the same frames, and a tuple's raises ValueError for a name
+    that it has not."""
+    try:
+        return hasattr(thing, name)
+    except Exception:
+        return False
 
 
 def _lacking(error: BaseException, generator: Any, node: ast.AST) -> str | None:
