@@ -135,6 +135,8 @@ def test_python_that_a_release_does_not_take_is_no_arguments_doing() -> None:
     error = UnsupportedLanguageConstruct("at 3:4:\n    break\nunsupported AST node type: Break")
     assert removed_api(error) == "Break"
     assert removed_api(UnsupportedLanguageConstruct("nested loops")) is None
+    # A branch over the arguments that ends in a `raise` refuses them.
+    assert removed_api(UnsupportedLanguageConstruct("unsupported AST node type: Raise")) is None
     assert removed_api(ValueError("unsupported AST node type: Break")) is None
 
 
