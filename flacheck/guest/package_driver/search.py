@@ -18,6 +18,8 @@ _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
 _OF_TORCHS = 4
 # Calls on the way to one kernel, and of those what an error suggests.
 _MOST_TURNED, _MOST_TURNS, _MOST_REPAIRS = 16, 3, 2
+# Of these, how many may take all the time that a call has.
+_MOST_SLOW = 2
 # That one operator branches to.
 _MOST_KERNELS = 40
 # Times the budget that a slow machine may take, in CPU seconds.
@@ -79,8 +81,9 @@ class OperatorSearch:
         # The last share is left for the other dtypes.
         rounds = (
             (self._plain, outer, 0.45),
-            (self._usual, outer, 0.52),
-            (self._unusual, outer, 0.58),
+            (self._usual, outer, 0.51),
+            (self._turned, outer, 0.55),
+            (self._unusual, outer, 0.6),
             (self._plain, layers, 0.64),
             (self._missing, inner, 0.78),
             (self._usual, layers, 0.8),
@@ -187,7 +190,6 @@ class OperatorSearch:
         """One thing changed at a time; then two, the first of which adds an argument or takes one
         away: some branches are behind two doors."""
         base, tries = self._base(operator)
-        self._turned(operator, base)
         opened = self._varied(operator, base, min(_UNUSUAL_TRIES, tries), _FRUITLESS)
         self._behind_doors = True
         for plan in opened:
@@ -210,8 +212,9 @@ class OperatorSearch:
                 opened.append(worked)
         return opened
 
-    def _turned(self, operator: Operator, base: CallPlan) -> None:
+    def _turned(self, operator: Operator) -> None:
         """Calls that turn where the one before did not, on the way to kernels that are missing."""
+        base, _ = self._base(operator)
         if len(operator.kernels) > _MOST_KERNELS:
             # It offers others rather than branches to them.
             return
@@ -228,14 +231,17 @@ class OperatorSearch:
         variations = self._variations(operator)
         waiting = deque([(base, _MOST_TURNS)])
         seen: set[str] = set()
-        while waiting and len(seen) < _MOST_TURNED and not self._over():
+        slow = 0
+        while waiting and len(seen) < _MOST_TURNED and slow < _MOST_SLOW and not self._over():
             current, turns = waiting.popleft()
-            if current.identity in seen or operator.name in self._slow:
+            if current.identity in seen:
                 continue
             seen.add(current.identity)
             result = self._call(operator, current, self._dtypes[0], turnings)
             if kernel in self._caller.recorded:
                 return
+            # Another way may be shorter.
+            slow += result.error is not None and result.error.kind == "TooLong"
             plans = list(variations.turned(current, turnings.wanted))
             if result.error is not None and not result.worked:
                 repairs = variations.repairs(current, result.stage, result.error)
@@ -250,7 +256,7 @@ class OperatorSearch:
             if worked and self._unrecorded(operator):
                 self._bases[operator.name] = (worked, 1)
                 self._unusual(operator)
-        for step in (self._plain, self._usual, self._unusual):
+        for step in (self._plain, self._usual, self._turned, self._unusual):
             if self._unrecorded(operator) and not self._over():
                 step(operator)
 
