@@ -352,3 +352,15 @@ def test_one_of_several_tensors() -> None:
     """What is asked of the first holds of all."""
     parts = [zeros(2, 3, 4, 5), zeros(2, 3, 4, 5)]
     assert wanted(of_several, parts=parts)[0] == (SHAPE, "parts", (6, 4, 5))
+
+
+def of_bytes(scale: Any) -> None:
+    assert scale.element_size() == 1
+
+
+def test_elements_of_so_many_bytes() -> None:
+    """A dtype that has them."""
+    assert wanted(of_bytes, scale=zeros(4)) == [
+        (DTYPE, "scale", torch.uint8),
+        (DTYPE, "scale", torch.float8_e4m3fn),
+    ]

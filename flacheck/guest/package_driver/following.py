@@ -19,6 +19,14 @@ DEEPEST = 12
 _LEADING = 2
 
 
+# Dtypes whose elements have so many bytes.
+_BY_SIZE = {
+    1: (torch.uint8, torch.float8_e4m3fn),
+    2: (torch.bfloat16,),
+    4: (torch.float32,),
+}
+
+
 @dataclass(frozen=True)
 class Demand:
     """One change of one argument: a `kind` and what it is to be: a shape, a dtype, a value, the
@@ -155,6 +163,9 @@ class Following:
             yield from self._dimension(measured, self._place.value(node.args[0]), value)
         elif method and called == "size":
             yield from self._shaped(node.func.value, tuple(value))  # type: ignore[attr-defined]
+        elif method and called == "element_size" and value in _BY_SIZE:
+            for name in self._arguments(node.func.value):  # type: ignore[attr-defined]
+                yield from (Demand(DTYPE, name, dtype) for dtype in _BY_SIZE[value])
         elif method and called == "numel":
             whole = tuple(self._place.value(node.func.value).shape)  # type: ignore[attr-defined]
             for extents in ((int(value),), *_multiplied(whole, int(value))):
