@@ -15,6 +15,7 @@ from typing import Any
 
 from ..engine.driver import nothing
 from ..engine.messages import CardRow
+from . import compiler
 
 TESTED = ("2.11", "2.13")
 # c10's table of device guards, one for each of its DeviceTypes, of which CUDA is number 1.
@@ -59,6 +60,7 @@ class FakeDevice:
         from torch._subclasses import fake_tensor
 
         check(torch.__version__)
+        compiler.put_off()
         # Only now: these reach into torch when they are imported.
         from ..workers import torch_cuda
         from . import autograd, known_values, moved, registered

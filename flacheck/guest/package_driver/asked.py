@@ -64,7 +64,8 @@ class TritonAnswers:
         sys.meta_path.remove(self._finder)
 
     def imported(self, name: str, is_there: bool) -> None:
-        if _asks(_asker()):
+        # Triton itself is there in every capture, whoever imports it first.
+        if name != _TRITON and _asks(_asker()):
             self.answers[f"import {name}"] = str(is_there)
 
     def watch(self, name: str) -> None:

@@ -130,7 +130,7 @@ def facade(card: CardRow) -> dict[str, Any]:
     """Every name of torch.cuda that is replaced, with what stands there instead."""
     properties = DeviceProperties(card)
     capability = tuple(card["capability"])
-    names: dict[str, Any] = dict.fromkeys(_SILENT, nothing)
+    names: dict[str, Any] = {name: constant(None) for name in _SILENT}
     names |= dict.fromkeys(_ZERO, constant(0))
     names |= {name: type(name, (NullContext,), {}) for name in _CONTEXTS}
     return names | {
@@ -215,12 +215,12 @@ def turn(card: CardRow) -> None:
             if hasattr(module, name):
                 setattr(module, name, value)
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
-        setattr(torch.cuda.nvtx, name, nothing)
+        setattr(torch.cuda.nvtx, name, constant(None))
     torch.cuda.nvtx.range = NullContext
     torch.version.cuda = torch.version.cuda or "12.8"
     torch._C._cuda_jiterator_compile_and_launch_kernel = _jiterated
     # What was imported before holds torch's own function, which asks for this one.
-    torch._C._cuda_synchronize = nothing
+    torch._C._cuda_synchronize = constant(None)
     nvidia_smi.provide(card)
     torch.Generator = Generator
     torch.cuda.default_generators = (Generator("cuda"),)
@@ -230,4 +230,5 @@ def turn(card: CardRow) -> None:
     accelerator.current_accelerator = constant(torch.device("cuda"))
     accelerator.current_stream = lambda *_: Stream()
     accelerator.current_device_index = constant(0)
-    accelerator.set_device_index = accelerator.synchronize = nothing
+    accelerator.set_device_index = constant(None)
+    accelerator.synchronize = constant(None)
