@@ -32,7 +32,7 @@ def put_off() -> None:
     compiler.__dict__["disable"] = _left_alone
     sys.modules[_NAME] = compiler
     setattr(torch, "_dynamo", compiler)  # noqa: B010
-    sys.meta_path.insert(0, _Finder(compiler))
+    sys.meta_path.insert(0, _LateFinder(compiler))
 
 
 def _left_alone(function: Any = None, *args: object, **kwargs: object) -> Any:
@@ -59,7 +59,7 @@ class _LateModule(ModuleType):
         self.__spec__.loader.exec_module(self)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _LateFinder(importlib.abc.MetaPathFinder):
     """Has the `__init__` run before any other module of the compiler: in another order they would
     import each other in circles."""
 

@@ -108,6 +108,17 @@ class FakeDevice:
         self._mode.__enter__()
         self._values.__enter__()
 
+    def hold(self) -> None:
+        """Enter again what a call took along: one that is ended in the middle of torch's own work,
+        which leaves a mode for a moment, never comes back to it."""
+        from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+        self._mode.in_kernel_invocation = False
+        there = _get_current_dispatch_mode_stack()
+        for mode in (self._mode, self._values):
+            if not any(each is mode for each in there):
+                mode.__enter__()
+
     def leave(self) -> None:
         """Tensors are real again; what was patched stays patched."""
         setattr(threading.Thread, "run", self._run_thread)  # noqa: B010

@@ -199,6 +199,7 @@ class Caller:
         self._bound = launches + _MOST_LAUNCHES
         self.work.calls += 1
         start_over()
+        self._recorder.hold_card()
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
         self._given = {}

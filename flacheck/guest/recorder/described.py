@@ -129,7 +129,8 @@ def configuration(config: Any, functions: Functions) -> dict[str, Any]:
     """`kwargs`, num_warps, num_stages, and the options that are not at their defaults."""
     kwargs = {name: constant(value, functions) for name, value in config.kwargs.items()}
     entry: dict[str, Any] = {"kwargs": kwargs}
-    usual = _defaults(type(config))
+    kind: Any = type(config)
+    usual = _defaults(kind)
     for name, value in config.all_kwargs().items():
         if name in kwargs:
             continue
@@ -140,7 +141,7 @@ def configuration(config: Any, functions: Functions) -> dict[str, Any]:
 
 
 @functools.cache
-def _defaults(kind: type) -> dict[str, Any]:
+def _defaults(kind: Any) -> dict[str, Any]:
     """What a kind of configuration takes where nothing is said."""
     parameters = inspect.signature(kind.__init__).parameters
     return {name: parameter.default for name, parameter in parameters.items()}

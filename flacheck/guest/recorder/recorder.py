@@ -132,6 +132,8 @@ class Recorder:
         self.during: str | None = None
         self.launched: Callable[[Iterable[Any]], None] = lambda arguments: None
         self.followed: Callable[[], str | None] = lambda: None
+        # To be called where something of the program's may have been ended at any point.
+        self.hold_card: Callable[[], None] = lambda: None
         self.heard: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
         self.arrived: Arrival = lambda kernel, function, arguments: None
 

@@ -116,6 +116,7 @@ class _Watch(importlib.abc.MetaPathFinder):
             self._device = FakeDevice(self._card, self._readers.guessed)
             self._device.enter()
             self.recorder.launched = self._device.launched
+            self.recorder.hold_card = self._device.hold
         # After the fake device, which puts an apply of its own in torch's place.
         self.recorder.paths.follow_autograd()
 
