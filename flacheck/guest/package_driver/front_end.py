@@ -16,7 +16,7 @@ from ..recorder.recorder import Recorder
 from ..workers.removed import removed_api
 from .trust import Witness
 
-# Of one kernel: what still refuses then may do so whatever it is given.
+# Of one kernel in calls of one dtype: what still refuses then may do so whatever it is given.
 _MOST_QUESTIONS = 24
 
 
@@ -45,7 +45,7 @@ class FrontEnd:
         self._taken: set[str] = set()
         # What was said of arguments of one form.
         self._said: dict[tuple[str, str], Exception | None] = {}
-        self._asked: collections.Counter[str] = collections.Counter()
+        self._asked: collections.Counter[tuple[str, str]] = collections.Counter()
         self.refused: dict[str, str] = {}
         self._is_set_up = False
 
@@ -55,9 +55,13 @@ class FrontEnd:
 
     def _arrived(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> None:
         self._forms.setdefault(self._witness.latest, (kernel, _form(function, arguments)))
-        if kernel not in self._taken and self._asked[kernel] < _MOST_QUESTIONS:
+        if kernel not in self._taken and self._asked[self._subject(kernel)] < _MOST_QUESTIONS:
             # The first launch of a call tells as much as those that follow.
             self._waiting.setdefault(kernel, (function, dict(arguments)))
+
+    def _subject(self, kernel: str) -> tuple[str, str]:
+        """The kernel and the dtype of the call, which the remark on it ends with."""
+        return kernel, (self._recorder.during or "").rpartition(" ")[2]
 
     def _is_refused(self, identity: str) -> bool:
         return self._said.get(self._forms.get(identity, ("", ""))) is not None
@@ -92,7 +96,7 @@ class FrontEnd:
             releases.skip_library_hash("")
             releases.end_before_stages()
             releases.watch_front_end(_note_removed)
-        self._asked[kernel] += 1
+        self._asked[self._subject(kernel)] += 1
         error = self._recorder.refusal(function, arguments)
         if error is None or getattr(error, "lacks", None) or not _is_of_the_source(error):
             # Where the release has taken an API away, no argument helps.
