@@ -143,7 +143,7 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
 
 
 def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> None:
-    """Relative or not; what it imports of others is none."""
+    """Relative or not; what it imports of others is none, nor what a lazy module has not got."""
     from flacheck.guest.package_driver.operators import operators
 
     kernels = """
@@ -165,8 +165,14 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
     def far(x):
         from {NAME}.kernels import second as kernel
         kernel[(1,)](x)
+
+    def never(x):
+        from .lazy import absent
+        absent[(1,)](x)
     """
-    package({"kernels.py": textwrap.dedent(kernels), "a.py": textwrap.dedent(functions)})
+    lazy = "def __getattr__(name): raise ImportError(name)"
+    files = {"kernels.py": kernels, "a.py": functions, "lazy.py": lazy}
+    package({name: textwrap.dedent(text) for name, text in files.items()})
     modules, _ = load([NAME], ())
     offered = {each.name: each.kernels for each in operators(modules, [NAME])}
     assert offered == {

@@ -34,6 +34,8 @@ from .work import Work
 T = TypeVar("T")
 # Of CPU, for each step of a call: nothing is computed, so what takes longer loops or hangs.
 _SECONDS = 4.0
+# A loop over launches ends before that, after as many on any machine.
+_MOST_WORK = 2.0
 _OTHER_GRADIENT = 2.0
 # For what Triton's front end is asked about the launches of one call.
 _QUESTION_SECONDS = 8.0
@@ -162,6 +164,7 @@ class Caller:
         self._front_end = FrontEnd(recorder, witness)
         self.work = Work(recorder, self._front_end)
         self._bound = 0
+        self._work_bound = 0.0
         self._watch: Turnings | None = None
         # The arguments of the call that is made.
         self._given: Mapping[str, Any] = {}
@@ -180,6 +183,8 @@ class Caller:
     def _count(self, kernel: str, arguments: object) -> None:
         if self._recorder.calls > self._bound:
             raise TooLong(f"made more than {_MOST_LAUNCHES} launches")
+        if self.work() > self._work_bound:
+            raise TooLong(f"launched more than {_MOST_WORK:g} s of work")
 
     def passed(self, operator: Operator) -> list[CallPlan]:
         """The calls that the package itself made of an inner function."""
@@ -197,6 +202,7 @@ class Caller:
         self._watch = watch
         before, launches = self.recorded, self._recorder.calls
         self._bound = launches + _MOST_LAUNCHES
+        self._work_bound = self.work() + _MOST_WORK
         self.work.calls += 1
         start_over()
         self._recorder.hold_card()

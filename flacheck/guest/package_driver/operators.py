@@ -72,7 +72,7 @@ class Operator:
 def operators(modules: Iterable[ModuleType], packages: Iterable[str]) -> list[Operator]:
     """Every operator of some modules, all of these packages, that leads to a kernel."""
     uses = _Uses(packages)
-    namespaces = [vars(module) for module in modules if hasattr(module, "__path__")]
+    namespaces = [vars(module) for module in modules if "__path__" in vars(module)]
     offered = {id(thing) for namespace in namespaces for thing in namespace.values()}
     defined = [(name, thing) for module in modules for name, thing in _defined(module)]
     things = [thing for _, thing in defined]
@@ -201,8 +201,9 @@ class _Uses:
             ):
                 yield bound
         for module, name in _imported_inside(code, scope):
-            if self._ours(module):
-                yield getattr(sys.modules.get(module), name, None)
+            if self._ours(module) and module in sys.modules:
+                # What a lazy module would import when it is asked may fail.
+                yield vars(sys.modules[module]).get(name)
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 yield from self._named(constant, scope)

@@ -106,11 +106,12 @@ class Launched:
 
 
 class Recorder:
-    """`calls` and `kernels` count launches; `during` is a remark for the lines that follow.
-    `launched` is told the arguments of each launch that ended here, `heard` the kernel's name and
-    its arguments by name once the launch is written, `arrived` the same with the function;
-    `followed` says after which guess of a value a launch came. On a real device, where memory holds
-    what kernels wrote, `launched` and `followed` have nothing to do."""
+    """`calls` and `kernels` count launches, `arrivals` the configurations described for them;
+    `during` is a remark for the lines that follow. `launched` is told the arguments of each launch
+    that ended here, `heard` the kernel's name and its arguments by name once the launch is written,
+    `arrived` the same with the function; `followed` says after which guess of a value a launch
+    came. On a real device, where memory holds what kernels wrote, `launched` and `followed` have
+    nothing to do."""
 
     def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
         self.journal, self._real = journal, real
@@ -125,7 +126,7 @@ class Recorder:
         self._identities = Identities(packages)
         self.paths = CallPaths(self._identities, packages.values())
         self._places = Places(self._identities, journal.output)
-        self.calls = 0
+        self.calls = self.arrivals = 0
         self.kernels: collections.Counter[str] = collections.Counter()
         # The kernels of which Triton refuses a launch, with what it says.
         self.refused: dict[str, str] = {}
@@ -321,6 +322,7 @@ class Recorder:
         # Described now, for the next configuration's hook may change the arguments.
         given = _passed(call, function, bound, functions)
         config = call.config
+        self.arrivals += 1
         call.arrived.append(
             _Arrived(function, bound, given, functions, options, config, inner, grid, extents)
         )
