@@ -35,8 +35,8 @@ def card(name: str) -> Json:
     target = targets.find(name)
     if target.backend != "cuda":
         raise UsageError(
-            f"--device {name}: flacheck imitates NVIDIA cards only. Record the launches on the "
-            "card itself: flacheck capture --device real -- COMMAND"
+            f"--device {name}: only NVIDIA cards can be imitated. Record the launches on the card "
+            "itself: flacheck capture --device real -- COMMAND"
         )
     row: Json = asdict(target)
     if name.lower() in CARDS:
