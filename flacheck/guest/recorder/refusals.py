@@ -8,9 +8,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from ..engine.messages import Kernel
-
-# The launcher's own arguments, which are neither the kernel's nor the compiler's.
-_OF_THE_LAUNCHER = ("grid", "warmup")
+from .repeated import SWITCHES
 
 
 def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
@@ -28,11 +26,9 @@ def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
     lacking = [p.name for p in function.params if not p.has_default and p.name not in names]
     if lacking:
         raise TypeError(_missing(lacking))
-    unknown = [name for name in given if name not in function.arg_names]
-    unknown = [name for name in unknown if name not in _OF_THE_LAUNCHER]
-    if not unknown:
-        return
-    for name in unknown:
+    for name in given:
+        if name in function.arg_names or name in SWITCHES:
+            continue
         if name not in _options():
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
 
