@@ -7,6 +7,7 @@ from typing import Any
 
 from flacheck.model import Launch, Record, Verdict, canonical
 
+_NONE: Mapping[str, str] = {}
 # How kernels name their block sizes: BK, BLOCK_M, BLOCK_SIZE_N.
 BLOCK = re.compile(r"B[A-Z]\d*|(?:\w+_)?BLOCK\w*")
 
@@ -33,7 +34,8 @@ class Observed:
     a compile that was stopped on request before its last stage, `crashed` an attempt that a signal
     ended. `made_up` says that flacheck's driver invented the arguments; `reason` and `formerly`
     are the record's; `api` is a name of Triton's, or of a module, that the kernel's source asks for
-    in vain.
+    in vain. `configuration_of` is the key of the cell that the question asks of this launch, where
+    it names the launch's other configurations.
     """
 
     key: str
@@ -60,10 +62,13 @@ class Observed:
     made_up: bool = False
     formerly: str | None = None
     api: str | None = None
+    configuration_of: str | None = None
 
     @property
     def launch(self) -> tuple[Any, ...]:
         """What all configurations of one launch share."""
+        if self.configuration_of is not None:
+            return self.package, self.kernel, self.configuration_of
         return self.package, self.kernel, self.dtype, self.size, self.parts.identity
 
     @property
@@ -84,11 +89,16 @@ class Observed:
         return {**self.options, **self.parts.tuned, "dtype": self.dtype}
 
 
-def observe(records: Iterable[Record], made_up: Container[str] | None = None) -> list[Observed]:
+def observe(
+    records: Iterable[Record],
+    made_up: Container[str] | None = None,
+    configurations: Mapping[str, str] = _NONE,
+) -> list[Observed]:
     """All records, each cut down; equal parts are kept once.
 
     `made_up` are the keys of made-up launches, as the question has them. Without it, what was
-    stored of the kernel says so.
+    stored of the kernel says so. `configurations` maps the keys of launches of which the question
+    names several configurations to that of the one it asks.
     """
     shared: dict[Any, Any] = {}
     observed = []
@@ -96,7 +106,8 @@ def observe(records: Iterable[Record], made_up: Container[str] | None = None) ->
         is_made_up = record.cell.kernel.is_made_up
         if made_up is not None:
             is_made_up = record.key in made_up
-        observed.append(_observed(record, shared, is_made_up))
+        of = configurations.get(record.key)
+        observed.append(_observed(record, shared, is_made_up, of))
     return observed
 
 
@@ -124,7 +135,9 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
     return LaunchParts(canonical([fixed, rest]), canonical([bare, rest]), tuned)
 
 
-def _observed(record: Record, shared: dict[Any, Any], made_up: bool) -> Observed:
+def _observed(
+    record: Record, shared: dict[Any, Any], made_up: bool, configuration_of: str | None
+) -> Observed:
     def once(value: Any) -> Any:
         return shared.setdefault(value, value)
 
@@ -160,6 +173,7 @@ def _observed(record: Record, shared: dict[Any, Any], made_up: bool) -> Observed
         made_up=made_up,
         formerly=once(record.formerly),
         api=once(_api(record)),
+        configuration_of=configuration_of,
     )
 
 

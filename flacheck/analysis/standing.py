@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -133,14 +133,21 @@ def standing(
     records: Iterable[Record],
     note: str = "",
 ) -> Standing:
-    """How a question stands on one place, by the current records of its keys. Without a key set
-    nobody knows how many cells the question has."""
+    """How a question stands on one place, by the current records of its keys and of their
+    alternatives. Without a key set nobody knows how many cells the question has."""
     made_up = None
     wanted = None
+    configurations: dict[str, str] = {}
     if keys is not None:
         made_up = keys.made_up
-        wanted = len(keys.kernels)
-    cells = observe(records, made_up)
+        known = {record.key: record for record in records}
+        alternatives = {key: tuple(asked_instead(key, keys, known)) for key in keys.kernels}
+        configurations = {other: key for key, others in alternatives.items() for other in others}
+        configurations.update({key: key for key, others in alternatives.items() if others})
+        asked_keys = dict.fromkeys([*keys.kernels, *configurations])
+        wanted = len(asked_keys)
+        records = [known[key] for key in asked_keys if key in known]
+    cells = observe(records, made_up, configurations)
     counted, untested = separated(cells)
     kernels = {cell.kernel for cell in cells}
     if keys is not None:
@@ -158,13 +165,41 @@ def standing(
     )
 
 
+def is_skipped(record: Record) -> bool:
+    """Whether the autotuner of the record's launch would skip this configuration of it."""
+    return record.verdict is Verdict.FAILS and record.tolerated
+
+
+def asked_instead(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterator[str]:
+    """The other configurations of a cell's launch that are to be asked: where the autotuner skips
+    the cell's own, one after the other until one compiles. The last has no record yet where the
+    answer is still to come."""
+    first = known.get(key)
+    if first is None or not is_skipped(first):
+        return
+    for other in keys.alternatives.get(key, ()):
+        yield other
+        record = known.get(other)
+        if record is None or record.verdict is Verdict.COMPILES:
+            return
+
+
+def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[str]:
+    """The keys of all alternatives of the configurations that were skipped."""
+    if keys is not None:
+        for record in records:
+            if is_skipped(record):
+                yield from keys.alternatives.get(record.key, ())
+
+
 def standings(
     places: Iterable[AskedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
 ) -> list[Standing]:
     """How the questions stand on every place; `current` gives the current records of keys."""
     made = []
     for place in places:
-        records = current(place.known_keys)
+        records = list(current(place.known_keys))
+        records += current(_alternatives(place.keys, records))
         made.append(standing(place.question, place.asked, place.keys, records, place.note))
     return made
 

@@ -95,8 +95,9 @@ def _identity(one: Fallback) -> tuple[Any, ...]:
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:
     """One pass over the records, small and shared: 20,000 fit in tens of megabytes."""
-    whole = (cell for each in context.standings for cell in (*each.cells, *each.untested))
-    cells, untested = separated(observe(records, context.made_up), whole)
+    whole = [cell for each in context.standings for cell in (*each.cells, *each.untested)]
+    configurations = {c.key: c.configuration_of for c in whole if c.configuration_of is not None}
+    cells, untested = separated(observe(records, context.made_up, configurations), whole)
     good = known_good(context.standings, context)
     # Another shard may have met them: they belong to the answer all the same.
     elsewhere = {cell.key: cell for each in context.standings for cell in each.untested}

@@ -17,7 +17,6 @@ from flacheck.autotune.keys import BY_NAME_FROM
 from flacheck.autotune.occupancy import thread_registers
 from flacheck.fallbacks.constexprs import constexprs
 from flacheck.fallbacks.cost import of_settings
-from flacheck.inputs.expand import filled
 from flacheck.model import Cell
 from flacheck.packages.package import Package
 from flacheck.tables import targets
@@ -46,7 +45,7 @@ class Trials:
         """Each configuration as a plain compile, for estimates and the search for fallbacks."""
         compiles = []
         for trial, config in zip(self.configs, self.tuned.launch.configs):
-            launch = filled(self.tuned.launch, config.get("kwargs", {}))
+            launch = self.tuned.launch.with_constants(config.get("kwargs", {}))
             cell = replace(trial, stage="compile", launch=launch, configs=self.tuned.launch.configs)
             compiles.append(cell)
         return compiles

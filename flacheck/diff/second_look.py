@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from flacheck.inputs.expand import filled
 from flacheck.model import Cell, canonical
 
 # Configurations to try: of one launch, and of all. Each costs a compile, and a few tell enough.
@@ -30,7 +29,7 @@ def _others(cell: Cell) -> Iterator[Cell]:
     own = canonical([cell.launch.to_json(), dict(cell.options)])
     for config in cell.configs:
         constants = config.get("kwargs", {})
-        launch = filled(cell.launch, constants)
+        launch = cell.launch.with_constants(constants)
         options = {
             name: value for name, value in config.items() if name != "kwargs" and value is not None
         }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from flacheck import __version__
 from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.standing import is_skipped
 from flacheck.analysis.untested import why_untested
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
@@ -97,7 +98,7 @@ class Session:
         """Each cell's record as it is settled. Closing the iterator ends the workers."""
         failures = compiled = 0
         with self.workers() as loop:
-            for record in loop.records(self.plan.cells):
+            for record in self._asked(loop):
                 yield record
                 compiled += not record.cached
                 failures += self._is_failure(record)
@@ -107,3 +108,24 @@ class Session:
         self.finish()
         if compiled:
             torch_pins.refresh()
+
+    def _asked(self, loop: Loop) -> Iterator[Record]:
+        """The records of all cells; where the autotuner skips one, those of its alternatives as
+        well, until one compiles."""
+        with_others = {cell.key: cell for cell in self.plan.cells if cell.alternatives}
+        waiting = []
+        for record in loop.records(self.plan.cells):
+            yield record
+            if record.key in with_others and is_skipped(record):
+                waiting.append(with_others[record.key].others())
+        while waiting:
+            # One of each launch at a time: few launches are skipped, and the first mostly compiles.
+            asked = [(cell, others) for others in waiting if (cell := next(others, None))]
+            by_key = {cell.key: cell for cell, _ in asked}
+            self.store.add_cells(by_key.values())
+            compiled = set()
+            for record in loop.records(list(by_key.values())):
+                yield record
+                if record.verdict is Verdict.COMPILES:
+                    compiled.add(record.key)
+            waiting = [others for cell, others in asked if cell.key not in compiled]

@@ -18,7 +18,7 @@ from flacheck.gate.compilers import TRITON, GatedCompiler
 from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
-from flacheck.model import AskedCells, AskedPlace, KeySet, Question, Record, digest
+from flacheck.model import AskedCells, AskedPlace, Question, Record, digest
 from flacheck.packages import checkouts
 from flacheck.store import FILE, Store, questions
 
@@ -101,10 +101,10 @@ class RecordFilter:
             return None
         if not self.kernels or place.keys is None:
             return place
-        kernels = {key: name for key, name in place.keys.kernels.items() if self.names(name)}
-        if not kernels:
+        keys = place.keys.of(self.names)
+        if not keys.kernels:
             return None
-        return replace(place, keys=KeySet(kernels, place.keys.made_up & kernels.keys()))
+        return replace(place, keys=keys)
 
     def of_only_question(self, standings: Sequence[Standing]) -> RecordFilter:
         """What a scan for more has to ask: the question that decides, where nothing was chosen.
@@ -196,7 +196,7 @@ def of_store(store: Store, wanted: RecordFilter) -> Evidence:
     if wanted.package and not (wanted.is_of_checkout or wanted.ops):
         places += _parts_of_package(store, wanted, in_force, places)
     answered = standings(places, store.current)
-    keys = {key for place in places for key in place.known_keys}
+    keys = {key for place in places for key in place.possible_keys}
     records = [record for record in store.current(keys) if wanted.wants(record)]
     return Evidence(answered, records, store.failed_with)
 
@@ -244,7 +244,7 @@ def _as_part(place: AskedPlace) -> AskedPlace:
     if place.question.narrowing:
         note = f"only {place.question.narrowing} of {place.question.about} was scanned"
     whole = Question(place.question.about, source=place.question.source)
-    return AskedPlace(whole, AskedCells(*place.asked.place), None, place.known_keys, note)
+    return AskedPlace(whole, AskedCells(*place.asked.place), None, place.possible_keys, note)
 
 
 def _parts_of_package(
@@ -256,7 +256,7 @@ def _parts_of_package(
     """Where the package itself was never asked about: its records from scans of matrices. They can
     speak against a release, and make none good."""
     asked = {place.asked.place for place in places}
-    keys = {key for place in in_force for key in place.known_keys}
+    keys = {key for place in in_force for key in place.possible_keys}
     answered: dict[tuple[str, str], list[str]] = {}
     for record in store.current(keys):
         place = record.toolchain, record.target

@@ -3,26 +3,22 @@ imported or installed."""
 
 import difflib
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from flacheck.errors import UsageError
+from flacheck.inputs.configurations import Config, choices, is_config
 from flacheck.inputs.given_values import combinations
 from flacheck.inputs.matrix import Axes, Matrix
-from flacheck.model import Cell, Kernel, Launch, canonical
+from flacheck.model import Alternative, Cell, Kernel, Launch
 from flacheck.toolchains import family_of, language_of
 from flacheck.toolchains.base import Family
 
 # A100 and H100: what most users train on.
 DEFAULT_TARGETS = ("sm80", "sm90")
 DEFAULT_DTYPES = ("bf16", "fp16", "fp32")
-# Triton's own default, and what nearly every kernel runs with.
-_USUAL_WARPS = 4
-
-Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -88,20 +84,26 @@ class _Job:
     stage: str
     widened: bool = False
     configs: tuple[Config, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     def cell(self, target: str, toolchain: str, until: str | None) -> Cell:
+        family = family_of(toolchain)
+        alternatives = (
+            replace(each, options=family.options(each.options)) for each in self.alternatives
+        )
         return Cell(
             kernel=self.source.kernel,
             toolchain=toolchain,
             target=target,
             launch=self.launch,
-            options=family_of(toolchain).options(self.options),
+            options=family.options(self.options),
             dtype=self.dtype,
             shape=self.shape,
             widened=self.widened,
             stage=self.stage,
             until=until,
             configs=self.configs,
+            alternatives=tuple(alternatives),
         )
 
 
@@ -207,17 +209,34 @@ def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> I
                 if launch.configs and not any(selection.options().values()):
                     yield _Job(source, launch, {}, dtype, shape, stage)
                 continue
-            choices = _options(launch, axes, selection)
             constants = axes.get("constants", ({},))
-            for changed, (tuned, options) in itertools.product(constants, choices):
-                chosen = {**tuned, **changed}
-                widened = _is_widened(launch, chosen, options)
-                widened = widened or _adds_macros(source, launch, changed)
-                tried = filled(launch, chosen)
+            chosen = list(choices(launch, axes, selection.options()))
+            for changed, choice in itertools.product(constants, chosen):
+                asked = _changed(source, launch, (choice.constants, choice.options), changed)
+                others = (_changed(source, launch, other, changed) for other in choice.others)
                 # A macro that a shape fills in may be given another value.
                 size = {name: changed.get(name, value) for name, value in shape.items()}
-                configs = launch.configs
-                yield _Job(source, tried, options, dtype, size, stage, widened, configs)
+                yield _Job(
+                    source=source,
+                    launch=launch.with_constants(asked.constants),
+                    options=asked.options,
+                    dtype=dtype,
+                    shape=size,
+                    stage=stage,
+                    widened=asked.widened,
+                    configs=launch.configs,
+                    alternatives=tuple(others),
+                )
+
+
+def _changed(
+    source: Source, launch: Launch, settings: tuple[Config, Config], changed: Config
+) -> Alternative:
+    """A configuration with a matrix's own constants in place of some of its own."""
+    tuned, options = settings
+    constants = {**tuned, **changed}
+    widened = _is_widened(launch, constants, options) or _adds_macros(source, launch, changed)
+    return Alternative(constants, options, widened)
 
 
 def _dtypes(launch: Launch, axes: Axes, selection: Selection) -> Sequence[str | None]:
@@ -256,60 +275,6 @@ def _filled_in(
         ) from None
 
 
-def _options(launch: Launch, axes: Axes, selection: Selection) -> Iterator[tuple[Config, Config]]:
-    """(constants, options) of each configuration to compile."""
-    explicit = any(axis in axes for axis in ("num_warps", "num_stages"))
-    if launch.configs and not explicit:
-        which = axes.get("configs", ("own",))[0]
-        yield from _own_configs(_chosen(launch.configs, which), axes, selection)
-        return
-    if not explicit:
-        chosen = {axis: values for axis, values in selection.options().items() if values}
-        axes = {**axes, **chosen}
-    # Configurations that differ in options alone share their constants.
-    tuned = [dict(config.get("kwargs", {})) for config in launch.configs] or [{}]
-    distinct = {canonical(constants): constants for constants in tuned}
-    yield from itertools.product(distinct.values(), _option_sets(axes))
-
-
-def _chosen(configs: Sequence[Config], which: str) -> Sequence[Config]:
-    # Which launches of a kernel and dtype these are of was chosen before.
-    if which in ("usual", "shared"):
-        return (min(configs, key=_oddity),)
-    if which == "first":
-        return configs[:1]
-    return configs
-
-
-def _oddity(config: Config) -> tuple[float, ...]:
-    """How far a configuration is from what a kernel runs with anywhere: four warps, the smallest
-    tile, few stages."""
-    warps = math.log2(config.get("num_warps", _USUAL_WARPS) / _USUAL_WARPS)
-    sizes = [value for value in config.get("kwargs", {}).values() if isinstance(value, int)]
-    tile = math.prod(size for size in sizes if size > 0)
-    return abs(warps), -warps, tile, config.get("num_stages", 0)
-
-
-def _option_sets(axes: Axes) -> list[dict[str, Any]]:
-    names = [axis for axis in ("num_warps", "num_stages") if axis in axes]
-    values = itertools.product(*(axes[axis] for axis in names))
-    combined = [dict(zip(names, combination)) for combination in values]
-    return [{**extra, **options} for extra in axes.get("options", ({},)) for options in combined]
-
-
-def _own_configs(
-    configs: Sequence[Config], axes: Axes, selection: Selection
-) -> Iterator[tuple[Config, Config]]:
-    """The autotune list; a selection of num_warps or num_stages replaces theirs."""
-    replaced = _option_sets({name: v for name, v in selection.options().items() if v})
-    for config, chosen in itertools.product(configs, replaced):
-        asked = {**config, **chosen}
-        constants = dict(asked.pop("kwargs", {}))
-        options = {name: value for name, value in asked.items() if value is not None}
-        for extra in axes.get("options", ({},)):
-            yield constants, {**options, **extra}
-
-
 def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
     """Whether a configuration is none of the launch's own: other constants, or num_warps that its
     autotuner never tries."""
@@ -318,31 +283,12 @@ def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
             return True
     if not launch.configs:
         return False
-    return not any(_is_config(config, constants, options) for config in launch.configs)
+    return not any(is_config(config, constants, options) for config in launch.configs)
 
 
 def _adds_macros(source: Source, launch: Launch, changed: Config) -> bool:
     """Whether a unit is compiled with macros that its build does not define."""
     return source.kernel.language == "cuda" and any(name not in launch.args for name in changed)
-
-
-def _is_config(config: Config, constants: Config, options: Config) -> bool:
-    tuned = config.get("kwargs", {})
-    same = all(constants.get(name) == value for name, value in tuned.items())
-    others = {name: value for name, value in config.items() if name != "kwargs"}
-    return same and all(value == options.get(name, value) for name, value in others.items())
-
-
-def filled(launch: Launch, constants: Config) -> Launch:
-    """The launch with tuned constants in it; what heuristics supply stays omitted."""
-    tuned = {name: {"constexpr": value} for name, value in constants.items()}
-    return replace(
-        launch,
-        args={**launch.args, **tuned},
-        omitted=tuple(name for name in launch.omitted if name not in constants),
-        configs=(),
-        keys=(),
-    )
 
 
 def _matches(axis: str, values: tuple[Any, ...], cell: Cell, resolve: Resolve) -> bool:

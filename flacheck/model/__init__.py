@@ -5,7 +5,7 @@ in docs/concepts.md.
 """
 
 from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
-from flacheck.model.cell import Cell
+from flacheck.model.cell import Alternative, Cell
 from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unit, Unrecorded
 from flacheck.model.launch import Launch
 from flacheck.model.question import AskedCells, AskedPlace, KeySet, Purpose, Question
@@ -14,6 +14,7 @@ from flacheck.model.values import Json, canonical, digest
 
 __all__ = [
     "MESSAGE_LIMIT",
+    "Alternative",
     "AskedCells",
     "AskedPlace",
     "Attempt",

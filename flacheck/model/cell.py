@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +13,24 @@ from flacheck.model.values import digest
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Another configuration of a cell's launch: its tuned constants and options. `widened` says
+    that it is none of the autotuner's own."""
+
+    constants: Mapping[str, Any]
+    options: Mapping[str, Any]
+    widened: bool = False
+
+
+@dataclass(frozen=True)
 class Cell:
     """launch × options × target × toolchain.
 
     `toolchain` is a compiler at an exact version (`triton==3.2.0`); `stage` is `compile` or
     `autotune`; `until` names the last stage to run, None for all. `dtype`, `shape` and `configs`,
     the autotuner's list that this launch was filled from, only describe the launch; they are no
-    part of the key.
+    part of the key. Neither are the `alternatives`, which are asked in their order, until one
+    compiles, where the autotuner skips this configuration.
     """
 
     kernel: Kernel
@@ -33,6 +44,7 @@ class Cell:
     stage: str = "compile"
     until: str | None = None
     configs: tuple[Mapping[str, Any], ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -51,6 +63,18 @@ class Cell:
                 "until": self.until,
             }
         )
+
+    def others(self) -> Iterator[Cell]:
+        """The cells of the alternatives, which take the place of this one in their order."""
+        for each in self.alternatives:
+            assert self.launch is not None
+            yield replace(
+                self,
+                launch=self.launch.with_constants(each.constants),
+                options=each.options,
+                widened=each.widened,
+                alternatives=(),
+            )
 
     def with_key(self, key: str) -> Cell:
         """The cell under the key that it is stored by: a record knows its key even where the

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msgspec import convert
@@ -110,6 +110,17 @@ class Launch:
     def filled_in(self, values: Mapping[str, Any]) -> Launch:
         """The launch with `values` for its placeholders; KeyError for one without a value."""
         return Launch.from_json(_filled_in(self.to_json(), values))
+
+    def with_constants(self, constants: Mapping[str, Any]) -> Launch:
+        """The launch with tuned constants in it; what heuristics supply stays omitted."""
+        given = {name: {"constexpr": value} for name, value in constants.items()}
+        return replace(
+            self,
+            args={**self.args, **given},
+            omitted=tuple(name for name in self.omitted if name not in constants),
+            configs=(),
+            keys=(),
+        )
 
 
 def _filled_in(value: Any, values: Mapping[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -41,22 +41,46 @@ class KeySet:
 
     `kernels` maps each cell's key to its kernel's name. `made_up` are the keys of launches for
     which flacheck's driver invented the arguments, and which nothing else in the question made.
+    `alternatives` maps a cell's key to those of its launch's other configurations, in the order in
+    which they are asked where the autotuner skips the cell's own.
     """
 
     kernels: Mapping[str, str]
     made_up: frozenset[str] = frozenset()
+    alternatives: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
         """The identity of the set: shards of one capture have the same."""
-        return digest([sorted(self.kernels), sorted(self.made_up)])
+        asked: list[Any] = [sorted(self.kernels), sorted(self.made_up)]
+        if self.alternatives:
+            asked.append({key: list(others) for key, others in self.alternatives.items()})
+        return digest(asked)
+
+    def of(self, names: Callable[[str], bool]) -> KeySet:
+        """The cells of the kernels with these names."""
+        kernels = {key: name for key, name in self.kernels.items() if names(name)}
+        others = {key: keys for key, keys in self.alternatives.items() if key in kernels}
+        known = kernels.keys() | {key for keys in others.values() for key in keys}
+        return KeySet(kernels, self.made_up & known, others)
+
+    @property
+    def possible(self) -> Iterator[str]:
+        """All keys whose records may belong to an answer."""
+        yield from self.kernels
+        for others in self.alternatives.values():
+            yield from others
 
     def to_json(self) -> Json:
-        return {"kernels": dict(self.kernels), "made_up": sorted(self.made_up)}
+        plain: Json = {"kernels": dict(self.kernels), "made_up": sorted(self.made_up)}
+        if self.alternatives:
+            plain["alternatives"] = {key: list(keys) for key, keys in self.alternatives.items()}
+        return plain
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> KeySet:
-        return KeySet(value["kernels"], frozenset(value["made_up"]))
+        alternatives = value.get("alternatives", {})
+        return KeySet(value["kernels"], frozenset(value["made_up"]), alternatives)
 
 
 @dataclass(frozen=True)
@@ -141,6 +165,13 @@ class AskedPlace:
             return self.answered
         return tuple(self.keys.kernels)
 
+    @property
+    def possible_keys(self) -> tuple[str, ...]:
+        """These, and the keys of alternatives, whose records count where those are skipped."""
+        if self.keys is None:
+            return self.answered
+        return tuple(self.keys.possible)
+
 
 def key_sets(cells: Iterable[Cell]) -> dict[tuple[str, str], KeySet]:
     """The cells of a question as key sets, by (toolchain, target).
@@ -161,11 +192,16 @@ def key_sets(cells: Iterable[Cell]) -> dict[tuple[str, str], KeySet]:
     seen = {launch_of(cell) for cell in cells if not cell.kernel.is_made_up}
     kernels: dict[tuple[str, str], dict[str, str]] = {}
     made_up: dict[tuple[str, str], set[str]] = {}
+    alternatives: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell in cells:
         place = cell.toolchain, cell.target
         kernels.setdefault(place, {})[cell.key] = cell.kernel.name
+        others = [other.key for other in cell.others()]
+        if others:
+            alternatives.setdefault(place, {})[cell.key] = others
         if cell.kernel.is_made_up and launch_of(cell) not in seen:
-            made_up.setdefault(place, set()).add(cell.key)
+            made_up.setdefault(place, set()).update((cell.key, *others))
     return {
-        place: KeySet(names, frozenset(made_up.get(place, ()))) for place, names in kernels.items()
+        place: KeySet(names, frozenset(made_up.get(place, ())), alternatives.get(place, {}))
+        for place, names in kernels.items()
     }

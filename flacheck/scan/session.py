@@ -106,7 +106,7 @@ def _made_up(places: Sequence[AskedPlace]) -> frozenset[str] | None:
         return None
     made_up = frozenset[str]().union(*(keys.made_up for keys in known))
     # What one question saw is seen in the answer to all of them.
-    return made_up.difference(*(keys.kernels.keys() - keys.made_up for keys in known))
+    return made_up.difference(*(set(keys.possible) - keys.made_up for keys in known))
 
 
 def _question(answered: Sequence[Standing]) -> Json | None:
