@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import flacheck
+from flacheck.analysis.standing import standings
 from flacheck.engine import session
 from flacheck.engine.plan import Plan
 from flacheck.engine.session import Session, environment, processors
-from flacheck.model import Cell, Purpose, Verdict
-from flacheck.store import Store
+from flacheck.model import Alternative, Cell, Purpose, Record, Verdict
+from flacheck.store import Store, questions
 from tests import fake
 
 ASSERTION = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
-TABLE: dict[str, Any] = {"bad": ASSERTION, "tolerated": "shared 245760"}
+LARGE = "shared 245760"
+TABLE: dict[str, Any] = {
+    "bad": ASSERTION,
+    "tolerated": LARGE,
+    "fits_in_two": {"by": "num_warps", "4": LARGE, "8": LARGE},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -107,3 +114,67 @@ def test_an_environment_names_the_flacheck_that_ran() -> None:
     assert environment()["flacheck"] == flacheck.__version__
     assert set(environment()) == {"flacheck", "python", "platform"}
     assert processors() >= 1
+
+
+def tuned(name: str, first: int = 4, others: Sequence[int] = (8, 2, 1)) -> Cell:
+    """A launch of which one configuration is asked, and the rest where that one is skipped."""
+    alternatives = tuple(Alternative({}, {"num_warps": warps}) for warps in others)
+    return replace(fake.cell(name, num_warps=first), alternatives=alternatives)
+
+
+def warps(records: Iterable[Record]) -> list[tuple[str, int, str]]:
+    return [(r.kernel, r.options["num_warps"], r.verdict.value) for r in records]
+
+
+def test_where_a_configuration_is_skipped_its_alternatives_are_compiled(store: Store) -> None:
+    """One after the other, until one compiles; a launch that compiles at once asks no more."""
+    found = warps(begun(store, [tuned("fits_in_two"), tuned("a")]).records())
+    assert sorted(found) == [
+        ("fake.a", 4, "compiles"),
+        ("fake.fits_in_two", 2, "compiles"),
+        ("fake.fits_in_two", 4, "fails"),
+        ("fake.fits_in_two", 8, "fails"),
+    ]
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (True, "4/4")
+    assert store.run().finished is not None
+
+
+def test_a_launch_that_nothing_fits_fails_after_its_last_configuration(store: Store) -> None:
+    """Every one of them was asked."""
+    found = warps(begun(store, [tuned("tolerated")]).records())
+    assert found == [("fake.tolerated", number, "fails") for number in (4, 8, 2, 1)]
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (len(answer.failing), answer.progress) == (4, "4/4")
+
+
+def test_a_run_that_ended_before_its_alternatives_is_taken_up(store: Store) -> None:
+    """It is partial until then, and what it had is not compiled again."""
+    first = begun(store, [tuned("fits_in_two")]).records()
+    assert warps([next(first)]) == [("fake.fits_in_two", 4, "fails")]
+    first.close()
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (False, "1/2")
+    again = list(begun(store, [tuned("fits_in_two")]).records())
+    assert [(r.options["num_warps"], r.cached) for r in again] == [
+        (4, True),
+        (8, False),
+        (2, False),
+    ]
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (True, "3/3")
+
+
+def test_each_shard_asks_the_alternatives_of_its_own_cells(store: Store) -> None:
+    """All of them belong to the one question."""
+    whole = [tuned("fits_in_two"), tuned("a")]
+    for part in whole:
+        list(begun(store, [part], plan={"whole": whole}).records())
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (True, "4/4")
+
+
+def test_an_alternative_that_is_skipped_counts_for_no_limit_of_failures(store: Store) -> None:
+    """Neither does the configuration that it stands in for."""
+    session = begun(store, [tuned("fits_in_two")], max_failures=1)
+    assert [record.verdict.value for record in session.records()] == ["fails", "fails", "compiles"]

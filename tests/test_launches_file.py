@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
 from flacheck.inputs.launches import Launches
 from flacheck.inputs.sources.launches_file import entries_of, kernels, recorded_targets
 from flacheck.inputs.subject import Subject
+from tests import captured
 from tests.test_launches import HEADER, launch, write
 
 FP16 = {**launch()["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
@@ -108,3 +112,38 @@ def test_one_of_each_is_the_likeliest_to_mean_something(tmp_path: Path) -> None:
     recorded = launches.read(write(tmp_path, HEADER, *lines), ours=True).launches
     assert [one.id for one in launches.one_each(recorded)] == ["d" * 16]
     assert [one.id for one in launches.one_each(recorded[:2])] == ["c" * 16]
+
+
+# Asked with four warps first, and then its eight stages need more shared memory than an H100 has.
+PIPELINED = """
+def config(split, warps, stages):
+    return triton.Config({"SPLIT": split}, num_warps=warps, num_stages=stages)
+
+@triton.autotune([config(1, 4, 8), config(2, 8, 8), config(4, 8, 1)], ["n"])
+@triton.jit
+def summed(x, y, n, SPLIT: tl.constexpr):
+    i = tl.arange(0, 128)
+    total = tl.zeros((128, 128), tl.float32)
+    for step in range(n):
+        place = x + step * 128 * 128 * SPLIT + i[:, None] * 128 + i[None, :]
+        total += tl.dot(tl.load(place), tl.load(place + 64))
+    tl.store(y + i[:, None] * 128 + i[None, :], total)
+
+x = torch.empty(128 * 128 * 8, device="cuda", dtype=torch.bfloat16)
+summed[(1,)](x, torch.empty(128 * 128, device="cuda"), 8)
+"""
+
+
+@captured.needs_torch
+def test_where_the_usual_configuration_does_not_fit_another_is_compiled(tmp_path: Path) -> None:
+    """The launch runs on a card, so it does not fail."""
+    captured.recorded(tmp_path, PIPELINED)
+    command = [sys.executable, "-m", "flacheck", "scan", "l.jsonl", "--configs", "usual"]
+    more = ["--target", "sm90", "--format", "json", "-o", "out.json"]
+    assert subprocess.run([*command, *more], cwd=tmp_path).returncode == 0
+    out = json.loads((tmp_path / "out.json").read_text())
+    found = [(r["options"]["num_stages"], r["verdict"], r["code"]) for r in out["records"]]
+    assert found == [(8, "fails", "FC501"), (1, "compiles", None)]
+    assert [each["cells"] for each in out["summary"]["known_good"]] == [2]
+    (asked,) = out["run"]["question"]["asked"]
+    assert (asked["cells"], asked["answered"]) == (2, 2)

@@ -132,6 +132,21 @@ def test_a_key_set_says_which_launches_were_made_up(tmp_path: Path) -> None:
     assert KeySet.from_json(made_up.to_json()) == made_up
 
 
+def test_a_key_set_keeps_the_alternatives_in_their_order() -> None:
+    """One without any is stored as it always was."""
+    plain = KeySet({"a": "m:k", "b": "m:other"})
+    keys = KeySet(plain.kernels, frozenset({"a", "d", "c"}), {"a": ["d", "c"]})
+    assert "alternatives" not in plain.to_json()
+    assert KeySet.from_json(keys.to_json()) == keys
+    turned = KeySet(plain.kernels, keys.made_up, {"a": ["c", "d"]})
+    assert len({plain.digest, keys.digest, turned.digest}) == 3
+    assert list(keys.possible) == ["a", "b", "d", "c"]
+    assert keys.of(lambda name: name == "m:k") == KeySet(
+        {"a": "m:k"}, keys.made_up, {"a": ["d", "c"]}
+    )
+    assert keys.of(lambda name: name == "m:other") == KeySet({"b": "m:other"})
+
+
 def test_shards_of_two_captures_are_found_until_one_is_whole(store: Store) -> None:
     """A package that was captured again, and scanned as a whole, leaves nothing to say."""
     begin(store, CELLS[:5], CELLS[:3], "fla==1")

@@ -188,3 +188,72 @@ def test_a_launch_that_only_was_skipped_is_not_compiled() -> None:
         "a launch was not compiled in any configuration"
     )
     assert stands([skipped()]).obstacle == "only skipped cells"
+
+
+def tuned(split: int, verdict: str = "skipped", **more: Any) -> Record:
+    """One configuration of a launch, by a constant that is not called like a block: skipped by the
+    autotuner for want of memory where nothing else is said."""
+    plain: dict[str, Any] = {"constexprs": {"SPLIT": split}, "shape": {}, **more}
+    if verdict == "skipped":
+        return failure("FC501", tolerated=True, stage="load", **plain)
+    return record(verdict, **plain)
+
+
+def stands_by(
+    records: list[Record], others: list[Record], made_up: bool = False, first: Record | None = None
+) -> Standing:
+    """How a question stands that asks one configuration, with these as its alternatives."""
+    first = first or tuned(1)
+    keys = [first.key, *(other.key for other in others)]
+    invented = frozenset(keys) if made_up else frozenset[str]()
+    asked = KeySet({first.key: first.kernel}, invented, {first.key: keys[1:]})
+    place = AskedCells("triton==3.2.0", "sm90", 1, asked.digest)
+    return standing(Question("fla==1"), place, asked, records)
+
+
+def test_where_the_configuration_asked_is_skipped_another_answers() -> None:
+    """It may be one of any constants; those after the first that compiles are not asked."""
+    second, third, fourth = tuned(2), tuned(4, "compiles"), tuned(8)
+    found = stands_by([tuned(1), second, third], [second, third, fourth])
+    assert (found.is_good, found.progress, found.failing) == (True, "3/3", ())
+    # A scan of all configurations has met it: it is no part of this answer.
+    assert stands_by([tuned(1), second, third, fourth], [second, third, fourth]) == found
+
+
+def test_until_one_compiles_the_answer_is_partial() -> None:
+    """Each that is skipped asks for one more."""
+    second, third = tuned(2), tuned(4, "compiles")
+    assert stands_by([], [second, third]).progress == "0/1"
+    assert stands_by([tuned(1)], [second, third]).progress == "1/2"
+    found = stands_by([tuned(1), second], [second, third])
+    assert (found.is_partial, found.is_good, found.progress) == (True, False, "2/3")
+
+
+def test_a_launch_that_is_skipped_in_all_its_configurations_fails() -> None:
+    """An autotuner has nothing left to launch."""
+    found = stands_by([tuned(1), tuned(2)], [tuned(2)])
+    assert (len(found.failing), found.is_partial, found.obstacle) == (2, False, "2 cells fail")
+
+
+def test_a_configuration_that_ends_a_run_is_no_answer() -> None:
+    """The autotuner does not get to the one behind it."""
+    broken, good = failure(constexprs={"SPLIT": 2}, shape={}), tuned(4, "compiles")
+    found = stands_by([tuned(1), broken, good], [broken, good])
+    assert [cell.key for cell in found.failing] == [broken.key]
+
+
+def test_alternatives_are_asked_for_nothing_else() -> None:
+    """One that compiles needs none, and one that fails has none to hope for."""
+    good = tuned(1, "compiles")
+    assert stands_by([good], [tuned(2)], first=good).progress == "1/1"
+    broken = failure(constexprs={"SPLIT": 1}, shape={})
+    assert stands_by([broken], [tuned(2)], first=broken).progress == "1/1"
+
+
+def test_a_made_up_launch_is_tested_by_its_alternatives_too() -> None:
+    """Where none fits, its sizes may be too large."""
+    good = tuned(2, "compiles")
+    found = stands_by([tuned(1), good], [good], made_up=True)
+    assert (found.is_good, found.untested) == (True, ())
+    found = stands_by([tuned(1), tuned(2)], [tuned(2)], made_up=True)
+    assert (found.failing, len(found.untested)) == ((), 2)

@@ -37,7 +37,7 @@ def choices(launch: Launch, axes: Axes, selected: Selected) -> Iterator[ChosenCo
     if launch.configs and not explicit:
         which = axes.get("configs", ("own",))[0]
         chosen = _chosen(launch.configs, which)
-        others = ()
+        others: tuple[Config, ...] = ()
         if which == "usual":
             others = tuple(sorted(launch.configs, key=_demand))
         # A selection of num_warps or num_stages replaces theirs.
