@@ -59,6 +59,14 @@ def test_without_a_terminal_the_end_is_one_line(capsys: pytest.CaptureFixture[st
     assert line.endswith(" a second\n")
 
 
+def test_more_records_than_were_announced_make_the_total(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A configuration that is skipped asks for others."""
+    follow([record(), record(dtype="fp16")], 1)
+    assert "2/2 cells" in capsys.readouterr().err
+
+
 def test_a_bar_does_not_swallow_what_is_told(
     log: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

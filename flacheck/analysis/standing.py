@@ -137,21 +137,20 @@ def standing(
     alternatives. Without a key set nobody knows how many cells the question has."""
     made_up = None
     wanted = None
-    configurations: dict[str, str] = {}
+    configurations: Mapping[str, str] = {}
+    kernels: set[str] = set()
+    records = list(records)
     if keys is not None:
         made_up = keys.made_up
-        known = {record.key: record for record in records}
-        alternatives = {key: tuple(asked_instead(key, keys, known)) for key in keys.kernels}
-        configurations = {other: key for key, others in alternatives.items() for other in others}
-        configurations.update({key: key for key, others in alternatives.items() if others})
-        asked_keys = dict.fromkeys([*keys.kernels, *configurations])
+        configurations = _configurations(keys, records)
+        asked_keys = {*keys.kernels, *configurations}
         wanted = len(asked_keys)
-        records = [known[key] for key in asked_keys if key in known]
+        # A wider scan may have met alternatives that nobody needed to ask here.
+        records = [record for record in records if record.key in asked_keys]
+        kernels.update(keys.kernels.values())
     cells = observe(records, made_up, configurations)
     counted, untested = separated(cells)
-    kernels = {cell.kernel for cell in cells}
-    if keys is not None:
-        kernels.update(keys.kernels.values())
+    kernels.update(cell.kernel for cell in cells)
     return Standing(
         question=question,
         toolchain=asked.toolchain,
@@ -182,6 +181,18 @@ def asked_instead(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterat
         record = known.get(other)
         if record is None or record.verdict is Verdict.COMPILES:
             return
+
+
+def _configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
+    """The keys of the launches of which more than one configuration is to be asked, each with the
+    key of the one that the question names."""
+    known = {record.key: record for record in records}
+    configurations: dict[str, str] = {}
+    for key in keys.alternatives:
+        others = list(asked_instead(key, keys, known))
+        if others:
+            configurations.update(dict.fromkeys([key, *others], key))
+    return configurations
 
 
 def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[str]:

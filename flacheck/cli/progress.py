@@ -24,6 +24,8 @@ class _Pace:
     def add(self, record: Record) -> None:
         self.counts[record.verdict] += 1
         self.cached += record.cached
+        # A configuration that is skipped asks for another, which nobody could count before.
+        self.total = max(self.total, self.counts.total())
 
     @property
     def rate(self) -> float:
@@ -72,4 +74,4 @@ def _draw_bar(records: Iterable[Record], pace: _Pace) -> None:
             pace.add(record)
             if pace.counts[Verdict.FAILS]:
                 progress.update(task, description=f"{pace.counts[Verdict.FAILS]} failed")
-            progress.update(task, advance=1, rate=f"{pace.rate:.1f}/s")
+            progress.update(task, advance=1, total=pace.total, rate=f"{pace.rate:.1f}/s")
