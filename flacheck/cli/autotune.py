@@ -15,6 +15,7 @@ from flacheck.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flacheck.autotune.bench import Bench
     from flacheck.autotune.examined import TunerResult
     from flacheck.autotune.gathering import Gathered
     from flacheck.inputs.expand import Selection
@@ -61,8 +62,6 @@ def autotune(
 ) -> int:
     """Show how autotuners treat the configurations of KERNEL, and the faults of their keys."""
     from flacheck import reports
-    from flacheck.autotune.bench import Bench
-    from flacheck.autotune.emit import python
     from flacheck.autotune.examination import Examination
     from flacheck.cli.progress import follow
     from flacheck.reports import autotune as autotune_report
@@ -73,11 +72,9 @@ def autotune(
     timing = None
     # Before anything is compiled, for without a card there is nothing to time.
     if bench:
-        timing = Bench()
-        card = timing.card
-        common.say(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}")
-        if card.target and not target:
-            target = [card.target]
+        timing = _bench()
+        if timing.card.target and not target:
+            target = [timing.card.target]
     selection = common.selection([], target, dtype, [], [], [*toolchain, *triton], torch, op)
     gathered = _gathered(context, kernel, selection, package, launches, matrix, trust)
     common.say(*gathered.notes)
@@ -90,12 +87,24 @@ def autotune(
         return common.interrupted()
     if timing is not None:
         results = examination.timed(results, timing)
-    if emit == "fla":
-        _emit_fla(results, output or Path("fla-configs"))
-    elif emit == "python":
-        common.write(python(results), output)
-    else:
+    if emit is None:
         common.show(format, autotune_report.report(kernel, results), output)
+    else:
+        _emit(emit, results, output)
+    return _exit_code(results)
+
+
+def _bench() -> Bench:
+    """What times on this machine's GPU; says which that is."""
+    from flacheck.autotune.bench import Bench
+
+    timing = Bench()
+    card = timing.card
+    common.say(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}")
+    return timing
+
+
+def _exit_code(results: Sequence[TunerResult]) -> int:
     if any(result.is_finding for result in results):
         return Exit.FINDINGS
     if not any(config.fate for result in results for config in result.configs):
@@ -137,6 +146,16 @@ def _gathered(
         file, line = line_of(about.matrix)
         return gathering.of_launches(file, selection, line, trust)
     return gathering.of_matrix(about.matrix, selection)
+
+
+def _emit(form: str, results: Sequence[TunerResult], output: Path | None) -> None:
+    """Write the configurations that run everywhere, in the form for FLA or as Python."""
+    from flacheck.autotune.emit import python
+
+    if form == "fla":
+        _emit_fla(results, output or Path("fla-configs"))
+    else:
+        common.write(python(results), output)
 
 
 def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:

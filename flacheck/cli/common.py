@@ -127,7 +127,7 @@ def show_log() -> None:
     logger.handlers = [_Talk()]
 
 
-def begin_again() -> str:
+def as_typed() -> str:
     """This command as it was given."""
     return shlex.join(["flacheck", *sys.argv[1:]])
 
@@ -152,7 +152,7 @@ def command(function: Run) -> Run:
                 code = error.exit_code
             except KeyboardInterrupt:
                 # Commands that store records catch it themselves and say how to go on.
-                say(f"interrupted. To begin again: {begin_again()}")
+                say(f"interrupted. To begin again: {as_typed()}")
                 code = Exit.INTERRUPTED
         raise typer.Exit(int(code or 0))
 
@@ -262,6 +262,12 @@ def cells_of(
     if cell is not None:
         raise UsageError(f"CELL and {named[0]} were given: name one of them")
     return subject(context, matrix, package, trust)
+
+
+def check_configs(configs: str | None) -> None:
+    """UsageError for what `--configs` does not take."""
+    if configs not in (None, "usual", "own"):
+        raise UsageError(f"--configs {configs}: expected usual or own")
 
 
 def seconds(timeout: str) -> float | None:

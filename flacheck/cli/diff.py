@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +11,6 @@ import typer
 from flacheck.cli import common
 from flacheck.cli.common import option
 from flacheck.config import settings
-from flacheck.errors import UsageError
 
 if TYPE_CHECKING:
     from flacheck.model import Record
@@ -70,8 +67,7 @@ def diff(
     from flacheck.store import Store
 
     reports.check(format)
-    if configs not in (None, "usual", "own"):
-        raise UsageError(f"--configs {configs}: expected usual or own")
+    common.check_configs(configs)
     seconds = common.seconds(timeout)
     # A project's releases are what its scans ask; FROM and TO name these here.
     if not common.is_typed(context, "triton"):
@@ -100,6 +96,5 @@ def diff(
         except KeyboardInterrupt:
             return common.interrupted()
         result = comparing.result()
-    typed = shlex.join(["flacheck", *sys.argv[1:]])
-    common.show(format, diff_report.report(result, typed), output)
+    common.show(format, diff_report.report(result, common.as_typed()), output)
     return result.exit_code(strict)

@@ -79,12 +79,7 @@ def dtypes(
     modes = _modes(autocast, params)
     question = _question(target, script, package, modes, arg, device, choice)
     if script:
-        if shared:
-            raise UsageError("--shared needs a TARGET: a script says itself how wide its heads are")
-        if common.is_typed(context, "params"):
-            raise UsageError("--params needs a TARGET: a script makes its parameters itself")
-        typed = common.split(autocast) if common.is_typed(context, "autocast") else ()
-        question = scripts.with_modes(question, typed)
+        question = _of_script(context, question, autocast, shared)
     if baseline is not None and baseline != write_baseline:
         # A file that is no baseline is said before the work, not after it.
         baselines.known(baseline)
@@ -97,6 +92,22 @@ def dtypes(
         result = baselines.applied(result, baseline)
     common.show(format, dtypes_report.report(result), output)
     return result.exit_code
+
+
+def _of_script(
+    context: typer.Context, question: DtypesQuestion, autocast: list[str], shared: bool
+) -> DtypesQuestion:
+    """The question about a script, in its own mode where no other is typed."""
+    from flacheck.dtypes import scripts
+
+    if shared:
+        raise UsageError("--shared needs a TARGET: a script says itself how wide its heads are")
+    if common.is_typed(context, "params"):
+        raise UsageError("--params needs a TARGET: a script makes its parameters itself")
+    typed: tuple[str, ...] = ()
+    if common.is_typed(context, "autocast"):
+        typed = common.split(autocast)
+    return scripts.with_modes(question, typed)
 
 
 def _target(words: list[str], script: tuple[str, ...]) -> str | None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shlex
-import sys
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,19 +11,14 @@ import typer
 from flacheck.cli import common
 from flacheck.cli.common import option
 from flacheck.config import settings
-from flacheck.errors import EmptySelection, UsageError
+from flacheck.errors import UsageError
 
 # Help must not wait for what judges.
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from flacheck.gate.admitted import Releases
-    from flacheck.gate.compilers import GatedCompiler
-    from flacheck.gate.judging import Advise
-    from flacheck.gate.pinned import Installation, Pin
     from flacheck.gate.result import GateResult
-
-_LOG = logging.getLogger(__name__)
+    from flacheck.gate.sitting import Gating
 
 # What a scan gives a worker that is told nothing else.
 MEMORY_MB = 8192
@@ -72,14 +63,12 @@ def gate(
     output: common.Output = None,
 ) -> int:
     """Judge the releases that your pins of triton, torch or nvcc allow, by stored results."""
-    from flacheck import __version__, reports
-    from flacheck.cli.progress import follow
-    from flacheck.engine.session import Session
-    from flacheck.gate import evidence, pinned
-    from flacheck.gate.baseline import accepted, with_baseline
+    from flacheck import reports
+    from flacheck.gate import pinned
+    from flacheck.gate.evidence import RecordFilter
     from flacheck.gate.judging import Gate
+    from flacheck.gate.sitting import Gating, Pinned, advice_on, releases_of
     from flacheck.reports import gate as gate_report
-    from flacheck.store import Store
     from flacheck.tables import targets
     from flacheck.toolchains import torch_pins, triton_releases
 
@@ -88,122 +77,66 @@ def gate(
         raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
     names = tuple(targets.find(name).name for name in common.split(target))
     about = common.subject(context, matrix, package)
-    kernels, ops = common.split(kernel), common.split(op)
     # What a project's scans ask for is no pin of the project.
     given = {"triton": triton, "torch": torch}
-    pins = pinned.typed({name: given[name] for name in given if common.is_typed(context, name)})
+    typed = pinned.typed({name: given[name] for name in given if common.is_typed(context, name)})
     typed_toolchain = toolchain if common.is_typed(context, "toolchain") else []
     chosen, compiler_pins = pinned.compiler_pins(typed_toolchain)
-    pins += compiler_pins
+    pins = Pinned(tuple(files or ()), installed, (*typed, *compiler_pins))
     # What nobody named is told by the files: Triton where they pin it, or torch, which brings it.
-    compiler = chosen or pinned.pinned_compiler(_installations(files or [], installed, pins))
-    wanted = evidence.RecordFilter(about.matrix, about.package, kernels, names, ops, compiler)
-    known_before = common.baseline(baseline, write_baseline)
+    compiler = chosen or pinned.pinned_compiler(pins.installations())
+    selected = (common.split(kernel), names, common.split(op))
+    wanted = RecordFilter(about.matrix, about.package, *selected, compiler)
+    known = common.baseline(baseline, write_baseline)
     if refresh or scan:
         common.say(*triton_releases.here()[1])
         torch_pins.refresh()
     judge = Gate(
-        releases=_releases(compiler),
-        advise=_advise(compiler),
+        releases=releases_of(compiler),
+        advise=advice_on(compiler),
         targets=names,
         waivers=settings.waivers(Path.cwd()),
         today=date.today(),
         strict=strict,
     )
-
-    def judged() -> GateResult:
-        installations = _about(compiler, _installations(files or [], installed, pins))
-        with evidence.opened(store, wanted) as known:
-            if known_before and baseline:
-                known = with_baseline(known, known_before, wanted, str(baseline), __version__)
-            return judge.judge(installations, known, wanted.about)
-
-    result = judged()
+    gating = Gating(judge, pins, wanted, store, known, baseline)
+    result = gating.result()
     if scan and result.gaps:
-        with evidence.opened(store, wanted) as known:
-            asked = wanted.of_only_question(known.standings)
         try:
-            plan = asked.plan(result.gaps)
-            common.say(*plan.warnings)
-            with Store.open(store) as opened:
-                session = Session(plan, opened, None, jobs, MEMORY_MB)
-                follow(session.records(), len(plan.cells))
+            _compile(gating, result.gaps, jobs)
         except KeyboardInterrupt:
             return common.interrupted()
-        result = judged()
+        result = gating.result()
     if fix and _fix(result):
-        result = judged()
+        result = gating.result()
     if write_baseline:
-        # All that is known of it: a part would take the place of the whole.
-        whole = replace(wanted, kernels=(), targets=(), ops=())
-        with evidence.opened(store, whole) as known:
-            # What was typed narrows the pins for once; the files' own stay accepted.
-            allowed = [] if pins else accepted(result)
-            common.update_baseline(write_baseline, known.standings, allowed)
+        _update_baseline(write_baseline, gating, result)
     # A job's summary is read where nobody can ask for the changes afterwards.
     changes = suggest or fix or format == "markdown"
-    typed = shlex.join(["flacheck", *sys.argv[1:]])
-    common.show(format, gate_report.report(result, typed, changes, strict), output)
+    common.show(format, gate_report.report(result, common.as_typed(), changes, strict), output)
     return result.exit_code(strict)
 
 
-def _releases(compiler: GatedCompiler) -> Releases:
-    """What there is of a compiler; of CUDA toolkits the newest patch release of each minor."""
-    from flacheck.gate.admitted import Releases
-    from flacheck.gate.compilers import TRITON
-    from flacheck.toolchains import nvcc_releases, torch_pins, triton_releases
+def _compile(gating: Gating, releases: Sequence[str], jobs: int) -> None:
+    """Compile for these releases what the gate has no record of."""
+    from flacheck.cli.progress import follow
+    from flacheck.engine.session import Session
+    from flacheck.store import Store
 
-    if compiler is TRITON:
-        return Releases(tuple(triton_releases.known()), torch_pins.pins())
-    newest = nvcc_releases.newest_of_minors(nvcc_releases.known())
-    return Releases(tuple(map(str, newest)), {}, compiler)
-
-
-def _advise(compiler: GatedCompiler) -> Advise:
-    """Advisories are about releases of Triton."""
-    from flacheck.gate.compilers import TRITON
-    from flacheck.tables import advisories
-
-    if compiler is TRITON:
-        return advisories.of
-    return lambda *asked: ()
+    plan = gating.plan(releases)
+    common.say(*plan.warnings)
+    with Store.open(gating.store) as opened:
+        session = Session(plan, opened, None, jobs, MEMORY_MB)
+        follow(session.records(), len(plan.cells))
 
 
-def _about(compiler: GatedCompiler, installations: Iterable[Installation]) -> list[Installation]:
-    """The installations with their pins of a compiler; EmptySelection where there is none."""
-    about = [installation.about(compiler) for installation in installations]
-    held = [installation for installation in about if installation.pins]
-    if not held:
-        raise EmptySelection(
-            f"nothing here pins {compiler.spoken}: pin {compiler.distribution} in a file, or name "
-            f"releases with --toolchain '{compiler.family}>=X'"
-        )
-    return held
+def _update_baseline(file: Path, gating: Gating, result: GateResult) -> None:
+    """Write all that is known of it: a part would take the place of the whole."""
+    from flacheck.gate.baseline import accepted
 
-
-def _installations(
-    files: list[Path], installed: bool, typed: tuple[Pin, ...]
-) -> list[Installation]:
-    """What is held to pins of torch or Triton, those on the command line with each; EmptySelection
-    when there is none."""
-    from flacheck.gate import pinned, sources
-
-    if files:
-        judged = sources.of_files(files)
-    elif installed:
-        judged = sources.installed()
-    else:
-        judged = sources.in_folder(Path.cwd())
-        if not judged and typed:
-            return [pinned.Installation("the command line", typed)]
-        if not judged:
-            _LOG.warning("no file here pins torch or triton: looking at the live environment")
-            judged = sources.installed()
-    if not judged:
-        where = ", ".join(map(str, files)) or "the live environment"
-        why = "neither torch nor triton is pinned there; name a file that does"
-        raise EmptySelection(f"{where}: {why}")
-    return [replace(each, pins=(*each.pins, *typed)) for each in judged]
+    # What was typed narrows the pins for once; the files' own stay accepted.
+    allowed = [] if gating.pinned.typed else accepted(result)
+    common.update_baseline(file, gating.standings(), allowed)
 
 
 def _fix(result: GateResult) -> bool:

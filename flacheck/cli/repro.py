@@ -122,7 +122,7 @@ def _searched(reproduction: Reproduction) -> bool:
 
 def _nothing(why: str) -> int:
     """Say that nothing is left of a command, and how to begin it again; the exit code."""
-    common.say(f"{why}: no file was written. To begin again: {common.begin_again()}")
+    common.say(f"{why}: no file was written. To begin again: {common.as_typed()}")
     return Exit.INTERRUPTED
 
 

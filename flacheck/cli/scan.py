@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,16 @@ from flacheck.config import settings
 from flacheck.errors import EmptySelection, Exit, UsageError
 
 if TYPE_CHECKING:
+    from flacheck.analysis.observed import Observed
+    from flacheck.analysis.summary import RunView
+    from flacheck.baseline.form import Baseline
     from flacheck.engine.plan import Plan
+    from flacheck.engine.session import Session
+    from flacheck.inputs.expand import Selection
+    from flacheck.inputs.subject import Subject
+    from flacheck.model import Question
+    from flacheck.reports.document import Report
+    from flacheck.store import Store
 
 _BUDGET = "Try N settings for each failure, with --fallbacks."
 _CAPTURED = "Read what --package launches from FILE; the first shard writes it."
@@ -71,79 +80,147 @@ def scan(
     output: common.Output = None,
 ) -> int:
     """Compile the cells of MATRIX; say what compiles, what fails and why, what is known good."""
-    from flacheck import __version__, reports
+    from flacheck import reports
     from flacheck.analysis.exit_code import exit_code
-    from flacheck.baseline.comparing import compare
-    from flacheck.cli.progress import follow
-    from flacheck.engine.session import Session, environment
-    from flacheck.inputs import planning
-    from flacheck.reports import scan as scan_report
-    from flacheck.scan.session import find_fallbacks, let_pass, view
+    from flacheck.scan.session import let_pass, view
     from flacheck.store import Store
-    from flacheck.toolchains import stages
 
     reports.check(format)
     known = common.baseline(baseline, write_baseline)
     waived = settings.waivers(Path.cwd())
-    if until is not None and until not in stages():
-        allowed = ", ".join(stages())
-        raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
+    _check_stage(until)
     compilers = [*toolchain, *triton]
     chosen = (kernel, target, dtype, num_warps, num_stages, compilers, torch, op)
     selection = common.selection(*chosen, define, options)
-    if configs not in (None, "usual", "own"):
-        raise UsageError(f"--configs {configs}: expected usual or own")
+    common.check_configs(configs)
     seconds = common.seconds(timeout)
     if matrix is None and package is None and not (kernel or op):
         _say_what_is_here()
     subject = common.subject(context, matrix, package, trust, configs)
-    subject = replace(subject, captured=captured, with_tests=with_tests)
+    work = _ScanWork(
+        subject=replace(subject, captured=captured, with_tests=with_tests),
+        selection=selection,
+        until=until,
+        shard=shard,
+        timeout=seconds,
+        jobs=jobs,
+        memory_mb=memory,
+        again=fresh,
+        max_failures=max_failures,
+        lets_pass=let_pass(waived, known),
+        fallback_budget=fallback_budget if fallbacks else None,
+    )
+    # No store is made by a question.
+    if dry_run:
+        return _list_cells(work.plan(), output)
+    announced = work.announced()
+    plan = None
+    if announced is None:
+        # A mistake in a matrix is found before a store is made.
+        plan = work.plan()
+    with Store.open(store) as opened:
+        try:
+            session = work.compiled(opened, plan, announced)
+        except KeyboardInterrupt:
+            return common.interrupted()
+        run_view = view(opened, [session.run], waived, known)
+        common.show(format, _report(run_view, known, baseline), output)
+        if write_baseline:
+            common.update_baseline(write_baseline, run_view.summary.standings)
+    # The answer is about kernels that are no more.
+    changed = [Exit.INCOMPLETE] if strict and session.plan.stale else []
+    return exit_code(run_view.summary.tally, strict=strict, others=changed)
 
-    def planned() -> Plan:
-        plan = planning.plan(subject, selection, until, shard)
+
+@dataclass(frozen=True)
+class _ScanWork:
+    """What a scan is to compile, and how, as its flags say."""
+
+    subject: Subject
+    selection: Selection
+    until: str | None
+    shard: str | None
+    timeout: float | None
+    jobs: int
+    memory_mb: int
+    again: bool
+    max_failures: int | None
+    lets_pass: Callable[[Observed], bool]
+    # How many candidates are tried for a failure; None searches no fallbacks.
+    fallback_budget: int | None
+
+    def announced(self) -> Question | None:
+        """What a scan of a package asks; None where the cells are known without a capture."""
+        from flacheck.inputs import planning
+
+        return planning.announced(self.subject, self.selection)
+
+    def plan(self) -> Plan:
+        """The cells, for which a package is captured."""
+        from flacheck.inputs import planning
+
+        plan = planning.plan(self.subject, self.selection, self.until, self.shard)
         common.say(*plan.warnings)
         return plan
 
-    # No store is made by a question.
-    if dry_run:
-        plan = planned()
-        common.write(_listed(plan), output)
-        common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
-        return Exit.OK
-    announced = planning.announced(subject, selection)
-    if announced is None:
-        # A mistake in a matrix is found before a store is made.
-        plan = planned()
-    with Store.open(store) as opened:
+    def compiled(self, store: Store, plan: Plan | None, announced: Question | None) -> Session:
+        """The run in the store with all its cells compiled; without a plan the announced question
+        is planned first."""
+        from flacheck.cli.progress import follow
+        from flacheck.engine.session import environment
+        from flacheck.scan.session import find_fallbacks
+
         run = ""
         try:
             if announced is not None:
                 # Begun before the capture: one that is interrupted was asked, and not answered.
-                run = opened.begin_run(environment(), announced.about, question=announced)
-                plan = planned()
-            how = (seconds, jobs, memory, fresh, max_failures)
-            session = Session(plan, opened, *how, run, let_pass(waived, known))
-            follow(session.records(), len(plan.cells))
+                run = store.begin_run(environment(), announced.about, question=announced)
+            session = self._session(store, plan or self.plan(), run)
+            follow(session.records(), len(session.plan.cells))
             # After all records, for only then every failure is known.
-            if fallbacks:
-                find_fallbacks(session, fallback_budget)
-        except KeyboardInterrupt:
-            return common.interrupted()
+            if self.fallback_budget is not None:
+                find_fallbacks(session, self.fallback_budget)
         except (UsageError, EmptySelection):
             # What cannot be asked leaves no question behind.
-            opened.forget(run)
+            store.forget(run)
             raise
-        run_view = view(opened, [session.run], waived, known)
-        answers = run_view.summary.standings
-        comparison = None
-        if known is not None:
-            comparison = compare(known, answers, str(baseline), __version__)
-        common.show(format, scan_report.report(run_view, comparison), output)
-        if write_baseline:
-            common.update_baseline(write_baseline, answers)
-    # The answer is about kernels that are no more.
-    changed = [Exit.INCOMPLETE] if strict and plan.stale else []
-    return exit_code(run_view.summary.tally, strict=strict, others=changed)
+        return session
+
+    def _session(self, store: Store, plan: Plan, run: str) -> Session:
+        from flacheck.engine.session import Session
+
+        return Session(
+            plan,
+            store,
+            timeout=self.timeout,
+            jobs=self.jobs,
+            memory_mb=self.memory_mb,
+            again=self.again,
+            max_failures=self.max_failures,
+            run=run,
+            lets_pass=self.lets_pass,
+        )
+
+
+def _check_stage(until: str | None) -> None:
+    """UsageError for the name of no compiler stage."""
+    from flacheck.toolchains import stages
+
+    if until is not None and until not in stages():
+        allowed = ", ".join(stages())
+        raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
+
+
+def _report(run_view: RunView, known: Baseline | None, file: Path | None) -> Report:
+    """The answer, beside what the baseline of a file knew."""
+    from flacheck import __version__
+    from flacheck.baseline.comparing import compare
+    from flacheck.reports import scan as scan_report
+
+    comparison = None
+    if known is not None:
+        comparison = compare(known, run_view.summary.standings, str(file), __version__)
+    return scan_report.report(run_view, comparison)
 
 
 def _say_what_is_here() -> None:
@@ -167,6 +244,13 @@ def _say_what_is_here() -> None:
     if not here.has_torch:
         common.say("a package is captured with torch: pip install 'flacheck[torch]'")
     common.say("no MATRIX and no --package were given: scanning flacheck's own kernels (quick)")
+
+
+def _list_cells(plan: Plan, output: Path | None) -> int:
+    """Write what would be compiled; the exit code."""
+    common.write(_listed(plan), output)
+    common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
+    return Exit.OK
 
 
 def _listed(plan: Plan) -> Iterator[str]:

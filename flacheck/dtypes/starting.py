@@ -90,23 +90,6 @@ def started(
     work = Path(tempfile.mkdtemp(dir=folder))
     launches, report = work / "launches.jsonl", work / "report.json"
     launches.write_text("", encoding="utf-8")
-    environment = guest_environment(question.toolchain, question.package, work)
-    # The guest runs elsewhere, and finds what a program would that is started here.
-    found = [environment["PYTHONPATH"], *question.paths, str(Path.cwd())]
-    roots = []
-    packages: dict[str, str] = {}
-    recipe: Json = {}
-    modules: tuple[str, ...] = ()
-    name = None
-    if overlay is not None:
-        roots.append(overlay)
-        found.insert(0, str(overlay))
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
-    package = question.package
-    if package is not None:
-        roots.append(Path(package.path))
-        name, modules, recipe = package.identity, package.modules, recipe_of(package.name)
-        packages = {str(root): package.identity for root in roots}
     seconds = SECONDS_OF_PACKAGE
     if question.targets:
         seconds = SECONDS_OF_TARGET * len(question.targets)
@@ -114,31 +97,61 @@ def started(
         "output": str(launches),
         "report": str(report),
         "card": card(question.device),
-        "package": name,
-        "packages": packages,
-        "modules": list(modules),
-        "recipe": recipe,
         "targets": list(map(_placed, question.targets)),
         "settings": dict(question.settings),
         "stand_ins": list(stand_ins),
         "heads": list(question.heads),
         "modes": [{"autocast": mode.autocast, "params": mode.params} for mode in question.modes],
         "seconds": seconds,
+        **_of_package(question.package, overlay),
     }
-    if not question.asserts:
-        environment["PYTHONOPTIMIZE"] = "1"
     if question.script:
         config["script"] = _script(question, overlay, forced)
-        # It may need what the user set for it.
-        own = {name: value for name, value in os.environ.items() if name not in _OURS}
-        environment = {**environment, **own}
     beside = ""
     if stand_ins:
         beside = f" with stand-ins for {', '.join(stand_ins)}"
     _LOG.info(f"following the dtypes of {what(question)}{beside} …")
-    run_guest(".dtypes", config, environment, work, seconds)
+    run_guest(".dtypes", config, _environment(question, work, overlay), work, seconds)
     seen = observed.from_report(json.loads(report.read_text(encoding="utf-8")))
-    return DtypesAnswer(seen, (launches,), tuple(roots))
+    return DtypesAnswer(seen, (launches,), _roots(question.package, overlay))
+
+
+def _roots(package: Package | None, overlay: Path | None) -> tuple[Path, ...]:
+    """The folders that a package's files lie in, those that are laid over it first."""
+    roots = []
+    if overlay is not None:
+        roots.append(overlay)
+    if package is not None:
+        roots.append(Path(package.path))
+    return tuple(roots)
+
+
+def _of_package(package: Package | None, overlay: Path | None) -> Json:
+    """What the guest is told of the package."""
+    if package is None:
+        return {"package": None, "packages": {}, "modules": [], "recipe": {}}
+    return {
+        "package": package.identity,
+        "packages": {str(root): package.identity for root in _roots(package, overlay)},
+        "modules": list(package.modules),
+        "recipe": recipe_of(package.name),
+    }
+
+
+def _environment(question: DtypesQuestion, work: Path, overlay: Path | None) -> dict[str, str]:
+    """The environment variables of the guest."""
+    environment = guest_environment(question.toolchain, question.package, work)
+    # The guest runs elsewhere, and finds what a program would that is started here.
+    found = [environment["PYTHONPATH"], *question.paths, str(Path.cwd())]
+    if overlay is not None:
+        found.insert(0, str(overlay))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+    if not question.asserts:
+        environment["PYTHONOPTIMIZE"] = "1"
+    if question.script:
+        # It may need what the user set for it.
+        environment.update({n: value for n, value in os.environ.items() if n not in _OURS})
+    return environment
 
 
 def _script(question: DtypesQuestion, overlay: Path | None, forced: Mode | None) -> Json:

@@ -157,6 +157,7 @@ def _terms(step: _Step) -> int:
             return 0
         largest, least = of_ones.abs().max().item(), of_one.abs().max().item()
     except Exception:
+        # It takes no such shape or dtype, or makes no tensor: nothing was added up.
         return 0
     if not least:
         return 0

@@ -50,6 +50,7 @@ def _shown(function: Any, args: Any, kwargs: Mapping[str, Any]) -> str | None:
             if _is_real_half(result) and torch.isinf(result).all():
                 return "infinite"
     except Exception as error:
+        # Any operation of the program is called here, with tensors that it was not written for.
         if _REFUSED in str(error):
             return str(error).splitlines()[0]
     return None

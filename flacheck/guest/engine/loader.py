@@ -228,7 +228,8 @@ class Loader:
         try:
             return self._of_module(origin.get("import") or origin["module"], origin["qualname"])
         except Exception:
-            # The capture could import it: what fails here is this process's own doing.
+            # A package's own code runs in its import, and may raise anything. The capture could
+            # import it: what fails here is this process's own doing.
             if "cut" not in origin:
                 raise
             return getattr(self._written(origin["cut"]), origin["qualname"].rpartition(".")[2])

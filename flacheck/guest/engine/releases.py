@@ -125,6 +125,7 @@ def front_end_error(
     except StageReached:
         return None
     except Exception as error:
+        # The error is the answer, and every release raises classes of its own.
         return error
     finally:
         forget_compiled(function)

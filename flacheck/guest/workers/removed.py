@@ -84,6 +84,7 @@ def _has(thing: Any, name: str) -> bool:
     try:
         return hasattr(thing, name)
     except Exception:
+        # What a value of the language raises is each release's own.
         return False
 
 
