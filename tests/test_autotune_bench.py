@@ -200,7 +200,9 @@ def test_a_grid_that_is_another_configurations_shows(tmp_path: Path) -> None:
 @needs_torch
 def test_the_programs_integers_come_along(tmp_path: Path) -> None:
     """A program whose sequence is empty writes nothing, and that is said."""
-    for time in times(Bench("cpu"), gathered(captured(tmp_path, ends="5, 5"))):
+    found = times(Bench("cpu"), gathered(captured(tmp_path, ends="5, 5")))
+    assert len(found) == 3
+    for time in found:
         assert time.failed
         assert "the kernel wrote nothing" in time.failed
 

@@ -42,8 +42,10 @@ def only(found: Sequence[Standing]) -> Standing:
 @given(RUNS)
 def test_a_standing_comes_back_with_its_answer(records: list[Record]) -> None:
     """Good or not, how much is answered, and what fails how often, on every place."""
-    now = of(records)
-    for before, after in zip(sorted(now, key=lambda each: each.place), stood(*now)):
+    now = sorted(of(records), key=lambda each: each.place)
+    again = stood(*now)
+    assert len(again) == len(now)
+    for before, after in zip(now, again):
         assert after.place == before.place
         assert (after.asked, after.answered) == (before.asked, before.answered)
         assert (after.is_good, after.is_partial) == (before.is_good, before.is_partial)

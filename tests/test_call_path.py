@@ -86,6 +86,7 @@ def block(x): return checkpoint(scaled, x, use_reentrant=True)
 block(x).sum().backward()
 """
     found = paths(tmp_path, program)
+    assert found and all(found.values())
     assert all({"program.block", "program.scaled"} <= set(path) for n in found for path in found[n])
 
 

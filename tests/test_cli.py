@@ -217,7 +217,10 @@ def test_a_dry_run_lists_and_compiles_nothing(tmp_path: Path) -> None:
     """No store is made."""
     found = flacheck("scan", "--dry-run", "--triton", "3.5.1", "-k", "solve_tril", cwd=tmp_path)
     assert found.returncode == 0
-    assert all("solve_tril" in line for line in found.stdout.splitlines())
+    cells = found.stdout.splitlines()
+    assert f"{len(cells)} cells; nothing was compiled" in found.stderr
+    assert cells
+    assert all("solve_tril" in line for line in cells)
     assert not list(tmp_path.iterdir())
 
 

@@ -102,3 +102,7 @@ def test_headers_of_the_toolkit_are_not_looked_into(project: Path) -> None:
     (project / "toolkit").mkdir()
     (project / "toolkit" / "cuda.h").write_text("#include WHATEVER\n")
     check(project, '#include "toolkit/cuda.h"\n')
+    # The same words anywhere else are refused.
+    (project / "include" / "own.h").write_text("#include WHATEVER\n")
+    with pytest.raises(UnitRefused, match="WHATEVER, a macro"):
+        check(project, '#include "own.h"\n')

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jsonschema
+import pytest
 
 from flacheck import reports
 from flacheck.diff.differences import differences
@@ -95,4 +96,9 @@ def test_a_toolkit_that_fails_is_not_the_one_to_use() -> None:
 def test_the_json_of_toolkits_follows_the_schema() -> None:
     """As that of Triton releases does."""
     document = json.loads(json.dumps(SPILLING.to_json()))
-    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.validate(document, schema)
+    # What only toolkits say is no free text to it.
+    assert (document["to"]["toolchain"], document["pin"]["toolchain"]) == (NEW, NEW)
+    with pytest.raises(jsonschema.ValidationError, match="toolchain"):
+        jsonschema.validate({**document, "pin": {**document["pin"], "toolchain": 13}}, schema)

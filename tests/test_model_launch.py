@@ -44,6 +44,8 @@ def test_one_list_of_dtypes_holds_for_every_launch(dtype: str) -> None:
     """Recorded, declared or written in a matrix."""
     for form in (LaunchForm(), LaunchForm(("T",)), LaunchForm(None)):
         form.check({"args": {"x": {"dtype": dtype, "align": 16}}})
+        with pytest.raises(FormError, match="unknown dtype"):
+            form.check({"args": {"x": {"dtype": f"{dtype}x", "align": 16}}})
 
 
 @pytest.mark.parametrize(

@@ -52,14 +52,18 @@ def test_what_each_function_asks_for_is_recorded(tmp_path: Path, store: Store) -
 
 def test_seconds_are_processor_time(tmp_path: Path, store: Store) -> None:
     """A unit whose compiler waits, as it does on a busy machine, is no slow one."""
-    for record in scanned(tmp_path, store, "// waits"):
+    records = scanned(tmp_path, store, "// waits")
+    assert len(records) == 2
+    for record in records:
         assert 0 < record.seconds < 2
 
 
 def test_a_file_outside_of_the_project_is_not_shown(tmp_path: Path, store: Store) -> None:
     """The unit is refused before anything that the compiler says of it is kept."""
     text = "// includes /etc/passwd\n// if ELEMENT=fp8 says root:x:0:0: error: exit 2"
-    for record in scanned(tmp_path, store, text):
+    records = scanned(tmp_path, store, text)
+    assert len(records) == 2
+    for record in records:
         assert (record.verdict.value, record.code) == ("unknown", "FC812")
         assert "/etc/passwd" in record.message
         assert "root:x" not in str(record.to_json())

@@ -269,5 +269,6 @@ def test_where_kernels_stand_makes_no_other_launch(tmp_path: Path) -> None:
         launches = recorded(tmp_path / name, program).launches
         cells = plan(Subject(str(tmp_path / name / "l.jsonl")), H100).cells
         found.append(([each.id for each in launches], [cell.key for cell in cells]))
+        assert launches
         assert all(each.defined for each in launches)
     assert found[0] == found[1]
