@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from flacheck.guest.package_driver.calls import CaughtError, TooLong, attempt
 from flacheck.guest.package_driver.following import SHAPE, Demand
-from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
+from flacheck.guest.package_driver.operators import FUNCTION, Operator, parameters_of
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.shapes import Shapes
 from flacheck.guest.package_driver.variations import Variations
@@ -34,7 +34,7 @@ def sample(
 
 
 OPERATOR = Operator(
-    f"{__name__}:sample", sample, FUNCTION, True, frozenset({"m:k"}), _parameters(sample), sample
+    f"{__name__}:sample", sample, FUNCTION, True, frozenset({"m:k"}), parameters_of(sample), sample
 )
 
 
@@ -181,7 +181,7 @@ def dense(q: Any, k: Any) -> None:
 
 def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
     """Under whichever name; the one tensor alone is the next thing to try."""
-    parameters = _parameters(dense)
+    parameters = parameters_of(dense)
     offered = Operator("m:dense", dense, FUNCTION, True, frozenset(), parameters, dense)
     varied = Variations(offered, Shapes([offered], Recipe({})))
     wants = (Demand(SHAPE, "q", (1, 512, 4, 64)),)
@@ -208,7 +208,7 @@ def packed(x: torch.Tensor, lengths: torch.Tensor | None, offsets: torch.Tensor 
 def test_tensors_that_may_be_missing_are_left_out() -> None:
     """One, the other, and both: dense sequences have neither."""
     offered = Operator(
-        f"{__name__}:packed", packed, FUNCTION, True, frozenset(), _parameters(packed), packed
+        f"{__name__}:packed", packed, FUNCTION, True, frozenset(), parameters_of(packed), packed
     )
     plans = Variations(offered, Shapes([offered], Recipe({}))).unusual(CallPlan())
     left_out = [plan.values for plan in plans if None in plan.values.values()]

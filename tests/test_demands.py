@@ -364,3 +364,47 @@ def test_elements_of_so_many_bytes() -> None:
         (DTYPE, "scale", torch.uint8),
         (DTYPE, "scale", torch.float8_e4m3fn),
     ]
+
+
+def walked(w: Any) -> None:
+    _rows, _columns = w.stride()
+
+
+def renamed(image: Any, text: Any) -> None:
+    x, y = image, text
+    x, y = x.abs().contiguous(), y.contiguous()
+    _same(x, y)
+    _batch, _width = x.shape
+
+
+def _same(a: Any, b: Any) -> None:
+    if a.shape != b.shape:
+        raise ValueError("not alike")
+
+
+def test_strides_are_as_many_as_dimensions() -> None:
+    """The tensor gets as many as are unpacked."""
+    assert wanted(walked, w=zeros(2, 3, 4))[0] == (SHAPE, "w", (6, 4))
+
+
+def test_an_argument_under_another_name_is_followed() -> None:
+    """Also where that name was given what was made of it since."""
+    assert wanted(renamed, image=zeros(2, 3, 4), text=zeros(2, 3, 4))[0] == (
+        SHAPE,
+        "image",
+        (6, 4),
+    )
+    assert wanted(renamed, image=zeros(6, 4), text=zeros(2, 3, 4)) == [
+        (SHAPE, "image", (2, 3, 4)),
+        (SHAPE, "text", (6, 4)),
+    ]
+
+
+def for_inference(x: Any) -> None:
+    if x.requires_grad:
+        raise ValueError("detach it first")
+
+
+def test_a_tensor_is_no_object_with_fields() -> None:
+    """What its attributes are follows from the call."""
+    assert wanted(for_inference, x=torch.zeros(2, requires_grad=True)) == []

@@ -420,6 +420,72 @@ def test_inner_functions_get_what_their_package_passes(tmp_path: Path) -> None:
     }
 
 
+OBJECTS = """
+import torch
+from tiny.kernels import packed, rare, scale, scale_back
+
+class Fused(torch.optim.Optimizer):
+    def __init__(self, params, lr=1e-3, momentum=0.9):
+        super().__init__(params, dict(lr=lr, momentum=momentum))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.ndim != 2:
+                    raise ValueError("this optimizer takes matrices")
+                state = self.state[weight]
+                if "momentum" in state:
+                    rare[(1,)](weight, state["momentum"], K=weight.shape[-1])
+                state["momentum"] = torch.zeros_like(weight)
+                scale_back[(1,)](weight.grad, weight, weight.shape[0], K=weight.shape[-1])
+
+class Resizer:
+    def __init__(self, size: tuple[int, int], *, sharp=True):
+        self.size = size
+
+    def __call__(self, image: torch.Tensor):
+        if image.requires_grad:
+            raise ValueError("for inference only; detach the image")
+        batch, channels, height, width = image.shape
+        if (height, width) == self.size:
+            return image
+        return self._resized(image)
+
+    def _resized(self, image):
+        scale[(1,)](image, torch.empty_like(image), image, image.shape[0], K=image.shape[-1])
+
+class Parts(torch.nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        self.dims = tuple(int(each) for each in dims)
+        if list(self.dims) != sorted(set(self.dims)):
+            raise ValueError("dims must rise")
+
+    def forward(self, image, text):
+        x, y = image, text
+        x, y = x.contiguous(), y.contiguous()
+        if x.shape != y.shape:
+            raise ValueError("both are shaped alike")
+        rows, columns = x.stride()
+        assert self.dims[-1] == x.shape[-1]
+        packed[(1,)](x, y, y, rows, K=x.shape[-1])
+"""
+
+
+def test_objects_are_made_and_their_methods_called(tmp_path: Path) -> None:
+    """An optimizer's second step, a callable object, a layer that is told its widths."""
+    launches, report = driven(package(tmp_path, kernels=KERNELS, objects=OBJECTS))
+    kernels = {one.kernel.partition(":")[2]: one for one in launches.launches}
+    assert kernels.keys() == {"rare", "scale_back", "scale", "packed"}
+    steps = report["operators"]["tiny.objects:Fused.step"]
+    assert steps["worked"][0] == "matrices only"
+    # Parameters with gradients are what everybody has; what an image is was a guess.
+    assert kernels["scale_back"].launch.args["T"] == {"int": 256}
+    assert not kernels["scale_back"].made_up
+    assert kernels["scale"].made_up
+
+
 def test_a_kept_capture_is_that_of_this_guest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,7 @@ def test_a_package_that_asks_for_fake_tensors_finds_none(package: Writer) -> Non
 
 def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> None:
     """A tuner that somebody wrote, and a table of several; torch's objects are not looked into."""
-    from flacheck.guest.package_driver.operators import operators
+    from flacheck.guest.package_driver.offered import operators
 
     kernel = """
     class Kernel:
@@ -144,7 +144,7 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
 
 def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> None:
     """Relative or not; what it imports of others is none, nor what a lazy module has not got."""
-    from flacheck.guest.package_driver.operators import operators
+    from flacheck.guest.package_driver.offered import operators
 
     kernels = """
     class Kernel:
@@ -179,3 +179,100 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
         f"{NAME}.a:near": frozenset({f"{NAME}.kernels:one"}),
         f"{NAME}.a:far": frozenset({f"{NAME}.kernels:two"}),
     }
+
+
+def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) -> None:
+    """Also where a function within it asks that module for it."""
+    from flacheck.guest.package_driver.offered import operators
+
+    kernels = """
+    class Kernel:
+        arg_names = ("x",)
+        def __init__(self, fn): self.fn = fn
+        def run(self): ...
+
+    def one(x): ...
+    def two(x): ...
+    def three(x): ...
+    first, second, third = Kernel(one), Kernel(two), Kernel(three)
+    """
+    functions = """
+    def outer(x):
+        from . import kernels as held
+
+        def inner(y):
+            held.second[(1,)](y)
+
+        held.first[(1,)](x)
+        return inner(x)
+    """
+    package({"kernels.py": textwrap.dedent(kernels), "a.py": textwrap.dedent(functions)})
+    modules, _ = load([NAME], ())
+    offered = {each.name: each.kernels for each in operators(modules, [NAME])}
+    home = f"{NAME}.kernels"
+    assert offered == {f"{NAME}.a:outer": frozenset({f"{home}:one", f"{home}:two"})}
+
+
+def test_methods_of_objects_are_found(package: Writer) -> None:
+    """What leads to a kernel through other methods of the object, private ones aside; of a class
+    whose constructor alone leads there, all that is public."""
+    from flacheck.guest.package_driver.offered import operators
+    from flacheck.guest.package_driver.operators import FUNCTION, METHOD
+
+    text = """
+    import enum
+    import torch
+
+    class Kernel:
+        arg_names = ("x",)
+        def __init__(self, fn): self.fn = fn
+        def run(self): ...
+
+    def one(x): ...
+    def two(x): ...
+    first, second = Kernel(one), Kernel(two)
+
+    class Base:
+        def _launch(self, x): first[(1,)](x)
+        def inherited(self, x): return self._launch(x)
+
+    class Plan(Base):
+        def __init__(self, size): self.size = size
+        def __call__(self, x): return self._table
+        @property
+        def _table(self): return second[(1,)](self.size)
+        @classmethod
+        def of(cls, x): return first[(1,)](x)
+        def harmless(self, x): return x
+
+    class Holder:
+        def __init__(self, x): self.plan = Base()
+        def act(self, x): return self.plan.inherited(x)
+
+    class Kind(enum.Enum):
+        A = 1
+        def launch(self, x): first[(1,)](x)
+
+    class Fused(torch.optim.Optimizer):
+        def __init__(self, params): super().__init__(params, {})
+        def step(self, closure=None): second[(1,)](1)
+        def other(self): first[(1,)](1)
+    """
+    package({"a.py": textwrap.dedent(text)})
+    modules, _ = load([NAME], ())
+    offered = {each.name.partition(":")[2]: each for each in operators(modules, [NAME])}
+    one, two = f"{NAME}.a:one", f"{NAME}.a:two"
+    assert {name: each.kernels for name, each in offered.items()} == {
+        "Base.inherited": {one},
+        "Plan.__call__": {two},
+        "Plan.of": {one},
+        "Plan.inherited": {one},
+        "Holder.act": {one},
+        "Fused.step": {two},
+    }
+    assert offered["Plan.of"].kind == FUNCTION
+    assert offered["Plan.__call__"].kind == METHOD
+    assert [each.name for each in offered["Plan.__call__"].parameters] == ["size"]
+    assert [each.name for each in offered["Plan.__call__"].takes] == ["x"]
+    # Its step is what everybody calls of an optimizer.
+    assert [name for name, each in offered.items() if each.outer] == ["Fused.step"]

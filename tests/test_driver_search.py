@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flacheck.guest.package_driver.calls import CallResult, CaughtError
-from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, _parameters
+from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, parameters_of
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.search import _OF_TORCHS, OperatorSearch
 from flacheck.guest.package_driver.shapes import Shapes
@@ -28,7 +28,7 @@ def sample(x: Any, weight: Any = None, mode: str = "chunk") -> None: ...
 
 def operator(name: str, *kernels: str, outer: bool = True, kind: str = FUNCTION) -> Operator:
     return Operator(
-        f"m:{name}", sample, kind, outer, frozenset(kernels), _parameters(sample), sample
+        f"m:{name}", sample, kind, outer, frozenset(kernels), parameters_of(sample), sample
     )
 
 
@@ -268,7 +268,7 @@ def test_a_branch_behind_two_doors_is_found() -> None:
     def gated(x: torch.Tensor, weight: torch.Tensor | None = None) -> None: ...
 
     kernels = frozenset({"a", "b"})
-    op = Operator("m:op", gated, FUNCTION, True, kernels, _parameters(gated), gated)
+    op = Operator("m:op", gated, FUNCTION, True, kernels, parameters_of(gated), gated)
     caller, _ = searched(op, ending=nested)
     assert caller.recorded == {"a", "b"}
 

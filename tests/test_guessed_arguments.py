@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import inspect
 from typing import Any, Literal, Optional
@@ -23,7 +24,7 @@ from flacheck.guest.package_driver.arguments import (
     is_length,
     is_tensor,
 )
-from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
+from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, parameters_of
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.shapes import SIZES, Shapes
 
@@ -49,7 +50,7 @@ def parameter(function: Any, name: str) -> inspect.Parameter:
 def operator(function: Any) -> Operator:
     name = f"{__name__}:{function.__name__}"
     return Operator(
-        name, function, FUNCTION, True, frozenset({"m:k"}), _parameters(function), function
+        name, function, FUNCTION, True, frozenset({"m:k"}), parameters_of(function), function
     )
 
 
@@ -283,3 +284,29 @@ def test_a_number_that_the_code_asks_for_is_not_nothing() -> None:
         operator(scheduled), CallPlan(), [parameter(scheduled, "rows")]
     )
     assert made["rows"] > 0
+
+
+def test_a_shape_has_several_dimensions() -> None:
+    """Where one number would do as well."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    annotation = "int | Sequence[int]"
+    shape = inspect.Parameter("out_shape", kind, annotation=annotation)
+    assert _plain(operator(plain), shape, SIZES) == [64, 64]
+    count = inspect.Parameter("count", kind, annotation=annotation)
+    assert _plain(operator(plain), count, SIZES) == 64
+
+
+def test_the_widths_of_a_layers_parts_rise() -> None:
+    """Up to that of the model; a function's `dims` are something else."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    dims = inspect.Parameter("dims", kind, annotation="list[int]")
+    layer = dataclasses.replace(operator(plain), kind=LAYER)
+    assert _plain(layer, dims, SIZES) == [64, 256]
+    assert _plain(operator(plain), dims, SIZES) == [64, 64]
+
+
+def test_sizes_are_tried_smaller_and_larger() -> None:
+    """As many as there are."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    size = inspect.Parameter("size", kind, annotation="tuple[int, int]")
+    assert choices(operator(plain), size) == [(8, 8), (160, 160)]

@@ -105,3 +105,14 @@ def test_what_decides_a_branch_is_varied() -> None:
     by_label = {plan.label: plan for plan in plans}
     assert len(by_label["scale of rank 1"].shapes["scale"]) == 1
     assert by_label["w in i8"].dtypes == {"w": "i8"}
+
+
+def walked(x, w, rest):  # type: ignore[no-untyped-def]
+    rows, columns = w.stride()
+    first, *others = rest.stride()
+    return rows, columns, first, others
+
+
+def test_strides_that_are_unpacked_tell_the_rank() -> None:
+    """There is one for each dimension; how many a star takes is not known."""
+    assert by_index(walked) == {"w": Indexed(("T", "D"), all=True)}

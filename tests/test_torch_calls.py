@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from flacheck.guest.fake_cuda.registered import BODIES
 from flacheck.guest.package_driver import arguments, torch_calls
 from flacheck.guest.package_driver.calls import CallResult, _rank
-from flacheck.guest.package_driver.operators import FUNCTION, Operator, _parameters
+from flacheck.guest.package_driver.operators import FUNCTION, Operator, parameters_of
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.shapes import Shapes
 from flacheck.guest.package_driver.trust import Rank
@@ -46,7 +46,7 @@ def chunk_gated_rule(x): ...  # type: ignore[no-untyped-def]
 
 
 def operator(function: Any) -> Operator:
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     kernels = frozenset({"m:k"})
     return Operator(
         f"m:{function.__name__}", function, FUNCTION, True, kernels, parameters, function
@@ -109,7 +109,7 @@ def test_a_registered_functions_calls_are_seen() -> None:
 def test_tensors_of_calls_are_laid_out_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their strides, views that are conjugates, and lists of them; bf16 is the call's dtype."""
 
-    def made(extents: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def made(extents: tuple[int, ...], dtype: torch.dtype, training: bool) -> torch.Tensor:
         return torch.ones(extents, dtype=dtype)
 
     monkeypatch.setattr(arguments, "_tensor", made)

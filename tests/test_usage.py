@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.operators import _parameters
+from flacheck.guest.package_driver.operators import parameters_of
 from flacheck.guest.package_driver.usage import kinds, local_kernels, of_kernel, positional
 
 
@@ -77,7 +77,7 @@ def positions(*args: Any, **kwargs: Any) -> Any:
 def test_arguments_without_names_are_called_what_the_code_calls_them() -> None:
     """And are what is done with them."""
     assert positional(positions) == ["x", "value"]
-    told = [(each.name, each.annotation) for each in _parameters(positions)]
+    told = [(each.name, each.annotation) for each in parameters_of(positions)]
     assert told == [("x", "Tensor"), ("value", "int")]
 
 
@@ -127,3 +127,28 @@ def test_a_kernel_does_what_the_kernels_do_that_it_calls(tmp_path: Path) -> None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert kinds(module.outer.fn) == {"X": "Tensor", "Scale": "Tensor", "n": "int"}
+
+
+def widths(dims, scales, sizes):  # type: ignore[no-untyped-def]
+    wide = tuple(int(each) for each in dims)
+    return wide, [float(each) for each in scales], [str(each) for each in sizes]
+
+
+def test_what_is_walked_through_as_numbers_is_several() -> None:
+    """Each made a number of; what is made something else tells nothing."""
+    assert kinds(widths) == {"dims": "list[int]", "scales": "list[float]"}
+
+
+class Wide:
+    def __init__(self, dims):  # type: ignore[no-untyped-def]
+        self.dims = tuple(int(each) for each in dims)
+
+    @classmethod
+    def made(cls, dims):  # type: ignore[no-untyped-def]
+        return [int(each) for each in dims]
+
+
+def test_constructors_and_class_methods_tell_as_functions_do() -> None:
+    """By what they do with their arguments."""
+    assert [each.annotation for each in parameters_of(Wide)] == ["list[int]"]
+    assert [each.annotation for each in parameters_of(Wide.made)] == ["list[int]"]

@@ -63,7 +63,7 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
     from ..package_driver.modules import NotImported, enter, load
-    from ..package_driver.operators import operators
+    from ..package_driver.offered import operators
     from ..package_driver.plans import Recipe
     from . import subjects
     from .follower import Follower

@@ -75,7 +75,7 @@ def drive(
     from .drawn import start_over
     from .earlier import MetWhileImported
     from .modules import NotImported, load
-    from .operators import operators
+    from .offered import operators
     from .overheard import Overheard
     from .plans import Recipe
     from .search import OperatorSearch

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..workers.values import TORCH_NAMES
-from . import objects, usage
+from . import objects, optimizers, usage
 from .operators import FUNCTION, LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, is_named, shape, size
@@ -61,6 +61,7 @@ _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
 _CUTS = (0.2, 0.6)
 SEQUENCES = len(_CUTS) + 1
 _MIDDLING = 64
+_OTHER_EXTENTS = (8, 160)
 # `list[torch.Tensor]` and the like, and how many are in one.
 _SEVERAL = re.compile(r"(?i)\b(list|sequence|iterable|collection)\[[\w.]*Tensor")
 _TENSORS = 2
@@ -69,6 +70,9 @@ _PLAIN_SEVERAL = re.compile(
     r"(?:typing\.|Optional\[|typing\.Optional\[)*(?i:(tuple|list|sequence))\["
     r"((?:int|float|bool|str|\.\.\.|, )+)\]"
 )
+_SHAPES = re.compile(r"(^|_)shape$")
+# The widths of several parts of a model: they rise up to its own.
+_WIDTHS = re.compile(r"(^|_)(dims|widths|sizes|channels)$")
 # A class may ask for objects of others.
 _DEEPEST = 4
 _ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
@@ -85,6 +89,8 @@ class Arguments:
         self.guessed = False
         # Objects in objects, at the moment.
         self._deep = 0
+        # Whether tensors are part of a graph: what is only for inference asks them.
+        self._training = True
 
     def build(
         self, operator: Operator, plan: CallPlan, parameters: Iterable[inspect.Parameter]
@@ -92,6 +98,7 @@ class Arguments:
         """The arguments by name; what is optional and not given is left out."""
         sizes = {**SIZES, **self._common.sizes, **plan.sizes}
         made: dict[str, Any] = {}
+        self._training = plan.training
         for parameter in parameters:
             name = parameter.name
             if name in plan.values:
@@ -114,7 +121,7 @@ class Arguments:
         dtype = _dtype(dtype_said or value["of"])
         if dtype == FIRST and not dtype_said:
             dtype = self.dtype
-        return _laid_out(value, dtype)
+        return _laid_out(value, dtype, self._training)
 
     def _object(self, name: str, fields: Mapping[str, Any] | None = None) -> Any:
         """An object of the class `module:name`, as its constructor asks for it, with some of the
@@ -143,6 +150,8 @@ class Arguments:
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter, sizes: Sizes
     ) -> Any:
         name = parameter.name
+        if optimizers.takes_weights(operator, parameter):
+            return optimizers.weights(self.dtype)
         wanted = objects.annotated(operator, parameter)
         if wanted is not None and name not in plan.shapes:
             return self._object(wanted)
@@ -162,8 +171,8 @@ class Arguments:
         dtype = self._dtype_of(operator, plan, parameter)
         several = _SEVERAL.search(str(parameter.annotation))
         if several:
-            return [_tensor(likeliest, dtype) for _ in range(_TENSORS)]
-        return _tensor(likeliest, dtype)
+            return [_tensor(likeliest, dtype, self._training) for _ in range(_TENSORS)]
+        return _tensor(likeliest, dtype, self._training)
 
     def _is_told(self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter) -> bool:
         """Whether neither shape nor dtype is a guess: a layer's tensors are called what all layers
@@ -228,12 +237,12 @@ def _value(value: Any, made: Mapping[str, Any]) -> Any:
     return getattr(importlib.import_module(module), name)(**arguments)
 
 
-def _tensor(extents: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def _tensor(extents: tuple[int, ...], dtype: torch.dtype, training: bool) -> torch.Tensor:
     if dtype == torch.bool:
         return torch.ones(extents, dtype=dtype, device="cuda")
     if not (dtype.is_floating_point or dtype.is_complex):
         return torch.zeros(extents, dtype=dtype, device="cuda")
-    return torch.randn(extents, dtype=dtype, device="cuda", requires_grad=True)
+    return torch.randn(extents, dtype=dtype, device="cuda", requires_grad=training)
 
 
 def _dtype(name: str) -> torch.dtype:
@@ -242,13 +251,13 @@ def _dtype(name: str) -> torch.dtype:
     return dtype
 
 
-def _laid_out(told: Mapping[str, Any], dtype: torch.dtype) -> torch.Tensor:
+def _laid_out(told: Mapping[str, Any], dtype: torch.dtype, training: bool) -> torch.Tensor:
     """A tensor as it was told: `shape`, perhaps `stride`, and whether it is the view `conj`."""
     extents = tuple(told["shape"])
-    tensor = _tensor(extents, dtype)
+    tensor = _tensor(extents, dtype, training)
     if "stride" in told:
         reach = sum((n - 1) * step for n, step in zip(extents, told["stride"])) + 1
-        whole = _tensor((max(reach, 1),), dtype)
+        whole = _tensor((max(reach, 1),), dtype, training)
         # No part of a graph: an operator may write into it.
         tensor = whole.detach().as_strided(extents, tuple(told["stride"]))
         tensor.requires_grad_(whole.requires_grad)
@@ -295,6 +304,11 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
         # A flag that is off is turned on, one without a default stays off.
         return default is not NOTHING and (default is False or bool(default))
     several = _PLAIN_SEVERAL.match(annotation)
+    if _SHAPES.search(name):
+        # One number is one dimension: `int | Sequence[int]`.
+        several = _PLAIN_SEVERAL.search(annotation)
+    if several and operator.kind != FUNCTION and _WIDTHS.search(name) and several[2] == "int":
+        return [_MIDDLING, sizes["D"]]
     if several:
         return _several(several[1], several[2], name)
     if name in _FLOATS or "float" in annotation:
@@ -390,6 +404,11 @@ def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
         return [each for each in type(default) if each is not default][:_MOST_CHOICES]
     if is_axis(operator, parameter):
         return [axis for axis in (_LAST_AXIS, 0) if axis != default]
+    several = _PLAIN_SEVERAL.match(str(parameter.annotation))
+    if several and set(re.findall(r"\w+", several[2])) == {"int"}:
+        # What a size is made of may be less than before, or more.
+        made = _several(several[1], several[2], parameter.name)
+        return [type(made)(number for _ in made) for number in _OTHER_EXTENTS]
     kinds: tuple[type, ...] = (str, int)
     if isinstance(default, str):
         kinds = (str,)

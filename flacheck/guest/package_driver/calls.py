@@ -16,14 +16,14 @@ import torch
 
 from ..fake_cuda.registered import BODIES
 from ..recorder.recorder import Recorder
-from . import torch_calls
+from . import optimizers, torch_calls
 from .arguments import NOTHING, Arguments, is_length, is_tensor
 from .demands import demands
 from .drawn import start_over
 from .following import Demand
 from .front_end import FrontEnd, told
 from .kernel_demands import kernel_demands
-from .operators import LAYER, Operator
+from .operators import LAYER, METHOD, Operator
 from .overheard import Overheard
 from .plans import CallPlan, Recipe
 from .shapes import Shapes
@@ -235,13 +235,17 @@ class Caller:
         """Whether nothing of the plan was tried out, and no tensor left out that changes what is
         computed: packed lengths and states are the usual ones that do not."""
         plain = self.recipe.plain(operator)
-        if any(getattr(plan, table) != getattr(plain, table) for table in _TRIED_OUT):
+        tried = optimizers.without_weights(operator, plan)
+        if any(getattr(tried, table) != getattr(plain, table) for table in _TRIED_OUT):
             return False
         if plan.torchs:
             return torch_calls.is_torchs(operator)
         values = {name for name in plan.values if "final_state" not in name}
         if values - plain.values.keys() or plan.sizes.keys() - plain.sizes.keys() - _PACKED:
             return False
+        if optimizers.is_optimizers(operator):
+            # A closure computes the loss anew; a step takes nothing else.
+            return True
         for parameter in operator.takes:
             known = self.shapes.known(operator, parameter.name)
             left_out = parameter.default is None and parameter.name not in plan.given
@@ -255,11 +259,17 @@ class Caller:
     ) -> tuple[str, CaughtError | None]:
         """The last stage that the call came to, and the error that ended it there."""
         function, sized = operator.call, plan
-        if operator.kind == LAYER:
-            built = attempt(lambda: _layer(operator, plan, arguments), _SECONDS)
+        if operator.is_built:
+            asked = attempt(lambda: _constructors(operator, plan, arguments), _SECONDS)
+            if isinstance(asked, CaughtError):
+                return "build", asked
+            made_with = {p.name: asked.get(p.name, p.default) for p in operator.parameters}
+            built = attempt(lambda: _built(operator, plan, arguments, asked), _SECONDS, made_with)
             if isinstance(built, CaughtError):
                 return "build", built
-            function, width = built
+            function = built
+        if operator.kind == LAYER:
+            width = _width(made_with)
             if width:
                 # Only the built layer can say how wide its input is.
                 sized = plan.but(sizes={"D": width, **plan.sizes})
@@ -289,17 +299,33 @@ class Caller:
         return "backward", error
 
 
-def _layer(
-    operator: Operator, plan: CallPlan, arguments: Arguments
-) -> tuple[torch.nn.Module, int | None]:
-    """The layer as its constructor's defaults have it, and the width of its input."""
-    asked = [p for p in operator.parameters if p.default is NOTHING or p.name in plan.build]
-    given = arguments.build(operator, plan.but(values=plan.build), asked)
-    layer = operator.call(**given).to(device="cuda", dtype=arguments.dtype)
+def _constructors(operator: Operator, plan: CallPlan, arguments: Arguments) -> dict[str, Any]:
+    """What a class is given to make an object: what its constructor has no default for."""
+    with BODIES.resting():
+        wanted = plan.given.union(plan.build)
+        asked = [p for p in operator.parameters if p.default is NOTHING or p.name in wanted]
+        return arguments.build(operator, plan.but(values=plan.build), asked)
+
+
+def _built(
+    operator: Operator, plan: CallPlan, arguments: Arguments, given: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """The layer as its constructor's defaults have it, or the method of an object."""
+    made = operator.call(**given)
+    if operator.kind == METHOD:
+        if isinstance(made, torch.optim.Optimizer):
+            return optimizers.stepping(made)
+        method: Callable[..., Any] = getattr(made, operator.method)
+        return method
+    layer: torch.nn.Module = made.to(device="cuda", dtype=arguments.dtype)
     layer.train(plan.training)
-    sizes = {p.name: given.get(p.name, p.default) for p in operator.parameters}
-    widths = [sizes[name] for name in _WIDTHS if isinstance(sizes.get(name), int)]
-    return layer, next(iter(widths), None)
+    return layer
+
+
+def _width(made_with: Mapping[str, Any]) -> int | None:
+    """The width of a layer's input, by what its constructor was given."""
+    widths = [made_with[name] for name in _WIDTHS if isinstance(made_with.get(name), int)]
+    return next(iter(widths), None)
 
 
 def _given(operator: Operator, plan: CallPlan, arguments: Arguments) -> dict[str, Any]:

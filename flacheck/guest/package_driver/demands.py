@@ -216,7 +216,10 @@ class Conditions(Following):
         if not isinstance(target, ast.Tuple):
             return
         held = self._place.value(value)
-        if isinstance(held, (tuple, list)) and held and not isinstance(held, torch.Size):
+        called = getattr(getattr(value, "func", None), "attr", "")
+        if called == "stride":
+            yield from self._rank_of(value, len(target.elts))
+        elif isinstance(held, (tuple, list)) and held and not isinstance(held, torch.Size):
             yield from self._several(value, held[0], len(target.elts))
         elif isinstance(held, (int, float)):
             yield from self._several(value, held, len(target.elts))

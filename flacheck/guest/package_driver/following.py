@@ -111,7 +111,7 @@ class Following:
             fields = [
                 Demand(FIELD, name, (type(held), node.attr, value))
                 for name, given in self._given.items()
-                if given is held and held is not None
+                if given is held and held is not None and not isinstance(held, torch.Tensor)
             ]
             if fields:
                 yield from fields
@@ -311,7 +311,10 @@ class Following:
                     if not _mentions(node.value, name):
                         found = node.value
                 elif isinstance(target, ast.Tuple):
-                    found = _part(target, node.value, name) or found
+                    part = _part(target, node.value, name)
+                    # `x, y = x.contiguous(), y.contiguous()` is what it was.
+                    if not isinstance(part, ast.expr) or not _mentions(part, name):
+                        found = part or found
         return found
 
     def _several(self, node: ast.expr, one: Any, length: int) -> Iterator[Demand]:
@@ -320,10 +323,10 @@ class Following:
             yield Demand(VALUE, name, (one,) * length)
 
     def _rank_of(self, value: ast.expr, rank: int) -> Iterator[Demand]:
-        """`x.shape` or `x.size()` is to have so many entries."""
+        """`x.shape`, `x.size()` or `x.stride()` is to have so many entries."""
         if isinstance(value, ast.Call):
             value = value.func
-        if isinstance(value, ast.Attribute) and value.attr in ("shape", "size"):
+        if isinstance(value, ast.Attribute) and value.attr in ("shape", "size", "stride"):
             yield from self._ranked(value.value, rank)
 
 

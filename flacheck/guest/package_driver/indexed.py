@@ -1,6 +1,6 @@
 """The dimensions of tensors by what a function asks of them one by one: `heads = q.shape[1]`,
-`k.stride(2)`. The highest index tells how many dimensions there are, and the variable that an
-extent is kept in says what it means."""
+`k.stride(2)`, `rows, columns = w.stride()`. The highest index tells how many dimensions there are,
+and the variable that an extent is kept in says what it means."""
 
 from __future__ import annotations
 
@@ -69,6 +69,10 @@ def indexed(node: ast.FunctionDef) -> dict[str, Indexed]:
             for tensor, index, name in _named(part):
                 if tensor in asked:
                     asked[tensor].names.setdefault(index, name)
+            tensor, rank = _strides(part)
+            if tensor in asked:
+                asked[tensor].indices.update(range(rank))
+                asked[tensor].strides.update(range(rank))
         if isinstance(part, (ast.Subscript, ast.Call)):
             tensor, kind, place = _question(part)
             if tensor in asked and place is not None:
@@ -103,6 +107,19 @@ def _named(statement: ast.Assign) -> Iterator[tuple[str, int, str]]:
         is_named = isinstance(name, ast.Name) and set(name.id) != {"_"}
         if isinstance(name, ast.Name) and is_named and index is not None and kind != "stride":
             yield tensor, index, name.id
+
+
+def _strides(statement: ast.Assign) -> tuple[str, int]:
+    """The tensor of `rows, columns = x.stride()`, and how many strides it has."""
+    target, value = statement.targets[0], statement.value
+    is_whole = isinstance(value, ast.Call) and not value.args
+    asked = getattr(value, "func", None)
+    if not isinstance(target, ast.Tuple) or not is_whole or not isinstance(asked, ast.Attribute):
+        return "", 0
+    starred = any(isinstance(each, ast.Starred) for each in target.elts)
+    if asked.attr != "stride" or starred or not isinstance(asked.value, ast.Name):
+        return "", 0
+    return asked.value.id, len(target.elts)
 
 
 def _question(node: ast.AST) -> tuple[str, str, int | None]:

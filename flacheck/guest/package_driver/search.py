@@ -138,7 +138,7 @@ class OperatorSearch:
     def _worth(self, operator: Operator) -> tuple[bool, float, int]:
         """Operators that miss most kernels come first: what they launch records others, too."""
         missing = len(self._unrecorded(operator))
-        return operator.kind == LAYER, -missing / len(operator.kernels), -missing
+        return operator.is_built, -missing / len(operator.kernels), -missing
 
     def _unrecorded(self, operator: Operator) -> frozenset[str]:
         return operator.kernels - self._caller.recorded

@@ -114,7 +114,7 @@ class Shapes:
         )
         for operator in operators:
             said = documented(operator.source)
-            if operator.kind == LAYER:
+            if operator.is_built:
                 said |= documented(operator.call)
             self._documented[operator.name] = said
             for name, dimensions in said.items():

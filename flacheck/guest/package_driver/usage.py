@@ -21,8 +21,10 @@ from torch._library.custom_ops import CustomOpDef
 TENSOR, INDICES, NUMBER, TRUTH, FRACTION = "Tensor", "IntTensor", "int", "bool", "float"
 # Numbers that are no sizes and no offsets, by their names.
 _FRACTIONS = re.compile(r"scale|eps|alpha|beta|temp|softcap|momentum|rate|slope|(^|_)p$")
+WHOLES, FRACTIONS = "list[int]", "list[float]"
+_SEVERAL = {"int": WHOLES, "float": FRACTIONS}
 # The kinds of what several places do with one argument: the first of these that any says.
-_ORDER = (INDICES, TENSOR, FRACTION, NUMBER, TRUTH)
+_ORDER = (INDICES, TENSOR, WHOLES, FRACTIONS, FRACTION, NUMBER, TRUTH)
 # Callees are followed so far.
 _DEEPEST = 4
 _OF_TENSORS = frozenset(
@@ -140,6 +142,8 @@ def _direct(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
             yield from ((name, NUMBER) for name in _names((part.left, part.right)))
         elif isinstance(part, (ast.If, ast.IfExp, ast.While)):
             yield from _truths(part.test)
+        elif isinstance(part, (ast.GeneratorExp, ast.ListComp)):
+            yield from _several(part)
 
 
 def _of_call(call: ast.Call) -> Iterator[tuple[str, str]]:
@@ -148,6 +152,16 @@ def _of_call(call: ast.Call) -> Iterator[tuple[str, str]]:
         yield from ((name, TENSOR) for name in _names(call.args))
     elif called in _OF_NUMBERS:
         yield from ((name, NUMBER) for name in _names(call.args))
+
+
+def _several(made: ast.GeneratorExp | ast.ListComp) -> Iterator[tuple[str, str]]:
+    """`tuple(int(n) for n in widths)`: several numbers."""
+    source, element = made.generators[0], made.elt
+    if not isinstance(element, ast.Call) or not isinstance(source.iter, ast.Name):
+        return
+    called = getattr(element.func, "id", "")
+    if called in _SEVERAL and [*_names(element.args)] == [*_names([source.target])]:
+        yield source.iter.id, _SEVERAL[called]
 
 
 def _truths(test: ast.expr) -> Iterator[tuple[str, str]]:

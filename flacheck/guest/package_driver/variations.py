@@ -3,11 +3,13 @@
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from inspect import Parameter
 from typing import Any
 
 import torch
 
+from . import optimizers
 from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_axis, is_length, is_tensor
 from .branches import branches
 from .calls import CaughtError
@@ -34,7 +36,9 @@ _MOST_BRANCHES = 3
 # Of two arguments that are varied at once.
 _MOST_PAIRS = 12
 # Operators that are not for training.
-_NO_GRADIENTS = re.compile(r"leaf Variable that requires grad|inference[- ]only|(?i:no_grad\(\))")
+_NO_GRADIENTS = re.compile(
+    r"leaf Variable that requires grad|inference[- ]only|\.requires_grad\b|(?i:no_grad\(\))"
+)
 # What is put before the dimensions of a tensor that is to have more.
 _LEADING = ("B", "T", "H", "K")
 # The last lines of source that an error went through: those that say what it was about.
@@ -82,7 +86,7 @@ class Variations:
             }
             yield base.but("without any object", values=values)
         yield from self._branching(base)
-        if self._operator.kind == LAYER:
+        if self._operator.is_built:
             for parameter in self._operator.parameters:
                 for value in choices(self._operator, parameter):
                     label, build = f"{parameter.name}={value}", {parameter.name: value}
@@ -140,23 +144,32 @@ class Variations:
         built = self._operator.parameters
         if _NO_GRADIENTS.search(text) and plan.training:
             return [plan.but(training=False)]
+        if optimizers.is_optimizers(self._operator) and not plan.build:
+            return [plan.but("matrices only", build=optimizers.matrices(self._operator))]
+        if stage == "build":
+            mentioned = _mentioned(built, text, before=r"[\w.]")
+            of_words = [repair for p in mentioned for repair in self._built(plan, p, text)]
+            return [*self._rebuilt(plan, error.wants), *of_words]
         demanded = [met for demand in error.wants for met in self._met(plan, demand)]
         if demanded or error.kind == "KernelRefused":
             return demanded
-        if stage == "build":
-            mentioned = _mentioned(built, text, before=r"[\w.]")
-            return [repair for p in mentioned for repair in self._built(plan, p, text)]
         # Not after a dot: an attribute of that name is something else.
         mentioned = _mentioned(self._operator.takes, text, before=r"[\w.]")
         plans = [*self._without(plan), *_spelled_out(plan, mentioned, error.text)]
         for parameter in mentioned:
             plans += self._changed(plan, parameter, text)
-        if self._operator.kind == LAYER:
+        if self._operator.is_built:
             # A layer keeps its constructor's arguments: `self.mode` counts as well.
             for parameter in _mentioned(built, text, before=r"\w"):
                 plans += self._built(plan, parameter, text)
         plans += self._reshaped(plan, [*mentioned, *self._operator.takes])
         return plans
+
+    def _rebuilt(self, plan: CallPlan, wants: Iterable[Demand]) -> list[CallPlan]:
+        """The plan in which demands on a constructor's arguments are met."""
+        inner = replace(plan, values=plan.build)
+        met = [each for demand in wants for each in self._met(inner, demand)]
+        return [replace(each, build=each.values | each.build, values=plan.values) for each in met]
 
     def _without(self, plan: CallPlan) -> Iterator[CallPlan]:
         """The plan with nothing in the place of each object that may be missing."""
