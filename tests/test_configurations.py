@@ -7,7 +7,7 @@ from typing import Any
 from flacheck.inputs.configurations import choices
 from flacheck.inputs.expand import Selection, Source, expand
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Cell, Corpus, Kernel, Launch
+from flacheck.model import Cell, Imported, Kernel, Launch
 
 CONFIGS = (
     {"kwargs": {"BK": 64}, "num_warps": 4, "num_stages": 4},
@@ -30,9 +30,9 @@ def settings(axes: dict[str, Any], **selected: tuple[int, ...]) -> list[tuple[An
     ]
 
 
-def cells(configs: str) -> list[Cell]:
+def cells(configs: str, made_up: bool = False) -> list[Cell]:
     axes = {"target": ("sm90",), "toolchain": ("triton==3.6.0",), "configs": (configs,)}
-    source = Source(Kernel("m:k", None, "d", Corpus("m", "k")), (LAUNCH,))
+    source = Source(Kernel("m:k", None, "d", Imported("m", "k", made_up)), (LAUNCH,))
     return list(expand(Matrix("m", "m", (Block(axes),)), [source], Selection(), lambda s: (s,)))
 
 
@@ -83,3 +83,11 @@ def test_an_alternative_is_the_cell_that_a_scan_of_all_asks() -> None:
     assert {usual.key, *(other.key for other in others)} == everything.keys()
     assert all(not other.alternatives and not other.widened for other in others)
     assert [other.configs for other in others] == [CONFIGS] * 3
+
+
+def test_of_a_made_up_launch_the_least_demanding_are_asked() -> None:
+    """What does not fit then was made up too large."""
+    (seen,) = cells("usual")
+    (made_up,) = cells("usual", made_up=True)
+    assert len(seen.alternatives) == 3
+    assert made_up.alternatives == seen.alternatives[:2]
