@@ -1,29 +1,69 @@
 """A capture under one release stands for one under another where all that the package asks of Triton
-is answered alike."""
+is answered alike: seen without torch, without the package, and in none but whole steps."""
 
 from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
+import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from flacheck.capture import drive
+from flacheck.capture.cards import card
+from flacheck.capture.drive import GUEST, Drive
+from flacheck.engine import programs
+from flacheck.guest.engine import channel
+from flacheck.guest.package_driver import asked
 from flacheck.guest.package_driver.asked import (
     MISSING,
     TritonAnswers,
     answered,
+    differs,
     fingerprint,
-    same_answers,
+    kind,
 )
+from flacheck.packages.package import Package
+from flacheck.toolchains import FAMILIES
+from flacheck.toolchains.base import Toolchain
 from tests.test_drive import KERNELS, OPS, driven, package, pytestmark  # noqa: F401
+from tests.test_executors import gone
 
 ASKING = """
 import torch, triton
+import triton.language as tl
+from triton.language.extra import libdevice
 from tiny.kernels import rare
+
+@triton.heuristics({"EVEN": lambda given: given["n"] % 2 == 0})
+@triton.autotune([triton.Config({"B": b}, num_warps=w) for b in (16, 32) for w in (2, 4)], ["n"])
+@triton.jit
+def tuned(x, n: "tl.int32", B: tl.constexpr, EVEN: tl.constexpr, left=None):
+    i = tl.arange(0, B)
+    tl.store(x + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+BITS: tl.constexpr = 3
+
+@triton.jit
+def shift(value):
+    return value << BITS
+
+@triton.jit
+def shifted(x, steps, n, B: tl.constexpr):
+    # Comments and lines are not the same where the kernel is cut out.
+    i = tl.arange(
+        0, B
+    )
+    steps = shift(tl.load(steps + i, mask=i < n))
+    tl.store(x + i, steps, mask=i < n)
 
 def newest(x: torch.Tensor):
     if triton.__version__ >= "2":
@@ -32,12 +72,22 @@ def newest(x: torch.Tensor):
 def lacking(x: torch.Tensor):
     if not hasattr(triton, "no_such_thing"):
         rare[(1,)](x, x, K=32)
+
+def told_apart(x: torch.Tensor):
+    if isinstance(rare, triton.runtime.jit.JITFunction):
+        rare[(1,)](x, x, K=64)
+
+def best(x: torch.Tensor):
+    tuned[(1,)](x, x.numel(), enable_fp_fusion=True)
+
+def moved(x: torch.Tensor, steps: torch.Tensor):
+    shifted[(1,)](x, steps, x.numel(), B=16)
 """
+_BOOT = ["-c", channel.BOOT, str(GUEST), ".package_driver.earlier"]
 
 
-def lines(folder: Path) -> list[Any]:
-    read = map(json.loads, (folder / "l.jsonl").read_text().splitlines())
-    return [line for line in read if "kernel" in line]
+def lines(file: Path) -> list[Any]:
+    return [each for each in map(json.loads, file.read_text().splitlines()) if "kernel" in each]
 
 
 @pytest.fixture(scope="module")
@@ -48,75 +98,235 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def again(first: Path, **changed: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The launches and the report of a second capture, beside the first with these changes in what
-    was asked there."""
-    asked = json.loads((first / "asked.json").read_text())
-    folder = first / f"again-{len(list(first.iterdir()))}"
-    folder.mkdir()
-    for part, answers in changed.items():
-        if isinstance(answers, dict):
-            answers = {**asked[part], **answers}
-        asked[part] = answers
-    (folder / "earlier.json").write_text(json.dumps(asked))
-    earlier = {
-        "asked": str(folder / "earlier.json"),
-        "launches": str(first / "l.jsonl"),
-        "report": str(first / "r.json"),
+def told(first: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((first / "asked.json").read_text())
+    return read
+
+
+def again(first: Path, folder: Path, earlier: dict[str, Any]) -> str:
+    """Whether the first capture holds with this in the place of what was asked: what is said where
+    it does not. What is taken over lies in the folder."""
+    (folder / "earlier.json").write_text(json.dumps(earlier))
+    # Neither torch nor the package is of use.
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text("raise AssertionError('torch was imported')")
+    config = {
+        "earlier": [
+            {
+                "asked": str(folder / "earlier.json"),
+                "launches": str(first / "l.jsonl"),
+                "report": str(first / "r.json"),
+            }
+        ],
+        "card": card("h100"),
+        "scratch": str(folder),
+        **{name: str(folder / name) for name in ("output", "report", "asked")},
     }
-    output = folder / "l.jsonl"
-    _, report = driven(
-        first,
-        output=str(output),
-        report=str(folder / "r.json"),
-        asked=str(folder / "asked.json"),
-        earlier=[earlier],
+    paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    ended = subprocess.run(
+        [sys.executable, *_BOOT, json.dumps(config)],
+        env={**os.environ, "PYTHONPATH": paths},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
     )
-    return lines(folder), report
+    return ended.stderr
 
 
-def test_a_capture_is_taken_over_where_all_is_the_same(first: Path) -> None:
+def test_a_capture_is_taken_over_where_all_is_the_same(first: Path, tmp_path: Path) -> None:
     """The launches, the report and what was asked; the report says whose they are."""
-    asked = json.loads((first / "asked.json").read_text())
-    assert asked["reusable"]
-    assert asked["called"]["triton no_such_thing"] == MISSING
-    assert "triton __version__" in asked["called"]
-    launches, report = again(first)
-    assert launches == lines(first)
+    before = told(first)
+    assert before["bound"] is None
+    assert before["answers"]["triton no_such_thing"] == MISSING
+    assert "triton __version__" in before["answers"]
+    assert "JITFunction" in before["answers"]["kind triton.runtime.jit.JITFunction"]
+    assert "triton.runtime.jit JITFunction" not in before["answers"]
+    assert before["options"]["enable_fp_fusion"]
+    assert before["answers"]["first triton.language.extra.libdevice"] == MISSING
+    again(first, tmp_path, before)
+    taken = tmp_path / "output"
+    assert taken.read_text() == (first / "l.jsonl").read_text()
+    assert json.loads((tmp_path / "asked").read_text()) == before
+    report = json.loads((tmp_path / "report").read_text())
     header = json.loads((first / "l.jsonl").read_text().splitlines()[0])
-    assert report["like"] == header["triton"]
-    before = json.loads((first / "r.json").read_text())
-    assert report["operators"] == before["operators"]
+    assert report.pop("like") == header["triton"]
+    assert report == json.loads((first / "r.json").read_text())
+
+
+def test_what_the_front_end_refused_is_asked_again(first: Path) -> None:
+    """With the arguments, and by which statements of which kernels the refusal came."""
+    questions = told(first)["questions"]
+    refused = [each for each in questions if each["refusal"]]
+    assert {each["kernel"] for each in refused} == {"shifted"}
+    said, outer, inner = refused[0]["refusal"][:3]
+    assert "shl" in said or "float" in said or "invalid operands" in said
+    assert outer.startswith("CompilationError") and inner.startswith("CompilationError")
+    assert {each["kernel"] for each in questions} > {"tuned", "rare"}
+
+
+def _answer(changed: dict[str, str]) -> Callable[[dict[str, Any]], None]:
+    return lambda earlier: earlier["answers"].update(changed)
+
+
+def _another_config(earlier: dict[str, Any]) -> None:
+    earlier["kernels"]["tiny.asking:tuned"]["layers"][1]["configs"][0]["num_ctas"] = 1
+
+
+def _gone_option(earlier: dict[str, Any]) -> None:
+    earlier["kernels"]["tiny.asking:tuned"]["layers"][1]["configs"][0]["gone"] = 1
+
+
+def _gone_api(earlier: dict[str, Any]) -> None:
+    for digest, text in earlier["sources"].items():
+        earlier["sources"][digest] = f"{text}\nit = tl.no_such_thing\n"
+
+
+def _another_key(earlier: dict[str, Any]) -> None:
+    earlier["kernels"]["tiny.asking:tuned"]["layers"][1]["pruning"] = "another"
+
+
+def _another_parameter(earlier: dict[str, Any]) -> None:
+    earlier["kernels"]["tiny.asking:tuned"]["parameters"][2][1] = False
+
+
+def _taken(earlier: dict[str, Any]) -> None:
+    next(each for each in earlier["questions"] if each["refusal"])["refusal"] = None
+
+
+def _refused(earlier: dict[str, Any]) -> None:
+    question = next(each for each in earlier["questions"] if not each["refusal"])
+    question["refusal"] = ["it is", "CompilationError"]
+
+
+def _other_words(earlier: dict[str, Any]) -> None:
+    next(each for each in earlier["questions"] if each["refusal"])["refusal"][0] = "other words"
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("change", "says"),
     [
-        {"called": {"triton __version__": "'3.1.0'"}},
-        {"called": {"triton no_such_thing": "function"}},
-        {"called": {"triton.gone cdiv": "here"}},
-        {"while_imported": {"triton language": "another"}},
-        {"met": "other kernels"},
-        {"reusable": False},
+        (_answer({"triton __version__": "'3.1.0'"}), "triton __version__ is another"),
+        (_answer({"triton no_such_thing": "function"}), "triton no_such_thing is another"),
+        (_answer({"triton.gone cdiv": "here"}), "triton.gone cdiv is another"),
+        (_answer({"import triton.gone": "True"}), "import triton.gone is another"),
+        (_answer({"triton Config": ""}), "triton Config is another"),
+        (_answer({"kind triton.runtime.jit.JITFunction": "of dtype"}), "JITFunction is another"),
+        (_another_config, "tiny.asking:tuned is decorated otherwise"),
+        (_gone_option, "TypeError: "),
+        (_gone_api, "AttributeError: module 'triton.language' has no attribute 'no_such_thing'"),
+        (_another_key, "tiny.asking:tuned is decorated otherwise"),
+        (_another_parameter, "tiny.asking:tuned is decorated otherwise"),
+        (
+            lambda earlier: earlier["options"].update(num_warps=False),
+            "num_warps is an option of one",
+        ),
+        (
+            lambda earlier: earlier["options"].update(no_option=True),
+            "no_option is an option of one",
+        ),
+        (_taken, "the front end says something else of shifted"),
+        (_refused, "the front end says something else of"),
+        (_other_words, "the front end says something else of shifted"),
+        (lambda earlier: earlier.update(bound="a call made kernels"), "a call made kernels"),
     ],
 )
-def test_a_capture_is_made_anew_where_something_differs(first: Path, changed: Any) -> None:
-    """A version that is read, a name that is there now, kernels that are decorated otherwise."""
-    launches, report = again(first, **changed)
-    assert "like" not in report
-    # The package is the same one, and so is what it launches.
-    assert launches == lines(first)
+def test_nothing_is_taken_over_where_something_differs(
+    first: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], says: str
+) -> None:
+    """A version that is read, a name that is there now, kernels that are decorated otherwise, an
+    option that came, a refusal that went."""
+    earlier = told(first)
+    change(earlier)
+    assert says in again(first, tmp_path, earlier)
+    assert not any((tmp_path / name).exists() for name in ("output", "report", "asked"))
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        ("import warnings\nwarnings.warn('triton 3.1 is too old')", "speaks of a release"),
+        ("import triton\nfound = triton.runtime.driver.active", ""),
+        ("import triton\nit = triton.backends", ""),
+        (
+            "import torch, triton\n"
+            "def made(x: torch.Tensor):\n"
+            "    @triton.jit\n"
+            "    def inside(y, K: triton.language.constexpr): ...\n"
+            "    inside[(1,)](x, K=2)\n",
+            "a call made kernels: tiny.more:made.inside",
+        ),
+        ("import triton\nit = triton.backends.backends", "nobody can compare"),
+        ("import triton\nraise ValueError(triton.__file__)", "a module failed inside Triton"),
+    ],
+)
+def test_some_captures_hold_under_their_own_release_only(
+    tmp_path: Path, module: str, why: str
+) -> None:
+    """Whoever speaks of a release, makes kernels in calls or reads what nobody can compare."""
+    folder = package(tmp_path, kernels=KERNELS, ops=OPS, more=module)
+    driven(folder, asked=str(folder / "asked.json"), dtypes=["bf16"])
+    bound = told(folder)["bound"]
+    if why:
+        assert why in bound
+    else:
+        assert bound is None
 
 
 def test_what_cannot_be_compared_is_never_the_same() -> None:
-    """Imports during a call, versions of distributions, objects that nobody knows."""
+    """Objects that nobody knows, modules that are gone, and a version that is another."""
     assert fingerprint(object()) == ""
-    for question in ("import triton.tools", "distribution triton"):
-        assert same_answers({question: "True"}, lambda module, name: "True") == question
-    assert same_answers({"triton a": ""}, lambda module, name: "") == "triton a"
-    assert same_answers({"triton a": "1", "triton b": "2"}, lambda module, name: "1") == "triton b"
-    assert same_answers({"triton a": "1"}, lambda module, name: "1") is None
-    assert answered("no.such.module", "a") == ""
+    assert differs({"triton a": ""}) == "triton a"
+    assert answered("no.such.module a") == ""
+    assert answered("import triton.no.such.module") == "False"
+    import triton
+
+    assert answered("distribution triton") == answered("triton __version__").strip("'")
+    assert answered("triton __version__") == repr(triton.__version__)
+    assert differs({"import triton.testing": "True", "triton no_such_thing": MISSING}) is None
+
+
+def test_a_class_that_tells_objects_apart_is_known_by_those(tmp_path: Path) -> None:
+    """Its code may change; one that decides by itself what its instances are says nothing."""
+    import abc
+
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    assert kind(JITFunction) == "of JITFunction"
+    assert kind(Autotuner) == "of Autotuner"
+    assert kind(object).count(",") == 7
+    assert kind(abc.ABC) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told_apart"),
+    [
+        ("isinstance(1, triton.Kind)", True),
+        ("isinstance(1, (int, triton.Kind))", True),
+        ("issubclass(int, triton.Kind)", True),
+        ("isinstance(1, triton.Kind) or triton.Kind", False),
+        ("isinstance(triton.Kind, type)", False),
+        ("triton.Kind.__name__", False),
+        ("getattr(triton, 'Kind')", False),
+    ],
+)
+def test_only_a_class_in_isinstance_tells_objects_apart(
+    tmp_path: Path, line: str, is_told_apart: bool
+) -> None:
+    """Where the same line reads it for something else, or it cannot be seen, it does not."""
+    name = "triton_like_kinds"
+    sys.modules[name] = module = ModuleType(name)
+    (tmp_path / "asking.py").write_text(line + "\n")
+    code = compile((tmp_path / "asking.py").read_text(), str(tmp_path / "asking.py"), "exec")
+    try:
+        module.Kind = asked.TritonAnswers
+        answers = TritonAnswers()
+        answers.watch(name)
+        exec(code, {"triton": module, "__name__": "shop.ops"})
+    finally:
+        del sys.modules[name]
+    assert (f"kind {name}.Kind" in answers.answers) is is_told_apart
+    assert (f"{name} Kind" in answers.answers) is not is_told_apart
 
 
 def test_a_watched_module_is_a_module_still() -> None:
@@ -128,8 +338,18 @@ def test_a_watched_module_is_a_module_still() -> None:
         answers.watch(name)
         module.block = 16
         assert copy.deepcopy(module) is module and isinstance(module, ModuleType)
-        exec("module.block, hasattr(module, 'gone')", {"module": module, "__name__": "shop.ops"})
+        read = "module.block, hasattr(module, 'gone')"
+        exec(read, {"module": module, "__name__": "shop.ops"})
         assert answers.answers == {f"{name} block": "16", f"{name} gone": MISSING}
+        assert not answers.changed
+        module.gone = sys
+        exec(read, {"module": module, "__name__": "shop.ops"})
+        assert answers.answers[f"{name} gone"] == "module sys"
+        assert answers.answers[f"first {name}.gone"] == MISSING
+        assert not answers.changed
+        module.block = 32
+        exec(read, {"module": module, "__name__": "shop.ops"})
+        assert answers.changed == {f"{name} block"}
     finally:
         del sys.modules[name]
 
@@ -151,12 +371,161 @@ def test_the_code_of_a_function_tells_it_from_another(monkeypatch: pytest.Monkey
 
 
 def test_only_questions_of_the_package_are_noted() -> None:
-    """What the standard library, torch and Triton itself ask says nothing."""
+    """What the standard library, torch's compiler and Triton itself ask says nothing; what torch
+    asks counts while the package is imported."""
     answers = TritonAnswers()
     namespace = {"answers": answers, "__name__": "shop.ops"}
     exec("answers.read('triton', 'cdiv', 1); answers.missing('triton', 'x')", namespace)
     assert answers.answers == {"triton cdiv": "1", "triton x": MISSING}
-    for asker in ("torch.utils", "triton.language", "inspect"):
+    for asker in ("torch._inductor.runtime", "torch._dynamo", "triton.language", "inspect"):
         namespace["__name__"] = asker
         exec("answers.read('triton', 'jit', 1)", namespace)
     assert "triton jit" not in answers.answers
+    namespace["__name__"] = "torch.utils._triton"
+    exec("answers.read('triton', 'jit', 1)", namespace)
+    assert answers.answers.pop("triton jit") == "1"
+    answers.importing = False
+    exec("answers.read('triton', 'jit', 1)", namespace)
+    assert "triton jit" not in answers.answers
+
+
+class Tiny(Package):
+    """The package of these tests."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return ("tiny",)
+
+
+@pytest.fixture
+def releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Package, Toolchain, Toolchain]:
+    """A package, and two releases that answer alike: the same under two names. The cache is
+    empty."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "package").mkdir()
+    folder = package(tmp_path / "package", kernels=KERNELS, ops=OPS)
+    toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+    tiny = Tiny("tiny", "1.0", str(folder), "d", {})
+    return tiny, toolchain, replace(toolchain, identity="triton==0.0.0+another")
+
+
+Releases = tuple[Package, Toolchain, Toolchain]
+
+
+def captured(made: Package, toolchain: Toolchain) -> drive.Driven:
+    return drive.drive(made, toolchain, card("h100"))
+
+
+def test_the_next_release_takes_a_capture_over(
+    releases: Releases, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both captures are whole; a third takes over what was taken over, and names whose it is."""
+    tiny, one, other = releases
+    before = captured(tiny, one)
+    assert "like" not in before.report
+    with caplog.at_level("INFO"):
+        after = captured(tiny, other)
+    assert "all that the package asks of Triton is as under" in caplog.text
+    assert after.launches.read_text() == before.launches.read_text()
+    assert after.report["operators"] == before.report["operators"]
+    assert sorted(file.name for file in after.launches.parent.iterdir())[1:] == [
+        "earlier.txt",
+        "launches.jsonl",
+        "report.json",
+    ]
+    third = captured(tiny, replace(one, identity="triton==0.0.0+third"))
+    assert third.report["like"] == after.report["like"]
+
+
+def test_beside_other_libraries_a_package_is_captured_anew(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have looked at them."""
+    tiny, one, other = releases
+    captured(tiny, one)
+    assert drive._earlier(Path(), Drive(tiny, other, card("h100"))) == []
+    folder = drive._folder(Drive(tiny, other, card("h100")))
+    assert len(drive._earlier(folder, Drive(tiny, other, card("h100")))) == 1
+    monkeypatch.setattr(drive, "_beside", lambda: ["another torch"])
+    assert drive._earlier(folder, Drive(tiny, other, card("h100"))) == []
+
+
+def test_a_comparison_that_does_not_end_costs_no_capture(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The package is captured anew."""
+    tiny, one, other = releases
+    before = captured(tiny, one)
+    # Nobody writes to it, so who reads it waits.
+    (file,) = before.launches.parent.glob("asked-*.json")
+    file.unlink()
+    os.mkfifo(file)
+    monkeypatch.setattr(drive, "_COMPARING_SECONDS", 1)
+    after = captured(tiny, other)
+    assert "like" not in after.report
+    assert after.launches.read_text() == before.launches.read_text()
+
+
+def test_what_a_comparison_left_behind_is_not_kept(
+    releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was ended while it wrote: the package is captured anew, from an empty file on."""
+    tiny, one, other = releases
+    before = captured(tiny, one)
+    run = programs.run
+
+    def killed(arguments: list[str], *rest: Any, **named: Any) -> programs.ProgramEnd:
+        if ".package_driver.earlier" not in arguments:
+            return run(arguments, *rest, **named)
+        config = json.loads(arguments[-1])
+        Path(config["output"]).write_text('{"schema": "half')
+        Path(config["asked"]).write_text('{"half')
+        return programs.ProgramEnd(signal="SIGKILL")
+
+    monkeypatch.setattr(programs, "run", killed)
+    after = captured(tiny, other)
+    assert "like" not in after.report
+    assert after.launches.read_text() == before.launches.read_text()
+
+
+SCAN = """
+import json, sys
+from dataclasses import replace
+from flacheck.capture.cards import card
+from flacheck.capture.drive import drive
+from flacheck.toolchains import FAMILIES
+from tests.test_earlier import Tiny
+toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+other = replace(toolchain, identity="triton==0.0.0+another")
+drive(Tiny("tiny", "1.0", sys.argv[1], "d", {}), other, card("h100"))
+"""
+
+
+def test_a_scan_that_is_killed_while_it_compares_leaves_nothing_half(releases: Releases) -> None:
+    """No process, no launches, no report; the next scan begins anew."""
+    tiny, one, other = releases
+    before = captured(tiny, one)
+    (file,) = before.launches.parent.glob("asked-*.json")
+    whole = file.read_text()
+    file.unlink()
+    os.mkfifo(file)
+    scan = subprocess.Popen([sys.executable, "-c", SCAN, tiny.path], cwd=Path(__file__).parents[1])
+    # Opening it for writing waits until the comparison reads.
+    with file.open("w"):
+        os.kill(scan.pid, signal.SIGKILL)
+        scan.wait()
+        assert gone(str(file))
+    folder = drive._folder(Drive(tiny, other, card("h100")))
+    assert [each.name for each in folder.iterdir()] == ["earlier.txt"]
+    file.unlink()
+    file.write_text(whole)
+    assert captured(tiny, other).report["like"]
+
+
+def test_the_release_of_an_earlier_capture_may_be_gone(releases: Releases, tmp_path: Path) -> None:
+    """What it made is enough."""
+    tiny, one, other = releases
+    captured(tiny, replace(one, paths=(str(tmp_path / "removed"), *one.paths)))
+    assert captured(tiny, other).report["like"]

@@ -5,12 +5,14 @@ A capture is kept in the cache: the same package, compiler, card and driver laun
 """
 
 import contextlib
+import functools
 import importlib.util
 import json
 import logging
 import os
 import shutil
 import site
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -45,6 +47,9 @@ _SECONDS_A_KERNEL = 0.55
 _MOST_SECONDS = 300
 _PATIENCE = 15
 _LOG_FILE = "log.txt"
+# What is said of captures under other releases, and how long comparing them may take by the clock.
+_TAKING_OVER = "earlier.txt"
+_COMPARING_SECONDS = 120
 # What the driver and all that it starts may hold; torch alone reserves far more than that.
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
@@ -168,9 +173,18 @@ def _folder(drive: Drive) -> Path:
 
 
 def _kin(drive: Drive) -> str:
-    """The same for the drives of one package on one card under any release."""
+    """The same for the drives of one package on one card under any release, beside the same
+    libraries."""
     key = _key(drive.package, None, drive.card, recipe_of(drive.package.name))
-    return digest([key, drive.suite is not None], 16)
+    return digest([key, drive.suite is not None, _beside()], 16)
+
+
+@functools.cache
+def _beside() -> list[str]:
+    """This Python and what is installed for it: a package may look at each of them."""
+    folders = [Path(place) for place in sys.path if Path(place).is_dir()]
+    installed = {file.name for folder in folders for file in folder.glob("*.dist-info")}
+    return [sys.version, *sorted(installed)]
 
 
 def _asked(folder: Path, kin: str) -> Path:
@@ -238,35 +252,13 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
         prefix="flacheck-capture-", ignore_cleanup_errors=True
     ) as scratch:
         config = _config(Path(scratch), drive)
-        config["earlier"] = _earlier(folder, drive)
-        Path(config["output"]).write_text("", encoding="utf-8")
-        doing = Path(config["progress"])
-
-        def beat(seconds: float) -> None:
-            _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
-
-        log = folder / _LOG_FILE
-        ended = programs.run(
-            ["-c", channel.BOOT, str(GUEST), ".package_driver", json.dumps(config)],
-            guest_environment(drive.toolchain, drive.package, scratch),
-            Path(scratch),
-            log,
-            seconds=_PATIENCE * config["seconds"],
-            memory_mb=_MEMORY_MB,
-            beat=beat,
-            stop=stop,
-        )
-        if not Path(config["report"]).exists():
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            sentence = f"{what} ended without a report while {_doing(doing)}: {ended.how}"
-            if stop.is_set() or not _kept(config, f"all after {_doing(doing)}: {ended.how}"):
-                raise IncompleteError(f"{sentence}; its log is {log}: " + "".join(said[-1:])[:500])
-            _LOG.warning(f"{sentence}; what it launched until then is kept")
-            _ENDED_EARLY.add(folder)
-            (folder / _EARLY).touch()
+        _take_over(config, folder, drive, stop)
+        if Path(config["report"]).exists():
+            _say_like(config, what)
+        else:
+            _drive(config, folder, drive, stop, what)
         if drive.suite is not None:
             _add_tests(config, drive, scratch, folder, stop)
-        _say_like(config, what)
         # A report stands for a finished drive: it comes to its name last, and both in one step.
         finals = [("output", _launches(folder)), ("report", _report(folder))]
         if drive.suite is None and Path(config.get("asked", "")).is_file():
@@ -277,13 +269,66 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
             partial.replace(final)
 
 
+def _take_over(config: Json, folder: Path, drive: Drive, stop: threading.Event) -> None:
+    """Write what a capture under another release holds, where that holds here, too; whether it does
+    is seen without torch and without the package, in a fraction of a capture's time."""
+    earlier = _earlier(folder, drive)
+    if not earlier:
+        return
+    scratch = Path(config["output"]).parent
+    asked = {name: config[name] for name in ("output", "report", "asked", "card")}
+    asked |= {"earlier": earlier, "scratch": str(scratch)}
+    # However this ends, without a report the package is captured anew.
+    programs.run(
+        ["-c", channel.BOOT, str(GUEST), ".package_driver.earlier", json.dumps(asked)],
+        guest_environment(drive.toolchain, drive.package, scratch),
+        scratch,
+        folder / _TAKING_OVER,
+        seconds=_COMPARING_SECONDS,
+        memory_mb=_MEMORY_MB,
+        stop=stop,
+    )
+
+
+def _drive(config: Json, folder: Path, drive: Drive, stop: threading.Event, what: str) -> None:
+    """Capture the package anew."""
+    # Nothing of what came before is left in it.
+    Path(config["output"]).write_text("", encoding="utf-8")
+    Path(config["asked"]).unlink(missing_ok=True)
+    scratch = Path(config["output"]).parent
+    doing = Path(config["progress"])
+
+    def beat(seconds: float) -> None:
+        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+
+    log = folder / _LOG_FILE
+    ended = programs.run(
+        ["-c", channel.BOOT, str(GUEST), ".package_driver", json.dumps(config)],
+        guest_environment(drive.toolchain, drive.package, scratch),
+        scratch,
+        log,
+        seconds=_PATIENCE * config["seconds"],
+        memory_mb=_MEMORY_MB,
+        beat=beat,
+        stop=stop,
+    )
+    if Path(config["report"]).exists():
+        return
+    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    sentence = f"{what} ended without a report while {_doing(doing)}: {ended.how}"
+    if stop.is_set() or not _kept(config, f"all after {_doing(doing)}: {ended.how}"):
+        raise IncompleteError(f"{sentence}; its log is {log}: " + "".join(said[-1:])[:500])
+    _LOG.warning(f"{sentence}; what it launched until then is kept")
+    _ENDED_EARLY.add(folder)
+    (folder / _EARLY).touch()
+
+
 def _say_like(config: Json, what: str) -> None:
     report = json.loads(Path(config["report"]).read_text(encoding="utf-8"))
-    if report.get("like"):
-        _LOG.info(
-            f"{what}: all that the package asks of Triton is as under {report['like']}, and so are "
-            "its launches"
-        )
+    _LOG.info(
+        f"{what}: all that the package asks of Triton is as under {report['like']}, and so are "
+        "its launches"
+    )
 
 
 def _kept(config: Json, cut: str) -> bool:

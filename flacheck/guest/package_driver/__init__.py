@@ -5,8 +5,7 @@ file), `card` (a row of the target table), `modules` (packages to drive), `own` 
 distribution, where they are known), `package`
 (`name==version`), `packages` (folder → `name==version`), `recipe` (a parsed recipe), `dtypes`,
 `seconds` (of work, as `work.py` counts it), `progress` (a file that says what is being called),
-`asked` (a JSON file: what the package asked of Triton, see `earlier.py`), `earlier` (captures under
-other releases, each {"asked", "launches", "report"}: one that holds here is taken over).
+`asked` (a JSON file: what the package asked of Triton, see `earlier.py`).
 
 The report: {"import_error"?: {"module", "type", "text", "traceback"}, "modules": {module: why it is
 not there}, "operators": {name: {"kernels", "calls", "launches", "worked", "failures": {plan:
@@ -14,14 +13,14 @@ error}, "skipped"?}}, "seconds", "late": whether the time was over before everyt
 every dtype, "cut": operators that were not called for want of time, "refused": {kernel: why
 Triton's launcher refuses its launch}, "untaken": {kernel that took none of its launches: what
 Triton's front end said}, "said": [{"text", "by"}]:
-warnings about releases of Triton or torch, "like": the release whose capture was taken over}
+warnings about releases of Triton or torch, "like": the release whose capture was taken over, see
+`earlier.py`}
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -35,6 +34,7 @@ from .trust import Witness
 
 if TYPE_CHECKING:
     from .earlier import MetWhileImported
+    from .interview import Interview
 
 
 def main() -> None:
@@ -48,13 +48,12 @@ def main() -> None:
         with listening() as heard:
             report = drive(config, recorder, witness, answers)
         answers.end()
-        if "like" not in report:
-            report["said"] = [{"text": text, "by": by} for text, by in heard.items()]
+        report["said"] = [{"text": text, "by": by} for text, by in heard.items()]
     met: MetWhileImported | None = report.pop("met", None)
-    if "like" not in report:
-        witness.sift(config["output"])
-    if met is not None and config.get("asked"):
-        _write(met.told(recorder, report), config["asked"])
+    interview: Interview | None = report.pop("interview", None)
+    witness.sift(config["output"])
+    if met is not None and interview is not None and config.get("asked"):
+        _write(met.told(recorder, interview, report["said"]), config["asked"])
     report["seconds"] = round(time.process_time(), 1)
     _write(report, config["report"])
 
@@ -97,11 +96,7 @@ def drive(
         failed["traceback"] = caught.trace
         return {"import_error": failed, "modules": {}, "operators": {}}
     offered = operators(modules, config["modules"])
-    met = MetWhileImported(answers, modules, failed, offered, config.get("packages") or {})
-    for each in config.get("earlier") or ():
-        taken = _taken_over(each, met, config)
-        if taken is not None:
-            return {**taken, "modules": failed}
+    met = MetWhileImported(answers, modules, failed, config.get("packages") or {})
     overheard = Overheard(modules, offered)
     caller = Caller(Shapes(offered, recipe), recipe, recorder, witness, overheard)
     search = OperatorSearch(offered, caller, config["dtypes"], config["seconds"], tell, caller.work)
@@ -114,23 +109,5 @@ def drive(
         "refused": recorder.refused,
         "untaken": caller.untaken,
         "met": met,
+        "interview": caller.interview,
     }
-
-
-def _taken_over(
-    earlier: Mapping[str, str], met: MetWhileImported, config: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """The report of an earlier capture whose launches are taken over, where it holds here."""
-    from .earlier import take
-
-    with open(earlier["asked"], encoding="utf-8") as file:
-        asked = json.load(file)
-    why = met.differs(asked)
-    if why is not None:
-        print(f"{earlier['launches']} does not hold here: {why}", file=sys.stderr)
-        return None
-    release = take(earlier["launches"], config["output"])
-    shutil.copyfile(earlier["asked"], config["asked"])
-    with open(earlier["report"], encoding="utf-8") as file:
-        report: dict[str, Any] = json.load(file)
-    return {**report, "like": report.get("like", release)}

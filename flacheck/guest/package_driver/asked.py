@@ -3,7 +3,11 @@ another release, so is what the package launches.
 
 Watched are Triton's modules (each name that is read of them, or is missing), imports of them and
 what the environment says of their version. What Triton asks of itself says nothing, nor does what
-torch and the standard library ask."""
+the standard library and torch's compiler ask; torch itself counts while a package is imported.
+
+A question is `MODULE NAME`, `import MODULE`, `distribution NAME`, `kind MODULE.CLASS` where a class
+was only read to tell objects apart by `isinstance`, or `first MODULE.NAME` for what a submodule's
+name led to before that was imported."""
 
 from __future__ import annotations
 
@@ -13,14 +17,16 @@ import hashlib
 import importlib
 import importlib.abc
 import importlib.metadata
+import importlib.util
 import inspect
+import linecache
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..recorder.session import Announcing
 
@@ -28,20 +34,28 @@ _GUEST = __name__.partition(".")[0]
 _TRITON = "triton"
 # Who asks on nobody's behalf: what differs between releases for the guest is its own affair, except
 # for those that read the package's kernels.
-_SILENT = ("torch", _TRITON, *sys.stdlib_module_names)
+_SILENT = (_TRITON, *sys.stdlib_module_names)
+# The imitated card leaves the compiler out.
+_COMPILER = ("torch._dynamo", "torch._inductor")
 _READERS = (f"{_GUEST}.workers.cut", f"{_GUEST}.package_driver.usage")
 # Read of every module by whoever looks at it.
 _MACHINERY = ("__name__", "__spec__", "__path__", "__loader__", "__class__", "__dict__")
 # Their results are compared themselves, in the table of kernels.
 _DECORATORS = ("jit", "autotune", "heuristics")
 MISSING = "missing"
+_TELLING_APART = ("isinstance", "issubclass")
 
 
 class TritonAnswers:
-    """`answers` by question, as they come; one that can never be the same again is empty."""
+    """`answers` by question, as they come; one that can never be the same again is empty. `changed`
+    are questions that were answered in two ways. `importing`: the package is imported still."""
 
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
+        self.changed: set[str] = set()
+        self.importing = True
+        # Comparing classes reads Triton's modules, too.
+        self._looking = False
         # What was read last.
         self._read: dict[str, object] = {}
         self._finder = _Finder(self)
@@ -55,7 +69,7 @@ class TritonAnswers:
         def distribution(name: str) -> Any:
             found = plain(name)
             if name.lower().startswith(_TRITON):
-                self.answers[f"distribution {name}"] = found.version
+                self._note(f"distribution {name}", found.version)
             return found
 
         setattr(importlib.metadata, "distribution", distribution)  # noqa: B010
@@ -65,8 +79,8 @@ class TritonAnswers:
 
     def imported(self, name: str, is_there: bool) -> None:
         # Triton itself is there in every capture, whoever imports it first.
-        if name != _TRITON and _asks(_asker()):
-            self.answers[f"import {name}"] = str(is_there)
+        if name != _TRITON and self._counts():
+            self._note(f"import {name}", str(is_there))
 
     def watch(self, name: str) -> None:
         """From now on note what is read of a module."""
@@ -75,17 +89,37 @@ class TritonAnswers:
             module.__class__ = _watched(self)
 
     def read(self, module: str, name: str, value: object) -> None:
-        if name in _MACHINERY or not _asks(_asker()):
+        if name in _MACHINERY or not self._counts():
             return
         question = f"{module} {name}"
+        if isinstance(value, type) and _tells_apart(_asking(), name):
+            self._looking = True
+            try:
+                self._note(f"kind {module}.{name}", kind(value))
+            finally:
+                self._looking = False
         # Functions that are called a thousand times ask as often, and a fingerprint reads sources.
-        if question not in self.answers or self._read.get(question) is not value:
+        elif question not in self.answers or self._read.get(question) is not value:
             self._read[question] = value
-            self.answers[question] = fingerprint(value)
+            self._note(question, fingerprint(value))
 
     def missing(self, module: str, name: str) -> None:
-        if name not in _MACHINERY and _asks(_asker()):
-            self.answers[f"{module} {name}"] = MISSING
+        if name not in _MACHINERY and self._counts():
+            self._note(f"{module} {name}", MISSING)
+
+    def _counts(self) -> bool:
+        return not self._looking and _asks(_asker(), self.importing)
+
+    def _note(self, question: str, answer: str) -> None:
+        before = self.answers.setdefault(question, answer)
+        if before == answer:
+            return
+        if before == MISSING and answer.startswith("module "):
+            # `from package import submodule` looks for a name, imports, and looks again.
+            self.answers[f"first {question.replace(' ', '.')}"] = MISSING
+            self.answers[question] = answer
+        else:
+            self.changed.add(question)
 
 
 @functools.cache
@@ -140,23 +174,98 @@ def _found(name: str, path: Any, target: Any) -> ModuleSpec | None:
     return None
 
 
-def _asker() -> str:
-    """The module that asks: the innermost that is neither this one nor the import system. Code
-    without a module, as Triton writes for each kernel's arguments, is of who called it."""
+def _asking() -> FrameType | None:
+    """The innermost frame that is neither this module's nor the import system's. Code without a
+    module, as Triton writes for each kernel's arguments, is of who called it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__")
         if name and name != __name__ and not name.startswith("importlib."):
-            return str(name)
+            return frame
         frame = frame.f_back
-    return "?"
+    return None
 
 
-def _asks(asker: str) -> bool:
+def _asker() -> str:
+    """The module that asks."""
+    frame = _asking()
+    if frame is None:
+        return "?"
+    return str(frame.f_globals["__name__"])
+
+
+def _asks(asker: str, importing: bool) -> bool:
     top = asker.partition(".")[0]
     if top == _GUEST:
         return asker in _READERS
+    if top == "torch":
+        return importing and not asker.startswith(_COMPILER)
     return top not in _SILENT
+
+
+def _tells_apart(frame: FrameType | None, name: str) -> bool:
+    """Whether the attribute that is read at a frame's line goes nowhere but into `isinstance`."""
+    if frame is None or any(each in frame.f_globals for each in _TELLING_APART):
+        return False
+    reads = [
+        is_told_apart
+        for first, last, is_told_apart in _reads(frame.f_code.co_filename).get(name, ())
+        if first <= frame.f_lineno <= last
+    ]
+    return bool(reads) and all(reads)
+
+
+@functools.cache
+def _reads(file: str) -> dict[str, list[tuple[int, int, bool]]]:
+    """The attributes that a file's code reads, by name: the first and last line, and whether it
+    stands for a class in `isinstance` or `issubclass`."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return {}
+    apart: set[int] = set()
+    for node in ast.walk(tree):
+        if _is_telling_apart(node):
+            apart.update(id(each) for each in _classes(node.args[1]))
+    reads: dict[str, list[tuple[int, int, bool]]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            lines = (node.lineno, node.end_lineno or node.lineno)
+            reads.setdefault(node.attr, []).append((*lines, id(node) in apart))
+    return reads
+
+
+def _is_telling_apart(node: ast.AST) -> TypeGuard[ast.Call]:
+    if not isinstance(node, ast.Call) or len(node.args) != 2:
+        return False
+    return isinstance(node.func, ast.Name) and node.func.id in _TELLING_APART
+
+
+def _classes(node: ast.expr) -> Iterator[ast.expr]:
+    """Those in the second argument of `isinstance`: one, or several in a tuple."""
+    if isinstance(node, ast.Tuple):
+        for each in node.elts:
+            yield from _classes(each)
+    else:
+        yield node
+
+
+@functools.cache
+def kind(value: Any) -> str:
+    """Which of Triton's objects that a program holds are instances of a class; empty for a class
+    that decides that by itself."""
+    if type(value).__instancecheck__ is not type.__instancecheck__:
+        return ""
+    import triton
+    import triton.language
+    from triton.compiler import CompiledKernel
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    held = (JITFunction, Autotuner, Heuristics, triton.Config, CompiledKernel)
+    language = (triton.language.constexpr, triton.language.dtype, triton.language.tensor)
+    instances = [each.__name__ for each in (*held, *language) if issubclass(each, value)]
+    return f"of {', '.join(instances)}"
 
 
 def fingerprint(value: Any) -> str:
@@ -205,22 +314,42 @@ def _written(thing: Any, within: tuple[Any, ...] = ()) -> str:
     return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
 
 
-def same_answers(asked: Mapping[str, str], now: Callable[[str, str], str]) -> str | None:
-    """The first of the questions that is answered otherwise by `now(module, name)`; None where all
-    are answered alike."""
-    for question, answer in asked.items():
-        subject, _, name = question.partition(" ")
-        if subject in ("import", "distribution") or not answer or now(subject, name) != answer:
+def differs(asked: Mapping[str, str]) -> str | None:
+    """The first of the questions that is answered otherwise here; None where all are answered as
+    they were."""
+    # Before a module is imported for another question.
+    for question in sorted(asked, key=lambda each: not each.startswith("first ")):
+        if not asked[question] or answered(question, asked[question]) != asked[question]:
             return question
     return None
 
 
-def answered(module: str, name: str) -> str:
-    """What a question is answered here."""
-    there = sys.modules.get(module)
-    if there is None:
+def answered(question: str, before: str = "") -> str:
+    """What a question is answered here; `before` is what it was answered elsewhere."""
+    subject, _, name = question.partition(" ")
+    if subject == "import":
+        return str(_is_there(name))
+    if subject == "distribution":
+        return importlib.metadata.version(name)
+    if subject in ("kind", "first"):
+        subject, _, name = name.rpartition(".")
+    try:
+        home = importlib.import_module(subject)
+        if before.startswith("module ") and not hasattr(home, name):
+            importlib.import_module(f"{subject}.{name}")
+    except ImportError:
         return ""
-    value = getattr(there, name, MISSING)
+    value = getattr(home, name, MISSING)
     if value is MISSING:
         return MISSING
+    if question.startswith("kind "):
+        return kind(value)
     return fingerprint(value)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        # Not even the package is there that it would lie in.
+        return False

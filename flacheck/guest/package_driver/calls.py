@@ -22,6 +22,7 @@ from .demands import demands
 from .drawn import start_over
 from .following import Demand
 from .front_end import FrontEnd, told
+from .interview import Interview
 from .kernel_demands import kernel_demands
 from .operators import LAYER, METHOD, Operator
 from .overheard import Overheard
@@ -179,6 +180,11 @@ class Caller:
     def untaken(self) -> dict[str, str]:
         """The kernels that took nothing that they were launched with, and what Triton said."""
         return self._front_end.refused
+
+    @property
+    def interview(self) -> Interview:
+        """What Triton's front end was asked and answered."""
+        return self._front_end.interview
 
     def _count(self, kernel: str, arguments: object) -> None:
         if self._recorder.calls > self._bound:

@@ -4,8 +4,10 @@ strides of too few dimensions, would show only when it is too late to call the o
 
 from __future__ import annotations
 
+import ast
 import collections
 import os
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,7 @@ from ..engine import releases
 from ..engine.messages import Kernel
 from ..recorder.recorder import Recorder
 from ..workers.removed import removed_api
+from .interview import Interview
 from .trust import Witness
 
 # Of one kernel in calls of one dtype: what still refuses then may do so whatever it is given.
@@ -47,6 +50,7 @@ class FrontEnd:
         self._said: dict[tuple[str, str], Exception | None] = {}
         self._asked: collections.Counter[tuple[str, str]] = collections.Counter()
         self.refused: dict[str, str] = {}
+        self.interview = Interview(recorder.cut)
         self._is_set_up = False
 
     @property
@@ -78,6 +82,7 @@ class FrontEnd:
                 except BaseException:
                     # The time for it was over: a kernel that takes so long is not asked again.
                     self._taken.add(kernel)
+                    self.interview.is_whole = False
                     raise
             error = self._said[form]
             if error is None:
@@ -91,17 +96,28 @@ class FrontEnd:
     def _ask(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
         if not self._is_set_up:
             self._is_set_up = True
-            # The language is a watched module here, which is no plain one.
-            os.environ["TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"] = "1"
-            releases.skip_library_hash("")
-            releases.end_before_stages()
-            releases.watch_front_end(_note_removed)
+            set_up()
         self._asked[self._subject(kernel)] += 1
-        error = self._recorder.refusal(function, arguments)
-        if error is None or getattr(error, "lacks", None) or not _is_of_the_source(error):
-            # Where the release has taken an API away, no argument helps.
-            return None
+        error = against_arguments(self._recorder.refusal(function, arguments))
+        self.interview.note(function, arguments, refusal(error))
         return error
+
+
+def set_up() -> None:
+    """To be called once, before the front end is asked."""
+    # The language is a watched module here, which is no plain one.
+    os.environ["TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"] = "1"
+    releases.skip_library_hash("")
+    releases.end_before_stages()
+    releases.watch_front_end(_note_removed)
+
+
+def against_arguments(error: Exception | None) -> Exception | None:
+    """The error where it may be about the arguments of a launch."""
+    if error is None or getattr(error, "lacks", None) or not _is_of_the_source(error):
+        # Where the release has taken an API away, no argument helps.
+        return None
+    return error
 
 
 def _form(function: Kernel, arguments: Mapping[str, Any]) -> str:
@@ -126,8 +142,45 @@ def told(error: BaseException) -> str:
     """What an error says at last, behind the places that it came through."""
     while error.__cause__ is not None:
         error = error.__cause__
-    said = str(getattr(error, "error_message", None) or error)
-    return said.strip().splitlines()[-1]
+    said = str(getattr(error, "error_message", None) or error).strip()
+    if not said:
+        # A bare `assert` of the compiler's.
+        return type(error).__name__
+    return said.splitlines()[-1]
+
+
+def refusal(error: BaseException | None) -> list[Any] | None:
+    """What can be compared of an error: what it says, and through which statements of which kernels
+    it came, the outermost first. A kernel that was cut out of its module has other lines, and some
+    other names, but the same statements and calls."""
+    if error is None:
+        return None
+    said = [told(error)]
+    inner: BaseException | None = error
+    while inner is not None:
+        said.append(f"{type(inner).__name__} {_place(inner)}".strip())
+        inner = inner.__cause__
+    return said
+
+
+def _place(error: BaseException) -> str:
+    """Which of the statements of the kernel's source an error is about, and which of its calls."""
+    about, source = getattr(error, "node", None), getattr(error, "src", None)
+    if about is None or not isinstance(source, str):
+        return ""
+    nodes = list(ast.walk(ast.parse(textwrap.dedent(source))))
+    around = [
+        place
+        for place, node in enumerate(each for each in nodes if isinstance(each, ast.stmt))
+        if node.lineno <= about.lineno <= (node.end_lineno or 0)
+    ]
+    start = (about.lineno, about.col_offset)
+    calls = [
+        place
+        for place, node in enumerate(each for each in nodes if isinstance(each, ast.Call))
+        if (node.lineno, node.col_offset) == start
+    ]
+    return f"{around} {calls}"
 
 
 def _note_removed(error: BaseException) -> None:

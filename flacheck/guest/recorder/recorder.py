@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..engine import releases
 from ..engine.messages import Kernel
-from ..workers.cut import Cutter, handed
+from ..workers.cut import CutResult, Cutter, handed
 from .call_path import CallPaths
 from .described import Functions, Identities, argument, configuration, constant, laid_out
 from .forms import Same, Unsuited
@@ -347,6 +347,10 @@ class Recorder:
         (run,) = [run for kind, run in self._originals if kind is JITFunction]
         return releases.front_end_error(run, function, arguments)
 
+    def cut(self, function: Kernel, functions: Functions) -> CutResult:
+        """The source of a kernel; `functions` are those that a launch hands it."""
+        return self._cutter.cut(function, functions)
+
     def _write_group(self, call: _HostCall, group: list[_Arrived]) -> str:
         """The identity of the line."""
         first = group[0]
@@ -370,7 +374,7 @@ class Recorder:
             }
         self.calls += 1
         self.kernels[name] += 1
-        cut = self._cutter.cut(first.function, first.functions)
+        cut = self.cut(first.function, first.functions)
         line["source"] = cut.digest
         remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
         path = self.paths.of_launch(package)

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from ..engine.messages import Kernel
 from .repeated import SWITCHES
 
+# What launches named beside their kernels' parameters, and whether the release has such an option.
+asked: dict[str, bool] = {}
+
 
 def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
     """Raises what Triton raises of a launch with so many positional and these keyword arguments.
@@ -29,8 +32,15 @@ def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
     for name in given:
         if name in function.arg_names or name in SWITCHES:
             continue
-        if name not in _options():
+        if not is_option(name):
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+
+
+def is_option(name: str) -> bool:
+    """Whether the compiler of this release, for the current card, has an option of this name."""
+    if name not in asked:
+        asked[name] = name in _options()
+    return asked[name]
 
 
 def _missing(names: Sequence[str]) -> str:
