@@ -106,6 +106,30 @@ def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
         assert judge(cell, plan.attempts[cell.key]).verdict is Verdict.FAILS
 
 
+def test_a_release_without_a_wheel_is_not_captured(
+    drives: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are, and what it would launch is asked as an import."""
+    gone = Choice("triton", "3.5.0", "triton==3.5.0", "cache", reason="no wheel for this Python")
+
+    class Both(Resolver):
+        """Knows another release, too."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.choices = {gone.identity: gone, **self.choices}
+
+    monkeypatch.setattr(captured, "Resolver", Both)
+    made = captured.captures("shop==1.0", Selection(), Both())
+    assert [(each.choice.version, each.driven is None) for each in made] == [
+        ("3.5.0", True),
+        ("3.6.0", False),
+    ]
+    assert drives.cards == ["NVIDIA H100 80GB HBM3"]
+    plan = captured.plan("shop==1.0", Selection(), "usual", None)
+    assert {cell.stage for cell in plan.cells if cell.toolchain == gone.identity} == {"import"}
+
+
 def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: Report) -> None:
     """Where no NVIDIA card is asked."""
     plan = captured.plan("shop==1.0", Selection(targets=("mi300x",)), "usual", None)

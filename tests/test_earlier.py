@@ -462,7 +462,7 @@ def test_a_comparison_that_does_not_end_costs_no_capture(
     (file,) = before.launches.parent.glob("asked-*.json")
     file.unlink()
     os.mkfifo(file)
-    monkeypatch.setattr(drive, "_COMPARING_SECONDS", 1)
+    monkeypatch.setattr(drive, "_COMPARING_PATIENCE", 0.02)
     after = captured(tiny, other)
     assert "like" not in after.report
     assert after.launches.read_text() == before.launches.read_text()

@@ -47,9 +47,10 @@ _SECONDS_A_KERNEL = 0.55
 _MOST_SECONDS = 300
 _PATIENCE = 15
 _LOG_FILE = "log.txt"
-# What is said of captures under other releases, and how long comparing them may take by the clock.
+# What is said of captures under other releases, and how many times as long as the package is worth
+# comparing them may take by the clock.
 _TAKING_OVER = "earlier.txt"
-_COMPARING_SECONDS = 120
+_COMPARING_PATIENCE = 2.0
 # What the driver and all that it starts may hold; torch alone reserves far more than that.
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
@@ -284,7 +285,7 @@ def _take_over(config: Json, folder: Path, drive: Drive, stop: threading.Event) 
         guest_environment(drive.toolchain, drive.package, scratch),
         scratch,
         folder / _TAKING_OVER,
-        seconds=_COMPARING_SECONDS,
+        seconds=_COMPARING_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
         stop=stop,
     )

@@ -254,7 +254,8 @@ def _classes(node: ast.expr) -> Iterator[ast.expr]:
 def kind(value: Any) -> str:
     """Which of Triton's objects that a program holds are instances of a class; empty for a class
     that decides that by itself."""
-    if type(value).__instancecheck__ is not type.__instancecheck__:
+    decides: Any = type(value).__instancecheck__
+    if decides is not type.__instancecheck__:
         return ""
     import triton
     import triton.language
