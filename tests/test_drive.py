@@ -535,7 +535,8 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
 
     def config(scratch: Path, each: drive.Drive) -> Json:
         started.append(each.toolchain.identity)
-        files = {name: str(scratch / name) for name in ("output", "report", "progress")}
+        names = ("output", "report", "progress", "asked")
+        files = {name: str(scratch / name) for name in names}
         return {**files, "seconds": 1, "fails": each.toolchain.version == "2"}
 
     fake = (
