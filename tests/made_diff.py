@@ -8,10 +8,11 @@ from datetime import date
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.diff.compared_side import ComparedSide
 from flacheck.diff.differences import differences
 from flacheck.diff.matching import match
 from flacheck.diff.package_view import PackageWord
-from flacheck.diff.result import ComparedSide, DiffResult
+from flacheck.diff.result import DiffResult
 from flacheck.model import Record
 from flacheck.tables.advisories import Advisory, Effect
 from tests.made_records import failure, record, unknown

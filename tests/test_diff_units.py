@@ -11,9 +11,10 @@ import jsonschema
 import pytest
 
 from flacheck import reports
+from flacheck.diff.compared_side import ComparedSide
 from flacheck.diff.differences import differences
 from flacheck.diff.matching import match
-from flacheck.diff.result import ComparedSide, DiffResult
+from flacheck.diff.result import DiffResult
 from flacheck.model import Record
 from flacheck.reports import diff as diff_report
 from flacheck.reports.document import Display

@@ -10,5 +10,5 @@
                                                                              │
                                                                        reports, cli
 
-`sides` and `asking` look things up; `matching`, `differences` and `result` are pure.
+`sides` and `asking` look things up; `matching`, `differences`, `tallied` and `result` are pure.
 """

@@ -1,6 +1,6 @@
 """What a comparison comes to: the answer in one sentence, the exit code, what to pin, its JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,104 +8,17 @@ from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.order import kernel_name, some, split, spoken
+from flacheck.diff.compared_side import AdvisedPin, ComparedSide, exactly, pinned
 from flacheck.diff.differences import Difference, DifferenceKind, Grown
 from flacheck.diff.package_view import PackageWord
+from flacheck.diff.tallied import Tallied, tallied
 from flacheck.errors import Exit
-from flacheck.model import Json, Verdict
+from flacheck.model import Json
 from flacheck.tables.advisories import Advisory
 
 SCHEMA = "flacheck.diff/1"
 # Kernels that the answer names: it is one sentence.
 _NAMED = 3
-
-
-@dataclass(frozen=True)
-class ComparedSide:
-    """FROM or TO as an answer speaks of it: what was typed, its compiler (None for several), the
-    torch release that was meant and those that pin this Triton, and how its cells ended. `partial`
-    says how much of a stored question is answered, where that is not all."""
-
-    text: str
-    name: str
-    toolchain: str | None
-    torch: str | None
-    torch_for: tuple[str, ...]
-    verdicts: Mapping[Verdict, int]
-    missing: int = 0
-    partial: str | None = None
-
-    @property
-    def triton(self) -> str | None:
-        """The version of a Triton, None for another compiler."""
-        if self.toolchain is None:
-            return None
-        name, version = split(self.toolchain)
-        return version if name == "triton" else None
-
-    @property
-    def release(self) -> str:
-        """`torch 2.9.1`, `Triton 3.5.1` or `nvcc 13.0.88`; a stored result by its name."""
-        if self.torch:
-            return f"torch {self.torch}"
-        if self.toolchain:
-            return spoken(self.toolchain)
-        return self.name
-
-    @property
-    def can_be_pinned(self) -> bool:
-        """Whether there is a verdict, on the whole of what was asked."""
-        return self.has_verdict and self.partial is None
-
-    @property
-    def has_verdict(self) -> bool:
-        return bool(self.verdicts.get(Verdict.COMPILES) or self.verdicts.get(Verdict.FAILS))
-
-    def to_json(self) -> Json:
-        return {
-            "text": self.text,
-            "name": self.name,
-            "toolchain": self.toolchain,
-            "triton": self.triton,
-            "torch": self.torch,
-            "torch_for": list(self.torch_for),
-            "verdicts": {verdict.value: self.verdicts.get(verdict, 0) for verdict in Verdict},
-            "partial": self.partial,
-        }
-
-
-@dataclass(frozen=True)
-class AdvisedPin:
-    """What to require: `side` is from, to, other or none, `why` the reason in a sentence;
-    `toolchain` the compiler where it is not Triton."""
-
-    side: str
-    torch: str | None
-    triton: str | None
-    why: str
-    toolchain: str | None = None
-
-    def to_json(self) -> Json:
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class Tallied:
-    """Kernels by what became of them; those that did not compile under FROM are in none."""
-
-    compiled: tuple[str, ...]
-    fail: tuple[str, ...]
-    refused: tuple[str, ...]
-    lost: tuple[str, ...]
-    cut: tuple[str, ...]
-    waived: tuple[str, ...]
-    unknown: tuple[str, ...]
-    untested: tuple[str, ...]
-
-    @property
-    def still(self) -> int:
-        broken = (*self.fail, *self.refused, *self.waived)
-        gone = {*broken, *self.lost, *self.cut, *self.unknown, *self.untested}
-        return sum(kernel not in gone for kernel in self.compiled)
 
 
 @dataclass(frozen=True)
@@ -152,47 +65,7 @@ class DiffResult:
     def kernels(self) -> Tallied:
         """What became of each kernel. One that fails in one dtype fails; one that has no verdict in
         one dtype and compiles in another compiles."""
-        by_kernel: dict[str, list[Difference]] = {}
-        for change in self.changes:
-            by_kernel.setdefault(change.kernel, []).append(change)
-        compiled: list[str] = []
-        fail: list[str] = []
-        refused: list[str] = []
-        lost: list[str] = []
-        cut: list[str] = []
-        waived: list[str] = []
-        unknown: list[str] = []
-        untested: list[str] = []
-        for kernel, own in by_kernel.items():
-            kinds = {change.kind for change in own}
-            if kinds == {DifferenceKind.UNTESTED}:
-                untested.append(kernel)
-            if not any(_compiled_before(change) for change in own):
-                continue
-            compiled.append(kernel)
-            if any(change.counts_against for change in own):
-                fail.append(kernel)
-            elif kinds == {DifferenceKind.ONLY_FROM}:
-                if any(is_refused(change) for change in own):
-                    refused.append(kernel)
-                elif all((change.reason or "").startswith("capture cut") for change in own):
-                    cut.append(kernel)
-                else:
-                    lost.append(kernel)
-            elif DifferenceKind.REGRESSED in kinds:
-                waived.append(kernel)
-            elif kinds != {DifferenceKind.UNTESTED} and not any(map(_compiles_after, own)):
-                unknown.append(kernel)
-        return Tallied(
-            tuple(compiled),
-            tuple(fail),
-            tuple(refused),
-            tuple(lost),
-            tuple(cut),
-            tuple(waived),
-            tuple(unknown),
-            tuple(untested),
-        )
+        return tallied(self.changes)
 
     @property
     def is_regression(self) -> bool:
@@ -291,19 +164,19 @@ class DiffResult:
         advised = [bool(advisories) for advisories in self.advisories]
         before, after = self.before, self.after
         if not self.is_regression and after.can_be_pinned and not advised[1]:
-            return _pinned("to", after, f"all that compiled under {before.release} still compiles")
+            return pinned("to", after, f"all that compiled under {before.release} still compiles")
         if before.can_be_pinned and not advised[0]:
             why = f"{after.release} is advised against"
             if self.is_regression:
                 why = f"{after.release} breaks kernels that compiled"
-            return _pinned("from", before, why)
+            return pinned("from", before, why)
         if self.others:
             triton, torches = self.others[-1]
             why = f"all that compiled under {before.release} compiles there, by stored results"
-            return AdvisedPin("other", _exactly("torch", torches[-1:]), f"triton=={triton}", why)
+            return AdvisedPin("other", exactly("torch", torches[-1:]), f"triton=={triton}", why)
         if not self.is_regression and after.can_be_pinned and all(advised):
             why = "both releases are advised against, and the kernels of this one compile"
-            return _pinned("to", after, why)
+            return pinned("to", after, why)
         why = "neither release is without a failure or an advisory"
         if before.partial or after.partial:
             why = "what is stored answers only a part of what was asked"
@@ -371,21 +244,6 @@ def _verb(before: str, after: str) -> str:
     return "Upgrading"
 
 
-def is_refused(change: Difference) -> bool:
-    """Whether a kernel is missing because the package refuses what launches it."""
-    return (change.reason or "").startswith("refused by the package")
-
-
-def _compiled_before(change: Difference) -> bool:
-    before = change.pair.before
-    return before is not None and before.verdict is Verdict.COMPILES
-
-
-def _compiles_after(change: Difference) -> bool:
-    after = change.pair.after
-    return after is not None and after.verdict is Verdict.COMPILES
-
-
 def _rows(changes: Iterable[Difference]) -> list[Json]:
     return [change.to_json() for change in changes]
 
@@ -412,23 +270,3 @@ def _short(advisories: Sequence[Advisory]) -> str:
     if len(advisories) == 1:
         counted = "1 advisory"
     return f"{', '.join(effects)} ({counted})"
-
-
-def _pinned(name: str, side: ComparedSide, why: str) -> AdvisedPin:
-    torch = side.torch_for[-1:]
-    if side.torch is not None:
-        torch = (side.torch,)
-    if side.toolchain is not None and side.triton is None:
-        return AdvisedPin(name, None, None, why, side.toolchain)
-    triton = None
-    # A requirement cannot name a local build: no index has it.
-    if side.triton is not None and "+" not in side.triton:
-        triton = f"triton=={side.triton}"
-    return AdvisedPin(name, _exactly("torch", torch), triton, why)
-
-
-def _exactly(name: str, versions: Sequence[str]) -> str | None:
-    """`torch==2.9.1` for the only version; None for none."""
-    if not versions:
-        return None
-    return f"{name}=={versions[0]}"

@@ -14,10 +14,11 @@ from flacheck.analysis.order import by_target, counted, settings, split
 from flacheck.analysis.untested import separated, why_untested
 from flacheck.diff import package_view
 from flacheck.diff.asking import Asked
+from flacheck.diff.compared_side import ComparedSide
 from flacheck.diff.differences import Difference, DifferenceKind, differences
 from flacheck.diff.matching import Pair, match
 from flacheck.diff.package_view import is_own_word, missing, refusals, said, words
-from flacheck.diff.result import ComparedSide, DiffResult
+from flacheck.diff.result import DiffResult
 from flacheck.diff.second_look import other_configs
 from flacheck.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.engine.loop import Loop

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, parameters, settings, some
+from flacheck.diff.compared_side import ComparedSide
 from flacheck.diff.differences import Difference, DifferenceKind, Grown
-from flacheck.diff.result import ComparedSide, DiffResult
+from flacheck.diff.result import DiffResult
 from flacheck.model import Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row

@@ -14,15 +14,13 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from flacheck import rules
-from flacheck.errors import StoreError, UsageError
+from flacheck.errors import UsageError
 from flacheck.model import (
     AskedCells,
     Cell,
@@ -36,47 +34,13 @@ from flacheck.model import (
     canonical,
     digest,
 )
-from flacheck.store import form
+from flacheck.store import form, queries
 from flacheck.store.database import connect, explained, missing
+from flacheck.store.file import StoreFile
 
 FILE = "flacheck.sqlite"
-# Keys in one query: SQLite before 3.32 takes no more than 999 values.
-CHUNK = 500
 # Characters of a key that name a cell, as git's short hashes do.
 PREFIX = 8
-# Runs that compile what nobody asked a scan for: their records are no answer to a scan's question.
-_ASIDE = (Purpose.FALLBACKS, Purpose.AUTOTUNE, Purpose.DTYPES)
-
-LATEST = (
-    "NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key AND (n.added, n.id) > (r.added, r.id))"
-)
-_SCANNED = f"u.purpose = '{Purpose.SCAN.value}'"
-_NOT_ASIDE = f"u.purpose NOT IN ({', '.join(repr(purpose.value) for purpose in _ASIDE)})"
-_MEMBER = (
-    "EXISTS (SELECT 1 FROM run_records m JOIN runs u ON u.id = m.run WHERE m.record = {{record}}.id"
-    " AND {which})"
-)
-_NEWEST_MEMBER = (
-    "{there} AND NOT EXISTS (SELECT 1 FROM records n WHERE n.key = r.key"
-    " AND (n.added, n.id) > (r.added, r.id) AND {newer})"
-)
-_IN_A_SCAN = _MEMBER.format(which=_NOT_ASIDE)
-# The latest of those records of a key that a run other than those aside has asked for.
-LATEST_ASKED = _NEWEST_MEMBER.format(
-    there=_IN_A_SCAN.format(record="r"), newer=_IN_A_SCAN.format(record="n")
-)
-_OF_A_SCAN = _MEMBER.format(which=_SCANNED)
-# The latest of those records of a key that belong to a scan, whichever it was.
-LATEST_SCANNED = _NEWEST_MEMBER.format(
-    there=_OF_A_SCAN.format(record="r"), newer=_OF_A_SCAN.format(record="n")
-)
-# The columns of a run, in the order of `_run`.
-RUN = "id, started, finished, matrix, environment, context, purpose, question"
-# A record with what compiling its cell again takes and the record does not hold: the kernel with
-# its origin (for one that was cut out its whole source, kept once) and the stages asked. The
-# autotuner's list that a launch was filled from only describes it and is not kept.
-_BODY = "r.body, c.kernel, c.stage, c.until"
-_JOINED = "records r LEFT JOIN cells c ON c.key = r.key"
 
 
 @dataclass(frozen=True)
@@ -100,15 +64,11 @@ class Run:
         return {"id": self.id, "started": self.started, **where, "matrix": self.matrix}
 
 
-class Store:
+class Store(StoreFile):
     """Records and runs in `DIR/flacheck.sqlite`; an object belongs to one thread of one process."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path = path
-        self._db = connection
-        # Which file it is: SQLite goes on writing to one that was deleted.
-        self._file = _identity(path)
-        self._version = self._data_version()
+        super().__init__(path, connection)
         # Thousands of cells share a handful of kernels.
         self._kernels: dict[str, Kernel] = {}
 
@@ -125,10 +85,6 @@ class Store:
         if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
             store._take_in_side_stores()
         return store
-
-    def close(self) -> None:
-        with explained(self.path):
-            self._db.close()
 
     def __enter__(self) -> Store:
         return self
@@ -159,7 +115,7 @@ class Store:
         with self._transaction() as db:
             for asks in key_sets:
                 db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", _packed(asks))
-            db.execute(f"INSERT INTO runs ({RUN}) VALUES ({_marks(row)})", row)
+            db.execute(f"INSERT INTO runs ({queries.RUN}) VALUES ({queries.marks(row)})", row)
         return run
 
     def settle(
@@ -194,7 +150,7 @@ class Store:
 
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
-        rows = self._rows(f"SELECT {RUN} FROM runs ORDER BY started, id")
+        rows = self._rows(f"SELECT {queries.RUN} FROM runs ORDER BY started, id")
         return [self._run(row) for row in rows]
 
     def run(self, name: str = "last") -> Run:
@@ -239,8 +195,8 @@ class Store:
         were."""
         keys = (record.key for record in records)
         known = 0
-        for chunk in _chunks(keys):
-            where = f"r.key IN ({_marks(chunk)}) AND {LATEST}"
+        for chunk in queries.chunks(keys):
+            where = f"r.key IN ({queries.marks(chunk)}) AND {queries.LATEST}"
             with self._transaction() as db:
                 found = f"SELECT ?, r.id FROM records r WHERE {where}"
                 sql = f"INSERT OR IGNORE INTO run_records {found}"
@@ -250,14 +206,14 @@ class Store:
     def merge(self, other: Store, purpose: Purpose | None = None) -> int:
         """Take over the other store's runs (as runs of `purpose`, when one is given) and records;
         merging twice changes nothing. Says how many were new."""
-        marks = _marks(RUN.split())
+        marks = queries.marks(queries.RUN.split())
         with self._transaction() as db:
-            for *kept, its_purpose, question in other._rows(f"SELECT {RUN} FROM runs"):
+            for *kept, its_purpose, question in other._rows(f"SELECT {queries.RUN} FROM runs"):
                 if purpose is not None:
                     its_purpose = purpose.value
                 other._run((*kept, its_purpose, question))
                 values = (*kept, its_purpose, question)
-                db.execute(f"INSERT OR IGNORE INTO runs ({RUN}) VALUES ({marks})", values)
+                db.execute(f"INSERT OR IGNORE INTO runs ({queries.RUN}) VALUES ({marks})", values)
             for key_set in other._rows("SELECT digest, body FROM key_sets"):
                 db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", key_set)
             for kernel in other._rows("SELECT id, body FROM kernels"):
@@ -301,7 +257,7 @@ class Store:
 
         The old file is renamed once all of it is here, and kept.
         """
-        for purpose in _ASIDE:
+        for purpose in queries.ASIDE:
             old = self.path.parent / purpose.value / FILE
             if not old.is_file():
                 continue
@@ -337,7 +293,7 @@ class Store:
 
     def done(self, keys: Iterable[str]) -> dict[str, Record]:
         """The latest record of each key that has one, marked `cached`."""
-        rows = self._latest_of(keys, _BODY, _JOINED)
+        rows = self._latest_of(keys, queries.BODY, queries.JOINED)
         records = (self._record(row, cached=True) for row in rows)
         return {record.key: record for record in records}
 
@@ -345,8 +301,9 @@ class Store:
         """A run's records in the order they were stored; those it did not make itself are
         `cached`."""
         sql = (
-            f"SELECT r.id, r.run, {_BODY} FROM run_records m JOIN records r ON r.id = m.record"
-            " LEFT JOIN cells c ON c.key = r.key WHERE m.record > ? AND m.run = ? ORDER BY m.record"
+            f"SELECT r.id, r.run, {queries.BODY} FROM run_records m"
+            " JOIN records r ON r.id = m.record LEFT JOIN cells c ON c.key = r.key"
+            " WHERE m.record > ? AND m.run = ? ORDER BY m.record"
         )
         for _, origin, *body in self._paged(sql, run, ordered=True):
             yield self._record(body, cached=origin != run)
@@ -371,9 +328,9 @@ class Store:
 
     def current(self, keys: Iterable[str]) -> Iterator[Record]:
         """The latest record of each of these keys that any scan made or found."""
-        for chunk in _chunks(keys):
-            where = f"r.key IN ({_marks(chunk)}) AND {LATEST_SCANNED}"
-            for row in self._rows(f"SELECT {_BODY} FROM {_JOINED} WHERE {where}", *chunk):
+        for chunk in queries.chunks(keys):
+            where = f"r.key IN ({queries.marks(chunk)}) AND {queries.LATEST_SCANNED}"
+            for row in self._rows(f"{queries.RECORDS_WHERE} {where}", *chunk):
                 yield self._record(row, cached=False)
 
     def latest(self) -> Iterator[Record]:
@@ -382,7 +339,10 @@ class Store:
 
     def dated(self) -> Iterator[tuple[float, Record]]:
         """The same with the time when it was made, in seconds since 1970."""
-        sql = f"SELECT r.id, r.added, {_BODY} FROM {_JOINED} WHERE r.id > ? AND {LATEST_ASKED}"
+        sql = (
+            f"SELECT r.id, r.added, {queries.BODY} FROM {queries.JOINED} WHERE r.id > ?"
+            f" AND {queries.LATEST_ASKED}"
+        )
         for _, added, *body in self._paged(sql):
             yield added, self._record(body, cached=False)
 
@@ -390,7 +350,7 @@ class Store:
         """The keys of all cells that a run of this matrix asked for."""
         sql = (
             "SELECT DISTINCT r.key FROM runs u JOIN run_records m ON m.run = u.id"
-            f" JOIN records r ON r.id = m.record WHERE u.matrix = ? AND {_NOT_ASIDE}"
+            f" JOIN records r ON r.id = m.record WHERE u.matrix = ? AND {queries.NOT_ASIDE}"
         )
         return {key for (key,) in self._rows(sql, matrix)}
 
@@ -400,8 +360,8 @@ class Store:
         # The hash at its end may have been computed otherwise when a record was stored.
         head = json.dumps(signature.rpartition(":")[0], ensure_ascii=False).removesuffix('"')
         sql = (
-            f"SELECT {_BODY} FROM {_JOINED} WHERE r.verdict = 'fails' AND instr(r.body, ?)"
-            f" AND {_IN_A_SCAN.format(record='r')}"
+            f"{queries.RECORDS_WHERE} r.verdict = 'fails' AND instr(r.body, ?)"
+            f" AND {queries.IN_A_SCAN.format(record='r')}"
         )
         rows = self._rows(sql, f'"signature":{head}')
         records = (self._record(row, cached=False) for row in rows)
@@ -414,8 +374,8 @@ class Store:
             raise UsageError(
                 f"{prefix!r} is too short for a cell: give at least {PREFIX} characters of its key"
             )
-        where = f"r.key >= ? AND r.key < ? AND {LATEST_ASKED} ORDER BY r.key"
-        sql = f"SELECT {_BODY} FROM {_JOINED} WHERE {where}"
+        where = f"r.key >= ? AND r.key < ? AND {queries.LATEST_ASKED} ORDER BY r.key"
+        sql = f"{queries.RECORDS_WHERE} {where}"
         rows = self._rows(sql, prefix, prefix + "\U0010ffff")
         return [self._record(row, cached=False) for row in rows]
 
@@ -424,13 +384,13 @@ class Store:
     def _latest_of(
         self, keys: Iterable[str], columns: str, tables: str
     ) -> Iterator[tuple[Any, ...]]:
-        for chunk in _chunks(keys):
-            where = f"r.key IN ({_marks(chunk)}) AND {LATEST}"
+        for chunk in queries.chunks(keys):
+            where = f"r.key IN ({queries.marks(chunk)}) AND {queries.LATEST}"
             yield from self._rows(f"SELECT {columns} FROM {tables} WHERE {where}", *chunk)
 
     def _record(self, row: Sequence[Any], cached: bool) -> Record:
-        """A stored record with its cell, from the columns of `_BODY`; one whose cell is not stored
-        cannot be compiled again."""
+        """A stored record with its cell, from the columns of `queries.BODY`; one whose cell is not
+        stored cannot be compiled again."""
         body, kernel, stage, until = row
         with form.undamaged(self.path, "the record", str(body)[:60]):
             plain = {**form.record(body), "cached": cached}
@@ -451,47 +411,6 @@ class Store:
             where, noted = form.mapping(environment), form.context(context)
             return Run(run, started, finished, matrix, where, noted, Purpose(purpose), asked)
 
-    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        with explained(self.path):
-            return self._db.execute(sql, values).fetchall()
-
-    def _paged(self, sql: str, *values: Any, ordered: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Rows by id, a page at a time: a slow reader neither fills memory nor holds up a
-        checkpoint."""
-        if not ordered:
-            sql += " ORDER BY id"
-        sql += " LIMIT ?"
-        last = 0
-        while rows := self._rows(sql, last, *values, CHUNK):
-            yield from rows
-            last = rows[-1][0]
-
-    def others_wrote(self) -> bool:
-        """Whether another connection has written to the file since this was last asked."""
-        before, self._version = self._version, self._data_version()
-        return before != self._version
-
-    def _data_version(self) -> int:
-        with explained(self.path):
-            return int(self._db.execute("PRAGMA data_version").fetchone()[0])
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        if _identity(self.path) != self._file:
-            raise StoreError(
-                f"{self.path} was deleted or replaced while it was written to: what was stored in"
-                " it is gone; give the same command again"
-            )
-        with explained(self.path):
-            # IMMEDIATE: a second writer waits here, where waiting is allowed, not in the middle.
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-                self._db.execute("COMMIT")
-            finally:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-
 
 def _of_today(record: Record) -> Record:
     """The record with its signature as this flacheck computes it."""
@@ -508,14 +427,6 @@ def _packed(asks: KeySet) -> tuple[str, bytes]:
     return asks.digest, zlib.compress(json.dumps(asks.to_json()).encode())
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
     sql = "INSERT INTO records (key, run, added, verdict, body) VALUES (?, ?, ?, ?, ?)"
     return db.execute(sql, row).lastrowid or 0
@@ -523,13 +434,3 @@ def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
 
 def _text(time: datetime) -> str:
     return time.isoformat(timespec="microseconds")
-
-
-def _chunks(keys: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(dict.fromkeys(keys))
-    while chunk := list(islice(rest, CHUNK)):
-        yield chunk
-
-
-def _marks(values: Sequence[Any]) -> str:
-    return ", ".join("?" * len(values))
