@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from flacheck.guest.recorder.definitions import Definitions, digest
-from flacheck.inputs.launches import DefinedAt, RecordedLaunch
+from flacheck.inputs.launches.recorded import DefinedAt, RecordedLaunch
 from flacheck.model import Json
 
 # Bytes. No file of kernels is as long, and a launches file may name any file.
