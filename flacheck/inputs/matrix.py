@@ -25,16 +25,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from flacheck.errors import MatrixError, UsageError, did_you_mean
+from flacheck.errors import UsageError, did_you_mean
+from flacheck.inputs.located_yaml import LocatedYaml, Location
 from flacheck.model import Launch
 from flacheck.model.launch import (
     DTYPES,
     FormError,
     LaunchForm,
     check_constants,
-    check_plain,
     find_dtype,
     is_int,
     with_known_dtypes,
@@ -48,14 +46,10 @@ _TOP = ("version", "description", "packages", "launches", "forms", "axes", "incl
 _SUFFIXES = (".yaml", ".yml")
 # Cells of one run: a scan of all launches of a large package under every release has a third of it.
 MOST_CELLS = 1_000_000
-# Levels of a file and values in it, beyond what any matrix holds.
-_DEEPEST, _MOST_VALUES = 40, 200_000
 # Shapes fill in what a launch leaves open, so any name may stand in one.
 _FORM = LaunchForm(placeholders=None)
 
 Axes = Mapping[str, tuple[Any, ...]]
-# Where in the file: the keys and places that lead there.
-Location = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -117,7 +111,7 @@ def read(path: Path) -> Matrix:
         raise unreadable(path, error) from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not a text file; a matrix is YAML in UTF-8") from None
-    return _MatrixReader(str(path), text).matrix(path.stem)
+    return _MatrixReader(LocatedYaml(str(path), text)).matrix(path.stem)
 
 
 def unreadable(path: Path, error: OSError) -> UsageError:
@@ -129,84 +123,23 @@ def unreadable(path: Path, error: OSError) -> UsageError:
 
 
 class _MatrixReader:
-    """One file on its way from text to Matrix; `_lines` knows where each value stood."""
+    """One file on its way from plain values to a Matrix."""
 
-    def __init__(self, file: str, text: str) -> None:
-        self._file = file
-        self._lines: dict[tuple[Any, ...], int] = {}
-        self._values = 0
-        try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.YAMLError as error:
-            raise self._yaml_error(error) from None
-        except RecursionError:
-            raise MatrixError(file, None, "not valid YAML: it is nested too deeply") from None
-        self._loader = yaml.SafeLoader("")
-        self._top = self._plain(node, ()) if node else None
-
-    def _yaml_error(self, error: yaml.YAMLError) -> MatrixError:
-        mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        return MatrixError(self._file, mark.line + 1 if mark else None, f"not valid YAML: {what}")
-
-    def _plain(self, node: yaml.Node, path: tuple[Any, ...]) -> Any:
-        self._lines[path] = line = node.start_mark.line + 1
-        self._values += 1
-        # An alias stands for all that its anchor holds, the anchor itself included.
-        if len(path) > _DEEPEST or self._values > _MOST_VALUES:
-            what = f"nested over {_DEEPEST} levels deep or over {_MOST_VALUES:,} values"
-            raise MatrixError(
-                self._file, line, what, "aliases are counted with what they stand for"
-            )
-        if isinstance(node, yaml.MappingNode):
-            return dict(self._entry(key, value, path) for key, value in node.value)
-        if isinstance(node, yaml.SequenceNode):
-            return [self._plain(item, (*path, index)) for index, item in enumerate(node.value)]
-        try:
-            value = self._loader.construct_object(node)
-            check_plain(value)
-        except yaml.YAMLError as error:
-            raise self._yaml_error(error) from None
-        except (ValueError, LookupError, AttributeError, TypeError, FormError) as error:
-            # Whatever the parser's own constructors raise of a tag or of digits.
-            raise MatrixError(self._file, line, f"not valid YAML: {error}") from None
-        if value is not None and not isinstance(value, (bool, int, float, str)):
-            kind = type(value).__name__
-            raise MatrixError(self._file, line, f"a value of the type {kind}", "quote it")
-        return value
-
-    def _entry(self, key: yaml.Node, value: yaml.Node, path: tuple[Any, ...]) -> tuple[str, Any]:
-        name = self._key(key, path)
-        plain = self._plain(value, (*path, name))
-        self._lines[path + (name,)] = key.start_mark.line + 1
-        return name, plain
-
-    def _key(self, node: yaml.Node, path: tuple[Any, ...]) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            raise MatrixError(self._file, node.start_mark.line + 1, "a key must be a plain word")
-        try:
-            check_plain(node.value)
-        except FormError as error:
-            raise MatrixError(self._file, node.start_mark.line + 1, str(error)) from None
-        return str(node.value)
-
-    def _fail(self, path: tuple[Any, ...], what: str, allowed: str = "") -> MatrixError:
-        while path and path not in self._lines:
-            path = path[:-1]
-        return MatrixError(self._file, self._lines.get(path), what, allowed)
+    def __init__(self, yaml: LocatedYaml) -> None:
+        self._yaml = yaml
 
     def matrix(self, name: str) -> Matrix:
-        top = self._top
+        top = self._yaml.top
         if not isinstance(top, dict):
-            raise self._fail((), "a matrix is a mapping", f"its keys are {', '.join(_TOP)}")
+            raise self._yaml.error((), "a matrix is a mapping", f"its keys are {', '.join(_TOP)}")
         self._only((), top, _TOP)
         if top.get("version") != 1:
-            raise self._fail(
+            raise self._yaml.error(
                 ("version",), f"version is {top.get('version')!r}", "this flacheck reads version: 1"
             )
         return Matrix(
             name=name,
-            file=self._file,
+            file=self._yaml.file,
             blocks=self._blocks(top),
             packages=tuple(self._strings(("packages",), top.get("packages", []))),
             launches=self._launches(top.get("launches", {})),
@@ -227,7 +160,7 @@ class _MatrixReader:
         for place, entry in enumerate(self._list(top, "include")):
             blocks.append(Block({**base, **self._axes(("include", place), entry)}))
         if not blocks:
-            raise self._fail(
+            raise self._yaml.error(
                 (),
                 "neither axes nor include: the matrix asks nothing",
                 "add axes: {target: [sm90]}",
@@ -237,33 +170,35 @@ class _MatrixReader:
     def _list(self, top: dict[str, Any], name: str) -> list[Any]:
         value = top.get(name, [])
         if not isinstance(value, list):
-            raise self._fail((name,), f"{name} must be a list of mappings")
+            raise self._yaml.error((name,), f"{name} must be a list of mappings")
         return value
 
-    def _only(self, path: tuple[Any, ...], value: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    def _only(self, path: Location, value: dict[str, Any], allowed: tuple[str, ...]) -> None:
         for key in value:
             if key not in allowed:
-                raise self._fail(
+                raise self._yaml.error(
                     (*path, key), f"unknown key {key!r}", f"allowed are {', '.join(allowed)}"
                 )
 
-    def _strings(self, path: tuple[Any, ...], value: Any) -> list[str]:
+    def _strings(self, path: Location, value: Any) -> list[str]:
         items = value if isinstance(value, list) else [value]
         for index, item in enumerate(items):
             if not isinstance(item, str):
-                raise self._fail((*path, index), f"{item!r} must be a string (quote it)")
+                raise self._yaml.error((*path, index), f"{item!r} must be a string (quote it)")
         return items
 
     def _axes(self, path: Location, value: Any) -> Axes:
         if not isinstance(value, dict):
-            raise self._fail(path, "axes are a mapping", f"its keys are {', '.join(_AXES)}")
+            raise self._yaml.error(path, "axes are a mapping", f"its keys are {', '.join(_AXES)}")
         self._only(path, value, tuple(_AXES))
         axes = {axis: self._axis((*path, axis), axis, values) for axis, values in value.items()}
         # A bare version or specifier is Triton's, so both axes hold the same; a cell has one.
         of_triton = axes.pop("triton", None)
         if of_triton is not None and "toolchain" in axes:
             what = "axes triton and toolchain are given"
-            raise self._fail((*path, "triton"), what, "name Triton's releases in toolchain, too")
+            raise self._yaml.error(
+                (*path, "triton"), what, "name Triton's releases in toolchain, too"
+            )
         if of_triton is not None:
             axes["toolchain"] = of_triton
         return axes
@@ -271,29 +206,31 @@ class _MatrixReader:
     def _axis(self, path: Location, axis: str, values: Any) -> tuple[Any, ...]:
         items = values if isinstance(values, list) else [values]
         if not items:
-            raise self._fail(path, f"axis {axis} is empty", "leave it out, or give it a value")
+            raise self._yaml.error(
+                path, f"axis {axis} is empty", "leave it out, or give it a value"
+            )
         if axis == "dtype":
             items = [_dtype(item) for item in items]
         holds, problem, allowed = _AXES[axis]
         for place, item in enumerate(items):
             if not holds(item):
-                raise self._fail((*path, place), f"{axis}: {item!r} {problem}", allowed)
+                raise self._yaml.error((*path, place), f"{axis}: {item!r} {problem}", allowed)
             if axis == "target":
                 try:
                     targets.find(str(item))
                 except UsageError as error:
                     what = f"target: {item!r} is no target"
-                    raise self._fail((*path, place), what, str(error)) from None
+                    raise self._yaml.error((*path, place), what, str(error)) from None
         return tuple(items)
 
     def _launches(self, value: Any) -> dict[str, tuple[DeclaredLaunch, ...]]:
         if not isinstance(value, dict):
-            raise self._fail(("launches",), "launches map a kernel to its list of launches")
+            raise self._yaml.error(("launches",), "launches map a kernel to its list of launches")
         return {kernel: self._kernel_launches(kernel, listed) for kernel, listed in value.items()}
 
     def _kernel_launches(self, kernel: str, listed: Any) -> tuple[DeclaredLaunch, ...]:
         if not isinstance(listed, list) or not listed:
-            raise self._fail(("launches", kernel), f"{kernel}: expected a list of launches")
+            raise self._yaml.error(("launches", kernel), f"{kernel}: expected a list of launches")
         return tuple(
             self._launch(("launches", kernel, place), launch) for place, launch in enumerate(listed)
         )
@@ -307,7 +244,7 @@ class _MatrixReader:
         try:
             _FORM.check(value, more=("package",))
         except FormError as error:
-            raise self._fail((*path, *error.path), error.what, error.allowed) from None
+            raise self._yaml.error((*path, *error.path), error.what, error.allowed) from None
         return DeclaredLaunch(Launch.from_json(value), value.get("package", "*"))
 
     def _configs(self, path: Location, configs: Any) -> Any:
@@ -317,10 +254,10 @@ class _MatrixReader:
             return configs
         if not all(isinstance(values, list) and values for values in configs.values()):
             what = "configs as a product maps each name to a list"
-            raise self._fail(path, what, "{BK: [32, 64], num_warps: [4]}")
+            raise self._yaml.error(path, what, "{BK: [32, 64], num_warps: [4]}")
         count = math.prod(map(len, configs.values()))
         if count > MOST_CELLS:
-            raise self._fail(
+            raise self._yaml.error(
                 path, f"a product of {count:,} configs", f"{MOST_CELLS:,} are the most"
             )
         combinations = itertools.product(*configs.values())
@@ -328,11 +265,11 @@ class _MatrixReader:
 
     def _forms(self, value: Any) -> dict[str, tuple[str, str]]:
         if not isinstance(value, dict):
-            raise self._fail(("forms",), "forms map a kernel to {operator, form}")
+            raise self._yaml.error(("forms",), "forms map a kernel to {operator, form}")
         for kernel, entry in value.items():
             if not isinstance(entry, dict) or set(entry) != {"operator", "form"}:
                 what = f"{kernel}: expected {{operator: …, form: …}}"
-                raise self._fail(("forms", kernel), what)
+                raise self._yaml.error(("forms", kernel), what)
             self._strings(("forms", kernel), [*entry.values()])
         return {kernel: (entry["operator"], entry["form"]) for kernel, entry in value.items()}
 
