@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -188,3 +190,14 @@ CELLS = st.builds(
     st.sampled_from(["triton==3.1.0", "triton==3.2.0"]),
 )
 RUNS = st.lists(CELLS, max_size=14, unique_by=lambda cell: cell.key)
+
+
+def records_in(file: Path) -> int:
+    """How many records a store's file holds while another process writes to it."""
+    if not file.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as db:
+            return int(db.execute("SELECT count(*) FROM records").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0

@@ -14,7 +14,7 @@ import pytest
 
 from flacheck.model import Record
 from flacheck.store import Store
-from tests.made_records import PACKAGE, record, scanned
+from tests.made_records import PACKAGE, record, records_in, scanned
 
 
 def flacheck(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -274,26 +274,14 @@ def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) ->
     )
     file = tmp_path / ".flacheck" / "flacheck.sqlite"
     end = time.monotonic() + 120
-    while _count(file) < 3 and time.monotonic() < end:
+    while records_in(file) < 3 and time.monotonic() < end:
         time.sleep(0.1)
     scanning.send_signal(signal.SIGINT)
     _, said = scanning.communicate(timeout=300)
     assert scanning.returncode == 130
     assert "To go on: flacheck scan -k chunk_fwd_h" in said
     assert "Traceback" not in said
-    assert _count(file) >= 3
-
-
-def _count(file: Path) -> int:
-    import sqlite3
-
-    if not file.exists():
-        return 0
-    try:
-        with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as db:
-            return int(db.execute("SELECT count(*) FROM records").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
+    assert records_in(file) >= 3
 
 
 def test_a_dtype_of_launches_files_can_be_selected(tmp_path: Path) -> None:

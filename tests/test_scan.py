@@ -22,6 +22,7 @@ from flacheck.engine.provider import Untried
 from flacheck.model import Attempt, Cell, Outcome, Purpose, Record, Verdict
 from flacheck.store import Store
 from tests import fake
+from tests.made_records import records_in
 
 ASSERTION = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
 TABLE: dict[str, Any] = {
@@ -189,11 +190,11 @@ def test_kill_9_in_mid_scan_loses_nothing(tmp_path: Path) -> None:
     parent = subprocess.Popen(command, cwd=root)
     file = tmp_path / "flacheck.sqlite"
     end = time.monotonic() + 30
-    while _count(file) < 50 and time.monotonic() < end:
+    while records_in(file) < 50 and time.monotonic() < end:
         time.sleep(0.02)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    stored = _count(file)
+    stored = records_in(file)
     assert 50 <= stored < 2000
     subprocess.run(command, cwd=root, check=True)
     with sqlite3.connect(file) as db:
@@ -202,16 +203,6 @@ def test_kill_9_in_mid_scan_loses_nothing(tmp_path: Path) -> None:
             2000,
             2000,
         )
-
-
-def _count(file: Path) -> int:
-    if not file.exists():
-        return 0
-    try:
-        with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as db:
-            return int(db.execute("SELECT count(*) FROM records").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
 
 
 def test_no_worker_is_left_when_the_caller_stops_early(store: Store) -> None:

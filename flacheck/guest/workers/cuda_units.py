@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+from ..engine.messages import WorkerConfig
+
 # What a shell acts upon within double quotes.
 _ACTING = re.compile(r"[`$\"\\\n\r\0]")
 _FILE = re.compile(r"[\w./+@=-]+( [\w./+@=-]+)*")
@@ -52,6 +54,11 @@ def define(name: str, value: Mapping[str, Any]) -> str:
     if held is False:
         return f"-U{name}"
     return checked(f"-D{name}={held}")
+
+
+def projects(config: WorkerConfig) -> list[Any]:
+    """Where units stand: in the packages of a worker, else among our own kernels."""
+    return list(config.get("packages", {}).values()) or [{"path": config["corpus"]}]
 
 
 def write(text: str) -> None:

@@ -17,7 +17,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..engine.messages import Mark, Reply, Request, WorkerConfig
-from .cuda_units import FunctionFigures, UnitRefused, checked, checked_file, define, write
+from .cuda_units import (
+    FunctionFigures,
+    UnitRefused,
+    checked,
+    checked_file,
+    define,
+    projects,
+    write,
+)
 
 # Lines of `nvcc -v`: a setting, or the command that it starts next.
 _SETTING = re.compile(r"#\$ \w+=")
@@ -46,9 +54,7 @@ class NvccWorker:
         self._toolkit = config["toolkit"]
         self._hosts = config["hosts"]
         self._scratch = config["scratch"]
-        self._projects = list(config.get("packages", {}).values())
-        if not self._projects:
-            self._projects = [{"path": config["corpus"]}]
+        self._projects = projects(config)
 
     def tolerates(self, error: BaseException) -> bool:
         """No autotuner skips a unit."""

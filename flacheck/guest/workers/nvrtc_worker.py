@@ -16,7 +16,15 @@ from typing import Any
 
 from ..engine.messages import Mark, Reply, Request, WorkerConfig
 from .cuda_includes import check_includes
-from .cuda_units import FunctionFigures, UnitRefused, checked, checked_file, define, write
+from .cuda_units import (
+    FunctionFigures,
+    UnitRefused,
+    checked,
+    checked_file,
+    define,
+    projects,
+    write,
+)
 
 # nvrtcResult, from nvrtc.h.
 _SUCCESS, _INVALID_OPTION = 0, 5
@@ -39,9 +47,7 @@ class NvrtcWorker:
     def __init__(self, config: WorkerConfig) -> None:
         self._nvrtc = _Library(config["library"])
         self._headers = [str(folder) for folder in config["includes"]]
-        self._projects = list(config.get("packages", {}).values())
-        if not self._projects:
-            self._projects = [{"path": config["corpus"]}]
+        self._projects = projects(config)
 
     def tolerates(self, error: BaseException) -> bool:
         """No autotuner skips a unit."""
