@@ -11,7 +11,7 @@ from flacheck.engine.judge import judge
 from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.failing import Failing, Scanned
-from flacheck.model import Attempt, Cell, Outcome, Record, Resources
+from flacheck.model import Alternative, Attempt, Cell, Outcome, Record, Resources
 from tests import fake
 
 LOG = "f.cpp:1: int f(int) const: Assertion `size == want' failed."
@@ -46,6 +46,17 @@ def test_what_compiles_wants_no_fallback() -> None:
     fits, over = fake.cell("k", num_warps=4), fake.cell("k", num_warps=8)
     assert scanned([compiled(fits), over_shared(over)]).failing() == []
     assert [each.key for each in scanned([over_shared(over)]).failing()] == [over.key]
+
+
+def test_a_configuration_whose_alternative_compiles_wants_none() -> None:
+    """The alternative is no cell of the plan, and may differ in what is not called like a block."""
+    split = {name: Alternative({"SPLIT": value}, {}) for name, value in (("one", 1), ("two", 2))}
+    cell = replace(fake.cell("k"), alternatives=(split["two"],))
+    cell = replace(cell, launch=cell.launch and cell.launch.with_constants(split["one"].constants))
+    (other,) = cell.others()
+    plan = Plan("m", [cell], {})
+    assert Scanned(plan, [over_shared(cell), compiled(other)]).failing() == []
+    assert [each.key for each in Scanned(plan, [over_shared(cell)]).failing()] == [cell.key]
 
 
 def test_a_failure_knows_its_place_and_signature() -> None:

@@ -137,18 +137,18 @@ def standing(
     alternatives. Without a key set nobody knows how many cells the question has."""
     made_up = None
     wanted = None
-    configurations: Mapping[str, str] = {}
+    of_launches: Mapping[str, str] = {}
     kernels: set[str] = set()
     records = list(records)
     if keys is not None:
         made_up = keys.made_up
-        configurations = _configurations(keys, records)
-        asked_keys = {*keys.kernels, *configurations}
+        of_launches = configurations(keys, records)
+        asked_keys = {*keys.kernels, *of_launches}
         wanted = len(asked_keys)
         # A wider scan may have met alternatives that nobody needed to ask here.
         records = [record for record in records if record.key in asked_keys]
         kernels.update(keys.kernels.values())
-    cells = observe(records, made_up, configurations)
+    cells = observe(records, made_up, of_launches)
     counted, untested = separated(cells)
     kernels.update(cell.kernel for cell in cells)
     return Standing(
@@ -183,16 +183,16 @@ def asked_instead(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterat
             return
 
 
-def _configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
+def configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
     """The keys of the launches of which more than one configuration is to be asked, each with the
     key of the one that the question names."""
     known = {record.key: record for record in records}
-    configurations: dict[str, str] = {}
+    found: dict[str, str] = {}
     for key in keys.alternatives:
         others = list(asked_instead(key, keys, known))
         if others:
-            configurations.update(dict.fromkeys([key, *others], key))
-    return configurations
+            found.update(dict.fromkeys([key, *others], key))
+    return found
 
 
 def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[str]:

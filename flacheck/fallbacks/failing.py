@@ -8,7 +8,7 @@ from typing import Any
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.standing import unserved
+from flacheck.analysis.standing import configurations, unserved
 from flacheck.analysis.untested import separated
 from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
@@ -66,7 +66,11 @@ class Scanned:
 
     @cached_property
     def observed(self) -> list[Observed]:
-        return observe(self.records)
+        _, key_sets = self.plan.asks()
+        known: dict[str, str] = {}
+        for keys in key_sets.values():
+            known.update(configurations(keys, self.records))
+        return observe(self.records, configurations=known)
 
     @cached_property
     def cells(self) -> Mapping[str, Cell]:
