@@ -103,20 +103,17 @@ def told(first: Path) -> dict[str, Any]:
     return read
 
 
-def again(first: Path, folder: Path, earlier: dict[str, Any]) -> str:
-    """Whether the first capture holds with this in the place of what was asked: what is said where
-    it does not. What is taken over lies in the folder."""
+def again(first: Path, folder: Path, earlier: dict[str, Any], *before: str) -> str:
+    """Whether the first capture holds with this in the place of what was asked, or before that with
+    what these files say: what is said where it does not. What is taken over lies in the folder."""
     (folder / "earlier.json").write_text(json.dumps(earlier))
     # Neither torch nor the package is of use.
     (folder / "torch").mkdir()
     (folder / "torch" / "__init__.py").write_text("raise AssertionError('torch was imported')")
     config = {
         "earlier": [
-            {
-                "asked": str(folder / "earlier.json"),
-                "launches": str(first / "l.jsonl"),
-                "report": str(first / "r.json"),
-            }
+            {"asked": each, "launches": str(first / "l.jsonl"), "report": str(first / "r.json")}
+            for each in (*before, str(folder / "earlier.json"))
         ],
         "card": card("h100"),
         "scratch": str(folder),
@@ -151,6 +148,26 @@ def test_a_capture_is_taken_over_where_all_is_the_same(first: Path, tmp_path: Pa
     header = json.loads((first / "l.jsonl").read_text().splitlines()[0])
     assert report.pop("like") == header["triton"]
     assert report == json.loads((first / "r.json").read_text())
+
+
+def test_a_decorator_may_take_more_than_it_did(first: Path, tmp_path: Path) -> None:
+    """Whatever the package passes, it takes still."""
+    earlier = told(first)
+    earlier["answers"]["triton jit"] = '["jit", ["fn"], ["repr"]]'
+    earlier["answers"]["triton autotune"] = '["autotune", ["configs", "key"], []]'
+    again(first, tmp_path, earlier)
+    assert (tmp_path / "report").exists()
+
+
+def test_the_first_that_holds_of_several_is_taken_over(first: Path, tmp_path: Path) -> None:
+    """What was seen of the others, kernels of other signatures say, is of no account."""
+    earlier = told(first)
+    for kernel in earlier["kernels"].values():
+        kernel["signature"] = "(other)"
+    (tmp_path / "other.json").write_text(json.dumps(earlier))
+    said = again(first, tmp_path, told(first), str(tmp_path / "other.json"))
+    assert "is decorated otherwise" in said
+    assert (tmp_path / "output").read_text() == (first / "l.jsonl").read_text()
 
 
 def test_what_the_front_end_refused_is_asked_again(first: Path) -> None:
@@ -211,6 +228,8 @@ def _other_words(earlier: dict[str, Any]) -> None:
         (_answer({"import triton.gone": "True"}), "import triton.gone is another"),
         (_answer({"triton Config": ""}), "triton Config is another"),
         (_answer({"kind triton.runtime.jit.JITFunction": "of dtype"}), "JITFunction is another"),
+        (_answer({"triton jit": '["jit", ["fn"], ["gone"]]'}), "triton jit is another"),
+        (_answer({"triton jit": '["jit", ["it", "fn"], []]'}), "triton jit is another"),
         (_another_config, "tiny.asking:tuned is decorated otherwise"),
         (_gone_option, "TypeError: "),
         (_gone_api, "AttributeError: module 'triton.language' has no attribute 'no_such_thing'"),

@@ -19,6 +19,7 @@ import importlib.abc
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import linecache
 import sys
 import textwrap
@@ -288,12 +289,24 @@ def fingerprint(value: Any) -> str:
             said = repr(inner)
         return f"{name} {said}"
     if name in _DECORATORS and home.startswith(f"{_TRITON}."):
-        return name
+        return _takes(name, inner)
     if type(inner).__name__ in ("DriverConfig", "LazyProxy") or home.startswith(_GUEST):
         return f"{type(inner).__name__} {name}"
     if isinstance(inner, (type, types.FunctionType)):
         return _written(inner)
     return ""
+
+
+def _takes(name: str, function: Any) -> str:
+    """A function's name, and the names of its arguments: those that may be passed by position, and
+    the others."""
+    positional, others = [], []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            others.append(parameter.name)
+        else:
+            positional.append(parameter.name)
+    return json.dumps([name, positional, others])
 
 
 def _written(thing: Any, within: tuple[Any, ...] = ()) -> str:
@@ -320,9 +333,20 @@ def differs(asked: Mapping[str, str]) -> str | None:
     they were."""
     # Before a module is imported for another question.
     for question in sorted(asked, key=lambda each: not each.startswith("first ")):
-        if not asked[question] or answered(question, asked[question]) != asked[question]:
+        before = asked[question]
+        if not before or not _holds(before, answered(question, before)):
             return question
     return None
+
+
+def _holds(before: str, now: str) -> bool:
+    """Whether an answer is the same, or is that of a decorator which takes all that it took."""
+    if before == now or not (before.startswith("[") and now.startswith("[")):
+        return before == now
+    name, positional, others = json.loads(before)
+    same, more_positional, more_others = json.loads(now)
+    in_place = positional == more_positional[: len(positional)]
+    return bool(name == same and in_place and set(others) <= set(more_others))
 
 
 def answered(question: str, before: str = "") -> str:

@@ -4,6 +4,7 @@ Another release can decorate them again without their package, and the outcome b
 from __future__ import annotations
 
 import builtins
+import hashlib
 import importlib
 import inspect
 import os
@@ -48,10 +49,12 @@ def differs(kernels: Mapping[str, Mapping[str, Any]], folder: str) -> str | None
     source is written to a folder."""
     own = {place: entry for place, entry in kernels.items() if "signature" in entry}
     lines = [f"def kernel_{n}{entry['signature']}: ..." for n, entry in enumerate(own.values())]
-    path = os.path.join(folder, "signatures.py")
+    text = _HEAD + "\n".join(lines) + "\n"
+    module = "signatures_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = os.path.join(folder, f"{module}.py")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(_HEAD + "\n".join(lines) + "\n")
-    functions = module_from(path, "signatures")
+        file.write(text)
+    functions = module_from(path, module)
     for number, (place, entry) in enumerate(own.items()):
         kernel = _decorated(getattr(functions, f"kernel_{number}"), entry["layers"])
         layers, inner = _peeled(kernel)

@@ -11,11 +11,12 @@ it writes nothing."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -82,17 +83,38 @@ def main() -> None:
     config = json.loads(sys.argv[1])
     here = _Here(config["card"], config["scratch"])
     for earlier in config["earlier"]:
-        with open(earlier["asked"], encoding="utf-8") as file:
-            told = json.load(file)
-        try:
-            why = here.differs(told)
-        except Exception as error:
-            # Kernels are read and decorated again, and a release may refuse either in any way.
-            why = f"{type(error).__name__}: {error}"
-        if why is None:
-            _take(earlier, config)
+        if _in_a_child(functools.partial(_taken, here, earlier, config)):
             return
+
+
+def _in_a_child(work: Callable[[], bool]) -> bool:
+    """Whether this holds; what it imports of Triton is not there for the next."""
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        failed = True
+        try:
+            failed = not work()
+        finally:
+            sys.stderr.flush()
+            os._exit(failed)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _taken(here: _Here, earlier: Mapping[str, str], config: Mapping[str, str]) -> bool:
+    """Take an earlier capture over, or say why it does not hold."""
+    with open(earlier["asked"], encoding="utf-8") as file:
+        told = json.load(file)
+    try:
+        why = here.differs(told)
+    except Exception as error:
+        # Kernels are read and decorated again, and a release may refuse either in any way.
+        why = f"{type(error).__name__}: {error}"
+    if why is not None:
         print(f"{earlier['launches']} does not hold here: {why}", file=sys.stderr)
+        return False
+    _take(earlier, config)
+    return True
 
 
 class _Here:
