@@ -21,6 +21,7 @@ from flacheck.cli import (
     doctor,
     dtypes,
     explain,
+    flags,
     gate,
     lists,
     output,
@@ -71,7 +72,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = common.option(
+    version: bool = flags.option(
         False, "--version", "-V", callback=_print_version, is_eager=True, help=_VERSION
     ),
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, flags
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -39,26 +39,26 @@ _EMITTED = ("fla", "python")
 def autotune(
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help=_KERNEL)],
-    package: common.Package = None,
-    launches: Path | None = common.option(
+    package: flags.Package = None,
+    launches: Path | None = flags.option(
         None, metavar="FILE.jsonl", help="Examine the kernels of a launches file."
     ),
-    matrix: common.Matrix = None,
-    op: common.Op = [],
-    target: common.Target = [],
-    dtype: common.Dtype = [],
-    toolchain: common.Toolchain = [],
-    triton: common.Triton = [],
-    torch: common.Torch = [],
-    jobs: common.Jobs = 0,
-    fallback_budget: int = common.option(48, metavar="N", min=0, help=_BUDGET),
-    fresh: common.Fresh = False,
-    trust: common.Trust = False,
-    emit: str | None = common.option(None, metavar="fla|python", help=_EMIT),
-    bench: bool = common.option(False, "--bench", help=_BENCH),
-    store: common.StoreDir = Path(".flacheck"),
-    format: str = common.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
-    output: common.Output = None,
+    matrix: flags.Matrix = None,
+    op: flags.Op = [],
+    target: flags.Target = [],
+    dtype: flags.Dtype = [],
+    toolchain: flags.Toolchain = [],
+    triton: flags.Triton = [],
+    torch: flags.Torch = [],
+    jobs: flags.Jobs = 0,
+    fallback_budget: int = flags.option(48, metavar="N", min=0, help=_BUDGET),
+    fresh: flags.Fresh = False,
+    trust: flags.Trust = False,
+    emit: str | None = flags.option(None, metavar="fla|python", help=_EMIT),
+    bench: bool = flags.option(False, "--bench", help=_BENCH),
+    store: flags.StoreDir = Path(".flacheck"),
+    format: str = flags.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
+    output: flags.Output = None,
 ) -> int:
     """Show how autotuners treat the configurations of KERNEL, and the faults of their keys."""
     from flacheck import reports

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, flags
 from flacheck.errors import Exit, UsageError
 
 _FIND = "Find what broke the cell, what mended it, or every change."
@@ -17,27 +17,27 @@ _TRITON = (
 @common.command
 def bisect(
     context: typer.Context,
-    cell: common.Cell = None,
-    find: str = common.option("change", metavar="fail|pass|change", help=_FIND),
-    matrix: common.Matrix = None,
-    package: common.Package = None,
-    kernel: common.Kernel = [],
-    op: common.Op = [],
-    target: common.Target = [],
-    dtype: common.Dtype = [],
-    num_warps: common.NumWarps = [],
-    num_stages: common.NumStages = [],
-    toolchain: common.Toolchain = [],
-    triton: list[str] = common.option([], metavar="X", help=_TRITON),
-    torch: common.Torch = [],
-    jobs: common.Jobs = 0,
-    timeout: common.Timeout = "auto",
-    memory: common.Memory = 8192,
-    fresh: common.Fresh = False,
-    trust: common.Trust = False,
-    store: common.StoreDir = Path(".flacheck"),
-    format: common.ShortFormat = "table",
-    output: common.Output = None,
+    cell: flags.Cell = None,
+    find: str = flags.option("change", metavar="fail|pass|change", help=_FIND),
+    matrix: flags.Matrix = None,
+    package: flags.Package = None,
+    kernel: flags.Kernel = [],
+    op: flags.Op = [],
+    target: flags.Target = [],
+    dtype: flags.Dtype = [],
+    num_warps: flags.NumWarps = [],
+    num_stages: flags.NumStages = [],
+    toolchain: flags.Toolchain = [],
+    triton: list[str] = flags.option([], metavar="X", help=_TRITON),
+    torch: flags.Torch = [],
+    jobs: flags.Jobs = 0,
+    timeout: flags.Timeout = "auto",
+    memory: flags.Memory = 8192,
+    fresh: flags.Fresh = False,
+    trust: flags.Trust = False,
+    store: flags.StoreDir = Path(".flacheck"),
+    format: flags.ShortFormat = "table",
+    output: flags.Output = None,
 ) -> int:
     """Find the releases between which CELL's verdict or signature changes."""
     # Commands import late: help does not wait for stores and compilers.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, flags
 
 _DEVICE = "Imitate this card (h100, h200, a100, v100, b200 …), or use the card that is here (real)."
 
@@ -15,10 +15,10 @@ def capture(
     command: Annotated[
         list[str], typer.Argument(metavar="-- CMD…", help="The program and its arguments.")
     ],
-    output: Path = common.option(
+    output: Path = flags.option(
         Path("launches.jsonl"), "--output", "-o", metavar="FILE", help="Write the launches to FILE."
     ),
-    device: str = common.option("h100", metavar="CARD", help=_DEVICE),
+    device: str = flags.option("h100", metavar="CARD", help=_DEVICE),
 ) -> int:
     """Record the launches of CMD into a launches file; `flacheck scan FILE` compiles them anywhere.
 

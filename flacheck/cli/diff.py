@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common
-from flacheck.cli.common import option
+from flacheck.cli import common, flags
+from flacheck.cli.flags import option
 from flacheck.config import settings
 
 if TYPE_CHECKING:
@@ -29,27 +29,27 @@ def diff(
     context: typer.Context,
     from_: Annotated[str, typer.Argument(metavar="FROM", help=_FROM)],
     to: Annotated[str, typer.Argument(metavar="TO", help=_TO)],
-    package: common.Package = None,
-    matrix: common.Matrix = None,
+    package: flags.Package = None,
+    matrix: flags.Matrix = None,
     configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
-    kernel: common.Kernel = [],
-    op: common.Op = [],
-    target: common.Target = [],
-    dtype: common.Dtype = [],
-    num_warps: common.NumWarps = [],
-    num_stages: common.NumStages = [],
-    define: common.Define = [],
-    options: common.Option = [],
+    kernel: flags.Kernel = [],
+    op: flags.Op = [],
+    target: flags.Target = [],
+    dtype: flags.Dtype = [],
+    num_warps: flags.NumWarps = [],
+    num_stages: flags.NumStages = [],
+    define: flags.Define = [],
+    options: flags.Option = [],
     triton: list[str] = option([], metavar="X", help="Choose this release of stored results."),
-    jobs: common.Jobs = 0,
-    timeout: common.Timeout = "auto",
-    memory: common.Memory = 8192,
-    fresh: common.Fresh = False,
-    trust: common.Trust = False,
+    jobs: flags.Jobs = 0,
+    timeout: flags.Timeout = "auto",
+    memory: flags.Memory = 8192,
+    fresh: flags.Fresh = False,
+    trust: flags.Trust = False,
     strict: bool = option(False, "--strict", help=_STRICT),
-    store: common.StoreDir = Path(".flacheck"),
-    format: common.Format = "table",
-    output: common.Output = None,
+    store: flags.StoreDir = Path(".flacheck"),
+    format: flags.Format = "table",
+    output: flags.Output = None,
 ) -> int:
     """Say what changes between FROM and TO; compile what has no stored result.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, flags
 from flacheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,23 +40,23 @@ def dtypes(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[TARGET | -- SCRIPT.py ARG…]", help=_TARGET)
     ] = None,
-    package: common.Package = None,
-    autocast: list[str] = common.option(["fp16", "bf16"], metavar="DTYPE", help=_AUTOCAST),
-    params: str = common.option("fp32", metavar="fp32|bf16|fp16", help=_PARAMS),
-    arg: list[str] = common.option([], metavar="NAME=VALUE", help=_ARG),
-    device: str = common.option("h100", metavar="CARD", help=_DEVICE),
-    triton: list[str] = common.option([], metavar="X", help=_TRITON),
-    mend: bool = common.option(
+    package: flags.Package = None,
+    autocast: list[str] = flags.option(["fp16", "bf16"], metavar="DTYPE", help=_AUTOCAST),
+    params: str = flags.option("fp32", metavar="fp32|bf16|fp16", help=_PARAMS),
+    arg: list[str] = flags.option([], metavar="NAME=VALUE", help=_ARG),
+    device: str = flags.option("h100", metavar="CARD", help=_DEVICE),
+    triton: list[str] = flags.option([], metavar="X", help=_TRITON),
+    mend: bool = flags.option(
         True, "--mend/--no-mend", help="Apply the casts in a copy and run it again."
     ),
-    shared: bool = common.option(False, "--shared", help=_SHARED),
-    target_gpu: list[str] = common.option([], "--target", "-t", metavar="GPU", help=_TARGETS),
-    jobs: common.Jobs = 0,
-    store: common.StoreDir = Path(".flacheck"),
-    baseline: Path | None = common.option(None, metavar="FILE", help=_BASELINE),
-    write_baseline: Path | None = common.option(None, metavar="FILE", help=_WRITE),
-    format: str = common.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
-    output: common.Output = None,
+    shared: bool = flags.option(False, "--shared", help=_SHARED),
+    target_gpu: list[str] = flags.option([], "--target", "-t", metavar="GPU", help=_TARGETS),
+    jobs: flags.Jobs = 0,
+    store: flags.StoreDir = Path(".flacheck"),
+    baseline: Path | None = flags.option(None, metavar="FILE", help=_BASELINE),
+    write_baseline: Path | None = flags.option(None, metavar="FILE", help=_WRITE),
+    format: str = flags.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
+    output: flags.Output = None,
 ) -> int:
     """Follow dtypes through TARGET under autocast and name the line that breaks a kernel's.
 

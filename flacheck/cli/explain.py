@@ -9,7 +9,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, flags
 from flacheck.errors import Exit, UsageError
 
 _LOG = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ _WHAT = "A code such as FC302, a log file, or - for stdin."
 @common.command
 def explain(
     what: Annotated[str, typer.Argument(metavar="CODE|FILE|-", help=_WHAT)],
-    format: common.ShortFormat = "table",
-    output: common.Output = None,
+    format: flags.ShortFormat = "table",
+    output: flags.Output = None,
 ) -> int:
     """Name the failure in a log: cause, versions, remedy, links, known wrong results."""
     from flacheck import reports

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common
-from flacheck.cli.common import option
+from flacheck.cli import common, flags
+from flacheck.cli.flags import option
 from flacheck.config import settings
 from flacheck.errors import UsageError
 
@@ -47,20 +47,20 @@ def gate(
     scan: bool = option(False, "--scan", help=_SCAN),
     refresh: bool = option(False, "--refresh", help=_REFRESH),
     strict: bool = option(False, "--strict", help=_STRICT),
-    matrix: common.Matrix = None,
-    package: common.Package = None,
-    kernel: common.Kernel = [],
-    op: common.Op = [],
-    target: common.Target = [],
+    matrix: flags.Matrix = None,
+    package: flags.Package = None,
+    kernel: flags.Kernel = [],
+    op: flags.Op = [],
+    target: flags.Target = [],
     triton: list[str] = option([], metavar="X", help=_TRITON),
     torch: list[str] = option([], metavar="X", help=_TORCH),
     toolchain: list[str] = option([], metavar="NAME[SPEC]", help=_TOOLCHAIN),
-    jobs: common.Jobs = 0,
-    store: common.StoreDir = Path(".flacheck"),
-    baseline: common.BaselineFile = None,
-    write_baseline: common.WriteBaseline = None,
-    format: common.Format = "table",
-    output: common.Output = None,
+    jobs: flags.Jobs = 0,
+    store: flags.StoreDir = Path(".flacheck"),
+    baseline: flags.BaselineFile = None,
+    write_baseline: flags.WriteBaseline = None,
+    format: flags.Format = "table",
+    output: flags.Output = None,
 ) -> int:
     """Judge the releases that your pins of triton, torch or nvcc allow, by stored results."""
     from flacheck import reports

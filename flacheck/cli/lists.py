@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flacheck.cli import common
+from flacheck.cli import common, flags
 from flacheck.errors import Exit, UsageError
 
 Rows = list[dict[str, Any]]
@@ -14,7 +14,7 @@ Rows = list[dict[str, Any]]
 @common.command
 def show(
     what: Annotated[str, typer.Argument(metavar="kernels|matrices|targets|rules|advisories")],
-    format: common.ShortFormat = "table",
+    format: flags.ShortFormat = "table",
 ) -> int:
     """List the kernels, matrices, targets, rules or advisories there are."""
     from flacheck import reports

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common
-from flacheck.cli.common import option
+from flacheck.cli import common, flags
+from flacheck.cli.flags import option
 from flacheck.config import settings
 from flacheck.errors import Exit, UsageError
 
@@ -23,14 +23,14 @@ _RUNS = "Ids or unique prefixes. Default: the last run."
 def report(
     context: typer.Context,
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN…]", help=_RUNS)] = None,
-    matrix: common.Matrix = None,
-    package: common.Package = None,
-    op: common.Op = [],
-    store: common.StoreDir = Path(".flacheck"),
+    matrix: flags.Matrix = None,
+    package: flags.Package = None,
+    op: flags.Op = [],
+    store: flags.StoreDir = Path(".flacheck"),
     merge: list[Path] = option([], metavar="DIR", help="Copy the runs of another store first."),
     list_: bool = option(False, "--list", help="List the stored runs instead."),
-    format: common.Format = "table",
-    output: common.Output = None,
+    format: flags.Format = "table",
+    output: flags.Output = None,
 ) -> int:
     """Render stored runs; several become one report. --matrix, --package and --op choose the last
     scan that was about them."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from flacheck.cli import common
-from flacheck.cli.common import option
+from flacheck.cli import common, flags
+from flacheck.cli.flags import option
 from flacheck.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ _BUDGET = re.compile(r"(\d+)(s?)")
 @common.command
 def repro(
     context: typer.Context,
-    cell: common.Cell = None,
-    matrix: common.Matrix = None,
-    package: common.Package = None,
-    kernel: common.Kernel = [],
-    op: common.Op = [],
-    target: common.Target = [],
-    dtype: common.Dtype = [],
-    num_warps: common.NumWarps = [],
-    num_stages: common.NumStages = [],
-    toolchain: common.Toolchain = [],
+    cell: flags.Cell = None,
+    matrix: flags.Matrix = None,
+    package: flags.Package = None,
+    kernel: flags.Kernel = [],
+    op: flags.Op = [],
+    target: flags.Target = [],
+    dtype: flags.Dtype = [],
+    num_warps: flags.NumWarps = [],
+    num_stages: flags.NumStages = [],
+    toolchain: flags.Toolchain = [],
     triton: list[str] = option(
         [], metavar="X", help="Select the release that fails: a version, a wheel or a build."
     ),
@@ -50,10 +50,10 @@ def repro(
         "1000", metavar="N|Ns", help="Spend at most N compiles, or N seconds, on the whole command."
     ),
     runs: int = option(3, min=1, metavar="N", help="Run the script N times where it fails."),
-    memory: common.Memory = 8192,
-    trust: common.Trust = False,
-    store: common.StoreDir = Path(".flacheck"),
-    format: common.ShortFormat = "table",
+    memory: flags.Memory = 8192,
+    trust: flags.Trust = False,
+    store: flags.StoreDir = Path(".flacheck"),
+    format: flags.ShortFormat = "table",
     output: Path | None = option(
         None, "--output", "-o", metavar="DIR", help="Write to DIR. Default: repro-KEY8."
     ),

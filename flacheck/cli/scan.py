@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flacheck.cli import common
-from flacheck.cli.common import option
+from flacheck.cli import common, flags
+from flacheck.cli.flags import option
 from flacheck.config import settings
 from flacheck.errors import EmptySelection, Exit, UsageError
 
@@ -40,44 +40,44 @@ _STRICT = "Exit 3 when any cell is unknown, or a captured kernel has changed sin
 def scan(
     context: typer.Context,
     matrix: Annotated[
-        str | None, typer.Argument(metavar="[MATRIX]", help=common.MATRIX_HELP)
+        str | None, typer.Argument(metavar="[MATRIX]", help=flags.MATRIX_HELP)
     ] = None,
-    package: common.Package = None,
+    package: flags.Package = None,
     configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
-    kernel: common.Kernel = [],
-    op: common.Op = [],
-    target: common.Target = [],
-    dtype: common.Dtype = [],
-    num_warps: common.NumWarps = [],
-    num_stages: common.NumStages = [],
-    define: common.Define = [],
-    options: common.Option = [],
-    toolchain: common.Toolchain = [],
-    triton: common.Triton = [],
-    torch: common.Torch = [],
-    jobs: common.Jobs = 0,
+    kernel: flags.Kernel = [],
+    op: flags.Op = [],
+    target: flags.Target = [],
+    dtype: flags.Dtype = [],
+    num_warps: flags.NumWarps = [],
+    num_stages: flags.NumStages = [],
+    define: flags.Define = [],
+    options: flags.Option = [],
+    toolchain: flags.Toolchain = [],
+    triton: flags.Triton = [],
+    torch: flags.Torch = [],
+    jobs: flags.Jobs = 0,
     shard: str | None = option(None, metavar="I/N", help="Compile part I of N, split by cell key."),
     captured: Path | None = option(None, metavar="FILE", help=_CAPTURED),
     with_tests: bool = option(False, "--with-tests", help=_WITH_TESTS),
-    timeout: common.Timeout = "auto",
-    memory: common.Memory = 8192,
+    timeout: flags.Timeout = "auto",
+    memory: flags.Memory = 8192,
     until: str | None = option(
         None, metavar="STAGE", help="Stop after this compiler stage, ttgir say."
     ),
-    fresh: common.Fresh = False,
+    fresh: flags.Fresh = False,
     max_failures: int | None = option(None, metavar="N", min=1, help="Stop after N failures."),
     dry_run: bool = option(False, "--dry-run", help="List the cells; compile nothing."),
-    trust: common.Trust = False,
+    trust: flags.Trust = False,
     fallbacks: bool = option(
         False, "--fallbacks", help="Search and compile fallbacks for each failure."
     ),
     fallback_budget: int = option(48, metavar="N", min=1, help=_BUDGET),
     strict: bool = option(False, "--strict", help=_STRICT),
-    store: common.StoreDir = Path(".flacheck"),
-    baseline: common.BaselineFile = None,
-    write_baseline: common.WriteBaseline = None,
-    format: common.Format = "table",
-    output: common.Output = None,
+    store: flags.StoreDir = Path(".flacheck"),
+    baseline: flags.BaselineFile = None,
+    write_baseline: flags.WriteBaseline = None,
+    format: flags.Format = "table",
+    output: flags.Output = None,
 ) -> int:
     """Compile the cells of MATRIX; say what compiles, what fails and why, what is known good."""
     from flacheck import reports
