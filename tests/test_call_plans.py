@@ -217,3 +217,21 @@ def test_tensors_that_may_be_missing_are_left_out() -> None:
         {"offsets": None},
         {"lengths": None, "offsets": None},
     ]
+
+
+def flat(x: torch.Tensor, w: torch.Tensor, cu_seqlens: Any = None) -> None:
+    """Mix.
+
+    Args:
+        x (torch.Tensor): of shape `[B, T, D]`.
+        w (torch.Tensor): of shape `[D, D]`.
+    """
+
+
+def test_packed_sequences_may_have_no_batch_around_them() -> None:
+    """Tried while a kernel is missing, without what was tried of shapes before."""
+    op = Operator(f"{__name__}:flat", flat, FUNCTION, True, frozenset(), parameters_of(flat), flat)
+    base = CallPlan(shapes={"x": ("B", "T", "H")})
+    plan = next(Variations(op, Shapes([op], Recipe({}))).unusual(base))
+    assert (plan.label, plan.given) == ("packed, flat", {"cu_seqlens"})
+    assert plan.shapes == {"x": ("T", "D")}

@@ -408,3 +408,26 @@ def for_inference(x: Any) -> None:
 def test_a_tensor_is_no_object_with_fields() -> None:
     """What its attributes are follows from the call."""
     assert wanted(for_inference, x=torch.zeros(2, requires_grad=True)) == []
+
+
+def with_momentum(momentum: float) -> None:
+    if momentum == 0:
+        raise NotImplementedError("not without momentum")
+
+
+def test_two_numbers_that_must_differ() -> None:
+    """One is made more."""
+    assert wanted(with_momentum, momentum=0.0) == [(VALUE, "momentum", 1.0)]
+
+
+def strided(x: Any, w: Any) -> None:
+    _launch(x.contiguous(), w)
+
+
+def _launch(y: Any, w: Any) -> Any:
+    return y.stride(0), y.stride(2), w.stride(-1)
+
+
+def test_a_stride_that_is_not_there_wants_more_dimensions() -> None:
+    """As many as the highest that is asked for."""
+    assert wanted(strided, x=zeros(4, 5), w=zeros(3))[0] == (SHAPE, "x", (2, 4, 5))

@@ -248,6 +248,7 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
     class Holder:
         def __init__(self, x): self.plan = Base()
         def act(self, x): return self.plan.inherited(x)
+        def other(self, x): return x
 
     class Kind(enum.Enum):
         A = 1
@@ -268,6 +269,7 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
         "Plan.of": {one},
         "Plan.inherited": {one},
         "Holder.act": {one},
+        "Holder.other": {one},
         "Fused.step": {two},
     }
     assert offered["Plan.of"].kind == FUNCTION
@@ -276,3 +278,43 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
     assert [each.name for each in offered["Plan.__call__"].takes] == ["x"]
     # Its step is what everybody calls of an optimizer.
     assert [name for name, each in offered.items() if each.outer] == ["Fused.step"]
+
+
+def test_an_object_that_answers_every_attribute_is_no_kernel(package: Writer) -> None:
+    """As one does in place of a compiled library that is not there: it never launches anything."""
+    from flacheck.guest.package_driver.offered import operators
+
+    text = """
+    class Absent:
+        def __getattr__(self, name):
+            def refuse(*arguments): raise RuntimeError(name)
+            return refuse
+
+    library = Absent()
+
+    def operator(x):
+        library.scale(x)
+    """
+    package({"a.py": textwrap.dedent(text)})
+    modules, _ = load([NAME], ())
+    assert operators(modules, [NAME]) == []
+
+
+def test_a_part_of_an_autograd_function_is_not_called(package: Writer) -> None:
+    """Nobody but torch has the context that it takes first."""
+    from flacheck.guest.package_driver.offered import operators
+
+    text = """
+    class Kernel:
+        arg_names = ("x",)
+        def __init__(self, fn): self.fn = fn
+        def run(self): ...
+
+    def one(x): ...
+    first = Kernel(one)
+
+    def _backward(ctx, dy): first[(1,)](dy)
+    """
+    package({"a.py": textwrap.dedent(text)})
+    modules, _ = load([NAME], ())
+    assert operators(modules, [NAME]) == []

@@ -20,9 +20,11 @@ from flacheck.guest.package_driver.arguments import (
     DTYPES,
     Arguments,
     _plain,
+    as_number,
     choices,
     is_length,
     is_tensor,
+    other_numbers,
 )
 from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, parameters_of
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
@@ -310,3 +312,35 @@ def test_sizes_are_tried_smaller_and_larger() -> None:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     size = inspect.Parameter("size", kind, annotation="tuple[int, int]")
     assert choices(operator(plain), size) == [(8, 8), (160, 160)]
+
+
+@pytest.mark.parametrize(
+    ("name", "annotation", "default", "expected"),
+    [
+        ("scale", "float", 1.0, [0.5]),
+        ("grad_scale", "float | None", None, [0.5]),
+        ("alpha", "float", 0.5, []),
+        ("beta", "float | torch.Tensor", inspect.Parameter.empty, [0.5]),
+        ("bounds", "int | Sequence[int] | torch.Tensor", inspect.Parameter.empty, [64]),
+        ("count", "int", 3, []),
+    ],
+)
+def test_numbers_that_are_off_are_given(
+    name: str, annotation: str, default: Any, expected: list[Any]
+) -> None:
+    """A fraction of another worth, and a number where a tensor would do as well."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    asked = inspect.Parameter(name, kind, annotation=annotation, default=default)
+    assert other_numbers(asked) == expected
+
+
+def test_what_a_constructor_says_nothing_of_is_a_number() -> None:
+    """A dropout is a portion; what is documented stays, and so does all of a function's."""
+    layer = dataclasses.replace(operator(plain), kind=LAYER)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    width = inspect.Parameter("inner", kind)
+    assert as_number(layer, width, False).annotation == "int"
+    assert as_number(layer, width, True) is width
+    assert as_number(operator(plain), width, False) is width
+    dropout = as_number(layer, inspect.Parameter("attn_dropout", kind), False)
+    assert _plain(layer, dropout, SIZES) == 0.1

@@ -163,3 +163,17 @@ def test_the_sequence_may_be_called_s_or_n() -> None:
         "block_indices": ("X", "X", "X", "S"),
         "h0": ("N", "H", "K", "V"),
     }
+
+
+def packed_attention(q: Any, k: Any, v: Any, o: Any) -> None:
+    total, heads, width = q.shape
+
+
+def test_keys_have_as_many_dimensions_as_queries() -> None:
+    """Where only the queries' are told: all are of packed sequences, say."""
+    offered = Operator(
+        "m:packed_attention", packed_attention, FUNCTION, True, frozenset(), (), packed_attention
+    )
+    shapes = Shapes([offered], Recipe({}))
+    told = [shapes.candidates(offered, CallPlan(), name)[0] for name in "qkvo"]
+    assert told == [("total", "heads", "width")] * 3 + [("B", "T", "H", "V")]

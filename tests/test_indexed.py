@@ -6,7 +6,9 @@ by the branches that they decide."""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flacheck.guest.package_driver.branches import branches
-from flacheck.guest.package_driver.indexed import Indexed
+from flacheck.guest.package_driver.indexed import Indexed, renamed
 from flacheck.guest.package_driver.operators import FUNCTION, Operator
 from flacheck.guest.package_driver.plans import CallPlan, Recipe
 from flacheck.guest.package_driver.shapes import Shapes, by_index, documented
@@ -116,3 +118,20 @@ def walked(x, w, rest):  # type: ignore[no-untyped-def]
 def test_strides_that_are_unpacked_tell_the_rank() -> None:
     """There is one for each dimension; how many a star takes is not known."""
     assert by_index(walked) == {"w": Indexed(("T", "D"), all=True)}
+
+
+def copied(indices, x, rest, twice):  # type: ignore[no-untyped-def]
+    rows = indices.to(torch.int32).contiguous()
+    x = x.contiguous()
+    others = rest.view(-1)
+    again = twice.clone()
+    again = others
+    return walked(x, rows, again)
+
+
+def test_what_is_copied_under_another_name_is_followed() -> None:
+    """Not what is given another shape, nor a name that is given two things."""
+    assert renamed(ast.parse(textwrap.dedent(inspect.getsource(copied))).body[0]) == {
+        "rows": "indices"
+    }
+    assert by_index(copied)["indices"] == Indexed(("T", "D"), all=True)

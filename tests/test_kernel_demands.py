@@ -198,3 +198,26 @@ def test_an_error_that_tells_nothing() -> None:
     """No line, no demand."""
     error = FrontEndError("def kernel(x):\n    pass\n", "pass", "no idea")
     assert refused(error, {"x": torch.zeros(1)}, {"x": torch.zeros(1)}) == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Loop-carried variable at has initial type pointer<bf16> but is re-assigned to "
+        "pointer<fp32> in loop! Please make sure that the type stays consistent.",
+        "Mismatched type for at between then block (pointer<bf16>) and else block (pointer<fp32>)",
+    ],
+)
+def test_pointers_that_a_variable_is_in_turn_have_one_dtype(message: str) -> None:
+    """The variable leads to what it is given before the loop and in it; not what is stored."""
+    source = """
+    def kernel(first, out, x, T):
+        at = first
+        for t in range(T):
+            tl.store(out + t, tl.load(at) + tl.load(x))
+            at = out + t
+    """
+    first, x = torch.zeros(4).bfloat16(), torch.zeros(4).bfloat16()
+    arguments = {"first": first, "out": torch.zeros(4), "x": x, "T": 4}
+    error = FrontEndError(source, "for t", message)
+    assert refused(error, arguments, {"h0": first, "x": x}) == [(DTYPE, "h0", torch.float32)]

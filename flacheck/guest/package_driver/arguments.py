@@ -38,7 +38,7 @@ _PLAIN = re.compile(
     r"|softcap\w*|ignore_index|is_causal|causal|B[A-Z]|T|layout|training)$"
     r"|^(is_|use_|return_|output_)"
 )
-_SIZED = re.compile(r"head|dim|hidden|seq|len|tokens$|vocab|batch|^[A-Z]+$")
+_SIZED = re.compile(r"head|dim|hidden|seq|len|tokens$|vocab|batch|^d_model$|^[A-Z]+$")
 # A name of nothing but such words is that of a dimension that all tensors of a call share. Another
 # word makes it a size of something else (`state_len`, `rotary_dim`), or no size (`head_stride`).
 _DIMENSION = re.compile(
@@ -57,6 +57,11 @@ _BITS = re.compile(r"n_?bits?$|bit_?width")
 _A_BYTE = 8
 # A scale of 1/sqrt(64), the head size of `SIZES`.
 _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
+# Portions of what there is; more than all of it is refused, and all of it leaves nothing.
+_PORTIONS = re.compile(r"dropout|drop_?(rate|prob|path)")
+_PORTION = 0.1
+# What a number that has a default may be besides: neither nothing nor one.
+_OTHER_FRACTION = 0.5
 # Where packed sequences begin, as parts of the whole: odd places, so that none fills its chunks.
 _CUTS = (0.2, 0.6)
 SEQUENCES = len(_CUTS) + 1
@@ -216,6 +221,15 @@ def is_tensor(parameter: inspect.Parameter, known: bool) -> bool:
     return known or not _PLAIN.match(parameter.name)
 
 
+def as_number(operator: Operator, parameter: inspect.Parameter, known: bool) -> inspect.Parameter:
+    """A constructor's parameter; what a layer's says nothing of is a number: layers make their
+    tensors themselves."""
+    untold = parameter.annotation is NOTHING and parameter.default is NOTHING
+    if operator.kind != LAYER or not untold or known or _PLAIN.match(parameter.name):
+        return parameter
+    return parameter.replace(annotation=_WHOLE_ANNOTATIONS[0])
+
+
 def _value(value: Any, made: Mapping[str, Any]) -> Any:
     """A recipe's value: itself, `{call: module:name, with: {…}}`, `{dtype: fp32}` or `{like:
     argument}`; `$name` among a call's arguments is an argument made before."""
@@ -311,6 +325,8 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
         return [_MIDDLING, sizes["D"]]
     if several:
         return _several(several[1], several[2], name)
+    if _PORTIONS.search(name):
+        return _PORTION
     if name in _FLOATS or "float" in annotation:
         return _fraction(name)
     if is_axis(operator, parameter):
@@ -330,6 +346,19 @@ def _plain(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) -> An
     if _SIZED.search(name):
         return size(name, sizes)
     return _MIDDLING
+
+
+def other_numbers(parameter: inspect.Parameter) -> list[Any]:
+    """What a number may be that is off, or changes nothing, unless it is given."""
+    annotation, default = str(parameter.annotation), parameter.default
+    is_fraction = isinstance(default, float) or (default is None and "float" in annotation)
+    if is_fraction and default != _OTHER_FRACTION:
+        return [_OTHER_FRACTION]
+    if "Tensor" in annotation and "float" in annotation:
+        return [_OTHER_FRACTION]
+    if "Tensor" in annotation and re.search(r"\bint\b", annotation):
+        return [_MIDDLING]
+    return []
 
 
 def is_axis(operator: Operator, parameter: inspect.Parameter) -> bool:
@@ -405,6 +434,8 @@ def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
     if is_axis(operator, parameter):
         return [axis for axis in (_LAST_AXIS, 0) if axis != default]
     several = _PLAIN_SEVERAL.match(str(parameter.annotation))
+    if several and _WIDTHS.search(parameter.name) and operator.kind != FUNCTION:
+        return []
     if several and set(re.findall(r"\w+", several[2])) == {"int"}:
         # What a size is made of may be less than before, or more.
         made = _several(several[1], several[2], parameter.name)

@@ -17,7 +17,7 @@ import torch
 from ..fake_cuda.registered import BODIES
 from ..recorder.recorder import Recorder
 from . import optimizers, torch_calls
-from .arguments import NOTHING, Arguments, is_length, is_tensor
+from .arguments import NOTHING, Arguments, as_number, is_length, is_tensor
 from .demands import demands
 from .drawn import start_over
 from .following import Demand
@@ -266,7 +266,7 @@ class Caller:
         """The last stage that the call came to, and the error that ended it there."""
         function, sized = operator.call, plan
         if operator.is_built:
-            asked = attempt(lambda: _constructors(operator, plan, arguments), _SECONDS)
+            asked = attempt(lambda: _constructors(operator, plan, arguments, self.shapes), _SECONDS)
             if isinstance(asked, CaughtError):
                 return "build", asked
             made_with = {p.name: asked.get(p.name, p.default) for p in operator.parameters}
@@ -305,11 +305,17 @@ class Caller:
         return "backward", error
 
 
-def _constructors(operator: Operator, plan: CallPlan, arguments: Arguments) -> dict[str, Any]:
+def _constructors(
+    operator: Operator, plan: CallPlan, arguments: Arguments, shapes: Shapes
+) -> dict[str, Any]:
     """What a class is given to make an object: what its constructor has no default for."""
     with BODIES.resting():
         wanted = plan.given.union(plan.build)
-        asked = [p for p in operator.parameters if p.default is NOTHING or p.name in wanted]
+        asked = [
+            as_number(operator, p, shapes.known(operator, p.name))
+            for p in operator.parameters
+            if p.default is NOTHING or p.name in wanted
+        ]
         return arguments.build(operator, plan.but(values=plan.build), asked)
 
 

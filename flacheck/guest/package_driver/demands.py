@@ -26,6 +26,7 @@ _NUMBERS = {"int": 1, "float": 1.0, "bool": True}
 _NO_SCALAR = re.compile(r"one element tensors|converted to Scalar")
 _NO_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteration")
 _LACKING = re.compile(r"missing \d+ required positional argument")
+_NO_DIMENSION = re.compile(r"Dimension out of range")
 _NO_SIZE = re.compile(r"must be tuple of ints")
 _AN_EXTENT = 16
 _HUGE = 1 << 16
@@ -99,6 +100,8 @@ class Conditions(Following):
                 yield from safely(self._divisor(node))
             elif isinstance(node, ast.Call) and _NO_SCALAR.search(text):
                 yield from safely(self._scalar(node))
+        if isinstance(error, IndexError) and _NO_DIMENSION.search(text):
+            yield from safely(self._dimensions(head))
         if _NO_SEQUENCE.search(text):
             yield from safely(self._sequences(head))
         if _NO_SIZE.search(text):
@@ -144,6 +147,24 @@ class Conditions(Following):
                     for name in self._arguments(node):
                         yield Demand(VALUE, name, _AN_EXTENT)
                         yield Demand(VALUE, name, (_AN_EXTENT, _AN_EXTENT))
+
+    def _dimensions(self, head: ast.AST) -> Iterator[Demand]:
+        """`x.stride(2)` of a tensor of one dimension: it has as many as are asked for."""
+        asked: dict[str, tuple[ast.expr, int]] = {}
+        for node in ast.walk(head):
+            called = getattr(node, "func", None)
+            if not isinstance(node, ast.Call) or not isinstance(called, ast.Attribute):
+                continue
+            if called.attr not in ("stride", "size") or len(node.args) != 1:
+                continue
+            index = self._place.value(node.args[0])
+            if type(index) is int:
+                name = ast.dump(called.value)
+                rank = max(index + 1, -index, asked.get(name, (called.value, 0))[1])
+                asked[name] = (called.value, rank)
+        for tensor, rank in asked.values():
+            if self._place.value(tensor).dim() < rank:
+                yield from self._ranked(tensor, rank)
 
     def _divisor(self, node: ast.BinOp) -> Iterator[Demand]:
         """What was divided by is 0, as the quotient of two sizes is that do not go together."""
@@ -290,12 +311,20 @@ class Conditions(Following):
                 yield from self._walked_alike(left, right)
                 yield from self.change(left, self._place.value(right))
                 yield from self.change(right, self._place.value(left))
+            else:
+                yield from self._unequal(left, right)
         elif isinstance(operation, (ast.In, ast.NotIn)):
             if isinstance(operation, ast.In) == truth:
                 for value in list(self._place.value(right))[:_MOST_VALUES]:
                     yield from self.change(left, value)
         else:
             yield from self._ordered(left, operation, right, truth)
+
+    def _unequal(self, left: ast.expr, right: ast.expr) -> Iterator[Demand]:
+        """Two numbers that must not be the same: the left one is one more."""
+        value = self._place.value(left)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield from self.change(left, value + 1)
 
     def _walked_alike(self, left: ast.expr, right: ast.expr) -> Iterator[Demand]:
         """Two tensors with one stride in common have one shape: either takes the other's."""

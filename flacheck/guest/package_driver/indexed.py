@@ -19,6 +19,8 @@ _USUAL: dict[int, Symbols] = {
     5: ("B", "T", "H", "K", "V"),
 }
 _OF_SHAPES = ("shape", "size", "stride")
+# Methods of tensors whose results are shaped as these are.
+_KEEPING = frozenset("contiguous to detach clone float half bfloat16 int long clamp abs".split())
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,40 @@ def indexed(node: ast.FunctionDef) -> dict[str, Indexed]:
     return {name: each for name, each in told.items() if each is not None}
 
 
+def renamed(node: ast.FunctionDef) -> dict[str, str]:
+    """What else parameters are called in a function, once they were cast or copied:
+    `rows = x.to(torch.int32).contiguous()`."""
+    parameters = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
+    names: dict[str, str] = {}
+    given: set[str] = set()
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Name):
+            continue
+        name, value = part.targets[0].id, part.value
+        while (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr in _KEEPING
+        ):
+            value = value.func.value
+        if name in given or name in parameters:
+            # It is given something twice.
+            names.pop(name, None)
+        elif isinstance(value, ast.Name) and value.id in parameters:
+            names[name] = value.id
+        given.add(name)
+    return names
+
+
 def _reassigned(node: ast.FunctionDef) -> Iterator[str]:
     """Names that are given something of another shape: `x = x.view(-1, n)`."""
-    keeping = ("contiguous", "to", "detach", "clone", "float", "half", "bfloat16")
     for part in ast.walk(node):
         if not isinstance(part, ast.Assign):
             continue
         for target in part.targets:
             if isinstance(target, ast.Name):
                 called = getattr(getattr(part.value, "func", None), "attr", "")
-                if called not in keeping and not isinstance(part.value, ast.IfExp):
+                if called not in _KEEPING and not isinstance(part.value, ast.IfExp):
                     yield target.id
 
 

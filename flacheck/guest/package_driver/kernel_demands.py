@@ -38,7 +38,8 @@ _FRACTIONS = re.compile(
     r"Expected dtype \['fp32'|Expect one of .*float32|^\(triton\.language\.\w+,?\)$",
     re.DOTALL | re.MULTILINE,
 )
-_CARRIED = re.compile(r"Loop-carried variable (\w+) has initial type <.*?, (\w+)>")
+_CARRIED = re.compile(r"Loop-carried variable (\w+) has initial type (?:<.*?, |pointer<)(\w+)>")
+_BRANCHED = re.compile(r"Mismatched type for (\w+) between then block")
 _BLOCKS = ("make_block_ptr", "advance", "make_tensor_descriptor")
 _OPERANDS = re.compile(r"Got (\w+) and (\w+)")
 _NOTHING = re.compile(r"'NoneType' object has no attribute")
@@ -235,7 +236,9 @@ def _refused(error: BaseException) -> _RefusedLine:
     lengths: set[int] = set()
     for place, (flow, node) in enumerate(places):
         if place + 1 == len(places):
-            carried = _CARRIED.search(_whole_text(error))
+            text = _whole_text(error)
+            # The loop or branch says which of its variables it is about.
+            carried = _CARRIED.search(text) or _BRANCHED.search(text)
             if carried is not None:
                 node = ast.Name(carried[1])
             return _RefusedLine(_through(inner, flow.of_statement(node)), lengths)

@@ -96,6 +96,9 @@ def _operator(
     if inspect.isfunction(thing):
         source = inspect.unwrap(thing)
         parameters = parameters_of(thing)
+        if parameters and parameters[0].name == "ctx":
+            # A part of an autograd function, which is called as a whole.
+            return None
         return Operator(name, thing, FUNCTION, outer, kernels, parameters, source, shared)
     if issubclass(thing, torch.autograd.Function):
         forward = inspect.unwrap(thing.forward)
@@ -115,15 +118,11 @@ def _methods(name: str, kind: type, uses: Uses) -> list[Operator]:
     if issubclass(kind, torch.optim.Optimizer):
         kernels = uses.of_method(kind, "step")
         return [_method(name, kind, "step", kernels, outer=True)] if kernels else []
-    found = []
-    for called in _public(kind):
-        kernels = uses.of_method(kind, called)
-        if kernels:
-            found.append(_method(name, kind, called, kernels, outer=False))
-    if not found:
-        # What its constructor made for it may launch them.
-        kernels = uses.of_method(kind, "__init__")
-        found = [_method(name, kind, each, kernels, outer=False) for each in _public(kind)]
+    # What its constructor made for it may launch kernels, too.
+    made = uses.of_method(kind, "__init__")
+    own = {called: uses.of_method(kind, called) for called in _public(kind)}
+    telling = sorted(own, key=lambda called: not own[called])
+    found = [_method(name, kind, each, own[each] | made, outer=False) for each in telling]
     return [each for each in found if each.kernels][:_MOST_METHODS]
 
 
@@ -131,6 +130,7 @@ def _method(name: str, kind: type, called: str, kernels: frozenset[str], outer: 
     name = f"{name}.{called}"
     held = inspect.getattr_static(kind, called)
     if isinstance(held, (staticmethod, classmethod)):
+        # No object is made for it.
         bound = getattr(kind, called)
         source = inspect.unwrap(held.__func__)
         return Operator(name, bound, FUNCTION, outer, kernels, parameters_of(bound), source)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .calls import Caller, CallResult
-from .operators import LAYER, Operator
+from .operators import LAYER, METHOD, Operator
 from .plans import CallPlan
 from .turnings import Turnings
 from .variations import Variations
@@ -14,6 +14,8 @@ from .variations import Variations
 # Calls until a plan works: of an operator's first, of its usual variants, of those that look for a
 # missing kernel.
 _TRIES, _USUAL_TRIES, _UNUSUAL_TRIES = 14, 5, 3
+# Calls of what the package passes: it may be refused for a gradient that nobody asked for.
+_PASSED_TRIES = 2
 # Calls of what stands for an operator of torch's that are made whatever they record.
 _OF_TORCHS = 4
 # Calls on the way to one kernel, and of those what an error suggests.
@@ -252,7 +254,7 @@ class OperatorSearch:
     def _missing(self, operator: Operator) -> None:
         # What its callers in the package pass comes before what its signature may mean.
         for plan in self._caller.passed(operator):
-            worked = self._repaired(operator, plan, 1)
+            worked = self._repaired(operator, plan, _PASSED_TRIES)
             if worked and self._unrecorded(operator):
                 self._bases[operator.name] = (worked, 1)
                 self._unusual(operator)
@@ -308,7 +310,7 @@ class OperatorSearch:
         entry["launches"] += result.launches
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"
-        elif result.launches and (result.recorded or self._is_worth_more(plan, result)):
+        elif result.launches and (result.recorded or self._is_worth_more(operator, plan, result)):
             self._worked.append((operator, plan, bool(result.recorded)))
             if result.refused is not None:
                 self._refused.add(operator.name + plan.identity)
@@ -320,10 +322,12 @@ class OperatorSearch:
             entry["failures"].setdefault(label, f"{result.stage}: {result.error.brief()}")
         return result
 
-    def _is_worth_more(self, plan: CallPlan, result: CallResult) -> bool:
+    def _is_worth_more(self, operator: Operator, plan: CallPlan, result: CallResult) -> bool:
         """Whether a plan that recorded no new kernel is called in other dtypes, too. Variants of
-        variants are not, nor are torch's calls, which are many and small."""
-        return result.worked and not self._behind_doors and not plan.torchs
+        variants are not, nor are torch's calls, which are many and small, nor the methods of
+        objects: many an optimizer is another one's with other words."""
+        is_object = operator.kind == METHOD
+        return result.worked and not self._behind_doors and not plan.torchs and not is_object
 
     def _other_dtypes(self) -> None:
         """What launched once more, those that recorded a kernel first."""

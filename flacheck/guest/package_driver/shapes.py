@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from . import signatures
-from .indexed import Indexed, indexed
+from .indexed import Indexed, indexed, renamed
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
 
@@ -79,6 +79,7 @@ _NAMES: dict[str, tuple[str | int, ...]] = {
     **dict.fromkeys("A_log D dt_bias sink sink_bias".split(), ("H",)),
 }
 _FALLBACKS = (_QUERY, _MODEL, _GATE, ("B*T", "D"), ("D",), ("H", "K"), ("D", "D"), ("B", "T"))
+_KIN = (("q", "k", "v"), ("Q", "K", "V"), ("query", "key", "value"))
 # What a layer takes beside hidden states, which are as wide as the model.
 _TOKENS = ("input_ids", "labels", "target", "attention_mask", "position_ids")
 
@@ -148,10 +149,21 @@ class Shapes:
             self._said(operator).get(name),
             self._recipe.common.shapes.get(name),
             unpacked(operator.source).get(name),
+            self._as_its_kin(operator, name),
             *_agreeing(by_name, by_index(operator.source).get(name)),
             *_FALLBACKS,
         ]
         return list(dict.fromkeys(tuple(shape) for shape in candidates if shape is not None))
+
+    def _as_its_kin(self, operator: Operator, name: str) -> Symbols | None:
+        """Keys and values have as many dimensions as queries: where only one's are told, all are
+        shaped so, unless the code asks for others."""
+        kin = next((each for each in _KIN if name in each), ())
+        if not kin or name in by_index(operator.source):
+            return None
+        told = {**unpacked(operator.source), **self._said(operator)}
+        shapes = [told[other] for other in kin if other in told]
+        return next((shape for shape in shapes if len(shape) != len(_QUERY)), None)
 
     def _said_nearby(self, operator: Operator, name: str) -> list[Symbols]:
         """What the documentation of the nearest module says of an argument of that name."""
@@ -346,6 +358,7 @@ def _handed_on(
 ) -> Iterator[tuple[str, Told]]:
     """What callees tell of the arguments that they are handed by name."""
     scope = getattr(function, "__globals__", {})
+    others = renamed(node)
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
             continue
@@ -355,7 +368,7 @@ def _handed_on(
         inner = tells(callee, depth + 1)
         for mine, theirs in _pairs(call, callee):
             if theirs in inner:
-                yield mine, inner[theirs]
+                yield others.get(mine, mine), inner[theirs]
 
 
 def _callee(node: ast.expr, scope: dict[str, Any]) -> Callable[..., Any] | None:

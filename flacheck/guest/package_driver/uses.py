@@ -27,9 +27,11 @@ def kernel_name(thing: Any) -> str | None:
         return None
     if isinstance(thing, _LocalKernel):
         return thing.name
-    # Some objects answer every attribute, with more of their kind: there are not so many wrappers.
+    # Some objects answer every attribute, with a function or more of their kind: of kernels the
+    # arguments have names, and there are not so many wrappers.
     for _ in range(_MOST_WRAPPERS):
-        if not (hasattr(thing, "arg_names") and hasattr(thing, "run") and hasattr(thing, "fn")):
+        has_names = isinstance(getattr(thing, "arg_names", None), (list, tuple))
+        if not (has_names and hasattr(thing, "run") and hasattr(thing, "fn")):
             return None
         if inspect.isfunction(thing.fn):
             return f"{thing.fn.__module__}:{thing.fn.__qualname__.replace('.<locals>', '')}"

@@ -10,7 +10,16 @@ from typing import Any
 import torch
 
 from . import optimizers
-from .arguments import DTYPES, NOTHING, SEQUENCES, choices, is_axis, is_length, is_tensor
+from .arguments import (
+    DTYPES,
+    NOTHING,
+    SEQUENCES,
+    choices,
+    is_axis,
+    is_length,
+    is_tensor,
+    other_numbers,
+)
 from .branches import branches
 from .calls import CaughtError
 from .following import BUILD, DTYPE, FIELD, GIVE, OBJECT, OMIT, SHAPE, TABLE, VALUE, Demand
@@ -23,8 +32,8 @@ from .shapes import SIZES, Shapes, dimensions_in, letter, shape
 # shorter than a chunk, widths that need many warps or are no power of two.
 _SIZES = """
 K=128, V=128; K=512, V=512; T=32, TQ=32; BT=16; BT=32; K=32, V=32; K=256, V=256; K=16, V=16;
-T=1, TQ=1; K=64, V=128; HV=8; D=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=2048; K=100, V=100;
-K=8192, V=8192; B=1, T=1, H=1
+T=1, TQ=1; K=64, V=128; HV=8; D=2048, C=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=2048;
+K=100, V=100; K=8192, V=8192; B=1, T=1, H=1
 """
 # Layers take another kernel for as few steps as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
@@ -70,6 +79,7 @@ class Variations:
 
     def unusual(self, base: CallPlan) -> Iterator[CallPlan]:
         """One thing changed at a time, while kernels are missing."""
+        yield from self._flat(base)
         for parameter in self._operator.takes:
             name = parameter.name
             if self._is_optional_tensor(parameter) or self._is_optional_object(parameter):
@@ -97,9 +107,32 @@ class Variations:
         for label in map(str.strip, _SIZES.split(";")):
             pairs = [size.split("=") for size in label.split(", ")]
             yield base.but(label, sizes={name: int(number) for name, number in pairs})
+        yield from self._numbered(base)
         yield from itertools.islice(self._along_axes(base), _MOST_PAIRS)
         everything = [p.name for p in self._operator.takes if self._is_optional_tensor(p)]
         yield base.giving(*everything).but("all optional")
+
+    def _flat(self, base: CallPlan) -> Iterator[CallPlan]:
+        """Packed sequences without a batch of one around them."""
+        takes = self._operator.takes
+        lengths = [p for p in takes if is_length(p) and not p.name.endswith("cpu")]
+        shapes: dict[str, Any] = {}
+        for parameter in takes:
+            if is_length(parameter) or not is_tensor(parameter, self._is_known(parameter)):
+                continue
+            name = parameter.name
+            dimensions = self._shapes.candidates(self._operator, replace(base, shapes={}), name)[0]
+            if dimensions[0] == "B" and len(dimensions) > 2:
+                shapes[name] = dimensions[1:]
+        if lengths and shapes:
+            yield _packed(base, *lengths).but("packed, flat", shapes=shapes)
+
+    def _numbered(self, base: CallPlan) -> Iterator[CallPlan]:
+        """Numbers that are off unless they are given, and numbers in place of tensors."""
+        for parameter in self._operator.takes:
+            for value in other_numbers(parameter):
+                label = f"{parameter.name}={value}"
+                yield base.but(label, values={parameter.name: value})
 
     def _along_axes(self, base: CallPlan) -> Iterator[CallPlan]:
         """What else an operator does, along one dimension: the same along the whole is another
@@ -268,7 +301,9 @@ class Variations:
         if is_length(parameter):
             return [_packed(plan, parameter)]
         if is_tensor(parameter, self._is_known(parameter)):
-            return [plan.giving(name)] if optional else []
+            if optional:
+                return [plan.giving(name)]
+            return [plan.but(values={name: value}) for value in other_numbers(parameter)]
         values = dict.fromkeys(choices(self._operator, parameter) + _said(text, parameter))
         if not values and parameter.default is None:
             return [plan.giving(name)]
