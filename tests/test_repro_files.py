@@ -14,7 +14,8 @@ from flacheck.model import Verdict
 from flacheck.repro.output import files
 from flacheck.repro.output.issue import error, issue, nameless
 from flacheck.repro.output.result import Effort, Reproduced, Runs
-from flacheck.repro.output.script import Symptom, render
+from flacheck.repro.output.script import render
+from flacheck.repro.output.symptom import Symptom
 from flacheck.repro.versions import ReleaseVerdict
 from tests.made_records import record
 from tests.made_specimens import FAILS, POINTER, SIGNATURE, chain, specimen

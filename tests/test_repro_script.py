@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from flacheck.repro.output.script import Symptom, is_typed, render, told, words
+from flacheck.repro.output.script import is_typed, render
+from flacheck.repro.output.symptom import Symptom, told, words
 from flacheck.repro.passes.autotuner import tuned
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen

@@ -12,7 +12,8 @@ import pytest
 
 from flacheck.model import Attempt, Cell, Outcome
 from flacheck.repro.oracle import same_signature
-from flacheck.repro.output.script import Symptom, render
+from flacheck.repro.output.script import render
+from flacheck.repro.output.symptom import Symptom
 from flacheck.repro.verification import run_script, surviving_ir, without_locations
 from flacheck.toolchains.base import Toolchain
 from tests.made_records import record

@@ -8,7 +8,7 @@ from flacheck.model import Record
 from flacheck.repro.compilers import Compilers
 from flacheck.repro.kernel.operation_types import OperationTypes, operation_types
 from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.output.script import words
+from flacheck.repro.output.symptom import words
 from flacheck.repro.passes.partial_evaluation import evaluated
 
 # Releases print each pass before they run it, when they are asked to.

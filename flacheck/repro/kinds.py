@@ -10,7 +10,7 @@ from flacheck.repro.kernel.specimen import Specimen
 from flacheck.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.repro.original import cut_out, with_autotuner, with_refused_key
 from flacheck.repro.output import limits
-from flacheck.repro.output.script import Symptom, shortened, told, words
+from flacheck.repro.output.symptom import Symptom, shortened, told, words
 from flacheck.repro.passes.autotuner import SHIFTED, key_check
 from flacheck.repro.passes.search import Pass
 from flacheck.tables import targets

@@ -65,7 +65,7 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     from ..package_driver.modules import NotImported, enter, load
     from ..package_driver.offered import operators
     from ..package_driver.plans import Recipe
-    from . import subjects
+    from . import building, subjects
     from .follower import Follower
     from .runs import Runner
     from .stand_ins import StandIns
@@ -90,7 +90,7 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
             modules, failed = load(config["modules"], recipe.skipped_modules)
             offered = operators(modules, config["modules"])
             chosen = subjects.layers(offered)
-        builder = subjects.Builder(offered, recipe, config.get("settings") or {})
+        builder = building.Builder(offered, recipe, config.get("settings") or {})
         for each in chosen:
             builder.plan(each)
     except subjects.NoTarget as error:

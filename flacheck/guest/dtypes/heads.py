@@ -9,8 +9,9 @@ from typing import Any
 
 from ..package_driver.operators import FUNCTION
 from ..package_driver.plans import CallPlan
+from .building import WIDTHS
 from .runs import Precision, Ran, Runner
-from .subjects import WIDTHS, Followable
+from .subjects import Followable
 
 # How wide queries, keys and values of a function's own arguments are.
 _INPUT_SIZES = ("K", "V")

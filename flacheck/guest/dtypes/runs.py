@@ -17,8 +17,9 @@ from ..package_driver.arguments import DTYPES
 from ..package_driver.calls import CaughtError, attempt
 from ..package_driver.plans import CallPlan
 from . import places
+from .building import SECONDS, Builder
 from .follower import CallOperand, Follower, name_tensors, origin_of, short
-from .subjects import SECONDS, Builder, Followable
+from .subjects import Followable
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,8 @@ from flacheck.repro.kernel.operation_types import operation_types, worth_telling
 from flacheck.repro.output.blame import blame
 from flacheck.repro.output.changes import changes
 from flacheck.repro.output.result import Reproduced
-from flacheck.repro.output.script import (
-    CANNOT_TELL,
-    DOES_NOT,
-    SHOWS,
-    kernel_text,
-    shortened,
-    told,
-)
+from flacheck.repro.output.script import CANNOT_TELL, DOES_NOT, SHOWS, kernel_text
+from flacheck.repro.output.symptom import shortened, told
 from flacheck.repro.versions import ReleaseVerdict, listed
 from flacheck.tables import targets
 
