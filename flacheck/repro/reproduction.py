@@ -163,24 +163,15 @@ class Reproduction:
             statuses = [run.status for run in shown]
             exits[own] = min(statuses)
         original_script = self._script(self.original)
-        original_exit = None
-        for run in self._runs(original_script, own, 1):
-            original_exit = run.status
+        of_original = self._runs(original_script, own, 1)
         # Those that tell this failure from others come first, for the time may not reach for all.
         others = list(self.oracle.kept)
         if everywhere:
             others += [n for n in self.compilers.releases if n not in (own, *others)]
-        table: Table = {}
-        asked = self.compilers.compile_on(reduced, [own, *others], None, self._jobs)
-        try:
-            for release, record in asked:
-                table[release] = ReleaseVerdict.of(record)
-        except BudgetSpent:
-            self.complete = False
+        table = self._table_of(reduced, [own, *others])
         exits |= self._exits(script, others)
         if everywhere:
             self._ask_the_rest()
-        ordered = [name for name in self.compilers.releases if name in table]
         return Reproduced(
             cell=self.cell,
             record=self.record,
@@ -191,16 +182,26 @@ class Reproduction:
             effort=self.oracle.effort,
             runs=Runs(sum(run.status == SHOWS for run in shown), len(shown)),
             original_table=self.table,
-            reduced_table={name: table[name] for name in ordered},
+            reduced_table=table,
             exits={name: exits[name] for name in self.compilers.releases if name in exits},
             neighbours=tuple(versions.neighbours(self.table, own)),
-            original_exit=original_exit,
+            original_exit=of_original[0].status if of_original else None,
             said="".join(run.said for run in shown[:1]),
             failing_pass=self._failing_pass(reduced),
             complete=self.complete,
             ttir=self._surviving_ir(reduced),
             log=tuple(self.log),
         )
+
+    def _table_of(self, specimen: Specimen, releases: Sequence[str]) -> Table:
+        """What these releases make of a specimen, oldest first, as far as the budget reaches."""
+        table: Table = {}
+        try:
+            for name, record in self.compilers.compile_on(specimen, releases, None, self._jobs):
+                table[name] = ReleaseVerdict.of(record)
+        except BudgetSpent:
+            self.complete = False
+        return {name: table[name] for name in self.compilers.releases if name in table}
 
     def _readable(self) -> Specimen:
         if self.best == self.original:

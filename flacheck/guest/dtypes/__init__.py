@@ -62,7 +62,7 @@ def main() -> None:
 def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
-    from ..package_driver.modules import NotImported, enter, load
+    from ..package_driver.modules import NotImported, load
     from ..package_driver.offered import operators
     from ..package_driver.plans import Recipe
     from . import building, subjects
@@ -79,12 +79,7 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     report: dict[str, Any] = {"modules": failed, "subjects": [], "late": []}
     try:
         if config["targets"]:
-            for name in config["modules"]:
-                enter(name)
-            chosen = []
-            for target in config["targets"]:
-                stand_ins.packages.add(subjects.module_of(target).partition(".")[0])
-                chosen.append(subjects.named(target))
+            chosen = _named(config["targets"], config["modules"], stand_ins)
             offered = [each.operator for each in chosen]
         else:
             modules, failed = load(config["modules"], recipe.skipped_modules)
@@ -114,6 +109,20 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
             report["subjects"].append(_followed(subject, builder, runner, asked, heads))
     report["missing"] = _listed(stand_ins.missing)
     return report
+
+
+def _named(targets: list[str], modules: list[str], stand_ins: Any) -> list[Any]:
+    """The subjects of these names; what the module of each needs may be stood in for."""
+    from ..package_driver.modules import enter
+    from . import subjects
+
+    for name in modules:
+        enter(name)
+    chosen = []
+    for target in targets:
+        stand_ins.packages.add(subjects.module_of(target).partition(".")[0])
+        chosen.append(subjects.named(target))
+    return chosen
 
 
 def follow_script(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
