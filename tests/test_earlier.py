@@ -471,6 +471,21 @@ def test_beside_other_libraries_a_package_is_captured_anew(
     assert drive._earlier(folder, Drive(tiny, other, card("h100"))) == []
 
 
+def test_what_is_installed_beside_is_known_by_name_and_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The installed Triton is no matter: it may be the very release that comes next."""
+    for name in ("numpy-1.0", "triton-3.6.0", "other-2"):
+        (tmp_path / f"{name}.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "gone")])
+    drive._beside.cache_clear()
+    try:
+        beside = drive._beside()
+    finally:
+        drive._beside.cache_clear()
+    assert beside == [sys.version, "numpy-1.0.dist-info", "other-2.dist-info"]
+
+
 def test_a_comparison_that_does_not_end_costs_no_capture(
     releases: Releases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

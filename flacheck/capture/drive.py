@@ -58,9 +58,10 @@ GUEST = Path(channel.GUEST)
 # Captures of this process whose driver ended early: the next process makes them anew.
 _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
-# Captures under other releases that a driver looks at: one comparison takes no time, but hundreds
-# may lie in the cache.
+# Captures under other releases that are compared: each takes little time, but hundreds may lie in
+# the cache.
 _MOST_EARLIER = 4
+_TRITONS = ("triton-", "pytorch_triton")
 
 
 @dataclass(frozen=True)
@@ -182,10 +183,11 @@ def _kin(drive: Drive) -> str:
 
 @functools.cache
 def _beside() -> list[str]:
-    """This Python and what is installed for it: a package may look at each of them."""
+    """This Python and what is installed for it: a package may look at each of them. Of Triton it
+    sees the release that it is captured under."""
     folders = [Path(place) for place in sys.path if Path(place).is_dir()]
     installed = {file.name for folder in folders for file in folder.glob("*.dist-info")}
-    return [sys.version, *sorted(installed)]
+    return [sys.version, *sorted(name for name in installed if not name.startswith(_TRITONS))]
 
 
 def _asked(folder: Path, kin: str) -> Path:
