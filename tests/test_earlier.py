@@ -31,6 +31,7 @@ from flacheck.guest.package_driver.asked import (
     fingerprint,
     kind,
 )
+from flacheck.guest.workers import values
 from flacheck.packages.package import Package
 from flacheck.toolchains import FAMILIES
 from flacheck.toolchains.base import Toolchain
@@ -64,6 +65,14 @@ def shifted(x, steps, n, B: tl.constexpr):
     )
     steps = shift(tl.load(steps + i, mask=i < n))
     tl.store(x + i, steps, mask=i < n)
+
+@triton.jit
+def bounded(x, least, MOST: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(x + i, tl.minimum(tl.maximum(tl.load(x + i), least), MOST))
+
+def between(x: torch.Tensor):
+    bounded[(1,)](x, float("-inf"), MOST=float("inf"), B=16)
 
 def newest(x: torch.Tensor):
     if triton.__version__ >= "2":
@@ -178,7 +187,18 @@ def test_what_the_front_end_refused_is_asked_again(first: Path) -> None:
     said, outer, inner = refused[0]["refusal"][:3]
     assert "shl" in said or "float" in said or "invalid operands" in said
     assert outer.startswith("CompilationError") and inner.startswith("CompilationError")
-    assert {each["kernel"] for each in questions} > {"tuned", "rare"}
+    assert {each["kernel"] for each in questions} > {"tuned", "rare", "bounded"}
+
+
+def test_infinity_is_asked_about_again(first: Path) -> None:
+    """As a number, for an argument and for a constant."""
+    questions = told(first)["questions"]
+    (given,) = [each["args"] for each in questions if each["kernel"] == "bounded"]
+    assert given["least"] == {"float": float("-inf")}
+    assert values.arguments({name: given[name] for name in ("least", "MOST")}) == {
+        "least": float("-inf"),
+        "MOST": float("inf"),
+    }
 
 
 def _answer(changed: dict[str, str]) -> Callable[[dict[str, Any]], None]:

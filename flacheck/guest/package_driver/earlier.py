@@ -74,7 +74,7 @@ class MetWhileImported:
             f"nobody can compare {', '.join(unknown)}": bool(unknown),
             f"two answers to {', '.join(sorted(self._answers.changed))}": self._answers.changed,
             "a module failed inside Triton": any(triton in why for why in self._failed.values()),
-            "a question to the front end cannot be written down": not interview.is_whole,
+            f"the front end cannot be asked again about {interview.unwritten}": interview.unwritten,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 

@@ -82,7 +82,7 @@ class FrontEnd:
                 except BaseException:
                     # The time for it was over: a kernel that takes so long is not asked again.
                     self._taken.add(kernel)
-                    self.interview.is_whole = False
+                    self.interview.unwritten = f"{kernel}: the front end did not end"
                     raise
             error = self._said[form]
             if error is None:

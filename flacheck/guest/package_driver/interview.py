@@ -10,31 +10,59 @@ from ..engine.messages import Kernel
 from ..recorder.described import Functions, argument
 from ..workers.cut import CutResult, handed
 
-_NUMBERS = ("int", "float", "bool", "dtype", "function")
+# That can be made again from what is written of them.
+_KINDS = ("int", "float", "bool", "dtype", "function")
 
 
 class Interview:
     """`questions` in their order, each {"source": digest, "kernel": name in the source, "args",
-    "refusal"}; `sources` by digest. `is_whole` is False once a question could not be written."""
+    "refusal"}; `sources` by digest. `unwritten` says about which kernel a question could not be
+    written down, and why."""
 
     def __init__(self, cut: Callable[[Kernel, Functions], CutResult]) -> None:
         self._cut = cut
         self.questions: list[dict[str, Any]] = []
         self.sources: dict[str, str] = {}
-        self.is_whole = True
+        self.unwritten: str | None = None
 
     def note(
         self, function: Kernel, arguments: Mapping[str, Any], refusal: list[Any] | None
     ) -> None:
         functions = handed(function, dict(arguments))
         cut = self._cut(function, functions)
-        given = {name: argument(value, functions) for name, value in arguments.items()}
-        if cut.text is None or cut.digest is None or not all(map(_is_rebuilt, given.values())):
-            self.is_whole = False
+        given = {name: _given(argument(value, functions)) for name, value in arguments.items()}
+        odd = [name for name, described in given.items() if not _is_rebuilt(described)]
+        if cut.text is None or cut.digest is None or odd:
+            why = cut.reason or f"what {odd[0]} is given cannot be made again"
+            self.unwritten = f"{function.fn.__name__}: {why}"
             return
         self.sources[cut.digest] = cut.text
         question = {"source": cut.digest, "kernel": function.fn.__name__, "args": given}
         self.questions.append({**question, "refusal": refusal})
+
+
+def _given(described: Any) -> Any:
+    """The argument with numbers in place of the words for infinity and what is no number: only we
+    read the file."""
+    if not isinstance(described, dict):
+        return described
+    if "tuple" in described:
+        return {"tuple": [_given(item) for item in described["tuple"]]}
+    if "constexpr" in described:
+        return {"constexpr": _constant(described["constexpr"])}
+    if isinstance(described.get("float"), str):
+        return {"float": float(described["float"])}
+    return described
+
+
+def _constant(described: Any) -> Any:
+    if not isinstance(described, dict):
+        return described
+    if "tuple" in described:
+        return {"tuple": [_constant(item) for item in described["tuple"]]}
+    if "float" in described:
+        return float(described["float"])
+    return described
 
 
 def _is_rebuilt(given: Any) -> bool:
@@ -47,5 +75,4 @@ def _is_rebuilt(given: Any) -> bool:
         return all(map(_is_rebuilt, given["tuple"]))
     if "descriptor" in given:
         return True
-    # Infinity has a word, which the rebuilt launch has not.
-    return not isinstance(given.get("float"), str) and any(name in given for name in _NUMBERS)
+    return any(name in given for name in _KINDS)
