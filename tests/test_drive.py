@@ -486,6 +486,20 @@ def test_objects_are_made_and_their_methods_called(tmp_path: Path) -> None:
     assert kernels["scale"].made_up
 
 
+def test_what_triton_calls_its_values_is_written_down(tmp_path: Path) -> None:
+    """A constant of its own among what a package met ended the whole capture."""
+    from flacheck.guest.package_driver import _write
+
+    class Constant:
+        def __repr__(self) -> str:
+            return "constexpr[3]"
+
+    _write({"kernels": {"m:k": [Constant()]}}, str(tmp_path / "asked.json"))
+    assert json.loads((tmp_path / "asked.json").read_text()) == {
+        "kernels": {"m:k": ["constexpr[3]"]}
+    }
+
+
 def test_a_kept_capture_is_that_of_this_guest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

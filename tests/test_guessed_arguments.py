@@ -344,3 +344,31 @@ def test_what_a_constructor_says_nothing_of_is_a_number() -> None:
     assert as_number(operator(plain), width, False) is width
     dropout = as_number(layer, inspect.Parameter("attn_dropout", kind), False)
     assert _plain(layer, dropout, SIZES) == 0.1
+
+
+@dataclasses.dataclass
+class Format:
+    exponent_bits: int
+    fraction_bits: int
+    signed: bool = True
+
+    def __post_init__(self) -> None:
+        assert self.exponent_bits + self.fraction_bits < 16
+        if self.exponent_bits not in (5,):
+            raise ValueError("no such format")
+
+
+@dataclasses.dataclass
+class Never:
+    bits: int
+
+    def __post_init__(self) -> None:
+        raise ValueError("never")
+
+
+def test_what_an_objects_constructor_refuses_is_given_otherwise() -> None:
+    """One number after the other; what does not say what it wants is raised."""
+    given = Arguments(Shapes([], Recipe({})), Recipe({}), "fp16")
+    assert given._object(f"{__name__}:Format") == Format(5, 8)
+    with pytest.raises(ValueError, match="never"):
+        given._object(f"{__name__}:Never")

@@ -170,3 +170,16 @@ def test_a_kernel_whose_name_a_function_of_the_host_took(shop: Path) -> None:
     assert done.stdout.splitlines()[:1] == ["the kernel"], done.stderr
     lost = loaded(shop, "lost")
     assert "shop.ops:lost is a function of the host, not a kernel" in lost.stderr
+
+
+def test_a_kernel_within_a_function_cannot_be_loaded(shop: Path) -> None:
+    """That is no failure of the kernel's, whatever is wrapped around the function."""
+    (shop / "shop" / "ops.py").write_text(
+        "import functools\n@functools.cache\ndef made(rate):\n    def kernel(x): ...\n"
+    )
+    done = loaded(shop, "made.kernel")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: made.kernel is defined within a function of shop.ops, and its source could "
+        "not be cut out"
+    )

@@ -65,6 +65,10 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
     assert alone.obstacle == "1 cell without a verdict"
 
 
+# What MLIR says of operands that do not go together.
+VERIFIED = """loc("k.py":345:31): error: 'arith.divf' op requires the same type for all operands"""
+
+
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
@@ -82,6 +86,9 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
             "the made-up dtypes may be none that the GPU is used with",
         ),
         (failure("FC302", stage="ttgir"), None),
+        (failure("FC000", VERIFIED, stage="ttir"), "the made-up arguments may not fit the kernel"),
+        (failure("FC000", VERIFIED, stage="ttgir"), None),
+        (failure("FC000", stage="ttir"), None),
         (failure("FC000", stage="ast", signal="SIGABRT"), None),
         (failure("FC501", stage="load"), "the made-up sizes need more than the GPU has"),
         (unknown(), "time-out after 300 s"),

@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.operators import parameters_of
+from flacheck.guest.package_driver.operators import LAYER, Operator, parameters_of
 from flacheck.guest.package_driver.usage import kinds, local_kernels, of_kernel, positional
 
 
@@ -152,3 +152,24 @@ def test_constructors_and_class_methods_tell_as_functions_do() -> None:
     """By what they do with their arguments."""
     assert [each.annotation for each in parameters_of(Wide)] == ["list[int]"]
     assert [each.annotation for each in parameters_of(Wide.made)] == ["list[int]"]
+
+
+def parsed(*args):  # type: ignore[no-untyped-def]
+    if len(args) == 2:
+        x, y = args
+        return x.shape, y
+    weights, x, y = args
+    return weights
+
+
+class Loss(torch.nn.Module):
+    def forward(self, *args, reduce=True):  # type: ignore[no-untyped-def]
+        return parsed(*args), reduce
+
+
+def test_what_is_unpacked_of_all_arguments_has_their_names() -> None:
+    """Also where a function hands them all to another, and in a layer's forward."""
+    assert positional(parsed) == ["x", "y"]
+    loss = Operator("m:Loss", Loss, LAYER, True, frozenset(), parameters_of(Loss), Loss.forward)
+    assert [each.name for each in loss.takes] == ["x", "y", "reduce"]
+    assert [each.kind.name for each in loss.takes[:2]] == ["POSITIONAL_ONLY"] * 2

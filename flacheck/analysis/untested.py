@@ -4,6 +4,7 @@ Derived when a question is answered, never stored. It counts neither for a relea
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,10 @@ _FEATURE = "FC401"
 # What a kernel's own code and its arguments decide, before any of the compiler's passes. An
 # autotuner's run is in the front end until the first pass begins.
 _FRONT_END = ("import", "ast", "call", "autotune")
+# What the front end makes is verified before the first pass: old releases say there what new ones
+# say in the front end, that the kernel's own operands do not go together.
+_FIRST_PASS = "ttir"
+_VERIFIED = re.compile(r"error: '[\w.]+' op ")
 # What an autotuner makes of its key, by the arguments' places and not by what they hold.
 _AUTOTUNER = "FC6"
 # What Python calls an argument that was left out.
@@ -69,7 +74,8 @@ def why_untested(cell: Observed) -> str | None:
         return "the made-up sizes need more than the GPU has"
     if code == _FEATURE:
         return "the made-up dtypes may be none that the GPU is used with"
-    if cell.stage in _FRONT_END:
+    is_verified = cell.stage == _FIRST_PASS and _VERIFIED.search(cell.line)
+    if cell.stage in _FRONT_END or is_verified:
         return "the made-up arguments may not fit the kernel"
     return None
 

@@ -244,7 +244,14 @@ class Loader:
                 part = importlib.import_module(module)
         home = part
         for name in qualname.split("."):
-            part = getattr(part, name)
+            try:
+                part = getattr(part, name)
+            except AttributeError:
+                if not isinstance(getattr(part, "__wrapped__", part), types.FunctionType):
+                    raise
+                # What its function was given decides what it does, so nobody can make it anew.
+                said = f"{qualname} is defined within a function of {module}"
+                raise ImportError(f"{said}, and its source could not be cut out") from None
         if isinstance(part, types.FunctionType):
             return _under_another_name(home, qualname)
         return part

@@ -61,7 +61,8 @@ def main() -> None:
 def _write(told: Mapping[str, Any], to: str) -> None:
     partial = f"{to}.part"
     with open(partial, "w", encoding="utf-8") as file:
-        json.dump(told, file, indent=1)
+        # Of a kernel's decorators, say, some are objects of Triton's.
+        json.dump(told, file, indent=1, default=repr)
     os.replace(partial, to)
 
 

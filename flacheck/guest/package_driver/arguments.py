@@ -17,6 +17,8 @@ import torch
 
 from ..workers.values import TORCH_NAMES
 from . import objects, optimizers, usage
+from .demands import demands
+from .following import BUILD, VALUE
 from .operators import FUNCTION, LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, is_named, shape, size
@@ -53,7 +55,7 @@ _LAST_AXIS = -1
 _TRUTH_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
 _WHOLE_ANNOTATIONS = ("int", "<class 'int'>")
 # How many bits an element has.
-_BITS = re.compile(r"n_?bits?$|bit_?width")
+_BITS = re.compile(r"bits?$|bit_?width")
 _A_BYTE = 8
 # A scale of 1/sqrt(64), the head size of `SIZES`.
 _FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
@@ -80,6 +82,8 @@ _SHAPES = re.compile(r"(^|_)shape$")
 _WIDTHS = re.compile(r"(^|_)(dims|widths|sizes|channels)$")
 # A class may ask for objects of others.
 _DEEPEST = 4
+# Of what it makes of one object.
+_MOST_REFUSALS = 8
 _ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 # Of the values that one parameter may have: each costs a call.
 _MOST_CHOICES = 4
@@ -142,9 +146,30 @@ class Arguments:
             if self._deep > _DEEPEST:
                 raise TypeError(f"{name} is made of itself")
             plan = CallPlan(values=dict(fields or {}))
-            return kind(**self.build(constructor, plan, constructor.parameters))
+            return self._constructed(constructor, plan)
         finally:
             self._deep -= 1
+
+    def _constructed(self, constructor: Operator, plan: CallPlan) -> Any:
+        """The object; what its constructor refuses of numbers it is given otherwise."""
+        tried: set[str] = set()
+        while True:
+            given = self.build(constructor, plan, constructor.parameters)
+            known = {p.name: given.get(p.name, p.default) for p in constructor.parameters}
+            try:
+                return constructor.call(**given)
+            except Exception as error:
+                wanted = [
+                    each
+                    for each in demands(error, known)
+                    if each.kind in (VALUE, BUILD)
+                    and each.name in known
+                    and each.identity not in tried
+                ]
+                if not wanted or len(tried) >= _MOST_REFUSALS:
+                    raise
+                tried.add(wanted[0].identity)
+                plan = plan.but(values={wanted[0].name: wanted[0].value})
 
     def _model(self) -> torch.nn.Module:
         """The smallest model: it takes what layers take."""

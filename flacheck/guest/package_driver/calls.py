@@ -329,9 +329,11 @@ def _built(
             return optimizers.stepping(made)
         method: Callable[..., Any] = getattr(made, operator.method)
         return method
-    layer: torch.nn.Module = made.to(device="cuda", dtype=arguments.dtype)
+    layer = made.to(device="cuda", dtype=arguments.dtype)
+    # A package's own may return nothing.
     layer.train(plan.training)
-    return layer
+    called: Callable[..., Any] = layer
+    return called
 
 
 def _width(made_with: Mapping[str, Any]) -> int | None:

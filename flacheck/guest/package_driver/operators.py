@@ -13,6 +13,7 @@ from . import usage
 FUNCTION, LAYER, METHOD = "function", "layer", "method"
 # A name that a function takes out of its `**kwargs`.
 _HIDDEN = re.compile(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]")
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
@@ -52,6 +53,8 @@ class Operator:
             parameters = tuple(inspect.signature(self.source).parameters.values())[1:]
             parameters = _told(self.source, parameters)
         named = {p.name: p for p in parameters if p.kind not in _VARIADIC}
+        if self.is_built and not any(p.kind in _POSITIONAL for p in named.values()):
+            named = {p.name: p for p in _out_of_all(self.source)} | named
         if self.is_built and len(named) == len(parameters):
             return parameters
         try:
@@ -71,11 +74,15 @@ def parameters_of(thing: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
         return ()
     named = [p for p in parameters if p.kind not in _VARIADIC]
     if parameters and not named and inspect.isfunction(thing):
-        # All that it takes it takes out of `*args`.
-        positional = inspect.Parameter.POSITIONAL_ONLY
-        names = dict.fromkeys(usage.positional(inspect.unwrap(thing)))
-        named = [inspect.Parameter(name, positional) for name in names]
+        named = _out_of_all(inspect.unwrap(thing))
     return _told(thing, named)
+
+
+def _out_of_all(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What a function takes out of its `*args`."""
+    positional = inspect.Parameter.POSITIONAL_ONLY
+    names = dict.fromkeys(usage.positional(function))
+    return [inspect.Parameter(name, positional) for name in names]
 
 
 def _told(
@@ -84,7 +91,7 @@ def _told(
     """Parameters without an annotation are annotated with what is done with them."""
     if isinstance(function, type):
         # What a constructor does with what it is given.
-        function = function.__init__
+        function = getattr(function, "__init__")  # noqa: B009
     elif inspect.ismethod(function):
         function = function.__func__
     told = usage.kinds(inspect.unwrap(function)) if inspect.isfunction(function) else {}

@@ -81,17 +81,42 @@ def local_kernels(function: Callable[..., Any]) -> list[str]:
     ]
 
 
-def positional(function: Callable[..., Any]) -> list[str]:
+def positional(function: Callable[..., Any], depth: int = 0) -> list[str]:
     """What a function calls the arguments that it takes out of its `*args`, in their order."""
     node = _tree(function)
     if not isinstance(node, ast.FunctionDef):
         return []
-    return _positional(node)
+    named = _positional(node)
+    if named or node.args.vararg is None or depth >= _DEEPEST:
+        return named
+    # `parsed = _parse(*args)`: what they are called there.
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call) or len(call.args) != 1:
+            continue
+        (passed,) = call.args
+        is_all = isinstance(passed, ast.Starred)
+        name = getattr(getattr(passed, "value", None), "id", "")
+        callee, _ = _callee(call.func, scope)
+        if is_all and name == node.args.vararg.arg and callee is not None:
+            return positional(callee, depth + 1)
+    return []
 
 
 def _positional(node: ast.FunctionDef) -> list[str]:
     if node.args.vararg is None:
         return []
+    whole: list[list[str]] = []
+    for part in ast.walk(node):
+        # `x, y = args`
+        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Tuple):
+            parts = [*_names(part.targets[0].elts)]
+            is_whole = getattr(part.value, "id", "") == node.args.vararg.arg
+            if is_whole and len(parts) == len(part.targets[0].elts):
+                whole.append(parts)
+    if whole:
+        # As few as will do.
+        return min(whole, key=len)
     names: dict[int, str] = {}
     for part in ast.walk(node):
         if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Name):
