@@ -420,6 +420,13 @@ def test_only_questions_of_the_package_are_noted() -> None:
         namespace["__name__"] = asker
         exec("answers.read('triton', 'jit', 1)", namespace)
     assert "triton jit" not in answers.answers
+    import triton
+
+    # Under the name that a backend's module has in old releases.
+    namespace["__name__"] = "driver"
+    own = str(Path(triton.__file__).parent / "backends" / "nvidia" / "driver.py")
+    exec(compile("answers.read('triton', 'jit', 1)", own, "exec"), namespace)
+    assert "triton jit" not in answers.answers
     namespace["__name__"] = "torch.utils._triton"
     exec("answers.read('triton', 'jit', 1)", namespace)
     assert answers.answers.pop("triton jit") == "1"

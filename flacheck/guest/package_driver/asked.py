@@ -30,6 +30,7 @@ from types import FrameType, ModuleType
 from typing import Any, TypeGuard
 
 from ..recorder.session import Announcing
+from .heard import is_tritons
 
 _GUEST = __name__.partition(".")[0]
 _TRITON = "triton"
@@ -192,6 +193,9 @@ def _asker() -> str:
     frame = _asking()
     if frame is None:
         return "?"
+    if is_tritons(frame.f_code.co_filename):
+        # Up to 3.3 it loads its backends as modules called `driver` and `compiler`.
+        return _TRITON
     return str(frame.f_globals["__name__"])
 
 

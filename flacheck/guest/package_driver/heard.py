@@ -32,7 +32,7 @@ def listening() -> Iterator[dict[str, str]]:
     show = warnings.showwarning
 
     def showwarning(message: Any, category: Any, filename: str, *more: Any, **named: Any) -> None:
-        if not _is_tritons(filename):
+        if not is_tritons(filename):
             _keep(heard, str(message), filename)
         show(message, category, filename, *more, **named)
 
@@ -52,10 +52,14 @@ def listening() -> Iterator[dict[str, str]]:
             logger.removeHandler(each)
 
 
-def _is_tritons(filename: str) -> bool:
-    """Whether Triton itself warns: of its next release, say, which is no word of the package's."""
+def is_tritons(filename: str) -> bool:
+    """Whether a file is Triton's own, which warns of its next release, say: no word of the
+    package's."""
     triton = sys.modules.get("triton")
-    held = getattr(triton, "__file__", None)
+    if triton is None:
+        return False
+    # Not by its attribute: reading that is watched.
+    held = vars(triton).get("__file__")
     return held is not None and filename.startswith(os.path.dirname(held) + os.sep)
 
 
