@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import enum
@@ -372,3 +373,25 @@ def test_what_an_objects_constructor_refuses_is_given_otherwise() -> None:
     assert given._object(f"{__name__}:Format") == Format(5, 8)
     with pytest.raises(ValueError, match="never"):
         given._object(f"{__name__}:Never")
+
+
+class Layout(abc.ABC):
+    @abc.abstractmethod
+    def swizzle(self) -> None: ...
+
+
+class Other(Layout, abc.ABC): ...
+
+
+class Strided(Other):
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def swizzle(self) -> None: ...
+
+
+def test_an_object_of_an_abstract_class_is_of_one_below_it() -> None:
+    """The first that can be made."""
+    given = Arguments(Shapes([], Recipe({})), Recipe({}), "fp16")
+    made = given._object(f"{__name__}:Layout")
+    assert (type(made), made.width) == (Strided, 64)

@@ -135,7 +135,7 @@ class Arguments:
     def _object(self, name: str, fields: Mapping[str, Any] | None = None) -> Any:
         """An object of the class `module:name`, as its constructor asks for it, with some of the
         constructor's arguments."""
-        kind = objects.find(name)
+        kind = objects.concrete(objects.find(name))
         if issubclass(kind, enum.Enum):
             return next(iter(kind))
         if kind is objects.MODEL:

@@ -117,6 +117,17 @@ def find(name: str) -> type:
     return kind
 
 
+def concrete(kind: type) -> type:
+    """The class, or the nearest of those that make objects of an abstract one."""
+    waiting = [kind]
+    while waiting:
+        each = waiting.pop(0)
+        if not inspect.isabstract(each):
+            return each
+        waiting += each.__subclasses__()
+    return kind
+
+
 def constructor(kind: type) -> Operator:
     """The class as something to call, so that its arguments are made up as all others are."""
     parameters = []
