@@ -115,6 +115,23 @@ def test_what_a_recipe_skips_is_reported_with_its_reason() -> None:
     assert search.report["m:op"]["kernels"] == ["a"]
 
 
+def test_methods_that_lead_to_one_kernel_in_vain_are_left_in_the_end() -> None:
+    """Dozens of classes that do the same in other formats cost no minute; functions are all
+    called, and methods that lead elsewhere as well."""
+    methods = [operator(f"Format{n}.pack", "m:k", outer=False) for n in range(40)]
+    functions = [operator(f"pack_{n}", "m:k", outer=False) for n in range(40)]
+    other = operator("Other.pack", "m:k", "m:other", outer=False)
+    caller, search = searched(*methods, *functions, other, ending=never)
+    called = {name for name, _, _ in caller.calls}
+    left = [name for name, entry in search.report.items() if "skipped" in entry]
+    assert all(each.name[2:] in called for each in functions)
+    assert "Other.pack" in called
+    # Of 41 methods.
+    assert len(called) - len(functions) == 24
+    assert len(left) == 17
+    assert search.cut == []
+
+
 def test_an_error_is_repaired_as_it_suggests() -> None:
     """The plan that then works is the one that others vary."""
 

@@ -40,6 +40,11 @@ class Operator:
         return self.kind in (LAYER, METHOD)
 
     @property
+    def is_of_object(self) -> bool:
+        """Whether it is a method of a class that is no layer, a static one included."""
+        return "." in self.name.partition(":")[2]
+
+    @property
     def module(self) -> str:
         return self.name.partition(":")[0]
 

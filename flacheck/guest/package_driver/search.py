@@ -1,7 +1,7 @@
 """The order in which operators are called, outer ones first, and when to stop."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -37,6 +37,9 @@ _KEPT_FAILURES = 6
 _SAID = 300
 # Calls of one plan and its repairs, however much each of them helps.
 _MOST_CALLS = 60
+# Methods of objects that are searched in vain for a kernel before further ones are left: a package
+# may have dozens of classes that do the same in other formats.
+_FRUITLESS_METHODS = 24
 # What ending takes after the last call.
 _LEAVING = 3.0
 
@@ -72,6 +75,8 @@ class OperatorSearch:
         # What is called now is a variant of a variant: another dtype of it is worth nothing unless
         # it recorded a kernel.
         self._behind_doors = False
+        # For each kernel, the methods of objects that were searched for it in vain.
+        self._in_vain: Counter[str] = Counter()
         self.late = False
         self.report: dict[str, dict[str, Any]] = {}
 
@@ -120,11 +125,21 @@ class OperatorSearch:
             if self._over():
                 return
             reason = self._recipe.skips(operator)
+            if reason is None and step == self._missing and self._is_hopeless(operator):
+                reason = "many methods that lead to the same kernels launched none"
             if reason:
                 self._entry(operator)["skipped"] = reason
-            else:
-                self._tell(f"calling {operator.name}")
-                self._step(step, operator)
+                continue
+            missing = self._unrecorded(operator)
+            self._tell(f"calling {operator.name}")
+            self._step(step, operator)
+            if operator.is_of_object and missing == self._unrecorded(operator):
+                self._in_vain.update(missing)
+
+    def _is_hopeless(self, operator: Operator) -> bool:
+        """Whether each kernel that a method may still record was sought in many others."""
+        sought = [self._in_vain[kernel] for kernel in self._unrecorded(operator)]
+        return operator.is_of_object and bool(sought) and min(sought) >= _FRUITLESS_METHODS
 
     def _step(self, step: Callable[[Operator], None], operator: Operator) -> None:
         """What objects of somebody else's classes do to us ends the step, not the drive."""
