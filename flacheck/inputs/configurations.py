@@ -83,7 +83,7 @@ def _demand(config: Config) -> tuple[float, ...]:
     """How much of a GPU's memory a configuration is likely to need: each stage of a pipeline holds
     a tile."""
     stages = config.get("num_stages") or 1
-    return _tile(config) * max(stages, 1), stages, *_oddity(config)
+    return _tile(config) * stages, stages, *_oddity(config)
 
 
 def _tile(config: Config) -> int:
