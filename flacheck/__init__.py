@@ -1,3 +1,135 @@
-"""flacheck: know what a compiler upgrade will break before anyone upgrades."""
+"""flacheck: know what a compiler upgrade will break before anyone upgrades.
 
-__version__ = "0.1.0"
+>>> import flacheck
+>>> flacheck.explain("FC302").findings[0].title
+'LinearLayout assertion'
+
+The functions and values of `__all__` are the public API; everything else may change.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from flacheck.errors import (
+    EmptySelection,
+    Exit,
+    FlacheckError,
+    IncompleteError,
+    Interrupted,
+    Terminated,
+    ToolchainError,
+    UsageError,
+)
+from flacheck.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from flacheck.api.autotune import Autotuning as Autotuning
+    from flacheck.api.autotune import autotune as autotune
+    from flacheck.api.baselines import update_baseline as update_baseline
+    from flacheck.api.bisect import bisect as bisect
+    from flacheck.api.capture import Capture as Capture
+    from flacheck.api.capture import capture as capture
+    from flacheck.api.diff import diff as diff
+    from flacheck.api.doctor import doctor as doctor
+    from flacheck.api.dtypes import dtypes as dtypes
+    from flacheck.api.explain import Explained as Explained
+    from flacheck.api.explain import explain as explain
+    from flacheck.api.gate import gate as gate
+    from flacheck.api.lists import list_advisories as list_advisories
+    from flacheck.api.lists import list_kernels as list_kernels
+    from flacheck.api.lists import list_matrices as list_matrices
+    from flacheck.api.lists import list_rules as list_rules
+    from flacheck.api.lists import list_targets as list_targets
+    from flacheck.api.reports import list_runs as list_runs
+    from flacheck.api.reports import merge as merge
+    from flacheck.api.reports import report as report
+    from flacheck.api.repro import repro as repro
+    from flacheck.api.runs import Failure as Failure
+    from flacheck.api.runs import Run as Run
+    from flacheck.api.scan import list_cells as list_cells
+    from flacheck.api.scan import scan as scan
+    from flacheck.api.toolchains import install_toolchains as install_toolchains
+    from flacheck.api.toolchains import list_toolchains as list_toolchains
+    from flacheck.api.toolchains import remove_toolchains as remove_toolchains
+    from flacheck.capabilities.bisect.history import Bisection as Bisection
+    from flacheck.capabilities.diff.result import Comparison as Comparison
+    from flacheck.capabilities.dtypes.result import DtypesResult as DtypesResult
+    from flacheck.capabilities.gate.pinned import Pin as Pin
+    from flacheck.capabilities.gate.result import Gate as Gate
+    from flacheck.capabilities.repro.output.result import Reproduced as Reproduced
+    from flacheck.model import Cell as Cell
+    from flacheck.model import Record as Record
+    from flacheck.pipeline.events import Event as Event
+    from flacheck.pipeline.events import Progress as Progress
+    from flacheck.pipeline.events import RecordSettled as RecordSettled
+    from flacheck.pipeline.events import RunFinished as RunFinished
+    from flacheck.pipeline.events import RunStarted as RunStarted
+
+# The module of each public name. They are imported on first use: `import flacheck` is quick, and
+# needs neither Triton nor torch.
+_MODULES = {
+    "Autotuning": "api.autotune",
+    "Bisection": "capabilities.bisect.history",
+    "Capture": "api.capture",
+    "Cell": "model",
+    "Comparison": "capabilities.diff.result",
+    "DtypesResult": "capabilities.dtypes.result",
+    "Event": "pipeline.events",
+    "Explained": "api.explain",
+    "Failure": "api.runs",
+    "Gate": "capabilities.gate.result",
+    "Pin": "capabilities.gate.pinned",
+    "Progress": "pipeline.events",
+    "Record": "model",
+    "RecordSettled": "pipeline.events",
+    "Reproduced": "capabilities.repro.output.result",
+    "Run": "api.runs",
+    "RunFinished": "pipeline.events",
+    "RunStarted": "pipeline.events",
+    "autotune": "api.autotune",
+    "bisect": "api.bisect",
+    "capture": "api.capture",
+    "diff": "api.diff",
+    "doctor": "api.doctor",
+    "dtypes": "api.dtypes",
+    "explain": "api.explain",
+    "gate": "api.gate",
+    "install_toolchains": "api.toolchains",
+    "list_advisories": "api.lists",
+    "list_cells": "api.scan",
+    "list_kernels": "api.lists",
+    "list_matrices": "api.lists",
+    "list_rules": "api.lists",
+    "list_runs": "api.reports",
+    "list_targets": "api.lists",
+    "list_toolchains": "api.toolchains",
+    "merge": "api.reports",
+    "remove_toolchains": "api.toolchains",
+    "report": "api.reports",
+    "repro": "api.repro",
+    "scan": "api.scan",
+    "update_baseline": "api.baselines",
+}
+
+__all__ = [
+    "EmptySelection",
+    "Exit",
+    "FlacheckError",
+    "IncompleteError",
+    "Interrupted",
+    "Terminated",
+    "ToolchainError",
+    "UsageError",
+    *_MODULES,
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'flacheck' has no attribute {name!r}")
+    value = getattr(import_module(f"flacheck.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -34,6 +34,10 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, as a cancelled CI job gets it: a command ends as it does at Ctrl-C."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """An interrupt with a message about what is left behind."""
+
+
 class UsageError(FlacheckError):
     """The input cannot be used: an unknown name, a malformed file, an impossible combination."""
 

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.capture.run import capture
+from flacheck.captures.run import capture
 from flacheck.inputs.launches import Launches, read
 
 needs_torch = pytest.mark.skipif(

@@ -97,7 +97,7 @@ def _matrix(text: str, folder: Path) -> object:
 
 
 def _pins(text: str, folder: Path) -> object:
-    from flacheck.gate import sources
+    from flacheck.capabilities.gate import sources
 
     found = []
     for name in ("pyproject.toml", "requirements.txt", "uv.lock"):

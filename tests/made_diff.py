@@ -8,11 +8,11 @@ from datetime import date
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.diff.compared_side import ComparedSide
-from flacheck.diff.differences import differences
-from flacheck.diff.matching import match
-from flacheck.diff.package_view import PackageWord
-from flacheck.diff.result import DiffResult
+from flacheck.capabilities.diff.compared_side import ComparedSide
+from flacheck.capabilities.diff.differences import differences
+from flacheck.capabilities.diff.matching import match
+from flacheck.capabilities.diff.package_view import PackageWord
+from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record
 from flacheck.tables.advisories import Advisory, Effect
 from tests.made_records import failure, record, unknown
@@ -46,11 +46,11 @@ def result(
     why: str = "not launched",
     waived: bool = False,
     **more: Any,
-) -> DiffResult:
+) -> Comparison:
     made = differences(
         match(before, after), untested or {}, lambda _: waived, lambda _: why, lambda _: "new"
     )
-    return DiffResult(
+    return Comparison(
         before=side(OLD, "2.9.1", before),
         after=side(NEW, "2.12.1", after),
         about="tiny==1.0",
@@ -64,7 +64,7 @@ def kernels(toolchain: str, *names: str, **more: Any) -> list[Record]:
     return [record(toolchain=toolchain, kernel=f"a.b:{name}", **more) for name in names]
 
 
-def compared() -> DiffResult:
+def compared() -> Comparison:
     """Two releases that differ in every way that there is."""
     held = {"shared": 1024, "shared_limit": 232448, "registers": 128, "stack": 0, "spills": 0}
     spoilt = failure("FC501", "too much", toolchain=NEW, kernel="a.b:untested")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from flacheck.dtypes.costs import Need
-from flacheck.dtypes.finding import OVERFLOW, PROMOTION, REFUSED, DtypeFinding, Reached, Tripped
-from flacheck.dtypes.heads import ACTUAL, INTENDED, HeadNeeds
-from flacheck.dtypes.mending import Mended
-from flacheck.dtypes.observed import Mode, Place
-from flacheck.dtypes.result import Cure, DtypesResult, NotFollowed
+from flacheck.capabilities.dtypes.costs import Need
+from flacheck.capabilities.dtypes.finding import (
+    OVERFLOW,
+    PROMOTION,
+    REFUSED,
+    DtypeFinding,
+    Reached,
+    Tripped,
+)
+from flacheck.capabilities.dtypes.heads import ACTUAL, INTENDED, HeadNeeds
+from flacheck.capabilities.dtypes.mending import Mended
+from flacheck.capabilities.dtypes.observed import Mode, Place
+from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed
 from flacheck.model import Json
 
 FP16, BF16 = Mode("fp16", "fp32"), Mode("bf16", "fp32")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from flacheck.gate.admitted import Releases
-from flacheck.gate.evidence import Evidence
-from flacheck.gate.judging import Gate
-from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.result import GateResult
+from flacheck.capabilities.gate.admitted import Releases
+from flacheck.capabilities.gate.evidence import Evidence
+from flacheck.capabilities.gate.judging import Judge
+from flacheck.capabilities.gate.pinned import Installation, Pin
+from flacheck.capabilities.gate.result import Gate
 from flacheck.model import Record
 from tests.made_records import failure, record, whole
 
@@ -44,8 +44,8 @@ def installation(*requirements: str) -> Installation:
 
 def gate(
     records: Sequence[Record], *requirements: str, history: Sequence[Record] = (), **changes: Any
-) -> GateResult:
-    judge = Gate(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
+) -> Gate:
+    judge = Judge(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
     known = Evidence(
         whole(records),
         records,
@@ -67,5 +67,5 @@ COMPILES = [record(**on(release)) for release in ("3.1.0", "3.4.0", "3.5.0", "3.
 RECORDS = [BROKEN, record(**on("3.2.0")), failure(**on("3.3.0")), *COMPILES]
 
 
-def states(outcome: GateResult) -> dict[str, str]:
+def states(outcome: Gate) -> dict[str, str]:
     return {version.triton: version.state.value for version in outcome.versions}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flacheck.gate import sources
-from flacheck.gate.pinned import Installation
+from flacheck.capabilities.gate import sources
+from flacheck.capabilities.gate.pinned import Installation
 
 
 def write(name: str, text: str) -> Path:
@@ -34,7 +34,7 @@ class _Raises(logging.Handler):
 @contextmanager
 def no_warning() -> Iterator[None]:
     """For files of which nothing has to be assumed."""
-    logger = logging.getLogger("flacheck.gate")
+    logger = logging.getLogger("flacheck.capabilities.gate")
     handler = _Raises()
     logger.addHandler(handler)
     try:

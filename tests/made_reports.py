@@ -13,12 +13,18 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.slow import mark_slow
 from flacheck.analysis.summary import RunView
-from flacheck.autotune.examined import Timing
-from flacheck.bisect.history import Bisection, Change, Entry, Find, Kind
+from flacheck.capabilities.autotune.examined import Timing
+from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find, Kind
+from flacheck.capabilities.gate.admitted import Admission, Conflict
+from flacheck.capabilities.gate.pinned import Installation, Pin, PinChange
+from flacheck.capabilities.gate.result import (
+    Gate,
+    JudgedRelease,
+    JudgedWaiver,
+    ReleaseState,
+    WaiverUse,
+)
 from flacheck.config.waivers import Waiver
-from flacheck.gate.admitted import Admission, Conflict
-from flacheck.gate.pinned import Installation, Pin, PinChange
-from flacheck.gate.result import GateResult, JudgedRelease, JudgedWaiver, ReleaseState, WaiverUse
 from flacheck.model import Verdict
 from flacheck.reports import (
     autotune,
@@ -89,7 +95,7 @@ def of_gate(_: Path) -> Report:
         "0" * 64,
     )
     expired = Waiver(reason="issue 9", signature="FC401:ptx:-:0", expires=date(2026, 1, 31))
-    found = GateResult(
+    found = Gate(
         admissions=(
             Admission(files, (("2.5.0", "3.1.0"), ("2.6.0", "3.2.0"), ("2.7.0", "3.3.0"))),
             Admission(group, conflict=conflict),

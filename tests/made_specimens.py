@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flacheck.capabilities.repro.budget import Budget
+from flacheck.capabilities.repro.compilers import Compilers
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.kernel.syntax_trees import called
+from flacheck.capabilities.repro.oracle import Oracle, same_signature
+from flacheck.capabilities.repro.output.script import DOES_NOT, SHOWS
+from flacheck.capabilities.repro.passes.search import Pass
+from flacheck.capabilities.repro.reducer import reduce
+from flacheck.capabilities.repro.verification import ScriptRun
+from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.model import Attempt, Cell, Cut, Outcome, Verdict
-from flacheck.repro.budget import Budget
-from flacheck.repro.compilers import Compilers
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import called
-from flacheck.repro.oracle import Oracle, same_signature
-from flacheck.repro.output.script import DOES_NOT, SHOWS
-from flacheck.repro.passes.search import Pass
-from flacheck.repro.reducer import reduce
-from flacheck.repro.verification import ScriptRun
-from flacheck.repro.versions import ReleaseVerdict
 from flacheck.toolchains.base import Toolchain
 from tests.made_records import record
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flacheck.autotune import judging
-from flacheck.autotune.examined import Tuned, TunerResult
-from flacheck.autotune.trials import trials
+from flacheck.capabilities.autotune import judging
+from flacheck.capabilities.autotune.examined import Tuned, TunerResult
+from flacheck.capabilities.autotune.trials import trials
 from flacheck.model import Cell, Cut, Kernel, Launch, Record
 from flacheck.source import autotuned
 from tests.made_records import failure, record

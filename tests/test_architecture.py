@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+import flacheck
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "flacheck"
 
-# From the ground floor up: an import leads to a floor below. Rooms that share a floor are
-# capabilities and do not import each other.
+# From the ground floor up: an import leads to a floor below. The folders of `capabilities` do not
+# import each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("model",),
@@ -34,15 +36,17 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("analysis",),
     ("baseline",),
     ("engine",),
-    ("capture",),
+    ("captures",),
     ("inputs",),
+    ("pipeline",),
     ("fallbacks",),
-    ("scan", "bisect", "diff", "repro", "autotune", "gate", "dtypes"),
+    ("capabilities",),
     ("reports",),
+    ("api",),
     ("cli",),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
-CAPABILITIES = next(rooms for rooms in ROOMS if len(rooms) > 1)
+CAPABILITIES = ("scan", "bisect", "diff", "repro", "autotune", "gate", "dtypes")
 # The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
 GUEST_ROOMS = (
     "engine",
@@ -53,7 +57,7 @@ GUEST_ROOMS = (
     "test_suite",
     "dtypes",
 )
-LOOSE = {"__init__", "__main__", "errors"}
+LOOSE = {"__init__", "__main__", "errors", "version"}
 # Data that ships with the package and holds no module.
 FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "__pycache__"}
 # The sandbox speaks the guest's protocol, and who reads a launches file digests definitions as the
@@ -170,6 +174,54 @@ def test_imports_only_go_down() -> None:
     assert wrong == []
 
 
+def test_capabilities_do_not_import_each_other() -> None:
+    """What two of them share lies below both."""
+    folders = {path.name for path in (PACKAGE / "capabilities").iterdir() if path.is_dir()}
+    assert folders - FOLDERS_WITHOUT_MODULES == set(CAPABILITIES)
+    wrong = []
+    for name, file in modules().items():
+        own = name.split(".")[2:3]
+        for imported in imports(file):
+            other = imported.split(".")[2:3]
+            if room_of(name) == room_of(imported) == "capabilities" and own != other:
+                wrong.append(f"{name} imports {imported}")
+    assert wrong == []
+
+
+def test_the_command_line_uses_the_api_and_reports_alone() -> None:
+    """Whatever a command does, a program can do with `import flacheck`."""
+    public = {f"flacheck.{name}" for name in flacheck.__all__} | {
+        "flacheck",
+        "flacheck.__version__",
+    }
+    rooms = ("flacheck.api.", "flacheck.reports", "flacheck.cli")
+    wrong = []
+    for name, file in modules().items():
+        if room_of(name) != "cli":
+            continue
+        for imported in imports(file):
+            ours = imported.partition(".")[0] == "flacheck"
+            if ours and imported not in public and not imported.startswith(rooms):
+                wrong.append(f"{name} imports {imported}")
+    assert wrong == []
+
+
+def test_no_module_hides_a_function_of_the_api() -> None:
+    """`flacheck.diff` stays a function after every module was imported."""
+    code = """
+import flacheck, importlib, pkgutil
+for module in pkgutil.walk_packages(flacheck.__path__, "flacheck."):
+    if ".guest." not in module.name and not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+for name in flacheck.__all__:
+    value = getattr(flacheck, name)
+    assert type(value).__name__ != "module", name
+print(flacheck.explain("FC302").findings[0].code)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ran.stdout.strip(), ran.stderr) == ("FC302", "")
+
+
 def test_no_two_modules_import_each_other() -> None:
     """Not even for types: what two modules share lies below both."""
     assert circle(edges()) == []
@@ -244,7 +296,7 @@ def test_the_model_has_no_io() -> None:
 
 def test_the_command_line_imports_neither_triton_nor_torch() -> None:
     """Help and explanations are quick, and the compile path never needs torch."""
-    code = "import sys, flacheck.cli, flacheck.engine.loop, flacheck.inputs.planning; "
+    code = "import sys, flacheck.cli, flacheck.engine.loop, flacheck.pipeline.planning; "
     code += "print({'torch', 'triton'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"

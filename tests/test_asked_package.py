@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.capabilities.gate.asked_package import AskedPackage
 from flacheck.errors import UsageError
-from flacheck.gate.asked_package import AskedPackage
 from flacheck.packages import checkouts
 
 

@@ -16,17 +16,18 @@ import pytest
 from msgspec import structs
 
 from flacheck import reports
-from flacheck.autotune import gathering, timeable
-from flacheck.autotune.bench import Bench, _price, _rank, spearman
-from flacheck.autotune.examination import Examination
-from flacheck.autotune.examined import Timing, Tuned, TunerResult
-from flacheck.capture.run import capture
+from flacheck.capabilities.autotune import gathering, timeable
+from flacheck.capabilities.autotune.bench import Bench, _price, _rank, spearman
+from flacheck.capabilities.autotune.examination import Examination
+from flacheck.capabilities.autotune.examined import Timing, Tuned, TunerResult
+from flacheck.captures.run import capture
 from flacheck.errors import UsageError
 from flacheck.inputs import corpus
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
 from flacheck.model import Cell, Imported, Json, Launch, Verdict, canonical
 from flacheck.packages.package import Package
+from flacheck.pipeline.events import RecordSettled
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
 from flacheck.toolchains import Resolver
@@ -125,6 +126,12 @@ def times(bench: Bench, tuned: Tuned, configs: list[Any] | None = None) -> list[
     return [found[canonical(config)] for config in configs]
 
 
+def compiled(examination: Examination, store: Path) -> list[Verdict]:
+    """The verdicts of all cells of an examination."""
+    events = examination.compile(store)
+    return [event.record.verdict for event in events if isinstance(event, RecordSettled)]
+
+
 @needs_torch
 def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
     """Every configuration computes the same, and one that cannot run is said."""
@@ -153,7 +160,7 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
     asked = replace(H100, kernels=("retention.chunk_fwd_o",))
     examination = Examination("made", gathering.of_matrix(str(matrix), asked), jobs=1)
-    assert all(record.verdict is Verdict.COMPILES for record in examination.records(tmp_path))
+    assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
     (timed,) = examination.timed(examination.results(tmp_path, 0), Bench("cpu"))
     assert timed.rank is not None
     assert -1 <= timed.rank <= 1
@@ -174,7 +181,7 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
     """
     file = captured(tmp_path)
     examination = Examination("made", gathering.of_launches(file, H100), jobs=1)
-    assert all(record.verdict is Verdict.COMPILES for record in examination.records(tmp_path))
+    assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
     (timed,) = examination.timed(examination.results(tmp_path, 0), Bench("cpu"))
     assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
         (0, None)
@@ -427,7 +434,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     )
     launched = gathering.of_launches(tmp_path / "l.jsonl", H100)
     examination = Examination("made", launched, jobs=1)
-    assert [record.verdict for record in examination.records(tmp_path)] == [Verdict.COMPILES]
+    assert compiled(examination, tmp_path) == [Verdict.COMPILES]
     results = examination.results(tmp_path, 0)
     bench = Bench("cpu")
     (untimed,) = examination.timed(results, bench)
@@ -446,7 +453,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
 
 def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
-    monkeypatch.setattr("flacheck.autotune.bench.torch_folder", lambda: None)
+    monkeypatch.setattr("flacheck.capabilities.autotune.bench.torch_folder", lambda: None)
     with pytest.raises(UsageError, match="torch"):
         Bench()
 

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from flacheck.autotune.gathering import of_launches
+from flacheck.capabilities.autotune.gathering import of_launches
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flacheck.autotune.cost import cost
+from flacheck.capabilities.autotune.cost import cost
 from tests.made_tuned import CONFIGS, RESOURCES, call, constexpr, good, result, skipped
 
 

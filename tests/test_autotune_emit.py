@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.autotune import emit
-from flacheck.autotune.emit import choices
+from flacheck.capabilities.autotune import emit
+from flacheck.capabilities.autotune.emit import choices
 from tests.made_tuned import CONFIGS, RESOURCES, fatal, good, result
 
 

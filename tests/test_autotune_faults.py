@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.autotune.examined import KeyFault, Tuned
-from flacheck.autotune.key_faults import faults, mended
-from flacheck.autotune.keys import KeyEvidence
-from flacheck.autotune.missing_keys import unkeyed
+from flacheck.capabilities.autotune.examined import KeyFault, Tuned
+from flacheck.capabilities.autotune.key_faults import faults, mended
+from flacheck.capabilities.autotune.keys import KeyEvidence
+from flacheck.capabilities.autotune.missing_keys import unkeyed
 from flacheck.fallbacks.constexprs import kernel_code
 from flacheck.source.host_code import HostLaunch
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned

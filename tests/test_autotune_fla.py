@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from flacheck import toolchains
-from flacheck.autotune import emit, judging
-from flacheck.autotune.examined import Tuned
-from flacheck.autotune.trials import trials
+from flacheck.capabilities.autotune import emit, judging
+from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.trials import trials
 from flacheck.model import Cell, Imported, Kernel, Launch
 from flacheck.packages import package as packages
 from flacheck.source import autotuned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flacheck.autotune.examined import Fate
+from flacheck.capabilities.autotune.examined import Fate
 from tests.made_records import failure, unknown
 from tests.made_tuned import call, constexpr, fatal, good, result, skipped
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.autotune.keys import KeyEvidence, plain, specialisation
+from flacheck.capabilities.autotune.keys import KeyEvidence, plain, specialisation
 from tests.made_tuned import TENSOR, call, constexpr, tuned
 
 

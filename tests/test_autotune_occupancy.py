@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.autotune.occupancy import occupancy, thread_registers
+from flacheck.capabilities.autotune.occupancy import occupancy, thread_registers
 from flacheck.tables import targets
 
 # (target, warps a block, registers a thread, bytes of shared memory, blocks) as

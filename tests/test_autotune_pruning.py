@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flacheck.autotune.pruning import _has_list, _left_out
+from flacheck.capabilities.autotune.pruning import _has_list, _left_out
 from tests.made_tuned import CONFIGS, THREE, tuned
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.autotune.trials import ruled_out, trials
+from flacheck.capabilities.autotune.trials import ruled_out, trials
 from tests.made_tuned import CONFIGS, THREE, tuned
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flacheck.analysis.standing import Standing, standing
-from flacheck.baseline.comparing import Comparison, compare, knows
+from flacheck.baseline.comparing import BaselineComparison, compare, knows
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
 from flacheck.model import AskedCells, KeySet, Question, Record
@@ -25,7 +25,7 @@ def written(records: list[Record], about: str = SPEC) -> Baseline:
 
 def compared(
     before: list[Record], now: list[Record], about: str = SPEC, flacheck: str = "1.0"
-) -> Comparison:
+) -> BaselineComparison:
     return compare(written(before), of(now, about), "b.json", flacheck)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 
 import flacheck
 from flacheck import reports, toolchains
-from flacheck.bisect.history import Bisection, Find, Kind
-from flacheck.bisect.sitting import Bisecting, releases
+from flacheck.capabilities.bisect.bisecting import bisect_cell, releases
+from flacheck.capabilities.bisect.history import Bisection, Find, Kind
 from flacheck.errors import UsageError
-from flacheck.inputs.cell import Chosen
 from flacheck.model import Cell, Verdict
+from flacheck.pipeline.cell import Chosen
+from flacheck.pipeline.events import drain
+from flacheck.pipeline.job import RunOptions
 from flacheck.reports import bisect as bisect_report
 from flacheck.reports.document import Display
 from flacheck.store import Store
@@ -48,7 +51,7 @@ def family(monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], **more: Any) 
 
 def shown(bisection: Bisection, *torches: str) -> list[str]:
     """The lines that a person reads of a bisection, without their indentation."""
-    report = bisect_report.report(bisection, torches)
+    report = bisect_report.report(replace(bisection, torches=torches))
     text = "".join(reports.render("table", report, Display(width=200)))
     return [line.strip() for line in text.splitlines()]
 
@@ -57,9 +60,8 @@ def bisect(
     store: Store, cell: Cell, find: Find = Find.CHANGE, specs: tuple[str, ...] = (), **more: Any
 ) -> Bisection:
     there = releases(cell, specs)
-    sitting = Bisecting(Chosen(cell), there.choices, find, store, 20, 2, 512, **more)
-    list(sitting.records())
-    return sitting.found()
+    options = RunOptions(timeout=20, jobs=2, memory_mb=512, **more)
+    return drain(bisect_cell(Chosen(cell), there.choices, find, store, options), None)
 
 
 def told(found: Bisection) -> list[tuple[str, str, Kind]]:
@@ -121,9 +123,9 @@ def test_releases_without_a_verdict_are_skipped_and_never_judged(
     family(monkeypatch, table, wheelless=("2.0",), refused={"3.0": ("sm90",)})
     there = releases(fake.cell("k", "6.0"), ())
     for find in (Find.CHANGE, Find.FAIL):
-        sitting = Bisecting(Chosen(fake.cell("k", "6.0")), there.choices, find, store, 0.5, 2, 512)
-        list(sitting.records())
-        found = sitting.found()
+        chosen = Chosen(fake.cell("k", "6.0"))
+        options = RunOptions(timeout=0.5, jobs=2, memory_mb=512)
+        found = drain(bisect_cell(chosen, there.choices, find, store, options), None)
         assert told(found) == [("1.0", "5.0", Kind.FAIL)]
         assert found.changes[0].between == ("fake==2.0", "fake==3.0", "fake==4.0")
     verdicts = {entry.toolchain[6:]: entry.verdict.value for entry in found.history}
@@ -191,10 +193,11 @@ def test_where_nothing_is_found_the_reason_is_said(
     """And nothing is made up."""
     family(monkeypatch, table)
     cell = fake.cell("k", "5.0")
-    sitting = Bisecting(Chosen(cell), releases(cell, ()).choices, find, store, 0.3, 9, 512)
-    list(sitting.records())
-    assert sitting.found().changes == ()
-    assert shown(sitting.found())[-1].startswith(said)
+    options = RunOptions(timeout=0.3, jobs=9, memory_mb=512)
+    choices = releases(cell, ()).choices
+    found = drain(bisect_cell(Chosen(cell), choices, find, store, options), None)
+    assert found.changes == ()
+    assert shown(found)[-1].startswith(said)
 
 
 def test_specifications_narrow_the_releases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +220,7 @@ def test_the_import_of_a_package_is_refused_with_the_command_that_compares_it(st
     made = fake.cell("fla.ops:__init__", "3.0")
     cell = Cell(made.kernel, made.toolchain, made.target, None, stage="import")
     with pytest.raises(UsageError, match="flacheck scan --package"):
-        Bisecting(Chosen(cell), (), Find.CHANGE, store, None, 1, 512)
+        drain(bisect_cell(Chosen(cell), (), Find.CHANGE, store, RunOptions()), None)
 
 
 def test_json_is_what_the_schema_says(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

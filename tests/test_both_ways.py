@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.engine.plan import Plan
-from flacheck.engine.session import Session
-from flacheck.inputs import captured
 from flacheck.inputs.expand import Selection
 from flacheck.model import Cell, Cut, Imported, Record
+from flacheck.pipeline import captured
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 
 pytestmark = [
@@ -37,7 +37,7 @@ def as_cut(cell: Cell) -> Cell:
 
 def settled(plan: Plan, cells: Sequence[Cell], folder: Path) -> list[Record]:
     """The records of cells of the plan, in their order."""
-    records = Session(replace(plan, cells=cells), Store.open(folder)).records()
+    records = records_of(replace(plan, cells=cells), Store.open(folder))
     by_key = {record.key: record for record in records}
     return [by_key[cell.key] for cell in cells]
 

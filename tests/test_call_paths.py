@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from flacheck.autotune import gathering
+from flacheck.capabilities.autotune import gathering
 from flacheck.errors import EmptySelection, MatrixError
 from flacheck.inputs import launches
 from flacheck.inputs.call_paths import came_through, matches
-from flacheck.inputs.cell import choose
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import plan
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose
+from flacheck.pipeline.cell import choose
+from flacheck.pipeline.planning import plan
 from flacheck.store import Store
 from tests.test_launches import HEADER, launch, write
 

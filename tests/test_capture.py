@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capture.cards import card
-from flacheck.capture.drive import GUEST
-from flacheck.capture.run import NOT_STARTED, capture, summary
+from flacheck.captures.cards import card
+from flacheck.captures.drive import GUEST
+from flacheck.captures.run import NOT_STARTED, capture, summary
 from flacheck.errors import UsageError
 from flacheck.inputs.launches import read
 from tests.captured import needs_torch, recorded

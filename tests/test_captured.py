@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from flacheck.capture.drive import Drive, Driven
+from flacheck.captures.drive import Drive, Driven
 from flacheck.engine.judge import judge
-from flacheck.inputs import captured
 from flacheck.inputs.expand import Selection
 from flacheck.model import Cut, Imported, Verdict
 from flacheck.packages.package import Package
+from flacheck.pipeline import captured
 from flacheck.toolchains.base import Choice
 from tests.test_launches import HEADER, launch, write
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.capture.cards import CARDS, card, target_of
+from flacheck.captures.cards import CARDS, card, target_of
 from flacheck.errors import UsageError
 from flacheck.tables.targets import TARGETS
 

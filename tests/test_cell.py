@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from flacheck.engine import judge
-from flacheck.engine.session import Session
 from flacheck.errors import UsageError
-from flacheck.inputs import cell, corpus, planning
-from flacheck.inputs.cell import Chosen, choose
+from flacheck.inputs import corpus
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import (
@@ -33,6 +31,10 @@ from flacheck.model import (
 )
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
+from flacheck.pipeline import cell, planning
+from flacheck.pipeline.cell import Chosen, choose
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.toolchains import Resolver
 from tests.test_launches import HEADER, LAUNCH, launch, write
@@ -46,10 +48,10 @@ ASSERTION = "LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) c
 def never(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is to be compiled, unless a test says so."""
 
-    def refused(self: Session) -> Iterator[Record]:
+    def refused(*arguments: object) -> Iterator[Record]:
         raise AssertionError("nothing is to be compiled")
 
-    monkeypatch.setattr(Session, "records", refused)
+    monkeypatch.setattr(cell, "records_of", refused)
 
 
 @pytest.fixture(scope="module")
@@ -202,17 +204,19 @@ def test_of_several_cells_of_a_matrix_the_verdicts_decide(
 ) -> None:
     """They are asked for, in one go."""
     shape = planning.plan(Subject("quick"), ONE).cells
-    asked: list[Session] = []
+    runs: list[tuple[Purpose, RunOptions | None]] = []
 
-    def records(self: Session) -> list[Record]:
-        asked.append(self)
-        cells = self.plan.cells
+    def records(plan: Plan, store: Store, options: RunOptions | None) -> list[Record]:
+        runs.append((plan.purpose, options))
+        cells = plan.cells
         return put(store, cells, lambda cell: "it holds" if cell is cells[1] else None)
 
-    monkeypatch.setattr(Session, "records", records)
+    monkeypatch.setattr(cell, "records_of", records)
     assert len(shape) > 1
-    assert choose("quick", ONE, store, Purpose.BISECT, jobs=1).cell == shape[1]
-    assert [(each.plan.purpose, each.jobs) for each in asked] == [(Purpose.BISECT, 1)]
+    options = RunOptions(jobs=1)
+    chosen = choose("quick", ONE, store, Purpose.BISECT, options=options)
+    assert chosen.cell == shape[1]
+    assert runs == [(Purpose.BISECT, options)]
 
 
 def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> None:

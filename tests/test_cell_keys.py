@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Kernel, Launch, Stubbed
+from flacheck.pipeline import planning
 
 GOLDEN = Path(__file__).parent / "golden" / "cell-keys.json"
 ROWS: list[dict[str, Any]] = json.loads(GOLDEN.read_text())

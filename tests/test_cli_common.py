@@ -12,17 +12,18 @@ from pathlib import Path
 import pytest
 import typer
 
+from flacheck.api import arguments
 from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
 
 def test_values_are_repeated_or_separated_by_commas() -> None:
     """As the user likes; empty ones are none."""
-    assert common.split(["a, b", "c", "", " ,"]) == ("a", "b", "c")
-    assert common.split([]) == ()
-    assert common.numbers("--num-warps", ["4,8", "16"]) == (4, 8, 16)
+    assert arguments.split(["a, b", "c", "", " ,"]) == ("a", "b", "c")
+    assert arguments.split([]) == ()
+    assert arguments.numbers("--num-warps", ["4,8", "16"]) == (4, 8, 16)
     with pytest.raises(UsageError, match="--num-warps takes whole numbers"):
-        common.numbers("--num-warps", ["4.5"])
+        arguments.numbers("--num-warps", ["4.5"])
 
 
 @pytest.mark.parametrize(
@@ -30,23 +31,25 @@ def test_values_are_repeated_or_separated_by_commas() -> None:
 )
 def test_a_timeout_is_auto_or_seconds(text: str, seconds: float | None) -> None:
     """None for one that is learnt."""
-    assert common.seconds(text) == seconds
+    assert arguments.seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", ""])
 def test_a_timeout_that_is_none_is_an_error(text: str) -> None:
     """With what is expected."""
     with pytest.raises(UsageError, match="expected auto or a number of seconds"):
-        common.seconds(text)
+        arguments.seconds(text)
 
 
 def test_a_selection_takes_known_dtypes_only() -> None:
     """The kernels and targets are looked up where they are known."""
-    chosen = common.selection(["a,b"], ["sm90"], ["bf16"], ["4"], [], ["3.2.0"])
+    chosen = arguments.selection_of(
+        kernel=["a,b"], target=["sm90"], dtype=["bf16"], num_warps=["4"], toolchain=["3.2.0"]
+    )
     assert (chosen.kernels, chosen.targets, chosen.dtypes) == (("a", "b"), ("sm90",), ("bf16",))
     assert (chosen.num_warps, chosen.num_stages, chosen.toolchains) == ((4,), (), ("3.2.0",))
     with pytest.raises(UsageError, match="unknown dtype 'fp12'"):
-        common.selection([], [], ["fp12"], [], [], [])
+        arguments.selection_of(dtype=["fp12"])
 
 
 def test_a_terminated_command_ends_like_an_interrupted_one(

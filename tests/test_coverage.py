@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flacheck.capture.coverage import coverage
+from flacheck.captures.coverage import coverage
 
 LAUNCHABLE = {
     "pkg.ops.one:first": ("pkg.ops.one:host", "pkg.ops.two:Layer"),

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flacheck.capabilities.scan import views as session
 from flacheck.errors import FlacheckError, StoreError
 from flacheck.reports import render, scan
 from flacheck.reports.document import Display
-from flacheck.scan import session
 from flacheck.store import FILE, Store
 from tests.made_records import failure, record
 from tests.mutations import mutated, odd_values

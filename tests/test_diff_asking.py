@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.diff import asking
-from flacheck.diff.asking import one_each
-from flacheck.diff.sides import ReleaseSide, StoredSide
+from flacheck.capabilities.diff import asking
+from flacheck.capabilities.diff.asking import one_each
+from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import launches
 from flacheck.inputs.expand import Selection

@@ -14,14 +14,16 @@ import flacheck as package
 from flacheck import toolchains
 from flacheck.analysis.context import Context
 from flacheck.analysis.summary import RunView, summarise
-from flacheck.diff.asking import Asked
-from flacheck.diff.differences import DifferenceKind
-from flacheck.diff.result import DiffResult
-from flacheck.diff.session import Comparing
-from flacheck.diff.sides import ReleaseSide
-from flacheck.engine.plan import Plan
+from flacheck.capabilities.diff.asking import Asked
+from flacheck.capabilities.diff.comparing import compare
+from flacheck.capabilities.diff.differences import DifferenceKind
+from flacheck.capabilities.diff.result import Comparison
+from flacheck.capabilities.diff.sides import ReleaseSide
 from flacheck.errors import Exit
 from flacheck.model import Cell, Purpose, Record
+from flacheck.pipeline.events import Event, RecordSettled, drain
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.plan import Plan
 from flacheck.reports import render
 from flacheck.reports.diff import report as diff_report
 from flacheck.reports.document import Display
@@ -105,23 +107,19 @@ def side(version: str) -> ReleaseSide:
 
 def compared(
     store: Store, cells: list[Cell], waived: tuple[str, ...] = (), **how: Any
-) -> DiffResult:
+) -> Comparison:
     """A comparison of 1.0 with 2.0, compiled by fake workers."""
     before, after = side("1.0"), side("2.0")
     both = [replace(cell, toolchain=each.spec) for each in (before, after) for cell in cells]
     choices = {each.spec: each.choice for each in (before, after)}
     plan = Plan("diff fakes", both, choices, purpose=Purpose.DIFF)
-    comparing = Comparing(
-        Asked(before, after, "fakes", plan),
-        store,
-        lambda record: record.kernel in waived,
-        timeout=200,
-        jobs=2,
-        memory_mb=512,
-        **how,
-    )
-    assert len(list(comparing.records())) == comparing.total == len(both)
-    return comparing.result()
+    options = RunOptions(timeout=200, jobs=2, memory_mb=512, **how)
+    settled: list[Event] = []
+    asked = Asked(before, after, "fakes", plan)
+    comparing = compare(asked, store, lambda record: record.kernel in waived, options)
+    result = drain(comparing, settled.append)
+    assert sum(isinstance(event, RecordSettled) for event in settled) == len(both)
+    return result
 
 
 @pytest.fixture

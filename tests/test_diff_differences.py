@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from flacheck.diff.differences import Difference, DifferenceKind, differences
-from flacheck.diff.matching import Pair, match
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind, differences
+from flacheck.capabilities.diff.matching import Pair, match
 from flacheck.model import Record
 from tests.made_records import failure, record, skipped, unknown
 

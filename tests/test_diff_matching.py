@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flacheck.diff.matching import match
+from flacheck.capabilities.diff.matching import match
 from tests.made_records import failure, record, unknown
 
 OLD, NEW = "triton==3.1.0", "triton==3.2.0"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.capture.drive import Driven
-from flacheck.diff.package_view import missing, words
-from flacheck.diff.sides import ReleaseSide, StoredSide
-from flacheck.inputs.captured import Capture
+from flacheck.capabilities.diff.package_view import missing, words
+from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
+from flacheck.captures.drive import Driven
 from flacheck.packages.package import Package
+from flacheck.pipeline.captured import PackageCapture
 from flacheck.toolchains import triton_releases
 from tests.made_records import record
 
@@ -49,10 +49,10 @@ def release(triton: str, torch: str | None = None) -> ReleaseSide:
     return ReleaseSide(f"triton=={triton}", choice.identity, choice, torch)
 
 
-def capture(package: Package, triton: str, report: Mapping[str, Any]) -> Capture:
+def capture(package: Package, triton: str, report: Mapping[str, Any]) -> PackageCapture:
     whole = {"operators": {}, "modules": {}, "late": False, **report}
     driven = Driven(Path(package.path) / "launches.jsonl", json.loads(json.dumps(whole)))
-    return Capture(package, release(triton).choice, "sm90", driven)
+    return PackageCapture(package, release(triton).choice, "sm90", driven)
 
 
 def test_requirements_are_held_to_both_sides(package: Package) -> None:

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.diff.package_view import PackageWord, refusals
-from flacheck.diff.result import DiffResult
+from flacheck.capabilities.diff.package_view import PackageWord, refusals
+from flacheck.capabilities.diff.result import Comparison
 from flacheck.errors import Exit
 from flacheck.tables import advisories
 from tests.made_diff import NEW, OLD, compared, kernels, result, side
@@ -185,7 +185,7 @@ def test_the_pin_is_to_when_nothing_speaks_against_it() -> None:
     assert told(result(*same, advisories=(against, against)))[0] == "to"
 
 
-def told(made: DiffResult) -> tuple[str, str | None, str | None]:
+def told(made: Comparison) -> tuple[str, str | None, str | None]:
     return made.pin.side, made.pin.torch, made.pin.triton
 
 

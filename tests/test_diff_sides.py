@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from flacheck.diff import sides
-from flacheck.diff.sides import ReleaseSide, StoredSide
+from flacheck.capabilities.diff import sides
+from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
 from flacheck.errors import UsageError
 from flacheck.reports import render, scan
 from flacheck.reports.document import Display

@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 
 from flacheck import reports
-from flacheck.diff.compared_side import ComparedSide
-from flacheck.diff.differences import differences
-from flacheck.diff.matching import match
-from flacheck.diff.result import DiffResult
+from flacheck.capabilities.diff.compared_side import ComparedSide
+from flacheck.capabilities.diff.differences import differences
+from flacheck.capabilities.diff.matching import match
+from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record
 from flacheck.reports import diff as diff_report
 from flacheck.reports.document import Display
@@ -38,7 +38,7 @@ def unit(toolchain: str, name: str, functions: Sequence[dict[str, Any]]) -> Reco
     )
 
 
-def text(result: DiffResult) -> str:
+def text(result: Comparison) -> str:
     return "".join(reports.render("table", diff_report.report(result), Display(width=120)))
 
 
@@ -47,9 +47,9 @@ def side(toolchain: str, records: Sequence[Record]) -> ComparedSide:
     return ComparedSide(toolchain, toolchain, toolchain, None, (), verdicts)
 
 
-def compared(before: Sequence[Record], after: Sequence[Record], new: str = NEW) -> DiffResult:
+def compared(before: Sequence[Record], after: Sequence[Record], new: str = NEW) -> Comparison:
     made = differences(match(before, after), {}, lambda _: False, lambda _: "gone", lambda _: "new")
-    return DiffResult(side(OLD, before), side(new, after), "ours==1", ("sm80",), tuple(made))
+    return Comparison(side(OLD, before), side(new, after), "ours==1", ("sm80",), tuple(made))
 
 
 SPILLING = compared(

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.capture import drive
-from flacheck.capture.cards import card
-from flacheck.capture.drive import GUEST
+from flacheck.captures import drive
+from flacheck.captures.cards import card
+from flacheck.captures.drive import GUEST
 from flacheck.errors import IncompleteError
 from flacheck.guest.engine import channel
 from flacheck.inputs.launches import Launches, read

@@ -19,8 +19,8 @@ pytest.importorskip("torch")
 ROOT = Path(__file__).parent.parent
 DRIVE = """
 import json, logging, sys
-from flacheck.capture.cards import card
-from flacheck.capture.drive import drive
+from flacheck.captures.cards import card
+from flacheck.captures.drive import drive
 from flacheck.packages.package import Package
 from flacheck.toolchains import FAMILIES
 logging.basicConfig(level=logging.INFO, format="%(message)s")

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 import flacheck
+from flacheck.capabilities.dtypes.costs import Need, together, with_dtypes
+from flacheck.capabilities.dtypes.heads import ACTUAL, HeadNeeds
+from flacheck.capabilities.dtypes.observed import Mode
 from flacheck.cli import app
-from flacheck.dtypes.costs import Need, together, with_dtypes
-from flacheck.dtypes.heads import ACTUAL, HeadNeeds
-from flacheck.dtypes.observed import Mode
 from flacheck.errors import Exit
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Launch, Purpose

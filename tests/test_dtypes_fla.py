@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flacheck import toolchains
-from flacheck.dtypes import following
-from flacheck.dtypes.examination import Tries, examine
-from flacheck.dtypes.following import DtypesQuestion
-from flacheck.dtypes.observed import Mode
+from flacheck.capabilities.dtypes import following
+from flacheck.capabilities.dtypes.examination import Tries, examine
+from flacheck.capabilities.dtypes.following import DtypesQuestion
+from flacheck.capabilities.dtypes.observed import Mode
 from flacheck.errors import Exit
 from flacheck.packages.package import provide_package
 

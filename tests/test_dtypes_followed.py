@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flacheck import toolchains
-from flacheck.dtypes import following
-from flacheck.dtypes.finding import DtypeFinding
-from flacheck.dtypes.following import DtypesAnswer, DtypesQuestion
-from flacheck.dtypes.observed import Mode
+from flacheck.capabilities.dtypes import following
+from flacheck.capabilities.dtypes.finding import DtypeFinding
+from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
+from flacheck.capabilities.dtypes.observed import Mode
 from tests.mixed_layers import CONTRACT, line_of, write
 
 pytestmark = pytest.mark.skipif(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flacheck import toolchains
-from flacheck.dtypes import following
-from flacheck.dtypes.finding import DtypeFinding
-from flacheck.dtypes.following import DtypesQuestion
-from flacheck.dtypes.observed import Mode
+from flacheck.capabilities.dtypes import following
+from flacheck.capabilities.dtypes.finding import DtypeFinding
+from flacheck.capabilities.dtypes.following import DtypesQuestion
+from flacheck.capabilities.dtypes.observed import Mode
 from tests.mixed_layers import line_of
 
 pytestmark = pytest.mark.skipif(

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.dtypes import baseline, expressions, mending
-from flacheck.dtypes.observed import Operand, Place
+from flacheck.capabilities.dtypes import baseline, expressions, mending
+from flacheck.capabilities.dtypes.observed import Operand, Place
 from flacheck.errors import Exit, UsageError
 from flacheck.guest.dtypes import places
 from flacheck.reports import dtypes

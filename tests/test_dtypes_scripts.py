@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import flacheck
+from flacheck.capabilities.dtypes.scripts import words_of
+from flacheck.capabilities.dtypes.starting import script_name
 from flacheck.cli import app
-from flacheck.dtypes.scripts import words_of
-from flacheck.dtypes.starting import script_name
 from flacheck.errors import Exit, UsageError
 from tests import training_script
 from tests.mixed_layers import line_of

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import flacheck
+from flacheck.capabilities.dtypes.observed import Observation, SeenError, SeenSubject
+from flacheck.capabilities.dtypes.stood_in import named_in, needs
 from flacheck.cli import app
-from flacheck.dtypes.observed import Observation, SeenError, SeenSubject
-from flacheck.dtypes.stood_in import named_in, needs
 from flacheck.errors import Exit
 from tests import needy_layers
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from flacheck import toolchains
-from flacheck.dtypes import following
-from flacheck.dtypes.following import DtypesQuestion
-from flacheck.dtypes.observed import Mode, SeenSubject
+from flacheck.capabilities.dtypes import following
+from flacheck.capabilities.dtypes.following import DtypesQuestion
+from flacheck.capabilities.dtypes.observed import Mode, SeenSubject
 
 pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torch", "triton"))),

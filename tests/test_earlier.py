@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.capture import drive
-from flacheck.capture.cards import card
-from flacheck.capture.drive import GUEST, Drive
+from flacheck.captures import drive
+from flacheck.captures.cards import card
+from flacheck.captures.drive import GUEST, Drive
 from flacheck.engine import programs
 from flacheck.guest.engine import channel
 from flacheck.guest.package_driver import asked
@@ -554,8 +554,8 @@ def test_what_a_comparison_left_behind_is_not_kept(
 SCAN = """
 import json, sys
 from dataclasses import replace
-from flacheck.capture.cards import card
-from flacheck.capture.drive import drive
+from flacheck.captures.cards import card
+from flacheck.captures.drive import drive
 from flacheck.toolchains import FAMILIES
 from tests.test_earlier import Tiny
 toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())

@@ -10,10 +10,10 @@ import pytest
 
 from flacheck.fallbacks.candidates import space_of
 from flacheck.fallbacks.constexprs import constexprs
-from flacheck.inputs.captured import form_of
 from flacheck.inputs.expand import Selection, expand
 from flacheck.model import Cell, Cut, Kernel, Launch, Stubbed
 from flacheck.packages.package import Package
+from flacheck.pipeline.captured import form_of
 
 KERNEL = """
 import triton

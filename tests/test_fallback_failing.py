@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from flacheck.engine.judge import judge
-from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.failing import Failing, Scanned
 from flacheck.model import Alternative, Attempt, Cell, Outcome, Record, Resources
+from flacheck.pipeline.plan import Plan
 from tests import fake
 
 LOG = "f.cpp:1: int f(int) const: Assertion `size == want' failed."

@@ -20,12 +20,12 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.summary import summarise
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
-from flacheck.engine.plan import Plan
 from flacheck.fallbacks import others, seen
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.others import other_dtypes
 from flacheck.fallbacks.searching import LoopOracle, search
 from flacheck.model import Cell, Purpose, Record, Verdict
+from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.toolchains.base import Choice
 from tests import fake

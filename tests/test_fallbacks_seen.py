@@ -10,9 +10,9 @@ from hypothesis import given, settings
 
 from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.summary import summarise
-from flacheck.engine.plan import Plan
 from flacheck.fallbacks.seen import fallbacks
 from flacheck.model import Json, Record, Verdict
+from flacheck.pipeline.plan import Plan
 from tests.made_records import (
     CONTEXT,
     DELTA,

@@ -14,12 +14,12 @@ import pytest
 from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
+from flacheck.capabilities.gate.baseline import accepted, with_baseline
+from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
+from flacheck.capabilities.gate.judging import Judge
+from flacheck.capabilities.gate.result import Gate, WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
-from flacheck.gate.baseline import accepted, with_baseline
-from flacheck.gate.evidence import Evidence, RecordFilter
-from flacheck.gate.judging import Gate
-from flacheck.gate.result import GateResult, WaiverUse
 from flacheck.model import AskedCells, KeySet, Question, Record
 from tests.made_gate import RELEASES, TODAY, installation, on, states
 from tests.made_records import DELTA, failure, record, unknown, whole
@@ -42,15 +42,15 @@ def gated(
     wanted: RecordFilter | None = None,
     flacheck: str = "1.0",
     **changes: Any,
-) -> GateResult:
+) -> Gate:
     """A gate with a baseline, in whose store there are only these answers."""
-    judge = Gate(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
+    judge = Judge(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
     chosen = wanted or RecordFilter()
     known = with_baseline(Evidence(store), baseline, chosen, "b.json", flacheck)
     return judge.judge([installation(*requirements)], known, chosen.about)
 
 
-def notes(result: GateResult) -> tuple[str, ...]:
+def notes(result: Gate) -> tuple[str, ...]:
     assert result.baseline is not None
     return result.baseline.notes
 

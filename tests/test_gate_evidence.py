@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from flacheck.capabilities.gate import evidence
+from flacheck.capabilities.gate.evidence import RecordFilter, of_store
 from flacheck.engine import judge
 from flacheck.errors import Exit, UsageError
-from flacheck.gate import evidence
-from flacheck.gate.evidence import RecordFilter, of_store
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Attempt, Outcome
+from flacheck.pipeline import planning
 from flacheck.store import Store
 from tests.made_gate import (
     BROKEN,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.capabilities.gate import sources
 from flacheck.errors import UsageError
-from flacheck.gate import sources
 
 R, P, L = "r.txt", "pyproject.toml", "uv.lock"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.capabilities.gate import sources
+from flacheck.capabilities.gate.evidence import Evidence
+from flacheck.capabilities.gate.fix import edited, fix
+from flacheck.capabilities.gate.judging import Judge
+from flacheck.capabilities.gate.pinned import Pin, PinChange
 from flacheck.errors import UsageError
-from flacheck.gate import sources
-from flacheck.gate.evidence import Evidence
-from flacheck.gate.fix import edited, fix
-from flacheck.gate.judging import Gate
-from flacheck.gate.pinned import Pin, PinChange
 from flacheck.model import Record
 from tests.made_gate import RECORDS, RELEASES, TODAY
 from tests.made_records import whole
@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parent / "golden" / "fix"
 def fixed(name: str, text: str, *records: Record) -> str:
     """The file after --fix."""
     Path(name).write_bytes(text.encode())
-    judge = Gate(RELEASES, lambda *asked: (), today=TODAY)
+    judge = Judge(RELEASES, lambda *asked: (), today=TODAY)
     known = Evidence(whole(records or RECORDS), records or RECORDS)
     fix(judge.judge(sources.of_files([Path(name)]), known).suggest)
     return Path(name).read_bytes().decode()
@@ -106,9 +106,9 @@ def test_a_file_given_under_two_names_is_fixed_once(
 REWRITES = """
 import sys
 from pathlib import Path
-from flacheck.gate.fix import fix
-from flacheck.gate.pinned import Pin
-from flacheck.gate.pinned import PinChange
+from flacheck.capabilities.gate.fix import fix
+from flacheck.capabilities.gate.pinned import Pin
+from flacheck.capabilities.gate.pinned import PinChange
 
 versions = ["==3.3.0", "==3.4.0"]
 while True:
@@ -165,7 +165,7 @@ def test_what_cannot_be_written_is_left_and_said(
         "uv.lock": '[[package]]\nname = "triton"\nversion = "3.3.0"\n',
     }.items():
         assert fixed(name, text) == text
-        judge = Gate(RELEASES, lambda *asked: ())
+        judge = Judge(RELEASES, lambda *asked: ())
         outcome = judge.judge(
             sources.of_files([Path(name)]),
             Evidence(whole(RECORDS), RECORDS),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from flacheck.capabilities.gate.result import ReleaseState, WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
-from flacheck.gate.result import ReleaseState, WaiverUse
 from flacheck.model import Record
 from tests.made_gate import (
     BROKEN,

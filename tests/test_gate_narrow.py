@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from flacheck.gate.suggest import alternatives, narrowed
+from flacheck.capabilities.gate.suggest import alternatives, narrowed
 
 NUMBERS = st.builds("{}.{}.{}".format, st.integers(2, 4), st.integers(0, 4), st.integers(0, 2))
 

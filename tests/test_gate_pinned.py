@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flacheck.capabilities.gate.pinned import Installation, Pin, typed
 from flacheck.errors import UsageError
-from flacheck.gate.pinned import Installation, Pin, typed
 
 
 def pin(requirement: str) -> Pin:

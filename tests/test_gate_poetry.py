@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from flacheck.gate.sources import poetry
+from flacheck.capabilities.gate.sources import poetry
 from tests.made_pin_files import read, write
 
 pytestmark = pytest.mark.usefixtures("here")

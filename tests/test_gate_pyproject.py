@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flacheck.capabilities.gate import sources
+from flacheck.capabilities.gate.sources import pyproject
+from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
-from flacheck.gate import sources
-from flacheck.gate.sources import pyproject
-from flacheck.gate.sources.pin_files import PinFile
 from tests.made_pin_files import no_warning, read, write
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.capabilities.gate import sources
+from flacheck.capabilities.gate.sources import requirement, requirements
+from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
-from flacheck.gate import sources
-from flacheck.gate.sources import requirement, requirements
-from flacheck.gate.sources.pin_files import PinFile
 from tests.made_pin_files import no_warning, read, said, write
 
 pytestmark = pytest.mark.usefixtures("here")

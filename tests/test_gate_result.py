@@ -9,15 +9,15 @@ from pathlib import Path
 import jsonschema
 
 import flacheck
+from flacheck.capabilities.gate.result import Gate
 from flacheck.config.waivers import Waiver
-from flacheck.gate.result import GateResult
 from tests.made_gate import RECORDS, gate
 
 SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "gate-1.json"
 WAIVER = Waiver(kernel="other", reason="issue 7", expires=date(2027, 3, 31))
 
 
-def valid(result: GateResult) -> dict[str, object]:
+def valid(result: Gate) -> dict[str, object]:
     """The result's JSON, which is as its schema says."""
     document = result.to_json()
     jsonschema.validate(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.capabilities.gate import sources
 from flacheck.errors import UsageError
-from flacheck.gate import sources
 from tests.made_pin_files import no_warning, read, said, write
 
 pytestmark = pytest.mark.usefixtures("here")

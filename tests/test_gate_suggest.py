@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flacheck.gate.admitted import Releases, admit
-from flacheck.gate.pinned import Installation
-from flacheck.gate.result import ReleaseState
-from flacheck.gate.suggest import Acceptance, suggest, with_changes
+from flacheck.capabilities.gate.admitted import Releases, admit
+from flacheck.capabilities.gate.pinned import Installation
+from flacheck.capabilities.gate.result import ReleaseState
+from flacheck.capabilities.gate.suggest import Acceptance, suggest, with_changes
 from flacheck.model import Record
 from tests.made_gate import (
     BROKEN,

@@ -10,14 +10,14 @@ import jsonschema
 import pytest
 
 import flacheck as package
+from flacheck.capabilities.gate import pinned, sources
+from flacheck.capabilities.gate.admitted import Releases
+from flacheck.capabilities.gate.compilers import NVCC, TRITON
+from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
+from flacheck.capabilities.gate.judging import Judge
+from flacheck.capabilities.gate.pinned import Installation, Pin
+from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import UsageError
-from flacheck.gate import pinned, sources
-from flacheck.gate.admitted import Releases
-from flacheck.gate.compilers import NVCC, TRITON
-from flacheck.gate.evidence import Evidence, RecordFilter
-from flacheck.gate.judging import Gate
-from flacheck.gate.pinned import Installation, Pin
-from flacheck.gate.result import GateResult
 from flacheck.model import Record
 from flacheck.store import Store
 from tests.made_gate import TODAY, states
@@ -35,12 +35,12 @@ BROKEN = failure("FC801", **on("13.1.115"))
 RECORDS = [record(**on("13.0.88")), BROKEN, record(**on("13.5.37")), record()]
 
 
-def gate(records: list[Record], *specifiers: str) -> GateResult:
+def gate(records: list[Record], *specifiers: str) -> Gate:
     pins = tuple(
         Pin("r.txt", line, NVCC.distribution, text, (0, 0))
         for line, text in enumerate(specifiers, 1)
     )
-    judge = Gate(RELEASES, lambda *asked: (), today=TODAY)
+    judge = Judge(RELEASES, lambda *asked: (), today=TODAY)
     return judge.judge([Installation("r.txt", pins)], Evidence(whole(records), records))
 
 
@@ -140,7 +140,8 @@ def test_a_scan_for_more_asks_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> No
     """And not a Triton of that version."""
     asked = []
     monkeypatch.setattr(
-        "flacheck.gate.evidence.planning.plan", lambda subject, chosen: asked.append(chosen)
+        "flacheck.capabilities.gate.evidence.planning.plan",
+        lambda subject, chosen: asked.append(chosen),
     )
     RecordFilter("cuda", compiler=NVCC).plan(["13.0.88"])
     assert asked[0].toolchains == ("nvcc==13.0.88",)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.capabilities.gate import sources
+from flacheck.capabilities.gate.sources import uv_lock
+from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
-from flacheck.gate import sources
-from flacheck.gate.sources import uv_lock
-from flacheck.gate.sources.pin_files import PinFile
 from tests.made_pin_files import read, write
 
 GOLDEN = Path(__file__).parent / "golden" / "pins"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from flacheck.errors import UsageError
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.given_values import combinations
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
+from flacheck.pipeline import planning
 from tests.made_toolkit import project, toolkit
 
 

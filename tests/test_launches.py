@@ -17,9 +17,9 @@ from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.launches import Guess, read, sources, stream, without_refused
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.inputs.planning import plan
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cut
+from flacheck.pipeline.planning import plan
 
 SCHEMAS = Path(flacheck.__file__).parent / "tables" / "schemas"
 HEAD = "import triton\nimport triton.language as tl\n"

@@ -9,8 +9,8 @@ import pytest
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs import matrix
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.planning import plan
 from flacheck.inputs.subject import Subject
+from flacheck.pipeline.planning import plan
 
 GOOD = """\
 version: 1

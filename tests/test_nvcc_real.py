@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.engine.session import Session
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 
 pytestmark = pytest.mark.network
@@ -22,7 +23,7 @@ def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[
     """The records of a selection under one toolkit, or several."""
     selection = Selection(**{"toolchains": NEWEST_AND_OLDEST[:1], **chosen})  # type: ignore[arg-type]
     plan = planning.plan(subject, selection)
-    return list(Session(plan, store, timeout=900).records())
+    return list(records_of(plan, store, RunOptions(timeout=900)))
 
 
 def test_the_pipeline_case_fails_in_fp8_alone_and_its_mended_variant_compiles(

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.engine.session import Session
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 from tests.made_toolkit import MISMATCH, project, toolkit
 
@@ -24,7 +25,7 @@ def scanned(
     root = project(tmp_path, unit=text)
     selection = Selection(targets=(target,), toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = planning.plan(Subject(package=str(root)), selection, until)
-    return sorted(Session(plan, store, timeout=20, jobs=1).records(), key=_element)
+    return sorted(records_of(plan, store, RunOptions(timeout=20, jobs=1)), key=_element)
 
 
 def _element(record: Record) -> str:
@@ -97,8 +98,8 @@ def test_a_unit_that_was_killed_is_asked_again_with_more_memory(
     plan = planning.plan(Subject(package=str(root)), selection, None)
 
     def cached(memory_mb: int) -> set[bool]:
-        session = Session(plan, store, timeout=20, jobs=1, memory_mb=memory_mb)
-        return {record.cached for record in session.records()}
+        options = RunOptions(timeout=20, jobs=1, memory_mb=memory_mb)
+        return {record.cached for record in records_of(plan, store, options)}
 
     assert [cached(memory) for memory in (1000, 1000, 2000, 2000, 1000)] == [
         {False},
@@ -153,7 +154,7 @@ def test_nothing_that_a_shell_acts_upon_reaches_the_compiler(
     (root / "compile_commands.json").write_text(f"[{entry}]")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = planning.plan(Subject(package=str(root)), selection)
-    (record,) = Session(plan, store, timeout=20, jobs=1).records()
+    (record,) = records_of(plan, store, RunOptions(timeout=20, jobs=1))
     assert (record.verdict.value, record.code) == ("unknown", "FC812")
     assert "a shell acts upon" in record.message
     assert not list(tmp_path.rglob("ran"))
@@ -165,7 +166,7 @@ def test_a_unit_that_hangs_is_stopped(tmp_path: Path, store: Store) -> None:
     root = project(tmp_path, unit="// hangs")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = planning.plan(Subject(package=str(root)), selection)
-    records = list(Session(plan, store, timeout=1, jobs=2).records())
+    records = list(records_of(plan, store, RunOptions(timeout=1, jobs=2)))
     assert {record.code for record in records} == {"FC901"}
     assert {record.verdict.value for record in records} == {"unknown"}
 
@@ -175,4 +176,4 @@ def test_a_second_scan_compiles_nothing(tmp_path: Path, store: Store) -> None:
     scanned(tmp_path, store, "")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = planning.plan(Subject(package=str(tmp_path / "project")), selection)
-    assert [record.cached for record in Session(plan, store, jobs=1).records()] == [True, True]
+    assert [record.cached for record in records_of(plan, store, RunOptions(jobs=1))] == [True, True]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.capture.cards import card
+from flacheck.captures.cards import card
 from flacheck.guest.workers import nvidia_smi
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from flacheck import toolchains
-from flacheck.engine.session import Session
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.guest.workers import nvrtc_worker
 from flacheck.guest.workers.nvrtc_worker import NvrtcWorker
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 from tests.made_toolchains import identities
 
@@ -208,7 +209,7 @@ def test_it_shows_no_preprocessed_text(unit: Path, capfd: pytest.CaptureFixture[
 def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
     selection = Selection(**{"toolchains": ("nvrtc==12.4.127",), **chosen})  # type: ignore[arg-type]
     plan = planning.plan(subject, selection)
-    return list(Session(plan, store, timeout=300).records())
+    return list(records_of(plan, store, RunOptions(timeout=300)))
 
 
 @pytest.mark.network

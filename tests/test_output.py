@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.cli.output import write
 from flacheck.errors import UsageError
+from flacheck.reports.output import write
 
 ROOT = Path(__file__).parent.parent
 

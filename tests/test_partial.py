@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from flacheck.engine.judge import judge
-from flacheck.engine.plan import Plan
 from flacheck.model import Attempt, Cell, Outcome, Purpose, Record
+from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from tests import fake
 from tests.made_records import asked_of, record

@@ -11,12 +11,22 @@ import pytest
 from flacheck.cli import common
 from flacheck.cli.progress import follow
 from flacheck.model import Record
+from flacheck.pipeline.events import RecordSettled, RunFinished, RunStarted
 from tests.made_records import record
 
 
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def shown(total: int, *records: Record) -> None:
+    """Follow a run of `total` cells to its end."""
+    with follow() as on_event:
+        on_event(RunStarted("1", total))
+        for each in records:
+            on_event(RecordSettled(each))
+        on_event(RunFinished("1", complete=True))
 
 
 @pytest.fixture
@@ -53,7 +63,7 @@ def test_a_warning_is_printed_once(log: logging.Logger, capsys: pytest.CaptureFi
 
 def test_without_a_terminal_the_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """With the counts of the verdicts."""
-    follow([record("compiles")], 2)
+    shown(2, record("compiles"))
     line = capsys.readouterr().err
     assert line.startswith("flacheck: 1/2 cells (1 compiles), ")
     assert line.endswith(" a second\n")
@@ -63,7 +73,7 @@ def test_more_records_than_were_announced_make_the_total(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A configuration that is skipped asks for others."""
-    follow([record(), record(dtype="fp16")], 1)
+    shown(1, record(), record(dtype="fp16"))
     assert "2/2 cells" in capsys.readouterr().err
 
 
@@ -75,11 +85,10 @@ def test_a_bar_does_not_swallow_what_is_told(
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
 
-    def records() -> Iterator[Record]:
+    with follow() as on_event:
+        on_event(RunStarted("1", 2))
         log.info("installing [bold] triton …")
-        yield record("fails")
-
-    follow(records(), 2)
+        on_event(RecordSettled(record("fails")))
     lines = terminal.getvalue().replace("\r", "\n").split("\n")
     told = [line for line in lines if "installing" in line]
     assert len(told) == 1

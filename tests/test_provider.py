@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from flacheck import toolchains
-from flacheck.engine.plan import Plan
-from flacheck.engine.provider import Provider, Untried, worker_kind
+from flacheck.engine.provider import Untried, worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Imported, Outcome, Purpose, Verdict
 from flacheck.packages.package import Package
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import provider_of
 from flacheck.toolchains.base import Toolchain
 from tests import fake
 from tests.fake.family import FakeFamily
@@ -35,7 +36,7 @@ def plan(family: FakeFamily, *versions: str, **more: object) -> Plan:
 def test_a_toolchain_is_provided_once_and_when_it_is_wanted(family: FakeFamily) -> None:
     """However many cells and kinds of worker there are."""
     made = plan(family, "1.0", "2.0")
-    provider = Provider(made, memory_mb=512)
+    provider = provider_of(made, 512)
     assert family.provided == []
     first = provider.worker_kind(made.cells[0])
     assert isinstance(first, WorkerKind)
@@ -46,7 +47,7 @@ def test_a_toolchain_is_provided_once_and_when_it_is_wanted(family: FakeFamily) 
 def test_a_release_without_a_wheel_is_unknown_for_each_of_its_cells(family: FakeFamily) -> None:
     """FC903 with the reason; nothing is installed."""
     made = plan(family, "4.0")
-    untried = Provider(made, 512).worker_kind(made.cells[0])
+    untried = provider_of(made, 512).worker_kind(made.cells[0])
     assert untried == Untried(Verdict.UNKNOWN, "no wheel for this Python", "FC903")
     assert family.provided == []
 
@@ -55,7 +56,7 @@ def test_what_a_toolchain_refuses_is_known_without_it(family: FakeFamily) -> Non
     """A target that the release does not know."""
     made = plan(family, "1.0")
     cell = made.cells[0]
-    provider = Provider(made, 512)
+    provider = provider_of(made, 512)
     assert provider.refusal(cell) is None
     assert provider.refusal(replace(cell, target="sm120")) == "fake 1.0 does not know sm120"
 
@@ -64,7 +65,7 @@ def test_what_a_capture_tried_is_not_tried_again(family: FakeFamily) -> None:
     """By the cell's key."""
     made = plan(family, "1.0", "2.0")
     attempt = Attempt(Outcome.RAISED, stage="import")
-    provider = Provider(replace(made, attempts={made.cells[0].key: attempt}), 512)
+    provider = provider_of(replace(made, attempts={made.cells[0].key: attempt}), 512)
     assert provider.attempt(made.cells[0]) is attempt
     assert provider.attempt(made.cells[1]) is None
 
@@ -102,6 +103,6 @@ def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
 def test_facts_need_a_package(family: FakeFamily) -> None:
     """Of flacheck's own kernels no layers are known."""
     made = plan(family, "1.0")
-    assert Provider(made, 512).facts(made.cells[0]) == {}
+    assert provider_of(made, 512).facts(made.cells[0]) == {}
     kernel = replace(made.cells[0].kernel, package="p==1", origin=Imported("m", "k"))
-    assert Provider(made, 512).facts(replace(made.cells[0], kernel=kernel)) == {}
+    assert provider_of(made, 512).facts(replace(made.cells[0], kernel=kernel)) == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capture.drive import GUEST
+from flacheck.captures.drive import GUEST
 from flacheck.inputs.launches import Placed, read, sources
 from tests.captured import AUTOTUNED, needs_torch, recorded, written
 

@@ -9,9 +9,9 @@ from flacheck import rules
 from flacheck.baseline.comparing import compare
 from flacheck.baseline.form import LINE
 from flacheck.baseline.standings import baseline_of
+from flacheck.capabilities.gate.result import WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
-from flacheck.gate.result import WaiverUse
 from flacheck.model import MESSAGE_LIMIT, Record
 from flacheck.reports.gate import _waiver
 from flacheck.store import Store

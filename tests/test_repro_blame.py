@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.repro.output.blame import blame
+from flacheck.capabilities.repro.output.blame import blame
 from tests.made_records import record
 from tests.made_specimens import FAILS, chain
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from flacheck.capabilities.repro.budget import Budget, BudgetSpent
 from flacheck.errors import Exit
-from flacheck.repro.budget import Budget, BudgetSpent
 
 
 def test_what_is_kept_back_is_for_the_end() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flacheck.repro.output.changes import changes
+from flacheck.capabilities.repro.output.changes import changes
 from tests.made_specimens import chain, specimen
 from tests.test_repro_kernel_operations import dot
 

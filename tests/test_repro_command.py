@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flacheck import toolchains
+from flacheck.capabilities.repro import compilers, reproduction
+from flacheck.capabilities.repro.output.result import Improvement, Reproduced
+from flacheck.capabilities.repro.reproduction import Reproduction
+from flacheck.capabilities.repro.verification import ScriptRun
 from flacheck.cli import app
-from flacheck.repro import compilers, reproduction
-from flacheck.repro.output.result import Improvement, Reproduced
-from flacheck.repro.reproduction import Reproduction
-from flacheck.repro.verification import ScriptRun
 from tests.fake.family import FakeFamily
 from tests.made_specimens import chain, shown_on
 

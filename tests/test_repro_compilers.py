@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from flacheck import toolchains
+from flacheck.capabilities.repro.budget import Budget, BudgetSpent
+from flacheck.capabilities.repro.compilers import Compilers, provided
 from flacheck.errors import ToolchainError
 from flacheck.model import Outcome
-from flacheck.repro.budget import Budget, BudgetSpent
-from flacheck.repro.compilers import Compilers, provided
 from flacheck.toolchains.base import Resolution
 from tests import fake
 from tests.fake.family import FakeFamily

@@ -9,14 +9,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from flacheck.capabilities.repro.output import files
+from flacheck.capabilities.repro.output.issue import error, issue, nameless
+from flacheck.capabilities.repro.output.result import Effort, Reproduced, Runs
+from flacheck.capabilities.repro.output.script import render
+from flacheck.capabilities.repro.output.symptom import Symptom
+from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.errors import UsageError
 from flacheck.model import Verdict
-from flacheck.repro.output import files
-from flacheck.repro.output.issue import error, issue, nameless
-from flacheck.repro.output.result import Effort, Reproduced, Runs
-from flacheck.repro.output.script import render
-from flacheck.repro.output.symptom import Symptom
-from flacheck.repro.versions import ReleaseVerdict
 from tests.made_records import record
 from tests.made_specimens import FAILS, POINTER, SIGNATURE, chain, specimen
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from flacheck.capabilities.repro import identity, versions
+from flacheck.capabilities.repro.compilers import Compilers
+from flacheck.capabilities.repro.oracle import Oracle, same_code, same_signature
+from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.model import Attempt, Cell, Outcome, Verdict
-from flacheck.repro import identity, versions
-from flacheck.repro.compilers import Compilers
-from flacheck.repro.oracle import Oracle, same_code, same_signature
-from flacheck.repro.versions import ReleaseVerdict
 from tests.made_records import record
 from tests.made_specimens import FAILING, FAILS, SIGNATURE, FakeCompilers, chain, oracle
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.repro.kernel.candidates import cost, is_valid
-from flacheck.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.kernel.candidates import cost, is_valid
+from flacheck.capabilities.repro.kernel.specimen import Specimen
 from tests.made_specimens import CHAIN, HEAD, POINTER, chain, specimen
 
 BODIES = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.repro.kernel.constant_folding import folded, literal
+from flacheck.capabilities.repro.kernel.constant_folding import folded, literal
 
 
 def after(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.repro.kernel.block_types import (
+from flacheck.capabilities.repro.kernel.block_types import (
     BlockPointer,
     Constant,
     DTypeValue,
@@ -14,7 +14,7 @@ from flacheck.repro.kernel.block_types import (
     Type,
     Unknown,
 )
-from flacheck.repro.kernel.language_calls import SMALLEST_DOT, result_type
+from flacheck.capabilities.repro.kernel.language_calls import SMALLEST_DOT, result_type
 
 BLOCK = Tensor("fp16", (16, 32))
 

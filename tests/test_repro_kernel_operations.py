@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.repro.kernel.operation_types import operation_types, strangers
-from flacheck.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.kernel.operation_types import operation_types, strangers
+from flacheck.capabilities.repro.kernel.specimen import Specimen
 from tests.made_specimens import POINTER, specimen
 
 BLOCK = "tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]"

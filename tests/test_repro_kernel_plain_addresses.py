@@ -6,8 +6,14 @@ import ast
 
 import pytest
 
-from flacheck.repro.kernel.plain_addresses import address, is_plain, load, offsets, store
-from flacheck.repro.kernel.syntax_trees import expression
+from flacheck.capabilities.repro.kernel.plain_addresses import (
+    address,
+    is_plain,
+    load,
+    offsets,
+    store,
+)
+from flacheck.capabilities.repro.kernel.syntax_trees import expression
 
 
 @pytest.mark.parametrize(

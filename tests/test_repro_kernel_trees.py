@@ -6,15 +6,15 @@ import ast
 
 import pytest
 
-from flacheck.repro.kernel.rewriting import (
+from flacheck.capabilities.repro.kernel.rewriting import (
     pointer_to,
     replaced,
     rewritten,
     trimmed,
     without_parameters,
 )
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import (
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.kernel.syntax_trees import (
     Extraction,
     assignment,
     called,
@@ -24,7 +24,7 @@ from flacheck.repro.kernel.syntax_trees import (
     without_dead,
     writes,
 )
-from flacheck.repro.passes.partial_evaluation import inlined
+from flacheck.capabilities.repro.passes.partial_evaluation import inlined
 from tests.made_specimens import HEAD, POINTER, chain, specimen
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.repro.kernel.block_types import (
+from flacheck.capabilities.repro.kernel.block_types import (
     BlockPointer,
     Constant,
     DTypeValue,
@@ -16,9 +16,9 @@ from flacheck.repro.kernel.block_types import (
     arithmetic,
     broadcast,
 )
-from flacheck.repro.kernel.syntax_trees import all_statements, assignment
-from flacheck.repro.kernel.type_inference import argument_type, inferred, walked
-from flacheck.repro.passes.partial_evaluation import evaluated
+from flacheck.capabilities.repro.kernel.syntax_trees import all_statements, assignment
+from flacheck.capabilities.repro.kernel.type_inference import argument_type, inferred, walked
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluated
 from tests.made_specimens import POINTER, chain, specimen
 
 

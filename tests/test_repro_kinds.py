@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from flacheck.capabilities.repro import kinds
+from flacheck.capabilities.repro.passes.autotuner import SHIFTED, tuned
 from flacheck.model import Cell, Launch
-from flacheck.repro import kinds
-from flacheck.repro.passes.autotuner import SHIFTED, tuned
 from tests.made_records import record
 from tests.made_specimens import FAILS, POINTER, chain, specimen
 

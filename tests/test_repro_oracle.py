@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from flacheck.model import Attempt, Cell, Outcome, Verdict
-from flacheck.repro.budget import Budget, BudgetSpent
-from flacheck.repro.compilers import Compilers
-from flacheck.repro.oracle import (
+from flacheck.capabilities.repro.budget import Budget, BudgetSpent
+from flacheck.capabilities.repro.compilers import Compilers
+from flacheck.capabilities.repro.oracle import (
     Oracle,
     same_code,
     same_signature,
     still_slow,
 )
-from flacheck.repro.versions import ReleaseVerdict
+from flacheck.capabilities.repro.versions import ReleaseVerdict
+from flacheck.model import Attempt, Cell, Outcome, Verdict
 from tests.made_records import record
 from tests.made_specimens import FAILS, FakeCompilers, chain, oracle
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from flacheck.model import Attempt, Cell, Cut, Kernel, Launch, Outcome, Stubbed
-from flacheck.packages.package import Package
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.original import (
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.original import (
     NotReproduced,
     cut_out,
     with_autotuner,
     with_refused_key,
 )
-from flacheck.repro.passes.autotuner import configs_and_keys
+from flacheck.capabilities.repro.passes.autotuner import configs_and_keys
+from flacheck.model import Attempt, Cell, Cut, Kernel, Launch, Outcome, Stubbed
+from flacheck.packages.package import Package
 from tests.made_specimens import HEAD
 
 SOURCE = HEAD + "@triton.jit\ndef kernel(x, n, K: tl.constexpr, EVEN: tl.constexpr):\n    pass\n"

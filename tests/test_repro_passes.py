@@ -9,18 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flacheck.repro.kernel.candidates import cost, is_valid
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.passes import FIRST, PASSES, SLICES
-from flacheck.repro.passes.aliases import aliases, single_assignment
-from flacheck.repro.passes.blocks import dimensions, pointers, smallest
-from flacheck.repro.passes.expressions import expressions, sinks
-from flacheck.repro.passes.launch import dtypes, launch, options, parameters
-from flacheck.repro.passes.partial_evaluation import evaluated, literal_of
-from flacheck.repro.passes.readable_form import reading
-from flacheck.repro.passes.search import Pass, at_each, first_taken, name_of, while_taken
-from flacheck.repro.passes.statements import closure, control_flow, statements
-from flacheck.repro.reducer import polished, reduce
+from flacheck.capabilities.repro.kernel.candidates import cost, is_valid
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.passes import FIRST, PASSES, SLICES
+from flacheck.capabilities.repro.passes.aliases import aliases, single_assignment
+from flacheck.capabilities.repro.passes.blocks import dimensions, pointers, smallest
+from flacheck.capabilities.repro.passes.expressions import expressions, sinks
+from flacheck.capabilities.repro.passes.launch import dtypes, launch, options, parameters
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluated, literal_of
+from flacheck.capabilities.repro.passes.readable_form import reading
+from flacheck.capabilities.repro.passes.search import (
+    Pass,
+    at_each,
+    first_taken,
+    name_of,
+    while_taken,
+)
+from flacheck.capabilities.repro.passes.statements import closure, control_flow, statements
+from flacheck.capabilities.repro.reducer import polished, reduce
 from tests.made_specimens import POINTER, Says, calls, chain, reduced, specimen
 
 

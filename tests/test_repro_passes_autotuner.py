@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.passes import TUNING, TUNING_FIRST
-from flacheck.repro.passes.autotuner import (
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.passes import TUNING, TUNING_FIRST
+from flacheck.capabilities.repro.passes.autotuner import (
     SHIFTED,
     autotuned,
     configs_and_keys,
@@ -14,7 +14,7 @@ from flacheck.repro.passes.autotuner import (
     key_check,
     tuned,
 )
-from flacheck.repro.reducer import reduce
+from flacheck.capabilities.repro.reducer import reduce
 from tests.made_specimens import CHAIN, POINTER, Says, specimen
 
 

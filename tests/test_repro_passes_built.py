@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
-from flacheck.repro.kernel.candidates import is_valid
-from flacheck.repro.kernel.syntax_trees import called
-from flacheck.repro.kernel.value_graph import operations
-from flacheck.repro.passes.new_kernels import (
+from flacheck.capabilities.repro.kernel.candidates import is_valid
+from flacheck.capabilities.repro.kernel.syntax_trees import called
+from flacheck.capabilities.repro.kernel.value_graph import operations
+from flacheck.capabilities.repro.passes.new_kernels import (
     TOGETHER,
     built,
     distinct,
@@ -18,8 +18,8 @@ from flacheck.repro.passes.new_kernels import (
     single_slices,
     slices,
 )
-from flacheck.repro.passes.partial_evaluation import evaluated
-from flacheck.repro.reducer import reduce
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluated
+from flacheck.capabilities.repro.reducer import reduce
 from tests.made_specimens import (
     POINTER,
     FakeCompilers,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.capabilities.repro import preprocessed
+from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.model import Attempt, Cell, Kernel, Outcome, Unit
-from flacheck.repro import preprocessed
-from flacheck.repro.original import NotReproduced
 
 CELL = Cell(Kernel("csrc/fwd.cu", "a==1", "0", Unit("csrc/fwd.cu")), "nvcc==13.0.88", "sm90a", None)
 

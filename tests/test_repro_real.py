@@ -103,7 +103,7 @@ def test_a_key_past_the_end_of_the_arguments(tmp_path: Path) -> None:
 INTERRUPTED = """\
 import os, signal, sys
 from flacheck import cli
-from flacheck.repro.reproduction import Reproduction
+from flacheck.capabilities.repro.reproduction import Reproduction
 
 search = Reproduction.search
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator
 
-from flacheck.repro.budget import Budget
-from flacheck.repro.kernel.rewriting import rewritten
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.passes import FIRST, PASSES
-from flacheck.repro.passes.readable_form import reading
-from flacheck.repro.reducer import polished, reduce
+from flacheck.capabilities.repro.budget import Budget
+from flacheck.capabilities.repro.kernel.rewriting import rewritten
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.passes import FIRST, PASSES
+from flacheck.capabilities.repro.passes.readable_form import reading
+from flacheck.capabilities.repro.reducer import polished, reduce
 from tests.made_specimens import FAILS, POINTER, FakeCompilers, chain, oracle, specimen, two_dots
 
 

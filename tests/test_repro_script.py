@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.repro.output.script import is_typed, render
-from flacheck.repro.output.symptom import Symptom, told, words
-from flacheck.repro.passes.autotuner import tuned
+from flacheck.capabilities.repro.output.script import is_typed, render
+from flacheck.capabilities.repro.output.symptom import Symptom, told, words
+from flacheck.capabilities.repro.passes.autotuner import tuned
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen
 

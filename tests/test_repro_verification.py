@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from flacheck.capabilities.repro.oracle import same_signature
+from flacheck.capabilities.repro.output.script import render
+from flacheck.capabilities.repro.output.symptom import Symptom
+from flacheck.capabilities.repro.verification import run_script, surviving_ir, without_locations
 from flacheck.model import Attempt, Cell, Outcome
-from flacheck.repro.oracle import same_signature
-from flacheck.repro.output.script import render
-from flacheck.repro.output.symptom import Symptom
-from flacheck.repro.verification import run_script, surviving_ir, without_locations
 from flacheck.toolchains.base import Toolchain
 from tests.made_records import record
 from tests.made_specimens import FAILS, chain

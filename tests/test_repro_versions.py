@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from flacheck.analysis.slow import TIMES
+from flacheck.capabilities.repro import versions
+from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.model import Verdict
-from flacheck.repro import versions
-from flacheck.repro.versions import ReleaseVerdict
 from tests.made_records import record
 from tests.made_specimens import FAILS, SIGNATURE, FakeCompilers, chain
 

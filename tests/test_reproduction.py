@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from flacheck.capabilities.repro import reproduction
+from flacheck.capabilities.repro.budget import Budget
+from flacheck.capabilities.repro.compilers import Compilers
+from flacheck.capabilities.repro.kinds import OVER_LIMIT, SLOW
+from flacheck.capabilities.repro.original import NotReproduced
+from flacheck.capabilities.repro.output.result import Runs
+from flacheck.capabilities.repro.output.script import DOES_NOT, SHOWS
+from flacheck.capabilities.repro.reproduction import begin
 from flacheck.model import Cell, Cut, Kernel, Launch
-from flacheck.repro import reproduction
-from flacheck.repro.budget import Budget
-from flacheck.repro.compilers import Compilers
-from flacheck.repro.kinds import OVER_LIMIT, SLOW
-from flacheck.repro.original import NotReproduced
-from flacheck.repro.output.result import Runs
-from flacheck.repro.output.script import DOES_NOT, SHOWS
-from flacheck.repro.reproduction import begin
 from tests.fake.family import FakeToolchain
 from tests.made_specimens import chain, shown_on
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.bisect.search import Answer, Boundary, boundary, changes
+from flacheck.capabilities.bisect.search import Answer, Boundary, boundary, changes
 
 ANSWERS = st.sampled_from(list(Answer))
 KNOWN = st.sampled_from([Answer.YES, Answer.NO])

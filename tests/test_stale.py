@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flacheck import toolchains
-from flacheck.autotune import gathering
+from flacheck.capabilities.autotune import gathering
 from flacheck.cli import app
 from flacheck.errors import MatrixError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import DefinedAt, read, stale
-from flacheck.inputs.planning import plan
 from flacheck.inputs.subject import Subject
+from flacheck.pipeline.planning import plan
 from tests.captured import needs_torch, recorded
 from tests.fake.family import FakeFamily
 

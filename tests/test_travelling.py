@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capture import travelling
+from flacheck.captures import travelling
 from flacheck.errors import UsageError
 
 NAME = "made-1.0-0123abcd"

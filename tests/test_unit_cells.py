@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.engine.session import Session
 from flacheck.errors import UsageError
-from flacheck.inputs import cell as cells
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose, Record
+from flacheck.pipeline import cell as cells
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 from flacheck.toolchains import wheels
 from tests.made_toolkit import MISMATCH, project, toolkit
@@ -37,7 +38,7 @@ def failing(tmp_path: Path, store: Store) -> Record:
     root = project(tmp_path, unit=f"// if ELEMENT=fp8 says {MISMATCH} exit 2")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = planning.plan(Subject(package=str(root)), selection, None)
-    records = Session(plan, store, timeout=20, jobs=1).records()
+    records = records_of(plan, store, RunOptions(timeout=20, jobs=1))
     return next(record for record in records if record.code == "FC801")
 
 

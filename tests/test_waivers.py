@@ -13,10 +13,10 @@ from flacheck.analysis.exit_code import exit_code
 from flacheck.analysis.observed import observe
 from flacheck.analysis.summary import summarise
 from flacheck.baseline.standings import baseline_of
+from flacheck.capabilities.scan import views as session
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
-from flacheck.scan import session
 from flacheck.store import Store
 from tests.made_records import failure, record, whole
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from flacheck.capture import tests as suite
-from flacheck.capture.cards import card
-from flacheck.capture.coverage import coverage
+from flacheck.captures import tests as suite
+from flacheck.captures.cards import card
+from flacheck.captures.coverage import coverage
 from flacheck.errors import UsageError
 from flacheck.guest.test_suite import cases
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
 from flacheck.inputs.subject import Subject
+from flacheck.pipeline import planning
 from tests.captured import needs_torch
 from tests.test_drive import KERNELS, package
 

@@ -27,7 +27,7 @@ class ChangedFailure:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BaselineComparison:
     """What became of a baseline's failures; `known` counts the failing cells that it knows. `notes`
     say where the baseline is about something else."""
 
@@ -62,7 +62,7 @@ def _keys(cell: Observed) -> list[tuple[str, str, str, str]]:
 
 def compare(
     baseline: Baseline, standings: Sequence[Standing], file: str, flacheck: str
-) -> Comparison:
+) -> BaselineComparison:
     """The failures that the standings have and the baseline has not, and the other way round.
 
     A failure is mended where its place was asked as a whole and nothing fails with its signature in
@@ -79,7 +79,7 @@ def compare(
                 known += 1
             else:
                 new.setdefault(keys[0], cell.line)
-    return Comparison(
+    return BaselineComparison(
         file=file,
         new=tuple(sorted((ChangedFailure(*key, line) for key, line in new.items()), key=_in_order)),
         known=known,

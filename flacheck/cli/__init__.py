@@ -10,7 +10,7 @@ from types import TracebackType
 
 import typer
 
-from flacheck import __version__
+from flacheck import Exit, FlacheckError, __version__
 from flacheck.cli import (
     autotune,
     bisect,
@@ -24,13 +24,12 @@ from flacheck.cli import (
     flags,
     gate,
     lists,
-    output,
     report,
     repro,
     scan,
     toolchain,
 )
-from flacheck.errors import Exit, FlacheckError
+from flacheck.reports import output
 
 app = typer.Typer(
     name="flacheck",

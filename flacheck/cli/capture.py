@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+import flacheck
 from flacheck.cli import common, flags
 
 _DEVICE = "Imitate this card (h100, h200, a100, v100, b200 …), or use the card that is here (real)."
@@ -24,12 +25,9 @@ def capture(
 
     The exit code is CMD's own, 125 when it could not be started.
     """
-    # Late, as in all commands: help does not wait for it.
-    from flacheck.capture import run
-
-    code = run.capture(command, output, device)
-    if code == run.NOT_STARTED:
-        common.say(f"{command[0]}: could not be started; is it on the PATH?")
+    captured = flacheck.capture(command, output=output, device=device)
+    if captured.was_started:
+        common.say(captured.summary)
     else:
-        common.say(run.summary(output))
-    return code
+        common.say(f"{command[0]}: could not be started; is it on the PATH?")
+    return captured.exit_code

@@ -8,16 +8,15 @@ value that it cannot take are errors that say where they stand.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from flacheck.cli import common
-from flacheck.config import settings
-from flacheck.errors import FlacheckError, UsageError, did_you_mean
+from flacheck import FlacheckError, UsageError
+from flacheck.api import settings
 
 _PREFIX = "FLACHECK_"
 # Variables that are no options.
@@ -69,8 +68,7 @@ class _Given:
 def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Map]:
     """The defaults of each command's options. UsageError for an unknown name or a bad value."""
     options = _options(command)
-    project = settings.read(folder)
-    settings.waivers(folder)
+    project = settings.read_project(folder)
     given = {each.option: each for each in _of_project(project, options, folder)}
     given |= {each.option: each for each in _of_environment(variables, options)}
     maps: dict[str, Map] = {name: {} for name in command.commands}
@@ -108,7 +106,7 @@ def _of_project(
         if name == settings.WAIVERS:
             continue
         if name not in options:
-            hint = did_you_mean(key.replace("_", "-"), [*known, settings.WAIVERS])
+            hint = settings.suggest(key.replace("_", "-"), [*known, settings.WAIVERS])
             raise UsageError(
                 f"{project.where(key)}: {key!r} is no setting: in [tool.flacheck] stand options "
                 f"of the commands by their names, and waivers{hint}"
@@ -132,7 +130,7 @@ def _of_environment(variables: Mapping[str, str], options: Iterable[str]) -> Ite
         if not variable.startswith(_PREFIX) or variable in _OTHER_VARIABLES:
             continue
         if variable not in known:
-            hint = did_you_mean(variable, [*known, *_OTHER_VARIABLES])
+            hint = settings.suggest(variable, [*known, *_OTHER_VARIABLES])
             raise UsageError(
                 f"{variable} in the environment: no option has that name; unset it, or give it "
                 f"another name if it is not meant for flacheck{hint}"
@@ -191,59 +189,6 @@ def _check(name: str, value: Any, options: list[_Option]) -> None:
     """Whether commands will take a value; they check the rest themselves."""
     choices = dict.fromkeys(choice for option in options for choice in option.choices)
     if choices and value not in choices:
-        hint = did_you_mean(str(value), choices)
+        hint = settings.suggest(str(value), list(choices))
         raise UsageError(f"expected one of {', '.join(choices)}{hint}")
-    check = _CHECKS.get(name)
-    if check is not None:
-        check(value)
-
-
-def _targets(values: list[str]) -> None:
-    from flacheck.tables import targets
-
-    for name in common.split(values):
-        targets.find(name)
-
-
-def _matrix(value: str) -> None:
-    from flacheck.inputs import matrix
-    from flacheck.inputs.subject import line_of
-
-    file, _ = line_of(value)
-    if file.suffix != ".jsonl":
-        matrix.find(value)
-        return
-    try:
-        file.open("rb").close()
-    except OSError as error:
-        raise matrix.unreadable(file, error) from None
-
-
-def _package(value: str) -> None:
-    from flacheck.packages import checkouts, package
-
-    if not checkouts.is_path(value):
-        package.parse(value)
-    elif not Path(value).expanduser().is_dir():
-        raise UsageError("there is no such folder")
-
-
-def _until(value: str) -> None:
-    from flacheck.toolchains import stages
-
-    known = stages()
-    if value not in known:
-        raise UsageError(f"expected one of {', '.join(known)}{did_you_mean(value, known)}")
-
-
-_CHECKS: dict[str, Callable[[Any], object]] = {
-    "dtype": common.dtypes,
-    "target": _targets,
-    "torch": common.requirements,
-    "num_warps": lambda values: common.numbers("num-warps", values),
-    "num_stages": lambda values: common.numbers("num-stages", values),
-    "timeout": common.seconds,
-    "matrix": _matrix,
-    "package": _package,
-    "until": _until,
-}
+    settings.check(name, value)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import flacheck
 from flacheck.cli import common, flags
 from flacheck.cli.flags import option
-from flacheck.config import settings
-
-if TYPE_CHECKING:
-    from flacheck.model import Record
+from flacheck.cli.progress import follow
 
 _FROM = "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, a launches file, or a run's JSON."
 _TO = "The same, for the other side."
@@ -56,45 +53,22 @@ def diff(
     Example: flacheck diff 'torch==2.9.*' 'torch==2.12.*' --package flash-linear-attention==0.4.2
     --target h100
     """
-    from contextlib import nullcontext
-
     from flacheck import reports
-    from flacheck.cli.progress import follow
-    from flacheck.config import waivers
-    from flacheck.diff import asking, sides
-    from flacheck.diff.session import Comparing
     from flacheck.reports import diff as diff_report
-    from flacheck.store import Store
 
     reports.check(format)
-    common.check_configs(configs)
-    seconds = common.seconds(timeout)
-    # A project's releases are what its scans ask; FROM and TO name these here.
-    if not common.is_typed(context, "triton"):
-        triton = []
-    chosen_flags = (kernel, target, dtype, num_warps, num_stages, triton)
-    selection = common.selection(*chosen_flags, op=op, define=define, options=options)
-    before, after = sides.read(from_, store), sides.read(to, store)
-    common.say(*sides.notes(before), *sides.notes(after))
-    subject = common.subject(context, matrix, package, trust, configs)
-    # A stored run and a launches file come before what a project is about.
+    # A stored run and a launches file come before the project's own subject.
     chosen = common.is_typed(context, "package") or common.is_typed(context, "matrix")
-    asked = asking.ask(before, after, subject, chosen, selection)
-    common.say(*asked.warnings)
-    valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
-
-    def waives(record: Record) -> bool:
-        return waivers.waived(valid, record)
-
-    # Two stored results are compared without a store.
-    opening = nullcontext(None) if asked.plan is None else Store.open(store)
-    with opening as opened:
-        comparing = Comparing(asked, opened, waives, seconds, jobs, memory, fresh)
-        try:
-            if comparing.total:
-                follow(comparing.records(), comparing.total)
-        except KeyboardInterrupt:
-            return common.interrupted()
-        result = comparing.result()
-    common.show(format, diff_report.report(result, common.as_typed()), output)
+    with follow() as on_event:
+        arguments = common.arguments(
+            context,
+            flacheck.diff,
+            **common.subject(context),
+            # FROM and TO name the releases here, not the project's settings.
+            triton=common.typed_only(context, "triton"),
+            chosen=chosen,
+            on_event=on_event,
+        )
+        result = flacheck.diff(**arguments)
+    common.show(format, diff_report.report(result, common.typed_command()), output)
     return result.exit_code(strict)

@@ -1,17 +1,17 @@
 """flacheck doctor: whether this machine can work."""
 
+import flacheck
+from flacheck import Exit
 from flacheck.cli import common
-from flacheck.errors import Exit
 
 
 @common.command
 def doctor() -> int:
     """Check what flacheck needs of this machine, and say what to do about the rest."""
     from flacheck.reports.document import Item, Report, Tone
-    from flacheck.toolchains import doctor as checks
 
     code = Exit.OK
-    for check in checks.checks():
+    for check in flacheck.doctor():
         item = Item(f"ok     {check.name}: {check.detail}", Tone.GOOD)
         if not check.ok and check.optional:
             item = Item(f"no     {check.name}: {check.detail}", Tone.DOUBT, (check.remedy,))

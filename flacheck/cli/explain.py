@@ -1,7 +1,6 @@
 """flacheck explain: what a failure code means, or which failure a log shows."""
 
 import logging
-import re
 import sys
 from collections import deque
 from pathlib import Path
@@ -9,15 +8,15 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+import flacheck
+from flacheck import UsageError
 from flacheck.cli import common, flags
-from flacheck.errors import Exit, UsageError
 
 _LOG = logging.getLogger(__name__)
 # Bytes at either end of a log that are read; a long build prints a tenth of it.
 _HALF, _BLOCK = 8 << 20, 1 << 20
 # What is read at all: a device or a pipe may never end.
 _MOST = 1 << 30
-_CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 _WHAT = "A code such as FC302, a log file, or - for stdin."
 
 
@@ -29,24 +28,17 @@ def explain(
 ) -> int:
     """Name the failure in a log: cause, versions, remedy, links, known wrong results."""
     from flacheck import reports
+    from flacheck.api.explain import is_code
     from flacheck.reports import explanation as explain_report
-    from flacheck.rules import UNCLASSIFIED, explanation, reported
-    from flacheck.tables.advisories import Advisory
 
     reports.check(format, reports.TABLE_OR_JSON)
-    advisories: list[Advisory] = []
-    if _CODE.fullmatch(what):
-        explanations = explanation.of_code(what.upper())
-    else:
-        log = _text(what)
-        explanations = explanation.of_log(log)
-        advisories = reported.of_log(log)
-    common.show(format, explain_report.report(explanations, advisories), output)
-    # The first one is the decisive one; the others came of it.
-    is_known = bool(explanations) and explanations[0].code != UNCLASSIFIED
-    if is_known or advisories:
-        return Exit.OK
-    return Exit.FINDINGS
+    text = what
+    if not is_code(what):
+        text = _text(what)
+    explained = flacheck.explain(text)
+    report = explain_report.report(explained.findings, explained.advisories)
+    common.show(format, report, output)
+    return explained.exit_code
 
 
 def _text(what: str) -> str:

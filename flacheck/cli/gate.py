@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import flacheck
 from flacheck.cli import common, flags
 from flacheck.cli.flags import option
-from flacheck.config import settings
-from flacheck.errors import UsageError
-
-# Help must not wait for what judges.
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from flacheck.gate.result import GateResult
-    from flacheck.gate.sitting import Gating
-
-# What a scan gives a worker that is told nothing else.
-MEMORY_MB = 8192
+from flacheck.cli.progress import follow
 
 _FILES = (
     "pyproject.toml, requirements or constraints files (one installation together), uv.lock. "
@@ -64,89 +53,24 @@ def gate(
 ) -> int:
     """Judge the releases that your pins of triton, torch or nvcc allow, by stored results."""
     from flacheck import reports
-    from flacheck.gate import pinned
-    from flacheck.gate.evidence import RecordFilter
-    from flacheck.gate.judging import Gate
-    from flacheck.gate.sitting import Gating, Pinned, advice_on, releases_of
     from flacheck.reports import gate as gate_report
-    from flacheck.tables import targets
-    from flacheck.toolchains import torch_pins, triton_releases
 
     reports.check(format)
-    if installed and (files or fix):
-        raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
-    names = tuple(targets.find(name).name for name in common.split(target))
-    about = common.subject(context, matrix, package)
-    # What a project's scans ask for is no pin of the project.
-    given = {"triton": triton, "torch": torch}
-    typed = pinned.typed({name: given[name] for name in given if common.is_typed(context, name)})
-    typed_toolchain = toolchain if common.is_typed(context, "toolchain") else []
-    chosen, compiler_pins = pinned.compiler_pins(typed_toolchain)
-    pins = Pinned(tuple(files or ()), installed, (*typed, *compiler_pins))
-    # What nobody named is told by the files: Triton where they pin it, or torch, which brings it.
-    compiler = chosen or pinned.pinned_compiler(pins.installations())
-    selected = (common.split(kernel), names, common.split(op))
-    wanted = RecordFilter(about.matrix, about.package, *selected, compiler)
-    known = common.baseline(baseline, write_baseline)
-    if refresh or scan:
-        common.say(*triton_releases.here()[1])
-        torch_pins.refresh()
-    judge = Gate(
-        releases=releases_of(compiler),
-        advise=advice_on(compiler),
-        targets=names,
-        waivers=settings.waivers(Path.cwd()),
-        today=date.today(),
-        strict=strict,
-    )
-    gating = Gating(judge, pins, wanted, store, known, baseline)
-    result = gating.result()
-    if scan and result.gaps:
-        try:
-            _compile(gating, result.gaps, jobs)
-        except KeyboardInterrupt:
-            return common.interrupted()
-        result = gating.result()
-    if fix and _fix(result):
-        result = gating.result()
-    if write_baseline:
-        _update_baseline(write_baseline, gating, result)
-    # A job's summary is read where nobody can ask for the changes afterwards.
+    with follow() as on_event:
+        arguments = common.arguments(
+            context,
+            flacheck.gate,
+            **common.subject(context),
+            files=files or [],
+            # The releases of a project's scans are not pins of the project.
+            triton=common.typed_only(context, "triton"),
+            torch=common.typed_only(context, "torch"),
+            toolchain=common.typed_only(context, "toolchain"),
+            on_event=on_event,
+        )
+        result = flacheck.gate(**arguments)
+    # The summary of a CI job is read where nobody can type --suggest.
     changes = suggest or fix or format == "markdown"
-    common.show(format, gate_report.report(result, common.as_typed(), changes, strict), output)
+    report = gate_report.report(result, common.typed_command(), changes, strict)
+    common.show(format, report, output)
     return result.exit_code(strict)
-
-
-def _compile(gating: Gating, releases: Sequence[str], jobs: int) -> None:
-    """Compile for these releases what the gate has no record of."""
-    from flacheck.cli.progress import follow
-    from flacheck.engine.session import Session
-    from flacheck.store import Store
-
-    plan = gating.plan(releases)
-    common.say(*plan.warnings)
-    with Store.open(gating.store) as opened:
-        session = Session(plan, opened, None, jobs, MEMORY_MB)
-        follow(session.records(), len(plan.cells))
-
-
-def _update_baseline(file: Path, gating: Gating, result: GateResult) -> None:
-    """Write all that is known of it: a part would take the place of the whole."""
-    from flacheck.gate.baseline import accepted
-
-    # What was typed narrows the pins for once; the files' own stay accepted.
-    allowed = [] if gating.pinned.typed else accepted(result)
-    common.update_baseline(file, gating.standings(), allowed)
-
-
-def _fix(result: GateResult) -> bool:
-    """Write the suggested changes; whether there was any."""
-    from flacheck.gate.fix import fix
-
-    written, left = fix(result.suggest)
-    for change in written:
-        common.say(f"{change.pin.where}: {change.pin.said} is now {change.pin.name}{change.to}")
-    for change in left:
-        pin = change.pin
-        common.say(f"{pin.where}: {pin.said} was left as it is ({pin.obstacle})")
-    return bool(written)

@@ -1,77 +1,161 @@
 """Progress on stderr: a bar on a terminal, a line now and then elsewhere."""
 
+from __future__ import annotations
+
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from flacheck.cli.common import say
-from flacheck.model import Record, Verdict
+import typer
+
+import flacheck
+from flacheck.cli import common
+
+if TYPE_CHECKING:
+    from flacheck import Event, Record
 
 # Seconds between two lines in a log.
 _EVERY = 15.0
+_ORDER = ("compiles", "fails", "unknown", "skipped")
+
+
+@contextmanager
+def follow(resumable: bool = True) -> Iterator[ProgressDisplay]:
+    """Yield a receiver of events that shows them on stderr.
+
+    With `resumable`, an interrupt ends with the command that goes on from the stored records.
+    """
+    follower = ProgressDisplay()
+    try:
+        yield follower
+    except KeyboardInterrupt as error:
+        follower.close()
+        if resumable and not str(error):
+            common.say(common.resume_message())
+            raise typer.Exit(int(flacheck.Exit.INTERRUPTED)) from None
+        raise
+    finally:
+        follower.close()
+
+
+class ProgressDisplay:
+    """Shows events; called with each of them."""
+
+    def __init__(self) -> None:
+        self._pace: _Pace | None = None
+        self._bar: _Bar | None = None
+        self._step_is_open = False
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, flacheck.RunStarted):
+            self._start(event.cells)
+        elif isinstance(event, flacheck.RecordSettled):
+            self._add(event.record)
+        elif isinstance(event, flacheck.Progress):
+            self._message(event)
+        else:
+            self._end()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        if self._step_is_open:
+            print(file=sys.stderr)
+            self._step_is_open = False
+
+    def _start(self, cells: int) -> None:
+        self._pace = _Pace(cells)
+        if sys.stderr.isatty():
+            self._bar = _Bar(self._pace)
+
+    def _add(self, record: Record) -> None:
+        if self._pace is None:
+            return
+        self._pace.add(record)
+        if self._bar is not None:
+            self._bar.draw()
+        else:
+            self._pace.say_sometimes()
+
+    def _message(self, event: flacheck.Progress) -> None:
+        if event.is_step and sys.stderr.isatty():
+            print(f"\r\x1b[Kflacheck: {event.message}", end="", file=sys.stderr, flush=True)
+            self._step_is_open = True
+        else:
+            common.say(event.message)
+
+    def _end(self) -> None:
+        if self._bar is None and self._pace is not None:
+            self._pace.say()
+        self.close()
+        self._pace = None
 
 
 class _Pace:
-    """How many records there are of each kind, of a total, and how fast they come."""
+    """The number of records of each verdict, of a total, and their rate."""
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self.counts = Counter[Verdict]()
+        self.counts = Counter[str]()
         self.cached = 0
-        self.started = time.monotonic()
+        self._started = time.monotonic()
+        self._latest_line = self._started
 
     def add(self, record: Record) -> None:
-        self.counts[record.verdict] += 1
+        self.counts[record.verdict.value] += 1
         self.cached += record.cached
-        # A configuration that is skipped asks for another, which nobody could count before.
+        # Alternatives of skipped configurations come on top of the planned cells.
         self.total = max(self.total, self.counts.total())
 
     @property
     def rate(self) -> float:
         """Cells compiled a second."""
         compiled = self.counts.total() - self.cached
-        return compiled / max(time.monotonic() - self.started, 1e-3)
+        return compiled / max(time.monotonic() - self._started, 1e-3)
+
+    def say_sometimes(self) -> None:
+        if time.monotonic() - self._latest_line > _EVERY:
+            self._latest_line = time.monotonic()
+            self.say()
 
     def say(self) -> None:
-        counts = [(self.counts[verdict], verdict.value) for verdict in Verdict]
+        counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
-        said = ", ".join(words) or "none yet"
-        say(f"{self.counts.total()}/{self.total} cells ({said}), {self.rate:.1f} a second")
+        listed = ", ".join(words) or "none yet"
+        common.say(f"{self.counts.total()}/{self.total} cells ({listed}), {self.rate:.1f} a second")
 
 
-def follow(records: Iterable[Record], total: int) -> None:
-    """Take all the records, and show how far it is."""
-    pace = _Pace(total)
-    if sys.stderr.isatty():
-        _draw_bar(records, pace)
-        return
-    said = pace.started
-    for record in records:
-        pace.add(record)
-        if time.monotonic() - said > _EVERY:
-            said = time.monotonic()
-            pace.say()
-    pace.say()
+class _Bar:
+    """A bar on a terminal; rich prints other messages above it."""
 
+    def __init__(self, pace: _Pace) -> None:
+        # Imported here: rich takes longer to import than most commands take.
+        from rich import progress as bars
+        from rich.console import Console
 
-def _draw_bar(records: Iterable[Record], pace: _Pace) -> None:
-    # rich takes longer to import than most commands take.
-    from rich import progress as bars
-    from rich.console import Console
+        self._pace = pace
+        columns: tuple[Any, ...] = (
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[rate]}"),
+            bars.TimeRemainingColumn(),
+        )
+        self._progress = bars.Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task("compiling", total=pace.total, rate="")
+        self._progress.start()
 
-    columns = (
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("{task.fields[rate]}"),
-        bars.TimeRemainingColumn(),
-    )
-    # While the bar is drawn, rich puts what is printed on stderr above it.
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("compiling", total=pace.total, rate="")
-        for record in records:
-            pace.add(record)
-            if pace.counts[Verdict.FAILS]:
-                progress.update(task, description=f"{pace.counts[Verdict.FAILS]} failed")
-            progress.update(task, advance=1, total=pace.total, rate=f"{pace.rate:.1f}/s")
+    def draw(self) -> None:
+        pace = self._pace
+        if pace.counts["fails"]:
+            self._progress.update(self._task, description=f"{pace.counts['fails']} failed")
+        rate = f"{pace.rate:.1f}/s"
+        self._progress.update(self._task, advance=1, total=pace.total, rate=rate)
+
+    def close(self) -> None:
+        self._progress.stop()

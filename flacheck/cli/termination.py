@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from flacheck.errors import Terminated
+from flacheck import Terminated
 
 
 @contextlib.contextmanager

@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+import flacheck
+from flacheck import Exit
 from flacheck.cli import common
-from flacheck.errors import Exit, IncompleteError
+from flacheck.cli.progress import follow
 
 _SPECS = "3.2.0, a specifier, or a path."
 app = typer.Typer(help="List, install or remove compilers, each isolated.", no_args_is_help=True)
@@ -15,11 +17,10 @@ app = typer.Typer(help="List, install or remove compilers, each isolated.", no_a
 @common.command
 def list_() -> int:
     """List the compilers in the cache."""
-    from flacheck import toolchains
     from flacheck.reports.document import Paragraph, Report, listing
 
     rows = []
-    for shelf in toolchains.installed_toolchains():
+    for shelf in flacheck.list_toolchains():
         told = shelf.manifest
         size = f"{told.get('size_mb', 0):8.0f} MB"
         name, installer = told.get("identity", "?"), told.get("installer", "")
@@ -38,16 +39,9 @@ def install(
     specs: Annotated[list[str], typer.Argument(metavar="SPEC…", help=_SPECS)],
 ) -> int:
     """Install compilers now instead of on first use."""
-    from flacheck import toolchains
-
-    resolution = toolchains.resolve(specs)
-    common.say(*resolution.warnings)
-    for choice in resolution.choices:
-        # What was asked for by its exact version and has no wheel here.
-        if choice.reason:
-            raise IncompleteError(f"{choice.identity}: {choice.reason}")
-        toolchain = toolchains.provide(choice)
-        common.write([f"{toolchain.identity}  {toolchain.path}\n"], None)
+    with follow(resumable=False) as on_event:
+        for toolchain in flacheck.install_toolchains(specs, on_event=on_event):
+            common.write([f"{toolchain.identity}  {toolchain.path}\n"], None)
     return Exit.OK
 
 
@@ -57,8 +51,6 @@ def remove(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="triton==3.2.0 or 3.2.0.")],
 ) -> int:
     """Remove compilers from the cache."""
-    from flacheck import toolchains
-
-    for shelf in toolchains.remove(names):
+    for shelf in flacheck.remove_toolchains(names):
         common.write([f"removed {shelf.manifest.get('identity', shelf.path.name)}\n"], None)
     return Exit.OK

@@ -1,11 +1,11 @@
 """Who provides compilers: each toolchain is installed once, when its first cell is due."""
 
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from flacheck import toolchains
-from flacheck.engine.plan import Plan
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
@@ -28,24 +28,33 @@ class Untried:
 
 
 class Provider:
-    """A plan's compilers, installed as they are needed, and what is known of its cells without one.
+    """The compilers and packages of a run, each compiler installed when its first cell is due.
 
-    `memory_mb` limits each worker.
+    `attempts` holds, by key, the cells that a capture has tried already. `memory_mb` limits each
+    worker.
     """
 
-    def __init__(self, plan: Plan, memory_mb: int) -> None:
-        self._plan = plan
+    def __init__(
+        self,
+        choices: Mapping[str, Choice],
+        packages: Mapping[str, Package],
+        attempts: Mapping[str, Attempt],
+        memory_mb: int,
+    ) -> None:
+        self._choices = choices
+        self._packages = packages
+        self._attempts = attempts
         self.memory_mb = memory_mb
         self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
         self._toolchains: dict[str, Toolchain | Untried] = {}
 
     def refusal(self, cell: Cell) -> str | None:
         """Why the cell's toolchain does not know its target, None when it does."""
-        return self._plan.choices[cell.toolchain].knows(cell.target)
+        return self._choices[cell.toolchain].knows(cell.target)
 
     def attempt(self, cell: Cell) -> Attempt | None:
         """What happened to the cell where a capture has tried it already."""
-        return self._plan.attempts.get(cell.key)
+        return self._attempts.get(cell.key)
 
     def worker_kind(self, cell: Cell) -> WorkerKind | Untried:
         """The kind of worker that compiles the cell; installs its toolchain."""
@@ -57,7 +66,7 @@ class Provider:
             return Untried(Verdict.UNKNOWN, lacking)
         identity = (cell.toolchain, cell.kernel.package, cell.kernel.is_imported)
         if identity not in self._kinds:
-            package = self._plan.packages.get(cell.kernel.package or "")
+            package = self._packages.get(cell.kernel.package or "")
             imported = cell.kernel.is_imported
             self._kinds[identity] = worker_kind(toolchain, package, imported, self.memory_mb)
         return self._kinds[identity]
@@ -65,7 +74,7 @@ class Provider:
     def facts(self, cell: Cell) -> Json:
         """From which sequence length the package's layers reach the cell's kernel, read off its
         sources."""
-        package = self._plan.packages.get(cell.kernel.package or "")
+        package = self._packages.get(cell.kernel.package or "")
         if package is None:
             return {}
         reaches = reached(package.path, cell.kernel.name)
@@ -74,7 +83,7 @@ class Provider:
 
     def _toolchain(self, name: str) -> Toolchain | Untried:
         if name not in self._toolchains:
-            self._toolchains[name] = self._provided(self._plan.choices[name])
+            self._toolchains[name] = self._provided(self._choices[name])
         return self._toolchains[name]
 
     def _provided(self, choice: Choice) -> Toolchain | Untried:

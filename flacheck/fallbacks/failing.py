@@ -10,11 +10,11 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed, observe
 from flacheck.analysis.standing import configurations, unserved
 from flacheck.analysis.untested import separated
-from flacheck.engine.plan import Plan
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constexprs import Constexprs, constexprs
 from flacheck.fallbacks.seen import Telling
 from flacheck.model import Cell, Record
+from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 
 # What the front end refuses before it looks at any setting.

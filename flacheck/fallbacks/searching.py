@@ -16,13 +16,14 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_version, split
 from flacheck.engine.loop import Loop, Sink
-from flacheck.engine.plan import Plan
-from flacheck.engine.session import Session
 from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, Patience, explore
 from flacheck.fallbacks.failing import Failing, Place, Scanned
 from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
 from flacheck.model import Cell, Purpose, Record
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import ActiveRun, open_run
 from flacheck.store import Store
 from flacheck.toolchains import Resolver, installed_toolchains, triton_releases
 
@@ -38,18 +39,17 @@ def search_with_workers(
     plan: Plan,
     records: Iterable[Record],
     store: Store,
+    options: RunOptions,
     *,
-    jobs: int,
-    memory_mb: int,
-    seconds: float | None = None,
     budget: int = BUDGET,
     tried: Mapping[str, Record] | None = None,
     scan: str | None = None,
 ) -> list[Fallback]:
-    """The fallbacks of a run's failures, compiled in workers of their own: `jobs` of them (0: one
-    a CPU), `seconds` a candidate. What they compile goes to a run of its own in the store; what is
-    found is noted there for the `scan` that it was searched for. `tried` are records that are
-    known beside the store's."""
+    """Return the fallbacks of a run's failures, each compiled in workers of its own.
+
+    The candidates go to a run of their own in the store, with the fallbacks and the `scan` that
+    they belong to. `tried` are records that the search may use beside the store's.
+    """
     resolver = Resolver()
     # The releases in the user's cache are further choices; none is downloaded for a fallback.
     shelves = [s for s in installed_toolchains() if s.path.name.endswith(triton_releases.suffix())]
@@ -59,10 +59,10 @@ def search_with_workers(
         if split(name)[1] in triton_releases.known():
             resolver(f"triton=={split(name)[1]}")
     plan = replace(plan, choices={**resolver.choices, **plan.choices})
-    with searching(plan, store, jobs, memory_mb, seconds, tried) as (oracle, session):
+    with searching(plan, store, options, tried) as (oracle, active):
         advice = list(search(plan, records, oracle, budget))
         noted = [[each.package, each.to_json()] for each in advice]
-        session.finish({"of": scan, "fallbacks": noted} if scan else None)
+        active.finish({"of": scan, "fallbacks": noted} if scan else None)
     return advice
 
 
@@ -197,16 +197,18 @@ class TriedBefore:
 def searching(
     plan: Plan,
     store: Store,
-    jobs: int,
-    memory_mb: int,
-    timeout: float | None,
+    options: RunOptions,
     tried: Mapping[str, Record] | None = None,
-) -> Iterator[tuple[Oracle, Session]]:
-    """An oracle over warm workers, which end with the context, and the run that it compiles for.
-    `tried` are records that are known beside the store's."""
+) -> Iterator[tuple[Oracle, ActiveRun]]:
+    """Yield an oracle over warm workers, which end with the context, and its run.
+
+    `tried` are records that the oracle may return beside the store's.
+    """
     aside = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
-    session = Session(aside, store, timeout or CANDIDATE_SECONDS, jobs, memory_mb)
-    with session.workers() as loop:
+    limited = replace(
+        options, timeout=options.timeout or CANDIDATE_SECONDS, fresh=False, max_failures=None
+    )
+    with open_run(aside, store, limited) as active:
         if tried:
-            loop.sink = TriedBefore(loop.sink, tried)
-        yield LoopOracle(loop), session
+            active.loop.sink = TriedBefore(active.loop.sink, tried)
+        yield LoopOracle(active.loop), active

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlparse
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from flacheck.capture.cards import target_of
+from flacheck.captures.cards import target_of
 from flacheck.config import toml
 from flacheck.errors import UsageError
 from flacheck.packages import checkouts

@@ -6,7 +6,13 @@ from typing import Any
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, settings, short, some
-from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
+from flacheck.capabilities.autotune.examined import (
+    Cost,
+    ExaminedConfig,
+    Fate,
+    KeyFault,
+    TunerResult,
+)
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words

@@ -7,8 +7,8 @@ from packaging.version import Version
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import short
-from flacheck.bisect.history import Bisection, Change, Entry, Find
-from flacheck.inputs.cell import settings
+from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
+from flacheck.pipeline.cell import settings
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import beside
@@ -18,9 +18,9 @@ from flacheck.rules import RULES
 _LINE = 100
 
 
-def report(bisection: Bisection, torches: Sequence[str]) -> Report:
-    """`torches` are all torch releases there are."""
-    return Report(_parts(bisection, torches), in_words(bisection.to_json()))
+def report(bisection: Bisection) -> Report:
+    """Return the document of a bisection."""
+    return Report(_parts(bisection, bisection.torches), in_words(bisection.to_json()))
 
 
 def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, parameters, settings, some
-from flacheck.diff.compared_side import ComparedSide
-from flacheck.diff.differences import Difference, DifferenceKind, Grown
-from flacheck.diff.result import DiffResult
+from flacheck.capabilities.diff.compared_side import ComparedSide
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind, Grown
+from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
@@ -27,14 +27,14 @@ _RESOURCES = {
 }
 
 
-def report(result: DiffResult, command: str = "") -> document.Report:
+def report(result: Comparison, command: str = "") -> document.Report:
     """The comparison as a document; `command` is what was typed, for the next commands."""
     return document.Report(
         _parts(result, command), in_words(result.to_json()), _annotations(result)
     )
 
 
-def _parts(result: DiffResult, command: str) -> Iterator[Part]:
+def _parts(result: Comparison, command: str) -> Iterator[Part]:
     yield _title(result)
     yield _sides(result)
     yield from _failing("Regressed", result.of(DifferenceKind.REGRESSED), Tone.BAD)
@@ -57,7 +57,7 @@ def _parts(result: DiffResult, command: str) -> Iterator[Part]:
     yield from phrases.items("Next", _commands(result, command), code=True)
 
 
-def _title(result: DiffResult) -> document.Title:
+def _title(result: Comparison) -> document.Title:
     tone = Tone.GOOD
     if result.advisories[1] or not result.after.has_verdict:
         tone = Tone.DOUBT
@@ -71,7 +71,7 @@ def _title(result: DiffResult) -> document.Title:
     return document.Title("flacheck diff", f"{result.answer}.", tone, about)
 
 
-def _sides(result: DiffResult) -> Part:
+def _sides(result: Comparison) -> Part:
     rows = [
         _side(result, "from", result.before, result.advisories[0]),
         _side(result, "to", result.after, result.advisories[1]),
@@ -89,20 +89,20 @@ def _sides(result: DiffResult) -> Part:
     return document.Table(headings, tuple(rows))
 
 
-def _is_of_triton(result: DiffResult) -> bool:
+def _is_of_triton(result: Comparison) -> bool:
     """Whether a compiler is Triton, or nobody knows; to another one no torch belongs."""
     known = [side.toolchain for side in (result.before, result.after) if side.toolchain]
     return not known or any(each.triton for each in (result.before, result.after))
 
 
-def _names(result: DiffResult) -> tuple[str, ...]:
+def _names(result: Comparison) -> tuple[str, ...]:
     if _is_of_triton(result):
         return "Triton", "torch"
     return ("compiler",)
 
 
 def _side(
-    result: DiffResult, place: str, side: ComparedSide, advisories: Sequence[Advisory]
+    result: Comparison, place: str, side: ComparedSide, advisories: Sequence[Advisory]
 ) -> tuple[document.Words, ...]:
     counts = [str(side.verdicts.get(verdict, 0)) for verdict in Verdict]
     names = [side.toolchain or "–"]
@@ -172,7 +172,7 @@ def _where(change: Difference) -> str:
     return f"{cell} · {record.key[:12]}"
 
 
-def _mended(result: DiffResult) -> Iterator[Part]:
+def _mended(result: Comparison) -> Iterator[Part]:
     changes = result.of(DifferenceKind.MENDED)
     groups = grouped((_outcome(change.pair.before), change) for change in changes)
     lines = (f"{_kernels(alike)}: was {cause}" for cause, alike in list(groups.items())[:SHOWN])
@@ -204,7 +204,7 @@ def _reasons(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
     yield from phrases.rest(len(groups), "reason")
 
 
-def _slower(result: DiffResult) -> Iterator[Part]:
+def _slower(result: Comparison) -> Iterator[Part]:
     slower = result.slower
     lines = []
     for change in slower[:SHOWN]:
@@ -216,7 +216,7 @@ def _slower(result: DiffResult) -> Iterator[Part]:
     yield from phrases.rest(len(slower), "slower compile")
 
 
-def _more(result: DiffResult) -> Iterator[Part]:
+def _more(result: Comparison) -> Iterator[Part]:
     changes = result.more_resources
     if not changes:
         return
@@ -251,7 +251,7 @@ def _taken(grown: Grown) -> list[str]:
     return [f"{old} → {new} {_RESOURCES[name]}" for name, (old, new) in ordered]
 
 
-def _unchanged(result: DiffResult) -> Iterator[Part]:
+def _unchanged(result: Comparison) -> Iterator[Part]:
     failing = [change for change in result.unchanged if change.record.verdict is Verdict.FAILS]
     same = len(result.unchanged) - len(failing)
     verb = "compile"
@@ -269,7 +269,7 @@ def _unchanged(result: DiffResult) -> Iterator[Part]:
     yield from phrases.rest(len(groups), "cause")
 
 
-def _advisories(result: DiffResult) -> Iterator[Part]:
+def _advisories(result: Comparison) -> Iterator[Part]:
     """Each advisory once, with the sides that it speaks against."""
     sides = grouped(
         (advisory.text, side.release)
@@ -280,7 +280,7 @@ def _advisories(result: DiffResult) -> Iterator[Part]:
     yield from phrases.items("Advisories", lines, Tone.DOUBT)
 
 
-def _package(result: DiffResult) -> Iterator[Part]:
+def _package(result: Comparison) -> Iterator[Part]:
     """What the package says, and under which of the two releases."""
     lines = []
     for word in result.package[:SHOWN]:
@@ -293,18 +293,18 @@ def _package(result: DiffResult) -> Iterator[Part]:
     yield from phrases.rest(len(result.package), "line")
 
 
-def _requirement(result: DiffResult, text: str, lacking: tuple[bool, bool]) -> str:
+def _requirement(result: Comparison, text: str, lacking: tuple[bool, bool]) -> str:
     if not any(lacking):
         return f"{text}: both sides satisfy it"
     return f"{text}: {_said_under(result, lacking)} does not satisfy it"
 
 
-def _said_under(result: DiffResult, under: tuple[bool, bool]) -> str:
+def _said_under(result: Comparison, under: tuple[bool, bool]) -> str:
     sides = (result.before.release, result.after.release)
     return " and ".join(side for side, holds in zip(sides, under) if holds)
 
 
-def _coverage(result: DiffResult) -> Iterator[Part]:
+def _coverage(result: Comparison) -> Iterator[Part]:
     lines = []
     for covered in result.coverage:
         recorded = f"{covered['recorded']} of {covered['launchable']} launchable kernels recorded"
@@ -312,7 +312,7 @@ def _coverage(result: DiffResult) -> Iterator[Part]:
     yield from phrases.items("Coverage", lines)
 
 
-def _pin(result: DiffResult) -> Iterator[Part]:
+def _pin(result: Comparison) -> Iterator[Part]:
     pin = result.pin
     yield document.Heading("Pin")
     if pin.side == "none":
@@ -323,7 +323,7 @@ def _pin(result: DiffResult) -> Iterator[Part]:
     yield document.Paragraph(pin.why, Tone.FAINT)
 
 
-def _fallbacks(result: DiffResult) -> Iterator[Part]:
+def _fallbacks(result: Comparison) -> Iterator[Part]:
     lines = []
     for entry in phrases.advice(result.fallbacks)[:SHOWN]:
         uses = " or ".join(entry.uses)
@@ -331,7 +331,7 @@ def _fallbacks(result: DiffResult) -> Iterator[Part]:
     yield from phrases.items(f"Fallbacks under {result.after.release}", lines, Tone.GOOD)
 
 
-def _commands(result: DiffResult, command: str) -> list[str]:
+def _commands(result: Comparison, command: str) -> list[str]:
     """What to type next: what broke a kernel and since when, or how to look closer."""
     regressed = [change for change in result.of(DifferenceKind.REGRESSED) if change.record.launch]
     commands = []
@@ -350,7 +350,7 @@ def _commands(result: DiffResult, command: str) -> list[str]:
     return commands
 
 
-def _annotations(result: DiffResult) -> Iterator[document.Annotation]:
+def _annotations(result: Comparison) -> Iterator[document.Annotation]:
     """Regressions as errors, advisories against TO as warnings, and the answer."""
     for change in result.of(DifferenceKind.REGRESSED)[:_ANNOTATIONS]:
         level = "error"

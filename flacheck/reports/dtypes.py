@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, some
-from flacheck.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
-from flacheck.dtypes.heads import ACTUAL, HeadNeeds
-from flacheck.dtypes.result import DtypesResult
+from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
+from flacheck.capabilities.dtypes.heads import ACTUAL, HeadNeeds
+from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.reports import document
 from flacheck.reports.document import Annotation, Part, Tone, row
 from flacheck.reports.phrases import SHOWN, rest

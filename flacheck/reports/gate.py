@@ -7,12 +7,12 @@ from itertools import chain
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, counted, kernel_name, short, some
-from flacheck.gate.admitted import Conflict
-from flacheck.gate.compilers import TRITON
-from flacheck.gate.pinned import Pin, PinChange
-from flacheck.gate.result import (
+from flacheck.capabilities.gate.admitted import Conflict
+from flacheck.capabilities.gate.compilers import TRITON
+from flacheck.capabilities.gate.pinned import Pin, PinChange
+from flacheck.capabilities.gate.result import (
     OPEN,
-    GateResult,
+    Gate,
     JudgedRelease,
     JudgedWaiver,
     ReleaseState,
@@ -35,14 +35,14 @@ _TONES = {
 _WORDS = {ReleaseState.NO_RECORD: "without a record"}
 
 
-def report(result: GateResult, command: str, suggest: bool, strict: bool) -> document.Report:
+def report(result: Gate, command: str, suggest: bool, strict: bool) -> document.Report:
     """What a gate found. `command` is the one that was typed, for those that may come next;
     `suggest` asks for the changes to make, which JSON holds anyhow."""
     parts = _parts(result, command, suggest, strict)
     return document.Report(parts, result.to_json(), _annotations(result, strict))
 
 
-def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
+def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
     tone = Tone.GOOD
     if result.of(ReleaseState.BAD) or result.conflicts:
         tone = Tone.BAD
@@ -75,7 +75,7 @@ def _parts(result: GateResult, command: str, suggest: bool, strict: bool) -> Ite
     yield from _next(result, command, suggest, strict)
 
 
-def _judged_by(result: GateResult) -> str:
+def _judged_by(result: Gate) -> str:
     """Which questions decided; several that were not chosen are named one by one."""
     said = f"judged by {result.about}"
     if result.baseline:
@@ -85,7 +85,7 @@ def _judged_by(result: GateResult) -> str:
     return said
 
 
-def _headline(result: GateResult) -> str:
+def _headline(result: Gate) -> str:
     """One line with what came out."""
     counts = [(len(result.of(state)), _WORDS.get(state, state.value)) for state in _TONES]
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
@@ -96,7 +96,7 @@ def _headline(result: GateResult) -> str:
     return line
 
 
-def _release(result: GateResult, release: JudgedRelease) -> tuple[Words, ...]:
+def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
     """An allowed release, with what there is to say of it in one line."""
     about = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
     if release.state is ReleaseState.BAD:
@@ -126,7 +126,7 @@ def _conflict(conflict: Conflict) -> str:
     return f"{conflict.installation}: {conflict.reason}"
 
 
-def _failures(result: GateResult) -> list[SignatureGroup]:
+def _failures(result: Gate) -> list[SignatureGroup]:
     """Why allowed releases are bad: each signature once for all of them, by code."""
     groups = grouped(
         ((group.code, group.signature), group)
@@ -165,7 +165,7 @@ def _waiver(waived: JudgedWaiver) -> str:
     return line
 
 
-def _suggested(result: GateResult, strict: bool) -> Iterator[str]:
+def _suggested(result: Gate, strict: bool) -> Iterator[str]:
     """The changes, what they leave untested, and where none helps."""
     yield from map(_change, result.suggest)
     if result.suggest and not strict and result.of(*OPEN):
@@ -184,7 +184,7 @@ def _change(change: PinChange) -> str:
     return line
 
 
-def _next(result: GateResult, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
+def _next(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
     does = {}
     if result.suggest and not suggest:
         does["--suggest"] = "Show the narrowest change that passes; --fix writes it."
@@ -196,7 +196,7 @@ def _next(result: GateResult, command: str, suggest: bool, strict: bool) -> Iter
         yield document.Item(f"{command} {flag}", notes=(note,), code=True)
 
 
-def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotation]:
+def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
     """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind),
     advisories, releases without a complete record, and waivers."""
     for conflict in result.conflicts:
@@ -233,7 +233,7 @@ def _annotations(result: GateResult, strict: bool) -> Iterator[document.Annotati
 
 
 def _pinned(
-    result: GateResult, releases: Container[str], level: str, title: str, text: str
+    result: Gate, releases: Container[str], level: str, title: str, text: str
 ) -> Iterator[document.Annotation]:
     """An annotation at each pin that admits one of the releases."""
     pins: dict[Pin, None] = {}

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flacheck.analysis.order import counted
+from flacheck.capabilities.repro.output.result import Reproduced
+from flacheck.capabilities.repro.output.script import kernel_text
+from flacheck.capabilities.repro.versions import differing, listed
 from flacheck.reports.document import Item, Listing, Paragraph, Part, Report, Tone
 from flacheck.reports.numbers import in_words
-from flacheck.repro.output.result import Reproduced
-from flacheck.repro.output.script import kernel_text
-from flacheck.repro.versions import differing, listed
 
 # What the exit status of a script says of a release.
 _EXITS = ((0, "shows it"), (1, "does not show it"), (125, "cannot tell"))

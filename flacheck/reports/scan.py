@@ -8,7 +8,7 @@ from flacheck.analysis.known_good import Place, grouped
 from flacheck.analysis.order import counted, kernel_name, settings, short, some, spoken
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
-from flacheck.baseline.comparing import ChangedFailure, Comparison
+from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
 from flacheck.model import Json, Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
@@ -33,7 +33,7 @@ _USES = 3
 _ANNOTATIONS = 10
 
 
-def report(view: RunView, baseline: Comparison | None = None) -> document.Report:
+def report(view: RunView, baseline: BaselineComparison | None = None) -> document.Report:
     """The run as a document, and how it compares with a baseline; its records are read as often as
     a format needs them."""
     records = (_plain(record) for record in view.records())
@@ -54,7 +54,7 @@ def _plain(record: Record) -> Json:
     return plain
 
 
-def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:
+def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]:
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
     yield from mixed(view)
@@ -80,7 +80,7 @@ def _parts(view: RunView, baseline: Comparison | None) -> Iterator[Part]:
     yield from phrases.items("Next", commands, code=True)
 
 
-def _compared(baseline: Comparison) -> Iterator[Part]:
+def _compared(baseline: BaselineComparison) -> Iterator[Part]:
     """What became of the baseline's failures."""
     tone = Tone.GOOD
     if baseline.new:
@@ -279,7 +279,7 @@ def _fallbacks(summary: Summary) -> Iterator[Part]:
 
 
 def _annotations(
-    view: RunView, baseline: Comparison | None = None
+    view: RunView, baseline: BaselineComparison | None = None
 ) -> Iterator[document.Annotation]:
     """Failures as errors (tolerated, or known to the baseline: notices), unknown and slow cells as
     warnings, the counts."""

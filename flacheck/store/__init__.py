@@ -44,7 +44,7 @@ PREFIX = 8
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """One run: when and where (`environment`: flacheck, python, platform), what it asks, on behalf
     of which command. `matrix` is what it is called; `question` is None in a store of an older
     flacheck."""
@@ -148,12 +148,12 @@ class Store(StoreFile):
             sql = "UPDATE runs SET finished = ?, context = ? WHERE id = ?"
             db.execute(sql, (now, json.dumps(context), run))
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[StoredRun]:
         """All runs, oldest first."""
         rows = self._rows(f"SELECT {queries.RUN} FROM runs ORDER BY started, id")
         return [self._run(row) for row in rows]
 
-    def run(self, name: str = "last") -> Run:
+    def run(self, name: str = "last") -> StoredRun:
         """The run of that id, of that unique prefix, or the `last` scan; else a UsageError with the
         candidates."""
         runs = self.runs()
@@ -401,7 +401,7 @@ class Store(StoreFile):
                 self._kernels[kernel] = Kernel.from_json(json.loads(source))
             return _of_today(Record.from_json(plain, self._kernels[kernel], stage, until))
 
-    def _run(self, row: tuple[Any, ...]) -> Run:
+    def _run(self, row: tuple[Any, ...]) -> StoredRun:
         run, started, finished, matrix, environment, context, purpose, question = row
         with form.undamaged(self.path, "the run", run):
             form.columns({"id": run, "started": started, "finished": finished, "matrix": matrix})
@@ -409,7 +409,7 @@ class Store(StoreFile):
             if question:
                 asked = Question.from_json(json.loads(question))
             where, noted = form.mapping(environment), form.context(context)
-            return Run(run, started, finished, matrix, where, noted, Purpose(purpose), asked)
+            return StoredRun(run, started, finished, matrix, where, noted, Purpose(purpose), asked)
 
 
 def _of_today(record: Record) -> Record:

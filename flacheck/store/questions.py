@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from flacheck.model import AskedCells, AskedPlace, Purpose, Question
-from flacheck.store import Run, Store
+from flacheck.store import Store, StoredRun
 
 OLD = "the scan was stored by an older flacheck, which kept no question; scan again"
 UNFINISHED = "the capture of the package did not end; scan again"
 
 
-def of_runs(store: Store, runs: Sequence[Run]) -> list[AskedPlace]:
+def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[AskedPlace]:
     """All that these runs ask, each question once on each place; runs that are no scans ask
     nothing. Two scans of one name with different keys stay apart: they are no whole."""
     places: dict[tuple[object, ...], AskedPlace] = {}
@@ -94,7 +94,7 @@ def unfinished_shards(store: Store) -> list[tuple[str, str, str]]:
     ]
 
 
-def _places(store: Store, run: Run) -> Iterator[AskedPlace]:
+def _places(store: Store, run: StoredRun) -> Iterator[AskedPlace]:
     if run.purpose is not Purpose.SCAN:
         return
     question = run.question
@@ -108,7 +108,7 @@ def _places(store: Store, run: Run) -> Iterator[AskedPlace]:
         yield AskedPlace(question, asked, None, note=note)
 
 
-def _unasked(store: Store, run: Run) -> Iterator[AskedPlace]:
+def _unasked(store: Store, run: StoredRun) -> Iterator[AskedPlace]:
     """The places of a run whose question was not stored: only what it answered is known."""
     about = run.matrix or f"run {run.id}"
     answered: dict[tuple[str, str], list[str]] = {}

@@ -21,10 +21,10 @@ import yaml
 
 from flacheck import toolchains
 from flacheck.engine.loop import request
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
+from flacheck.pipeline import planning
 from flacheck.store import Store
 from flacheck.tables import shipped
 from tests.benchmarks.measured import Cost, cost

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flacheck.capture.coverage import coverage
+from flacheck.captures.coverage import coverage
 from flacheck.errors import FlacheckError
-from flacheck.inputs import captured
 from flacheck.inputs.expand import Selection
 from flacheck.packages.package import Package
+from flacheck.pipeline import captured
 from flacheck.toolchains import Resolver
 
 from .launchable import Distribution

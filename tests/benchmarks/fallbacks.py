@@ -22,16 +22,17 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from flacheck.engine.session import Session
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constexprs import HOST, TUNABLE
 from flacheck.fallbacks.exploration import BUDGET, Exploration, Oracle, compiled
 from flacheck.fallbacks.failing import Failing, Scanned
 from flacheck.fallbacks.ranking import order
 from flacheck.fallbacks.searching import explored, searching
-from flacheck.inputs import planning
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 
 PACKAGE = "flash-linear-attention==0.2.2"
@@ -198,8 +199,8 @@ def main() -> None:
     )
     plan = planning.plan(Subject(package=chosen.package), selection)
     with Store.open(chosen.store) as store:
-        records = list(Session(plan, store, jobs=chosen.jobs).records())
-        with searching(plan, store, chosen.jobs, 8192, None) as (oracle, _):
+        records = list(records_of(plan, store, RunOptions(jobs=chosen.jobs)))
+        with searching(plan, store, RunOptions(jobs=chosen.jobs)) as (oracle, _):
             scanned = Scanned(plan, records)
             results = compare(scanned, oracle, chosen.budget, chosen.sample, chosen.minutes)
             for line in table(results):

@@ -24,19 +24,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flacheck.capabilities.repro import versions
+from flacheck.capabilities.repro.budget import Budget
+from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provided
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.kinds import kind_of
+from flacheck.capabilities.repro.oracle import Oracle
+from flacheck.capabilities.repro.output.result import Reproduced
+from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import FlacheckError
-from flacheck.inputs import cell as cells
-from flacheck.inputs.cell import Chosen
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose
-from flacheck.repro import versions
-from flacheck.repro.budget import Budget
-from flacheck.repro.compilers import LONGEST, Compilers, provided
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kinds import kind_of
-from flacheck.repro.oracle import Oracle
-from flacheck.repro.output.result import Reproduced
-from flacheck.repro.reproduction import begin
+from flacheck.pipeline import cell as cells
+from flacheck.pipeline.cell import Chosen
 from flacheck.store import Store
 from tests.benchmarks.rivals import RIVALS, Rival, reduced_by
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flacheck.capabilities.repro.budget import BudgetSpent
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.kernel.syntax_trees import parameter_names
+from flacheck.capabilities.repro.oracle import Oracle
 from flacheck.model.launch import FormError, LaunchForm, check_options
-from flacheck.repro.budget import BudgetSpent
-from flacheck.repro.kernel.specimen import Specimen
-from flacheck.repro.kernel.syntax_trees import parameter_names
-from flacheck.repro.oracle import Oracle
 
 ASKER = str(Path(__file__).with_name("asker.py"))
 NAME = "LAUNCH"

@@ -101,7 +101,7 @@ def _part(file: Path, folder: Path, part: str) -> list[str]:
 
 
 def row(result: dict[str, Any]) -> list[str]:
-    from flacheck.autotune.bench import spearman
+    from flacheck.capabilities.autotune.bench import spearman
 
     configs = [c for c in result["configs"] if c["timing"] and c["timing"]["median_ms"] is not None]
     if not configs:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flacheck.capture.cards import target_of
+from flacheck.captures.cards import target_of
 from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection
 from flacheck.inputs.launches import Launches, RecordedLaunch, stale

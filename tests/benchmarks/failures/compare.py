@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck.inputs import cell as cells
+from flacheck.capabilities.repro import versions
+from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provided
+from flacheck.capabilities.repro.reproduction import begin
+from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose, Verdict
-from flacheck.repro import versions
-from flacheck.repro.compilers import LONGEST, Compilers, provided
-from flacheck.repro.reproduction import begin
-from flacheck.repro.versions import ReleaseVerdict
+from flacheck.pipeline import cell as cells
 from flacheck.store import Store
 from tests.benchmarks.failures.cases import Case
 from tests.benchmarks.rivals import RIVALS, reduced_by

@@ -1,0 +1,188 @@
+"""The arguments that API functions share, turned into the parts of a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from flacheck.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from flacheck.baseline.form import Baseline
+    from flacheck.inputs.expand import Selection
+    from flacheck.inputs.subject import Subject
+    from flacheck.pipeline.job import RunOptions
+
+# One value or several; a text may hold several, separated by commas.
+Several: TypeAlias = str | int | Iterable[str | int]
+# A text may hold commas and spaces of its own: `triton>=3.2,<3.5`.
+Texts: TypeAlias = str | Iterable[str]
+PathLike: TypeAlias = str | Path
+STORE = Path(".flacheck")
+
+
+def texts(values: Texts) -> tuple[str, ...]:
+    """Return one or several texts as a tuple."""
+    if isinstance(values, str):
+        return (values,)
+    return tuple(values)
+
+
+def split(values: Several) -> tuple[str, ...]:
+    """Return the parts of repeated or comma-separated values."""
+    if isinstance(values, (str, int)):
+        values = (values,)
+    parts = ",".join(map(str, values)).split(",")
+    return tuple(filter(None, map(str.strip, parts)))
+
+
+def numbers(option: str, values: Several) -> tuple[int, ...]:
+    """Return whole numbers; UsageError for anything else."""
+    try:
+        return tuple(int(part) for part in split(values))
+    except ValueError:
+        raise UsageError(f"{option} takes whole numbers, for example {option} 4,8") from None
+
+
+def dtypes(values: Several) -> tuple[str, ...]:
+    """Return dtypes by their short names: bf16 for bfloat16. UsageError for an unknown dtype."""
+    from flacheck.model.launch import DTYPES, find_dtype
+
+    names = []
+    for name in split(values):
+        dtype = find_dtype(name)
+        if dtype is None:
+            hint = did_you_mean(name, DTYPES)
+            raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}{hint}")
+        names.append(dtype)
+    return tuple(dict.fromkeys(names))
+
+
+def torch_requirements(torch: Texts) -> tuple[str, ...]:
+    """Return torch releases as specifications of toolchains: `torch==2.9.*` for `2.9`."""
+    from flacheck.toolchains import by_torch, split_specs
+
+    specs = []
+    for text in texts(torch):
+        for part in split_specs(text):
+            specs.append(by_torch.named(part))
+    return tuple(specs)
+
+
+def selection_of(
+    *,
+    kernel: Several = (),
+    op: Several = (),
+    target: Several = (),
+    dtype: Several = (),
+    num_warps: Several = (),
+    num_stages: Several = (),
+    toolchain: Texts = (),
+    triton: Texts = (),
+    torch: Texts = (),
+    define: Texts = (),
+    options: Texts = (),
+) -> Selection:
+    """Return the selection; UsageError for an unknown dtype, a bad number or a bad NAME=VALUE."""
+    from flacheck.inputs.expand import Selection
+    from flacheck.inputs.given_values import combinations
+
+    # Raises for a text without `=` before anything is planned.
+    combinations("--define", texts(define))
+    combinations("--option", texts(options))
+    return Selection(
+        kernels=split(kernel),
+        ops=split(op),
+        targets=split(target),
+        dtypes=dtypes(dtype),
+        num_warps=numbers("--num-warps", num_warps),
+        num_stages=numbers("--num-stages", num_stages),
+        toolchains=(*texts(toolchain), *texts(triton), *torch_requirements(torch)),
+        defines=texts(define),
+        options_given=texts(options),
+    )
+
+
+def subject_of(
+    matrix: PathLike | None,
+    package: PathLike | None,
+    trust: bool = False,
+    configs: str | None = None,
+    captured: PathLike | None = None,
+    with_tests: bool = False,
+) -> Subject:
+    """Return what a job is about; UsageError for both a matrix and a package."""
+    from flacheck.inputs.subject import Subject
+
+    if matrix is not None and package is not None:
+        raise UsageError("a matrix and --package were given: name one of them")
+    if configs not in (None, "usual", "own"):
+        raise UsageError(f"--configs {configs}: expected usual or own")
+    return Subject(
+        matrix=None if matrix is None else os.fspath(matrix),
+        package=None if package is None else os.fspath(package),
+        trust=trust,
+        configs=configs,
+        captured=None if captured is None else Path(captured),
+        with_tests=with_tests,
+    )
+
+
+def cell_of(
+    cell: str | None, matrix: PathLike | None, package: PathLike | None, trust: bool
+) -> str | Subject | None:
+    """Return what names a cell: CELL, else a matrix or package; None searches the store."""
+    named = [name for name, value in (("--matrix", matrix), ("--package", package)) if value]
+    if not named:
+        return cell
+    if cell is not None:
+        raise UsageError(f"CELL and {named[0]} were given: name one of them")
+    return subject_of(matrix, package, trust)
+
+
+def seconds(timeout: str | float) -> float | None:
+    """Return a timeout in seconds; None for `auto`. UsageError for anything else."""
+    if timeout == "auto":
+        return None
+    try:
+        number = float(timeout)
+    except ValueError:
+        number = 0
+    # Not `number <= 0`, which is false for NaN.
+    if not number > 0:
+        raise UsageError(f"--timeout {timeout}: expected auto or a number of seconds")
+    return number
+
+
+def run_options(
+    *,
+    timeout: str | float = "auto",
+    jobs: int = 0,
+    memory: int = 8192,
+    fresh: bool = False,
+    max_failures: int | None = None,
+) -> RunOptions:
+    """Return how cells are compiled; UsageError for a bad timeout."""
+    from flacheck.pipeline.job import RunOptions
+
+    return RunOptions(seconds(timeout), jobs, memory, fresh, max_failures)
+
+
+def check_stage(until: str | None) -> None:
+    """Raise UsageError for an unknown compiler stage."""
+    from flacheck.toolchains import stages
+
+    if until is not None and until not in stages():
+        allowed = ", ".join(stages())
+        raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
+
+
+def read_baseline(file: PathLike | None, may_be_missing: bool = False) -> Baseline | None:
+    """Return the baseline of a file; None without a file, or with one that may be missing."""
+    from flacheck.baseline import form
+
+    if file is None or (may_be_missing and not Path(file).exists()):
+        return None
+    return form.read(Path(file))

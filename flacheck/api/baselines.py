@@ -1,0 +1,46 @@
+"""`flacheck.update_baseline`: known failures in a small file that is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from flacheck.analysis.order import counted
+from flacheck.analysis.standing import Standing
+from flacheck.api.arguments import PathLike
+from flacheck.baseline import form
+from flacheck.baseline.form import Baseline
+from flacheck.baseline.standings import baseline_of, updated
+from flacheck.reports.output import write
+from flacheck.version import __version__
+
+
+def update_baseline(
+    file: PathLike, standings: Iterable[Standing], accepted: Iterable[str] = ()
+) -> Baseline:
+    """Write standings into a baseline file; return the new baseline.
+
+    The file's other questions, releases and GPUs stay.
+
+    Args:
+        file: The baseline; made if it is missing.
+        standings: Those of a run (`Run.standings`) or of a gate.
+        accepted: Releases without a complete answer that a gate may pass.
+
+    Raises:
+        UsageError: If the file cannot be read or written.
+    """
+    new = baseline_of(standings, __version__, accepted)
+    path = Path(file)
+    if path.exists():
+        new = updated(form.read(path), new)
+    write([form.text_of(new)], path)
+    return new
+
+
+def summary_of(file: PathLike, baseline: Baseline) -> str:
+    """Return a sentence about what a baseline file holds."""
+    places = {place.place for question in baseline.questions for place in question.places}
+    pairs = counted(len(places), "pair of release and GPU", "pairs of release and GPU")
+    failures = counted(len(baseline.failures), "known failure")
+    return f"{file}: holds {pairs} and {failures}"

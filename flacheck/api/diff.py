@@ -1,0 +1,103 @@
+"""`flacheck.diff`: what changes between two releases, or two sets of stored results."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from flacheck.api.arguments import (
+    STORE,
+    PathLike,
+    Several,
+    Texts,
+    run_options,
+    selection_of,
+    subject_of,
+)
+from flacheck.capabilities.diff import asking, sides
+from flacheck.capabilities.diff.comparing import compare
+from flacheck.capabilities.diff.result import Comparison
+from flacheck.config import settings, waivers
+from flacheck.model import Record
+from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
+from flacheck.store import Store
+
+
+def diff(
+    from_: str,
+    to: str,
+    *,
+    package: PathLike | None = None,
+    matrix: PathLike | None = None,
+    configs: str | None = None,
+    kernel: Several = (),
+    op: Several = (),
+    target: Several = (),
+    dtype: Several = (),
+    num_warps: Several = (),
+    num_stages: Several = (),
+    define: Texts = (),
+    options: Texts = (),
+    triton: Texts = (),
+    jobs: int = 0,
+    timeout: str | float = "auto",
+    memory: int = 8192,
+    fresh: bool = False,
+    trust: bool = False,
+    store: PathLike = STORE,
+    chosen: bool = True,
+    on_event: OnEvent | None = None,
+) -> Comparison:
+    """Compare two releases, or two sets of stored results; compile what has no stored result.
+
+    Args:
+        from_: `torch==2.9.*`, `triton==3.5.1`, `installed`, `newest`, `run:ID`, a launches file or
+            a run's JSON.
+        to: The same, for the other side.
+        package, matrix: What to compare; the default is the stored side's own, else `quick`.
+        configs: `usual` for one configuration of each kernel and dtype, `own` for all.
+        kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
+        define, options: Macros and compiler options, each `NAME=VALUE`.
+        triton: The release of a stored side that holds several.
+        jobs, timeout, memory, fresh: How the cells are compiled, as for `scan`.
+        trust: Install and import the packages that a launches file names.
+        store: The folder of the store.
+        chosen: False if `package` and `matrix` are defaults that a stored side replaces.
+        on_event: Receives each event while the cells compile.
+
+    Raises:
+        UsageError: If the sides cannot be compared.
+        EmptySelection: If nothing is left to compare.
+    """
+    handle = on_event or ignore
+    selection = selection_of(
+        kernel=kernel,
+        op=op,
+        target=target,
+        dtype=dtype,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        triton=triton,
+        define=define,
+        options=options,
+    )
+    run = run_options(timeout=timeout, jobs=jobs, memory=memory, fresh=fresh)
+    folder = Path(store)
+    before, after = sides.read(from_, folder), sides.read(to, folder)
+    for note in (*sides.notes(before), *sides.notes(after)):
+        handle(Progress(note))
+    subject = subject_of(matrix, package, trust, configs)
+    is_chosen = chosen and (matrix is not None or package is not None)
+    plan = asking.ask(before, after, subject, is_chosen, selection)
+    for warning in plan.warnings:
+        handle(Progress(warning))
+    valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
+
+    def is_waived(record: Record) -> bool:
+        return waivers.waived(valid, record)
+
+    if plan.plan is None:
+        # Two stored results are compared without a store.
+        return drain(compare(plan, None, is_waived, run), on_event)
+    with Store.open(folder) as opened:
+        return drain(compare(plan, opened, is_waived, run), on_event)

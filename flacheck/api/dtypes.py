@@ -1,0 +1,175 @@
+"""`flacheck.dtypes`: the line where a promotion breaks the dtypes that kernels expect."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from flacheck import toolchains
+from flacheck.api.arguments import STORE, PathLike, Several, Texts, split, texts
+from flacheck.capabilities.dtypes import baseline as baselines
+from flacheck.capabilities.dtypes import scripts
+from flacheck.capabilities.dtypes.costs import CostBench
+from flacheck.capabilities.dtypes.examination import Tries, examine
+from flacheck.capabilities.dtypes.following import DtypesQuestion
+from flacheck.capabilities.dtypes.heads import TARGETS
+from flacheck.capabilities.dtypes.observed import Mode
+from flacheck.capabilities.dtypes.result import DtypesResult
+from flacheck.captures.cards import card
+from flacheck.errors import UsageError
+from flacheck.packages.package import provide_package
+from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.reports.output import write
+from flacheck.toolchains.base import Choice
+
+_AUTOCASTS, _PARAMETERS = ("fp16", "bf16", "off"), ("fp32", "bf16", "fp16")
+
+
+def dtypes(
+    words: Texts = (),
+    *,
+    package: PathLike | None = None,
+    autocast: Several | None = None,
+    params: str | None = None,
+    arg: Texts = (),
+    device: str = "h100",
+    triton: Texts = (),
+    mend: bool = True,
+    shared: bool = False,
+    target_gpu: Several = (),
+    jobs: int = 0,
+    store: PathLike = STORE,
+    baseline: PathLike | None = None,
+    write_baseline: PathLike | None = None,
+    on_event: OnEvent | None = None,
+) -> DtypesResult:
+    """Follow dtypes through a module under autocast, without a GPU; torch is required.
+
+    Args:
+        words: `MODULE:NAME` or `FILE.py:NAME`, or a script and its arguments; every layer of the
+            package without any.
+        package: `NAME==VERSION` or the folder of a checkout.
+        autocast: `fp16`, `bf16`, `off`; fp16 and bf16 by default, for a script its own.
+        params: The dtype of parameters and arguments: `fp32` by default, `bf16`, `fp16`.
+        arg: Arguments of the constructor or the call, each `NAME=VALUE`.
+        device: The card to imitate.
+        triton: The Triton release to import the target beside; `installed` without one.
+        mend: Apply the casts in a copy and run it again.
+        shared: Compile the kernels at head sizes 64, 128 and 256.
+        target_gpu: The GPUs for `shared`.
+        jobs: Number of workers; 0 for the number of CPUs.
+        store: The folder of the store.
+        baseline: A file with accepted findings.
+        write_baseline: A baseline file to write with all findings.
+        on_event: Receives a sentence for each file that is written.
+
+    Raises:
+        UsageError: If an argument is wrong or the target is missing.
+        IncompleteError: If the target cannot be followed.
+    """
+    arguments = texts(words)
+    script = scripts.words_of(arguments)
+    target = _target(arguments, script)
+    choice = _choice(texts(triton))
+    chosen = ("fp16", "bf16") if autocast is None else split(autocast)
+    modes = _modes(chosen, params or "fp32")
+    question = _question(target, script, package, modes, texts(arg), device, choice)
+    if script:
+        if shared:
+            raise UsageError("--shared needs a TARGET: a script fixes its own head sizes")
+        if params is not None:
+            raise UsageError("--params needs a TARGET: a script makes its parameters itself")
+        question = scripts.with_modes(question, () if autocast is None else chosen)
+    if baseline is not None and baseline != write_baseline:
+        # A damaged baseline is an error before the work, not after it.
+        baselines.known(Path(baseline))
+    bench = CostBench(Path(store), choice, question.package, jobs)
+    result = examine(question, Tries(mend, bench, _gpus(shared, target_gpu)))
+    if write_baseline is not None:
+        write([baselines.text(result.findings)], Path(write_baseline))
+        message = f"baseline with {len(result.findings)} findings: {write_baseline}"
+        (on_event or ignore)(Progress(message))
+    if baseline is not None:
+        result = baselines.applied(result, Path(baseline))
+    return result
+
+
+def _target(words: Sequence[str], script: tuple[str, ...]) -> str | None:
+    if script or not words:
+        return None
+    if len(words) > 1:
+        raise UsageError(f"{' '.join(words)}: expected one TARGET, or a script after --")
+    return words[0]
+
+
+def _question(
+    target: str | None,
+    script: tuple[str, ...],
+    package: PathLike | None,
+    modes: tuple[Mode, ...],
+    arguments: Iterable[str],
+    device: str,
+    choice: Choice,
+) -> DtypesQuestion:
+    if target is None and package is None and not script:
+        raise UsageError(
+            "name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both; "
+            "or give a script after --"
+        )
+    settings = dict(map(_argument, arguments))
+    if settings and target is None:
+        raise UsageError("--arg is for one TARGET: layers of a package take different arguments")
+    return DtypesQuestion(
+        targets=(target,) if target else (),
+        script=script,
+        modes=modes,
+        toolchain=toolchains.provide(choice),
+        package=provide_package(str(package)) if package else None,
+        settings=settings,
+        device=device,
+    )
+
+
+def _choice(triton: Sequence[str]) -> Choice:
+    choices = toolchains.resolve(triton or ["installed"]).choices
+    if len(choices) != 1:
+        names = ", ".join(choice.identity for choice in choices)
+        requested = ", ".join(triton)
+        raise UsageError(f"--triton {requested}: expected one release, not {names or 'none'}")
+    return choices[0]
+
+
+def _gpus(shared: bool, names: Several) -> tuple[str, ...]:
+    """Return the GPUs to measure heads on; UsageError for one that cannot be imitated."""
+    chosen = split(names)
+    if not shared and chosen:
+        raise UsageError("--target names GPUs for --shared: add --shared")
+    if not shared:
+        return ()
+    return tuple(dict.fromkeys(card(name)["name"] for name in chosen or TARGETS))
+
+
+def _modes(autocast: Sequence[str], params: str) -> tuple[Mode, ...]:
+    for name in autocast:
+        if name not in _AUTOCASTS:
+            raise UsageError(f"--autocast {name}: expected {', '.join(_AUTOCASTS)}")
+    if params not in _PARAMETERS:
+        raise UsageError(f"--params {params}: expected {', '.join(_PARAMETERS)}")
+    if params == "fp32" and "off" in autocast:
+        raise UsageError(
+            "--autocast off with fp32 parameters has no half dtype to break; give --params bf16 or "
+            "--autocast fp16"
+        )
+    return tuple(Mode(name, params) for name in dict.fromkeys(autocast))
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise UsageError(f"--arg {text}: expected NAME=VALUE, for example hidden_size=1024")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value

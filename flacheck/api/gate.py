@@ -1,0 +1,172 @@
+"""`flacheck.gate`: the pins of torch, triton and nvcc against records and advisories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from flacheck.api.arguments import (
+    STORE,
+    PathLike,
+    Several,
+    Texts,
+    read_baseline,
+    split,
+    subject_of,
+    texts,
+)
+from flacheck.api.baselines import summary_of, update_baseline
+from flacheck.capabilities.gate import pinned
+from flacheck.capabilities.gate.baseline import accepted
+from flacheck.capabilities.gate.evidence import RecordFilter
+from flacheck.capabilities.gate.fix import fix as write_changes
+from flacheck.capabilities.gate.gating import Gating, Pinned, advice_on, releases_of
+from flacheck.capabilities.gate.judging import Judge
+from flacheck.capabilities.gate.result import Gate
+from flacheck.config import settings
+from flacheck.errors import UsageError
+from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.run import run_plan
+from flacheck.store import Store
+from flacheck.tables import targets
+from flacheck.toolchains import torch_pins, triton_releases
+
+
+def gate(
+    files: Sequence[PathLike] = (),
+    *,
+    installed: bool = False,
+    fix: bool = False,
+    scan: bool = False,
+    refresh: bool = False,
+    strict: bool = False,
+    matrix: PathLike | None = None,
+    package: PathLike | None = None,
+    kernel: Several = (),
+    op: Several = (),
+    target: Several = (),
+    triton: Texts = (),
+    torch: Texts = (),
+    toolchain: Texts = (),
+    jobs: int = 0,
+    store: PathLike = STORE,
+    baseline: PathLike | None = None,
+    write_baseline: PathLike | None = None,
+    on_event: OnEvent | None = None,
+) -> Gate:
+    """Judge the releases that pins of triton, torch or nvcc allow, by stored results.
+
+    Args:
+        files: Files with pins, one installation together; without any, the supported files of this
+            folder, else the installed environment.
+        installed: Judge the installed environment.
+        fix: Write the narrowest change that passes into the files.
+        scan: Compile allowed releases that have no stored result.
+        refresh: Look for new releases in the package index first; `scan` does.
+        strict: Only good releases pass.
+        matrix, package: The scans that count; all without either.
+        kernel, op, target: The cells that count, one value or several.
+        triton, torch: One more pin of each beside those of the files.
+        toolchain: nvcc, or its releases, to judge instead of Triton.
+        jobs: Number of workers for `scan`; 0 for the number of CPUs.
+        store: The folder of the store.
+        baseline: A file with known answers and failures.
+        write_baseline: A baseline file to update with what the store holds.
+        on_event: Receives each event while cells compile, and each written change.
+
+    Raises:
+        UsageError: If a file or an argument is wrong.
+        EmptySelection: If nothing is pinned.
+    """
+    handle = on_event or ignore
+    if installed and (files or fix):
+        raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
+    known = read_baseline(baseline, may_be_missing=baseline == write_baseline)
+    gating = _gating(
+        files=files,
+        installed=installed,
+        strict=strict,
+        matrix=matrix,
+        package=package,
+        kernel=kernel,
+        op=op,
+        target=target,
+        pins={"triton": list(texts(triton)), "torch": list(texts(torch))},
+        toolchain=texts(toolchain),
+        store=Path(store),
+    )
+    gating = gating.beside(known, None if baseline is None else Path(baseline))
+    if refresh or scan:
+        for warning in triton_releases.here()[1]:
+            handle(Progress(warning))
+        torch_pins.refresh()
+    result = gating.result()
+    if scan and result.gaps:
+        _compile(gating, result.gaps, jobs, on_event)
+        result = gating.result()
+    if fix and _fix(result, handle):
+        result = gating.result()
+    if write_baseline is not None:
+        # Typed pins narrow the answer for one call; those of the files stay accepted.
+        allowed = [] if gating.pinned.typed else accepted(result)
+        # All that the store holds: a part would replace the whole.
+        new = update_baseline(write_baseline, gating.standings(), allowed)
+        handle(Progress(summary_of(write_baseline, new)))
+    return result
+
+
+def _gating(
+    *,
+    files: Sequence[PathLike],
+    installed: bool,
+    strict: bool,
+    matrix: PathLike | None,
+    package: PathLike | None,
+    kernel: Several,
+    op: Several,
+    target: Several,
+    pins: dict[str, list[str]],
+    toolchain: Sequence[str],
+    store: Path,
+) -> Gating:
+    """Return what to judge, and by which records."""
+    names = tuple(targets.find(name).name for name in split(target))
+    about = subject_of(matrix, package)
+    typed = pinned.typed({name: values for name, values in pins.items() if values})
+    chosen, compiler_pins = pinned.compiler_pins(toolchain)
+    held = Pinned(tuple(map(Path, files)), installed, (*typed, *compiler_pins))
+    # Without --toolchain the files decide: Triton where they pin it, or torch, which brings it.
+    compiler = chosen or pinned.pinned_compiler(held.installations())
+    judge = Judge(
+        releases=releases_of(compiler),
+        advise=advice_on(compiler),
+        targets=names,
+        waivers=settings.waivers(Path.cwd()),
+        today=date.today(),
+        strict=strict,
+    )
+    selected = RecordFilter(about.matrix, about.package, split(kernel), names, split(op), compiler)
+    return Gating(judge, held, selected, store)
+
+
+def _compile(gating: Gating, releases: Sequence[str], jobs: int, on_event: OnEvent | None) -> None:
+    """Compile what the gate has no record of for these releases."""
+    plan = gating.plan(releases)
+    for warning in plan.warnings:
+        (on_event or ignore)(Progress(warning))
+    with Store.open(gating.store) as opened:
+        drain(run_plan(plan, opened, RunOptions(jobs=jobs)), on_event)
+
+
+def _fix(result: Gate, handle: OnEvent) -> bool:
+    """Write the suggested changes; return True if there was any."""
+    written, left = write_changes(result.suggest)
+    for change in written:
+        pin = change.pin
+        handle(Progress(f"{pin.where}: {pin.said} is now {pin.name}{change.to}"))
+    for change in left:
+        pin = change.pin
+        handle(Progress(f"{pin.where}: {pin.said} was left as it is ({pin.obstacle})"))
+    return bool(written)

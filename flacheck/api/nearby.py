@@ -1,0 +1,13 @@
+"""The packages with Triton kernels that are installed beside flacheck."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flacheck.inputs import nearby
+from flacheck.inputs.nearby import Surroundings
+
+
+def look(folder: Path) -> Surroundings | None:
+    """Return the packages with kernels that are installed here, or None."""
+    return nearby.look(folder)

@@ -1,0 +1,94 @@
+"""`flacheck.report`, `flacheck.merge`, `flacheck.list_runs`: stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flacheck.api.arguments import STORE, PathLike, Several, split, subject_of, texts
+from flacheck.api.runs import Run
+from flacheck.capabilities.gate.evidence import RecordFilter
+from flacheck.capabilities.scan.views import view
+from flacheck.config import settings
+from flacheck.errors import UsageError
+from flacheck.inputs.subject import Subject
+from flacheck.model import Purpose
+from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.store import Store, StoredRun, questions
+
+
+def report(
+    runs: str | Sequence[str] = (),
+    *,
+    matrix: PathLike | None = None,
+    package: PathLike | None = None,
+    op: Several = (),
+    store: PathLike = STORE,
+) -> Run:
+    """Return stored runs as one; the last run without any argument.
+
+    Args:
+        runs: Ids or unique prefixes.
+        matrix, package, op: Choose the last scan about them, instead of `runs`.
+        store: The folder of the store.
+
+    Raises:
+        UsageError: If a run or the store is missing.
+    """
+    operators = split(op)
+    named = [
+        name for name, value in zip(("matrix", "package", "op"), (matrix, package, op)) if value
+    ]
+    chosen = texts(runs)
+    if named and chosen:
+        raise UsageError(f"RUN and --{named[0]} were given: name one of them")
+    with Store.open(store, create=False) as opened:
+        if named:
+            about = subject_of(matrix, package)
+            chosen = (_last_about(opened, about, operators),)
+        return Run(view(opened, chosen or ["last"], settings.waivers(Path.cwd())))
+
+
+def merge(other: PathLike, *, store: PathLike = STORE, on_event: OnEvent | None = None) -> int:
+    """Copy the runs of another store into a store; return the number of new records.
+
+    Takes over all runs or none. Events name questions whose shards do not make a whole.
+
+    Raises:
+        UsageError: If a store is missing or damaged.
+    """
+    handle = on_event or ignore
+    with Store.open(store, create=False) as opened:
+        with Store.open(other, create=False) as theirs:
+            records = opened.merge(theirs)
+        for question, toolchain, target in questions.unfinished_shards(opened):
+            handle(
+                Progress(
+                    f"{question} on {toolchain}, {target}: these runs ask different cells, so they "
+                    "do not make a whole; scan all shards with one --captured FILE"
+                )
+            )
+    return records
+
+
+def list_runs(*, store: PathLike = STORE) -> Sequence[StoredRun]:
+    """Return the stored runs, oldest first."""
+    with Store.open(store, create=False) as opened:
+        return opened.runs()
+
+
+def _last_about(store: Store, about: Subject, ops: tuple[str, ...]) -> str:
+    """Return the id of the last scan of a subject, or of any, with these operators."""
+    selected = RecordFilter(about.matrix, about.package)
+    anything = about.matrix is None and about.package is None
+    for run in reversed(store.runs()):
+        if run.question is None or run.purpose is not Purpose.SCAN:
+            continue
+        same_ops = not ops or tuple(run.question.selection.get("ops", ())) == ops
+        if same_ops and (anything or selected.is_about(run.question)):
+            return run.id
+    words = [about.package or about.matrix or "", *(f"--op {each}" for each in ops)]
+    named = " ".join(filter(None, words))
+    raise UsageError(
+        f"{store.path}: no scan was about {named}; `flacheck report --list` shows what is stored"
+    )

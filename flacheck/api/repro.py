@@ -1,0 +1,238 @@
+"""`flacheck.repro`: a failing cell as a minimal standalone script, verified on every release."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from flacheck.api.arguments import (
+    STORE,
+    PathLike,
+    Several,
+    Texts,
+    cell_of,
+    run_options,
+    selection_of,
+    texts,
+)
+from flacheck.capabilities.repro import preprocessed
+from flacheck.capabilities.repro.budget import Budget
+from flacheck.capabilities.repro.compilers import Compilers, provided
+from flacheck.capabilities.repro.output import files
+from flacheck.capabilities.repro.output.result import Improvement, Reproduced
+from flacheck.capabilities.repro.reproduction import Reproduction, begin
+from flacheck.errors import Exit, Interrupted, UsageError
+from flacheck.model import Cell, Json, Purpose
+from flacheck.pipeline import cell as cells
+from flacheck.pipeline.cell import Chosen
+from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.store import Store
+
+_BUDGET = re.compile(r"(\d+)(s?)")
+
+
+@dataclass(frozen=True)
+class Repro:
+    """The files of a reproduction.
+
+    Attributes:
+        folder: Where the files are.
+        files: Their names.
+        result: The verified reduction; None for a CUDA unit, which is preprocessed only.
+        interrupted: True if an interrupt ended the search.
+    """
+
+    folder: Path
+    files: tuple[str, ...]
+    result: Reproduced | None = None
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> Exit:
+        """The exit code that the command line returns."""
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        if self.result is None:
+            return Exit.OK
+        if not self.result.reproduced:
+            return Exit.FINDINGS
+        if self.result.lost_neighbours:
+            return Exit.INCOMPLETE
+        return Exit.OK
+
+    def to_json(self) -> Json:
+        """Return the document flacheck.repro/1; of a CUDA unit the files alone."""
+        if self.result is None:
+            return {"files": list(self.files)}
+        return self.result.to_json(list(self.files))
+
+
+def repro(
+    cell: str | None = None,
+    *,
+    matrix: PathLike | None = None,
+    package: PathLike | None = None,
+    kernel: Several = (),
+    op: Several = (),
+    target: Several = (),
+    dtype: Several = (),
+    num_warps: Several = (),
+    num_stages: Several = (),
+    toolchain: Texts = (),
+    triton: Texts = (),
+    torch: Texts = (),
+    releases: Texts = (),
+    budget: str | int = "1000",
+    runs: int = 3,
+    memory: int = 8192,
+    trust: bool = False,
+    store: PathLike = STORE,
+    output: PathLike | None = None,
+    on_event: OnEvent | None = None,
+) -> Repro:
+    """Reduce a cell's failure to a script that imports only Triton, and write it with an issue.
+
+    An interrupt ends the search, and the best script so far is verified; a second one skips that.
+
+    Args:
+        cell: A key or its first 8 characters, `FILE.jsonl:LINE`, or a matrix; None searches the
+            store for the one failing signature that the selection leaves.
+        matrix, package: Where the cell is from, instead of `cell`.
+        kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
+        toolchain, triton, torch: The release that fails.
+        releases: The releases to verify the script on; all without them.
+        budget: A number of compiles (`600`), or of seconds (`120s`), for the whole call.
+        runs: How many times the script runs where it fails.
+        memory: Megabytes for each worker.
+        trust: Install and import the packages that a launches file or a stored cell names.
+        store: The folder of the store.
+        output: The folder for the files; `repro-KEY8` without one.
+        on_event: Receives each improvement.
+
+    Raises:
+        UsageError: If no cell or several match, or the folder cannot be written.
+        NotReproduced: If the failure does not show.
+        Interrupted: If a second interrupt comes before the script is verified.
+    """
+    handle = on_event or ignore
+    allowance = _budget(str(budget))
+    selection = selection_of(
+        kernel=kernel,
+        op=op,
+        target=target,
+        dtype=dtype,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        toolchain=toolchain,
+        triton=triton,
+        torch=torch,
+    )
+    about = cell_of(cell, matrix, package, trust)
+    options = run_options(memory=memory)
+    try:
+        with Store.open(store, create=not cells.needs_store(about)) as opened:
+            chosen = cells.choose(about, selection, opened, Purpose.REPRO, trust, options)
+        for warning in chosen.warnings:
+            handle(Progress(warning))
+        failing = chosen.cell
+        folder = Path(output or f"repro-{failing.key[:8]}")
+        if failing.kernel.language != "triton":
+            return _preprocess(chosen, folder, memory)
+        ready = provided(failing.toolchain, failing.target, texts(releases), texts(triton))
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted before there was a compiler to ask: no file was written"
+        ) from None
+    with Compilers(ready, chosen.packages, memory, allowance) as compilers:
+        return _reduce(failing, compilers, runs, folder, handle)
+
+
+def _budget(text: str) -> Budget:
+    """Return the budget of `600` compiles or `120s` seconds."""
+    match = _BUDGET.fullmatch(text)
+    if not match or int(match[1]) == 0:
+        expected = "expected a number of compiles (600) or of seconds (120s)"
+        raise UsageError(f"--budget {text}: {expected}")
+    if match[2]:
+        return Budget(seconds=int(match[1]))
+    return Budget(compiles=int(match[1]))
+
+
+def _preprocess(chosen: Chosen, folder: Path, memory: int) -> Repro:
+    """Write the preprocessed unit and its command: no pass reduces C++."""
+    cell = chosen.cell
+    ready = provided(cell.toolchain, cell.target, [cell.toolchain])
+    with Compilers(ready, chosen.packages, memory) as compilers:
+        written = preprocessed.write(preprocessed.texts(cell, compilers), folder)
+    return Repro(folder, tuple(path.name for path in written))
+
+
+def _reduce(failing: Cell, compilers: Compilers, runs: int, folder: Path, handle: OnEvent) -> Repro:
+    """Show the failure, search for something smaller, and verify the best."""
+    try:
+        reproduction, interrupted = _begin(failing, compilers, handle)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted again before the original was shown to fail: no file was written"
+        ) from None
+    if not interrupted:
+        interrupted = _search(reproduction, handle)
+    return _finish(reproduction, runs, interrupted, folder, handle)
+
+
+def _begin(failing: Cell, compilers: Compilers, handle: OnEvent) -> tuple[Reproduction, bool]:
+    """Return the original, shown to fail, and whether an interrupt came meanwhile.
+
+    The original is shown all the same, so that there is a script to leave.
+    """
+    try:
+        return begin(failing, compilers), False
+    except KeyboardInterrupt:
+        handle(
+            Progress(
+                "interrupted: showing that the original fails, to leave its script; press Ctrl-C "
+                "again to skip this"
+            )
+        )
+        compilers.reset()
+        return begin(failing, compilers), True
+
+
+def _search(reproduction: Reproduction, handle: OnEvent) -> bool:
+    """Search for something smaller; return True if an interrupt ended the search."""
+    interrupted = True
+    with suppress(KeyboardInterrupt):
+        for improvement in reproduction.search():
+            handle(Progress(_sentence(improvement), is_step=True))
+        interrupted = False
+    return interrupted
+
+
+def _sentence(improvement: Improvement) -> str:
+    effort = improvement.effort
+    rate = effort.ran / max(effort.seconds, 1e-3)
+    size = f"{improvement.lines} lines, {improvement.nodes} nodes"
+    return f"{size} after {effort.ran} compiles, {rate:.1f} a second ({improvement.by})"
+
+
+def _finish(
+    reproduction: Reproduction, runs: int, interrupted: bool, folder: Path, handle: OnEvent
+) -> Repro:
+    """Verify and write the best specimen."""
+    if interrupted:
+        handle(Progress("interrupted: verifying the best so far; press Ctrl-C again to skip this"))
+        # Pending requests would delay the verification.
+        reproduction.compilers.reset()
+    # The draft is on disk before it is verified: a second interrupt may end that.
+    drafts = files.write(reproduction.draft(), folder)
+    try:
+        result = reproduction.finish(runs, everywhere=not interrupted)
+    except KeyboardInterrupt:
+        names = " and ".join(map(str, drafts))
+        raise Interrupted(f"interrupted again: wrote {names}, not verified") from None
+    # Written again: the issue's text holds what was verified.
+    contents = files.contents(result)
+    files.write(contents, folder)
+    return Repro(folder, tuple(contents), result, interrupted)

@@ -1,0 +1,184 @@
+"""`flacheck.scan`: compile the cells of a matrix or a package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flacheck.api.arguments import (
+    STORE,
+    PathLike,
+    Several,
+    Texts,
+    check_stage,
+    read_baseline,
+    run_options,
+    selection_of,
+    subject_of,
+)
+from flacheck.api.baselines import summary_of, update_baseline
+from flacheck.api.runs import Run
+from flacheck.baseline.comparing import compare
+from flacheck.capabilities.scan.scanning import scan_job
+from flacheck.capabilities.scan.views import excuse_of, view
+from flacheck.config import settings
+from flacheck.model import Cell
+from flacheck.pipeline import planning
+from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
+from flacheck.pipeline.job import Job
+from flacheck.store import Store
+from flacheck.version import __version__
+
+
+def scan(
+    matrix: PathLike | None = None,
+    *,
+    package: PathLike | None = None,
+    configs: str | None = None,
+    kernel: Several = (),
+    op: Several = (),
+    target: Several = (),
+    dtype: Several = (),
+    num_warps: Several = (),
+    num_stages: Several = (),
+    define: Texts = (),
+    options: Texts = (),
+    toolchain: Texts = (),
+    triton: Texts = (),
+    torch: Texts = (),
+    jobs: int = 0,
+    shard: str | None = None,
+    captured: PathLike | None = None,
+    with_tests: bool = False,
+    timeout: str | float = "auto",
+    memory: int = 8192,
+    until: str | None = None,
+    fresh: bool = False,
+    max_failures: int | None = None,
+    trust: bool = False,
+    fallbacks: bool = False,
+    fallback_budget: int = 48,
+    strict: bool = False,
+    store: PathLike = STORE,
+    baseline: PathLike | None = None,
+    write_baseline: PathLike | None = None,
+    on_event: OnEvent | None = None,
+) -> Run:
+    """Compile the cells of a matrix, a launches file or a package; return the stored run.
+
+    Args:
+        matrix: A matrix's name, a YAML file or a launches file; None for `quick`.
+        package: `NAME==VERSION` or the folder of a checkout, instead of a matrix.
+        configs: `usual` for one configuration of each kernel and dtype, `own` for all.
+        kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
+        define, options: Macros and compiler options, each `NAME=VALUE`.
+        toolchain, triton, torch: The compilers: `installed`, versions or specifiers.
+        jobs: Number of workers; 0 for the number of CPUs.
+        shard: `I/N` for part I of N, split by cell key.
+        captured: A file with the package's captures, which shards share.
+        with_tests: Record the launches of a checkout's own tests as well.
+        timeout: Seconds for each cell, or `auto`.
+        memory: Megabytes for each worker.
+        until: The last compiler stage to run.
+        fresh: Compile cells again that have a stored result.
+        max_failures: Stop after this many failures.
+        trust: Install and import the packages that a launches file names.
+        fallbacks: Search and compile fallbacks for each failure.
+        fallback_budget: Candidates to compile for each failure.
+        strict: Unknown cells make the exit code INCOMPLETE.
+        store: The folder of the store.
+        baseline: A file with known failures, which do not count.
+        write_baseline: A baseline file to update with the answer. `baseline` may be missing when
+            both name the same file.
+        on_event: Receives each event while the cells compile.
+
+    Raises:
+        UsageError: If an argument, a matrix or a launches file is wrong.
+        EmptySelection: If no cell is left.
+        IncompleteError: If the machine or the network cannot answer.
+    """
+    known = read_baseline(baseline, may_be_missing=baseline == write_baseline)
+    waived = settings.waivers(Path.cwd())
+    check_stage(until)
+    selection = selection_of(
+        kernel=kernel,
+        op=op,
+        target=target,
+        dtype=dtype,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        toolchain=toolchain,
+        triton=triton,
+        torch=torch,
+        define=define,
+        options=options,
+    )
+    job = Job(
+        subject_of(matrix, package, trust, configs, captured, with_tests),
+        selection,
+        run_options(
+            timeout=timeout, jobs=jobs, memory=memory, fresh=fresh, max_failures=max_failures
+        ),
+        until,
+        shard,
+    )
+    plan = None
+    if not planning.needs_capture(job):
+        # A mistake in a matrix is reported before a store is made.
+        plan = planning.plan_job(job)
+    with Store.open(store) as opened:
+        budget = fallback_budget if fallbacks else None
+        events = scan_job(job, opened, excuse_of(waived, known), budget, plan)
+        _, run = drain(events, on_event)
+        run_view = view(opened, [run], waived, known)
+    compared = None
+    if known is not None:
+        compared = compare(known, run_view.summary.standings, str(baseline), __version__)
+    if write_baseline is not None:
+        new = update_baseline(write_baseline, run_view.summary.standings)
+        (on_event or ignore)(Progress(summary_of(write_baseline, new)))
+    return Run(run_view, compared, strict)
+
+
+def list_cells(
+    matrix: PathLike | None = None,
+    *,
+    package: PathLike | None = None,
+    configs: str | None = None,
+    kernel: Several = (),
+    op: Several = (),
+    target: Several = (),
+    dtype: Several = (),
+    num_warps: Several = (),
+    num_stages: Several = (),
+    define: Texts = (),
+    options: Texts = (),
+    toolchain: Texts = (),
+    triton: Texts = (),
+    torch: Texts = (),
+    shard: str | None = None,
+    captured: PathLike | None = None,
+    with_tests: bool = False,
+    until: str | None = None,
+    trust: bool = False,
+) -> Sequence[Cell]:
+    """Return the cells that `scan` would compile; compile nothing and make no store.
+
+    The launches of a package are captured. Arguments and errors are those of `scan`.
+    """
+    check_stage(until)
+    selection = selection_of(
+        kernel=kernel,
+        op=op,
+        target=target,
+        dtype=dtype,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        toolchain=toolchain,
+        triton=triton,
+        torch=torch,
+        define=define,
+        options=options,
+    )
+    subject = subject_of(matrix, package, trust, configs, captured, with_tests)
+    return planning.plan_job(Job(subject, selection, until=until, shard=shard)).cells

@@ -1,0 +1,85 @@
+"""A project's settings and variables, as defaults of the API's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flacheck.api.arguments import dtypes, numbers, seconds, split, torch_requirements
+from flacheck.config import settings
+from flacheck.config.settings import ProjectSettings as ProjectSettings
+from flacheck.errors import UsageError, did_you_mean
+
+# The setting that is no argument.
+WAIVERS = settings.WAIVERS
+
+
+def read_project(folder: Path) -> ProjectSettings:
+    """Return the nearest `[tool.flacheck]`; UsageError for settings or waivers that are wrong."""
+    project = settings.read(folder)
+    settings.waivers(folder)
+    return project
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """Return `; did you mean NAME?`, or "" where no known name is close."""
+    return did_you_mean(name, known)
+
+
+def check(name: str, value: Any) -> None:
+    """Raise UsageError if an argument cannot have that value."""
+    function = _CHECKS.get(name)
+    if function is not None:
+        function(value)
+
+
+def _check_targets(values: list[str]) -> None:
+    from flacheck.tables import targets
+
+    for name in split(values):
+        targets.find(name)
+
+
+def _check_matrix(value: str) -> None:
+    from flacheck.inputs import matrix
+    from flacheck.inputs.subject import line_of
+
+    file, _ = line_of(value)
+    if file.suffix != ".jsonl":
+        matrix.find(value)
+        return
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise matrix.unreadable(file, error) from None
+
+
+def _check_package(value: str) -> None:
+    from flacheck.packages import checkouts, package
+
+    if not checkouts.is_path(value):
+        package.parse(value)
+    elif not Path(value).expanduser().is_dir():
+        raise UsageError("there is no such folder")
+
+
+def _check_until(value: str) -> None:
+    from flacheck.toolchains import stages
+
+    known = stages()
+    if value not in known:
+        raise UsageError(f"expected one of {', '.join(known)}{did_you_mean(value, known)}")
+
+
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "dtype": dtypes,
+    "target": _check_targets,
+    "torch": torch_requirements,
+    "num_warps": lambda values: numbers("num-warps", values),
+    "num_stages": lambda values: numbers("num-stages", values),
+    "timeout": seconds,
+    "matrix": _check_matrix,
+    "package": _check_package,
+    "until": _check_until,
+}

@@ -1,0 +1,51 @@
+"""`flacheck.…_toolchains`: the compilers in the cache, each isolated in its own folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flacheck import toolchains
+from flacheck.api.arguments import Texts, texts
+from flacheck.errors import IncompleteError
+from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.toolchains.base import Toolchain
+from flacheck.toolchains.cache import Shelf
+
+
+def list_toolchains() -> Sequence[Shelf]:
+    """Return the compilers in the cache."""
+    return list(toolchains.installed_toolchains())
+
+
+def install_toolchains(specs: Texts, *, on_event: OnEvent | None = None) -> Iterator[Toolchain]:
+    """Install compilers; yield each as soon as it is ready.
+
+    Args:
+        specs: Exact versions, specifiers or paths.
+        on_event: Receives warnings.
+
+    Raises:
+        UsageError: If a version does not exist.
+        IncompleteError: If a version cannot be installed here.
+    """
+    handle = on_event or ignore
+    resolution = toolchains.resolve(texts(specs))
+    for warning in resolution.warnings:
+        handle(Progress(warning))
+    for choice in resolution.choices:
+        # An exact version without a wheel for this Python.
+        if choice.reason:
+            raise IncompleteError(f"{choice.identity}: {choice.reason}")
+        yield toolchains.provide(choice)
+
+
+def remove_toolchains(names: Texts) -> Sequence[Shelf]:
+    """Remove compilers from the cache; return what was removed.
+
+    Args:
+        names: `triton==3.2.0`, or `3.2.0` alone.
+
+    Raises:
+        UsageError: If a compiler is not in the cache.
+    """
+    return list(toolchains.remove(texts(names)))

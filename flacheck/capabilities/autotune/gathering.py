@@ -1,0 +1,277 @@
+"""Which launches are examined, and all that is known of their kernels.
+
+Of each autotuned kernel one launch is examined under each toolchain on each target; the others only
+tell of its keys. Kernels, packages and captures come from `flacheck.inputs`. Added here is what an
+autotuner is judged by: the kernel's source, the host code that launches it, and the calls seen.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from flacheck.analysis.known_good import grouped
+from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.errors import EmptySelection, UsageError
+from flacheck.fallbacks.constexprs import host_launches, kernel_code
+from flacheck.inputs import call_paths, launches, matrix, replay
+from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand
+from flacheck.inputs.launches import RecordedLaunch, stale
+from flacheck.inputs.matrix import Block, Matrix
+from flacheck.inputs.sources import kernels_of, launches_file, matrices
+from flacheck.inputs.subject import Subject
+from flacheck.model import Cell, Corpus, Cut, Kernel, Launch, Stubbed, digest
+from flacheck.packages.package import Package
+from flacheck.pipeline import captured
+from flacheck.pipeline.captured import PackageCapture
+from flacheck.source import autotuned
+from flacheck.source.autotuned import Declared
+from flacheck.tables import shipped
+from flacheck.toolchains import Resolver
+from flacheck.toolchains.base import Choice
+
+_LOG = logging.getLogger(__name__)
+
+# What most of these kernels are trained in.
+_DTYPE = "bf16"
+# What of a matrix tells launches apart. Its configurations are the autotuner's own here.
+_AXES = ("kernel", "package", "dtype", "shape")
+_Packages = Mapping[str, Package]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The launches to examine, with their compilers and packages; `notes` are for the user."""
+
+    tuned: Sequence[Tuned]
+    choices: Mapping[str, Choice]
+    packages: _Packages
+    notes: Sequence[str] = ()
+
+
+def of_matrix(name: str | None, selection: Selection) -> Gathered:
+    """A matrix's kernels (flacheck's own without one): of each the first launch in bf16, or in the
+    first dtype that there is."""
+    kernels = kernels_of(Subject(name), selection)
+    check_kernels(selection.kernels, [source.kernel.name for source in kernels.sources])
+    sources = [source for source in kernels.sources if selection.names(source.kernel.name)]
+    resolver = Resolver()
+    tuned = _of_sources(kernels.matrix, sources, selection, resolver, kernels.packages)
+    if not tuned:
+        raise EmptySelection(
+            f"no kernel that {_globs(selection)} names has an autotuner and a launch in the dtypes "
+            "asked"
+        )
+    notes = [*kernels.warnings, *resolver.warnings]
+    return Gathered(tuned, resolver.choices, kernels.packages, notes)
+
+
+def of_launches(
+    file: Path,
+    selection: Selection,
+    line: int | None = None,
+    trust: bool = False,
+) -> Gathered:
+    """The autotuned kernels of a launches file, or the one that is launched on a line of it; all
+    their launches tell of the keys."""
+    read = launches.read(file, trust=trust)
+    entries = launches_file.entries_of(read, file, line, trust)
+    check_kernels(selection.kernels, [entry.kernel for entry in entries])
+    selected = call_paths.asked(entries, selection, str(file))
+    wanted: Sequence[RecordedLaunch] = [entry for entry in selected if entry.launch.configs]
+    if not wanted and line is not None:
+        raise UsageError(f"{file}:{line}: the kernel that is launched here has no autotuner")
+    if not wanted:
+        raise EmptySelection(f"{file}: no kernel that {_globs(selection)} names has an autotuner")
+    wanted, refusals = launches.without_refused(wanted)
+    provided = replay.provided(file, wanted, trust)
+    targets = launches_file.recorded_targets(read)
+    resolver = Resolver()
+    tuned: list[Tuned] = []
+    for of_kernel in grouped((entry.kernel, entry) for entry in wanted).values():
+        tuned += _of_entries(of_kernel, selection, resolver, provided, targets, driven=False)
+    if not tuned:
+        raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
+    _, changed = stale.found(file, wanted)
+    return Gathered(tuned, resolver.choices, provided, [*changed, *refusals, *resolver.warnings])
+
+
+def of_package(spec: str, selection: Selection) -> Gathered:
+    """A package's autotuned kernels, captured under each toolchain and on each target. Where the
+    package cannot be imported, or does not launch a kernel, the kernel is named with what its
+    source says of its keys."""
+    resolver = Resolver()
+    captures = captured.captures(spec, selection, resolver)
+    package = captures[0].package
+    declared = [name for name in _autotuned_names(package) if selection.names(name)]
+    if selection.ops:
+        # What was never launched came through no function.
+        declared = []
+    # What shipped matrices launch the package's kernels with at this version.
+    known: list[tuple[Matrix, Source]] = []
+    for read in map(matrix.find, matrix.names()):
+        if any(fnmatchcase(package.identity, listed) for listed in read.packages):
+            sources = matrices.package_sources(read, package.identity, package)
+            known += [(read, source) for source in sources]
+    tuned: list[Tuned] = []
+    for capture in captures:
+        asked = call_paths.selected(_recorded(capture), selection, package.identity)
+        recorded = [entry for entry in asked if entry.launch.configs]
+        launched = grouped((entry.kernel, entry) for entry in recorded)
+        for name, entries in launched.items():
+            if selection.names(name):
+                tuned += _of_capture(capture, entries, known, selection, resolver)
+        tuned += [_unlaunched(capture, name) for name in declared if name not in launched]
+    if not tuned:
+        raise EmptySelection(f"{spec}: no kernel that {_globs(selection)} names has an autotuner")
+    return Gathered(tuned, resolver.choices, {package.identity: package}, resolver.warnings)
+
+
+def _globs(selection: Selection) -> str:
+    return ", ".join(map(repr, selection.kernels or ("*",)))
+
+
+def _recorded(capture: PackageCapture) -> Sequence[RecordedLaunch]:
+    """What the package launched; nothing without a compiler, or where it cannot be imported."""
+    if capture.driven is None:
+        return ()
+    if capture.driven.import_error:
+        last = capture.driven.import_error.strip().splitlines()[-1]
+        release = f"{capture.package.identity} cannot be imported under {capture.choice.identity}"
+        _LOG.info(f"{release}: {last}")
+        return ()
+    return launches.read(capture.driven.launches, ours=True).launches
+
+
+def _of_capture(
+    capture: PackageCapture,
+    entries: Sequence[RecordedLaunch],
+    known: Sequence[tuple[Matrix, Source]],
+    selection: Selection,
+    resolver: Resolver,
+) -> Iterator[Tuned]:
+    """A captured launch; in its place one that a shipped matrix knows, told of all the calls."""
+    provided = {capture.package.identity: capture.package}
+    here = replace(selection, toolchains=(capture.choice.identity,), targets=(capture.target,))
+    # What a matrix declares was somebody's launch; what the driver made up only fits the kernel.
+    better = [
+        tuned
+        for read, source in known
+        if source.kernel.name == entries[0].kernel
+        for tuned in _of_sources(read, [source], here, resolver, provided)
+    ]
+    for own in _of_entries(entries, here, resolver, provided, (), driven=True):
+        if better:
+            yield replace(better[0], seen=(*own.seen, *better[0].seen))
+        else:
+            yield own
+
+
+def _unlaunched(capture: PackageCapture, name: str) -> Tuned:
+    """A kernel without a launch: whether its module can be imported is all that can be asked."""
+    package = capture.package
+    module, _, qualname = name.partition(":")
+    identity = digest([package.digest, name])
+    kernel = Kernel(name, package.identity, identity, Stubbed(module, qualname))
+    cell = Cell(kernel, capture.choice.identity, capture.target, Launch({}), stage="import")
+    return Tuned(cell, {}, (), True, _declared(kernel, {package.identity: package}))
+
+
+def _autotuned_names(package: Package) -> Iterator[str]:
+    """The autotuned kernels in a package's own modules."""
+    root = Path(package.path)
+    for top in package.modules:
+        for file in sorted((root / top).rglob("*.py")):
+            module = ".".join(file.relative_to(root).with_suffix("").parts)
+            for name in autotuned.names_in(file):
+                yield f"{module.removesuffix('.__init__')}:{name}"
+
+
+def _of_sources(
+    read: Matrix,
+    sources: Sequence[Source],
+    selection: Selection,
+    resolver: Resolver,
+    provided: _Packages,
+) -> list[Tuned]:
+    """One launch of each kernel under each toolchain on each target."""
+    runs = _runs(sources, selection, resolver, DEFAULT_TARGETS, read.blocks)
+    places = grouped(
+        ((run.kernel.name, run.kernel.package, run.toolchain, run.target), run) for run in runs
+    )
+    tuned = []
+    for cells in places.values():
+        chosen = next((cell for cell in cells if cell.dtype == _DTYPE), cells[0])
+        seen = tuple(cell.launch.args for cell in cells if cell.launch)
+        declared = _declared(chosen.kernel, provided)
+        made = Tuned(chosen, {}, seen, True, declared, by_matrix=True)
+        tuned.append(_with_code(made, provided))
+    return tuned
+
+
+def _of_entries(
+    entries: Sequence[RecordedLaunch],
+    selection: Selection,
+    resolver: Resolver,
+    provided: _Packages,
+    targets: Sequence[str],
+    driven: bool,
+) -> Iterator[Tuned]:
+    """One launch of a kernel under each toolchain on each target: the first in a dtype asked."""
+    dtypes = selection.dtypes
+    fitting = [entry for entry in entries if not dtypes or entry.launch.dtype in dtypes]
+    if not fitting:
+        return
+    # A launch of the program's, or of an operator, before one that a driver made up.
+    chosen = min(fitting, key=lambda entry: entry.made_up)
+    seen = tuple({**entry.launch.args, **entry.heuristics} for entry in entries)
+    sources = launches.sources([chosen])
+    options: Mapping[str, Any] = {}
+    # A kernel that is defined within a function has no name to import.
+    if chosen.package in provided and "<locals>" not in chosen.kernel:
+        sources, options = replay.decorated([chosen], provided), chosen.options
+    for cell in _runs(sources, replace(selection, dtypes=()), resolver, targets):
+        declared = _declared(cell.kernel, provided)
+        made = Tuned(cell, options, seen, driven, declared, recorded=chosen)
+        yield _with_code(made, provided)
+
+
+def _runs(
+    sources: Sequence[Source],
+    selection: Selection,
+    resolver: Resolver,
+    targets: Sequence[str],
+    blocks: Sequence[Block] = (Block({}),),
+) -> Iterator[Cell]:
+    """The autotuner runs of sources: a cell a launch, dtype, shape, toolchain and target."""
+    asked = {
+        "stage": ("autotune",),
+        "target": tuple(selection.targets or targets),
+        "toolchain": selection.toolchains or ("installed",),
+    }
+    kept = [{axis: block.axes[axis] for axis in _AXES if axis in block.axes} for block in blocks]
+    made = Matrix("autotune", "autotune", tuple(Block({**axes, **asked}) for axes in kept))
+    yield from expand(made, sources, Selection(dtypes=selection.dtypes), resolver)
+
+
+def _declared(kernel: Kernel, provided: _Packages) -> Declared | None:
+    """A kernel's source: flacheck's own, the package's, else the cut one without a file."""
+    origin = kernel.origin
+    if isinstance(origin, Corpus):
+        file = shipped("kernels") / f"{origin.family}.py"
+        return autotuned.of_file(file, origin.name, f"kernels/{file.name}")
+    package = provided.get(kernel.package or "")
+    if package is not None:
+        return autotuned.of_module(Path(package.path), kernel.name)
+    if isinstance(origin, Cut):
+        return autotuned.of_text(origin.source, origin.qualname)
+    return None
+
+
+def _with_code(tuned: Tuned, provided: _Packages) -> Tuned:
+    """A tuned kernel with what its code and its launching host code do with parameters."""
+    kernel = tuned.cell.kernel
+    code = kernel_code(kernel, provided)
+    return replace(tuned, code=code, hosts=tuple(host_launches(kernel, code.parameters, provided)))

@@ -1,0 +1,138 @@
+"""What a release's autotuner tells launches of a kernel apart by, and what the compiler does."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from packaging.version import Version
+
+from flacheck.capabilities.autotune.examined import Args, Tuned
+from flacheck.model import canonical
+from flacheck.source.autotuned import Declared
+
+# Triton 3.0 and 3.1 look keys up by their position in a list from which omitted arguments are
+# missing; from here on by name.
+BY_NAME_FROM = Version("3.2.0")
+# The compiler emits wider loads where an integer is a multiple of this, so it is another binary.
+ALIGNMENT = 16
+# How kernels call sequence lengths and counts of tokens.
+_LENGTH = re.compile(r"T|NT|(?i:(?:max_|total_)?seq_?len\w*|(?:total_|num_|n_?)\w*tokens)")
+
+
+@dataclass(frozen=True)
+class KeyEvidence:
+    """All that is known of a tuned kernel's keys under a release of Triton: its source, the calls
+    that were seen, and `audit`, what the release itself put into its key, as `{"key", "want",
+    "got", "fault"}`, empty where it looks keys up by name."""
+
+    tuned: Tuned
+    version: Version
+    audit: Sequence[Mapping[str, Any]] = ()
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """All parameters in order; without a source those that launches speak of."""
+        if self.tuned.declared:
+            return self.tuned.declared.arguments
+        launch = self.tuned.launch
+        return tuple(dict.fromkeys([*launch.args, *launch.omitted]))
+
+    @cached_property
+    def constexprs(self) -> frozenset[str]:
+        """The parameters that are constexprs; without a source those that a call passes as one."""
+        if self.tuned.declared:
+            return frozenset(self.tuned.declared.constexprs)
+        return frozenset(name for call in self.calls for name in call if is_fixed(call[name]))
+
+    @property
+    def heuristics(self) -> tuple[str, ...]:
+        """Arguments that heuristics supply before the autotuner sees a call."""
+        return self.tuned.declared.heuristics if self.tuned.declared else ()
+
+    @property
+    def unspecialized(self) -> tuple[str, ...]:
+        """Arguments that the compiler is told not to look at."""
+        return self.tuned.declared.unspecialized if self.tuned.declared else ()
+
+    @property
+    def in_file(self) -> Declared | None:
+        """The source where its line numbers mean something: None for one cut out of its file."""
+        declared = self.tuned.declared
+        if declared is None or declared.file is None:
+            return None
+        return declared
+
+    @cached_property
+    def tuned_names(self) -> frozenset[str]:
+        """What configurations supply."""
+        configs = self.tuned.launch.configs
+        return frozenset(name for config in configs for name in config.get("kwargs", {}))
+
+    @cached_property
+    def calls(self) -> list[Args]:
+        """The distinct calls that were seen, without what configurations supply."""
+        calls: dict[str, Args] = {}
+        for args in self.tuned.seen:
+            call = {name: spec for name, spec in args.items() if name not in self.tuned_names}
+            calls[canonical(call)] = call
+        return list(calls.values())
+
+    @cached_property
+    def by_key(self) -> dict[str, list[Args]]:
+        """The distinct calls by the key that tunes them: key values, then tensors' dtypes."""
+        calls_of: dict[str, list[Args]] = {}
+        for call in self.calls:
+            calls_of.setdefault(canonical(self.key(call)), []).append(call)
+        return calls_of
+
+    def key(self, call: Args) -> tuple[list[Any], list[str]]:
+        """What a release builds: the keys' values, and the tensors' dtypes."""
+        values = [plain(call[name]) for name in self.tuned.keys if name in call]
+        return values, [call[name]["dtype"] for name in self.arguments if is_tensor(call.get(name))]
+
+    def is_length(self, name: str) -> bool:
+        """Whether an argument is a sequence length, by its name and by being an integer."""
+        specs = [call[name] for call in self.calls if name in call]
+        return bool(_LENGTH.fullmatch(name)) and all(isinstance(plain(spec), int) for spec in specs)
+
+
+def is_tensor(spec: Any) -> bool:
+    return isinstance(spec, Mapping) and "dtype" in spec
+
+
+def is_fixed(spec: Any) -> bool:
+    """Whether an argument was passed as a constexpr."""
+    return isinstance(spec, Mapping) and "constexpr" in spec
+
+
+def specialisation(spec: Any) -> str | None:
+    """What the compiler looks at in an argument that a key can hold; None for what it takes as it
+    comes.
+
+    Integers: equal to 1, divisible by 16; constexprs: the value. Tensors, and None in the place of
+    one, are told apart by the dtypes in a key, and by the heuristics that look at them.
+    """
+    if is_fixed(spec):
+        return canonical(spec)
+    value = spec
+    if isinstance(spec, Mapping):
+        value = spec.get("int")
+    # A bool is an int to Python, and one bit to the compiler, which does not look at its value.
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    if value == 1:
+        return "1"
+    if value % ALIGNMENT == 0:
+        return f"a multiple of {ALIGNMENT}"
+    return "any other integer"
+
+
+def plain(spec: Any) -> Any:
+    """The value of a number or constexpr; of anything else the whole."""
+    if isinstance(spec, Mapping):
+        for kind in ("constexpr", "int", "float", "bool"):
+            if kind in spec:
+                return spec[kind]
+    return spec

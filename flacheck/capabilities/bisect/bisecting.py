@@ -1,0 +1,151 @@
+"""The bisection of a cell: its compiles under the releases that decide where it changes."""
+
+import contextlib
+from collections.abc import Generator, Mapping, Sequence
+
+from flacheck import toolchains
+from flacheck.analysis.order import by_version, split
+from flacheck.capabilities.bisect import history, search
+from flacheck.capabilities.bisect.history import Bisection, Find
+from flacheck.capabilities.bisect.search import Answer, boundary
+from flacheck.engine.loop import Loop
+from flacheck.errors import FlacheckError, UsageError
+from flacheck.model import Cell, Purpose, Record, Verdict
+from flacheck.pipeline.cell import Chosen
+from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.run import open_run
+from flacheck.store import Store
+from flacheck.toolchains import torch_pins
+from flacheck.toolchains.base import Choice, Resolution
+
+_ANSWERS = {Verdict.FAILS: Answer.YES, Verdict.COMPILES: Answer.NO}
+# Stages that a worker can repeat under another release; a capture's own failures are not.
+_COMPILED = ("compile", "autotune")
+
+
+def bisect_cell(
+    chosen: Chosen, choices: Sequence[Choice], find: Find, store: Store, options: RunOptions
+) -> Generator[Event, None, Bisection]:
+    """Compile a cell under releases until its changes are known; return history and changes.
+
+    The records stay in the store for the next bisection or scan.
+
+    Args:
+        chosen: The cell.
+        choices: The releases, oldest first.
+        find: The kind of change; `change` compiles the cell under every release.
+        store: Where the records go.
+        options: How the cell is compiled.
+
+    Raises:
+        UsageError: If no compiler can show the cell's failure, or `find` starts from a compiler
+            that is not among `choices`.
+    """
+    _check(chosen.cell, choices, find)
+    cells = [chosen.under(choice.identity) for choice in choices]
+    records: dict[int, Record] = {}
+    turn: tuple[int, int] | None = None
+    plan = chosen.plan(choices, f"bisect {chosen.cell.key[:8]}", Purpose.BISECT)
+    with open_run(plan, store, options) as active:
+        yield RunStarted(active.id, len(cells))
+        if find is Find.CHANGE:
+            positions = {cell.key: position for position, cell in enumerate(cells)}
+            for record in active.loop.records(cells):
+                records[positions[record.key]] = record
+                yield RecordSettled(record)
+        else:
+            turn = yield from _search(chosen.cell, cells, find, active.loop, records)
+        active.finish()
+    yield RunFinished(active.id, complete=True)
+    return _bisection(chosen.cell, find, records, turn, len(choices))
+
+
+def _check(cell: Cell, choices: Sequence[Choice], find: Find) -> None:
+    if cell.stage not in _COMPILED:
+        what = f"{cell.kernel.name} is a package's {cell.stage}, which only its capture shows"
+        command = f"flacheck scan --package {cell.kernel.package} --triton SPEC"
+        raise UsageError(f"{what}: `{command}` compares releases")
+    if find is not Find.CHANGE and cell.toolchain not in [choice.identity for choice in choices]:
+        raise UsageError(
+            f"--find {find.value} starts from the cell's own compiler, and "
+            f"{cell.toolchain} cannot be had by that name: give its path with --triton, or "
+            "use --find change"
+        )
+
+
+def _search(
+    cell: Cell, cells: Sequence[Cell], find: Find, loop: Loop, records: dict[int, Record]
+) -> Generator[Event, None, tuple[int, int] | None]:
+    """Search from the cell's own release towards the change, with as few compiles as possible.
+
+    Fills `records` by position in `cells`. Returns the positions on both sides of the change.
+    """
+
+    def compile_at(position: int) -> Record:
+        (records[position],) = loop.records([cells[position]])
+        return records[position]
+
+    own = [each.toolchain for each in cells].index(cell.toolchain)
+    yield RecordSettled(compile_at(own))
+    # The change that broke a failing cell lies before it, the one that mended it after it; for a
+    # cell that compiles it is the reverse.
+    fails = records[own].verdict is Verdict.FAILS
+    path = list(range(own, len(cells)))
+    if fails == (find is Find.FAIL):
+        path = list(range(own, -1, -1))
+    # From here on positions are counted along the path, the cell's own release first.
+    steps = boundary(len(path))
+    step = next(steps)
+    while True:
+        if path[step] not in records:
+            yield RecordSettled(compile_at(path[step]))
+        answer = _ANSWERS.get(records[path[step]].verdict, Answer.UNKNOWN)
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            if end.value is None:
+                return None
+            before, after = sorted(path[step] for step in end.value)
+            return before, after
+
+
+def _bisection(
+    cell: Cell, find: Find, records: Mapping[int, Record], turn: tuple[int, int] | None, of: int
+) -> Bisection:
+    """Return the history of the compiled positions and the changes in it."""
+    positions = sorted(records)
+    told = history.entries([records[position] for position in positions])
+    turns = []
+    if find is Find.CHANGE:
+        turns = search.changes([entry.state for entry in told])
+    elif turn:
+        before, after = turn
+        turns = [(positions.index(before), positions.index(after))]
+    changes = tuple(history.change(told, *each, torch_pins.torch_for) for each in turns)
+    return Bisection(cell, find, tuple(told), changes, of, tuple(torch_pins.pins()))
+
+
+def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolution:
+    """The releases to look at, oldest first: those asked for, or all of the cell's compiler with a
+    wheel for this Python; with the cell's own. UsageError when there are not two to compare.
+
+    `chose`: the specifications took part in choosing the cell, so a single release among them is
+    the cell's own and says nothing of where to look.
+    """
+    resolution = toolchains.resolve(specs)
+    if not specs or (chose and len(resolution.choices) == 1):
+        resolution = toolchains.FAMILIES[split(cell.toolchain)[0]].versions()
+    choices = list(resolution.choices)
+    if not any(choice.identity == cell.toolchain for choice in choices):
+        # A build that only its path leads to has no name to be resolved by.
+        with contextlib.suppress(FlacheckError):
+            choices += toolchains.resolve([cell.toolchain]).choices
+    if len(choices) < 2:
+        names = ", ".join(choice.identity for choice in choices) or "no release"
+        raise UsageError(
+            f"only {names} is to be looked at: --triton must leave two releases or more"
+        )
+    # By version and not by text: 3.10 comes after 3.9.
+    choices.sort(key=lambda choice: by_version(choice.identity))
+    return Resolution(tuple(choices), resolution.warnings)

@@ -1,0 +1,272 @@
+"""What a comparison comes to: the answer in one sentence, the exit code, what to pin, its JSON."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.version import Version
+
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.order import kernel_name, some, split, spoken
+from flacheck.capabilities.diff.compared_side import AdvisedPin, ComparedSide, exactly, pinned
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind, Grown
+from flacheck.capabilities.diff.package_view import PackageWord
+from flacheck.capabilities.diff.tallied import Tallied, tallied
+from flacheck.errors import Exit
+from flacheck.model import Json
+from flacheck.tables.advisories import Advisory
+
+SCHEMA = "flacheck.diff/1"
+# Kernels that the answer names: it is one sentence.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison. `changes` are all pairs, `advisories` those of each side (from, to). `others`
+    are Triton releases on record under which all compiles that compiled under FROM, each with the
+    torch releases that pin it, oldest first. `run` is the run that compiled."""
+
+    before: ComparedSide
+    after: ComparedSide
+    about: str
+    targets: tuple[str, ...]
+    changes: tuple[Difference, ...]
+    refusals: tuple[Difference, ...] = ()
+    advisories: tuple[tuple[Advisory, ...], tuple[Advisory, ...]] = ((), ())
+    package: tuple[PackageWord, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    others: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    narrowed: bool = False
+    coverage: tuple[Json, ...] = ()
+    run: str | None = None
+
+    def of(self, kind: DifferenceKind) -> list[Difference]:
+        """The changes of a kind; what a package refuses is a change like any other."""
+        return [change for change in (*self.refusals, *self.changes) if change.kind is kind]
+
+    @property
+    def slower(self) -> list[Difference]:
+        slow = [change for change in self.changes if change.slower]
+        return sorted(slow, key=lambda change: -(change.slower or 0))
+
+    @property
+    def more_resources(self) -> list[Difference]:
+        """Those that spill more come first, then by how much the largest grows."""
+        return sorted((change for change in self.changes if change.takes_more), key=_growth)
+
+    @property
+    def unchanged(self) -> list[Difference]:
+        """What compiles as before and costs as before, or fails as before."""
+        same = self.of(DifferenceKind.UNCHANGED)
+        return [change for change in same if not (change.slower or change.takes_more)]
+
+    @cached_property
+    def kernels(self) -> Tallied:
+        """What became of each kernel. One that fails in one dtype fails; one that has no verdict in
+        one dtype and compiles in another compiles."""
+        return tallied(self.changes)
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether something that worked under FROM fails, or is refused, under TO."""
+        if self.kernels.refused or self.unmet:
+            return True
+        return any(change.counts_against for change in (*self.refusals, *self.changes))
+
+    @property
+    def unmet(self) -> list[PackageWord]:
+        """What the package requires, and FROM satisfies and TO does not."""
+        return [
+            word
+            for word in self.package
+            if word.kind == "requires" and word.under_to and not word.under_from
+        ]
+
+    @property
+    def answer(self) -> str:
+        """The answer to "can I upgrade?", in one sentence."""
+        parts = [f"{self._change}{self._where}: {self._compiled}", *self._exceptions]
+        for side in (self.before, self.after):
+            if side.partial:
+                parts.append(f"{side.name} is partial: {side.partial} cells answered")
+        for side, advisories in zip((self.before, self.after), self.advisories):
+            if advisories:
+                parts.append(f"{side.release} is advised against: {_short(advisories)}")
+        return "; ".join(parts)
+
+    @property
+    def _change(self) -> str:
+        before, after = self.before, self.after
+        plain = f"From {before.name} to {after.name}"
+        if before.toolchain is None or after.toolchain is None:
+            return plain
+        compiler, old = split(before.toolchain)
+        other, new = split(after.toolchain)
+        # Another compiler is no upgrade, and neither is the same release.
+        if compiler != other or (old, before.torch) == (new, after.torch):
+            return plain
+        inner = f"{spoken(before.toolchain)} → {new}"
+        if before.torch is None or after.torch is None:
+            return f"{_verb(old, new)} {inner}"
+        if old == new:
+            inner = f"{spoken(after.toolchain)} in both"
+        verb = _verb(before.torch, after.torch)
+        return f"{verb} torch {before.torch} → {after.torch} ({inner})"
+
+    @property
+    def _where(self) -> str:
+        if not self.targets:
+            return ""
+        return f" on {', '.join(self.targets)}"
+
+    @property
+    def _compiled(self) -> str:
+        compiled = len(self.kernels.compiled)
+        if not compiled:
+            return f"no kernel compiled under {self.before.release}"
+        if compiled == 1:
+            return f"{self.kernels.still} of 1 kernel that compiled still compiles"
+        return f"{self.kernels.still} of {compiled} kernels that compiled still compile"
+
+    @property
+    def _exceptions(self) -> list[str]:
+        kernels = self.kernels
+        parts = []
+        refusals = [change for change in self.refusals if change.kind is DifferenceKind.REGRESSED]
+        if refusals:
+            what = ", ".join(some([change.kernel for change in refusals], _NAMED))
+            parts.append(f"the package refuses {what} under {self.after.release}")
+        for word in self.unmet:
+            parts.append(f"{word.text}, which {self.after.release} does not satisfy")
+        named = (
+            (kernels.fail, "no longer compiles", "no longer compile"),
+            (kernels.refused, "is refused by the package", "are refused by the package"),
+            (kernels.waived, "fails, which a waiver lets pass", "fail, which waivers let pass"),
+            (kernels.lost, "is not launched any more", "are not launched any more"),
+            (kernels.cut, "was not reached by the capture", "were not reached by the capture"),
+            (kernels.unknown, "has no verdict", "have no verdict"),
+        )
+        for names, one, many in named:
+            if names:
+                verb = many
+                if len(names) == 1:
+                    verb = one
+                listed = ", ".join(some([kernel_name(name) for name in names], _NAMED))
+                parts.append(f"{len(names)} {verb} ({listed})")
+        if kernels.untested:
+            parts.append(f"{len(kernels.untested)} not tested")
+        return parts
+
+    @property
+    def pin(self) -> AdvisedPin:
+        """What to require: TO when nothing speaks against it, else FROM, else another release."""
+        advised = [bool(advisories) for advisories in self.advisories]
+        before, after = self.before, self.after
+        if not self.is_regression and after.can_be_pinned and not advised[1]:
+            return pinned("to", after, f"all that compiled under {before.release} still compiles")
+        if before.can_be_pinned and not advised[0]:
+            why = f"{after.release} is advised against"
+            if self.is_regression:
+                why = f"{after.release} breaks kernels that compiled"
+            return pinned("from", before, why)
+        if self.others:
+            triton, torches = self.others[-1]
+            why = f"all that compiled under {before.release} compiles there, by stored results"
+            return AdvisedPin("other", exactly("torch", torches[-1:]), f"triton=={triton}", why)
+        if not self.is_regression and after.can_be_pinned and all(advised):
+            why = "both releases are advised against, and the kernels of this one compile"
+            return pinned("to", after, why)
+        why = "neither release is without a failure or an advisory"
+        if before.partial or after.partial:
+            why = "what is stored answers only a part of what was asked"
+        return AdvisedPin("none", None, None, why)
+
+    def exit_code(self, strict: bool = False) -> Exit:
+        """Findings come before what is incomplete; `strict` counts what has no verdict, too."""
+        if not self.changes and not self.refusals:
+            return Exit.EMPTY
+        if self.is_regression:
+            return Exit.FINDINGS
+        sides = (self.before, self.after)
+        if any(side.missing or not side.can_be_pinned for side in sides):
+            return Exit.INCOMPLETE
+        gaps = (*self.kernels.lost, *self.kernels.cut)
+        if strict and (gaps or self.of(DifferenceKind.UNKNOWN)):
+            return Exit.INCOMPLETE
+        return Exit.OK
+
+    def to_json(self) -> Json:
+        """flacheck.diff/1."""
+        before, after = self.advisories
+        return {
+            "schema": SCHEMA,
+            "answer": self.answer,
+            "about": self.about,
+            "targets": list(self.targets),
+            "narrowed": self.narrowed,
+            "from": self.before.to_json(),
+            "to": self.after.to_json(),
+            "kernels": {
+                "compiled": len(self.kernels.compiled),
+                "still_compile": self.kernels.still,
+                "untested": len(self.kernels.untested),
+            },
+            "regressed": _rows(self.of(DifferenceKind.REGRESSED)),
+            "mended": _rows(self.of(DifferenceKind.MENDED)),
+            "changed_cause": _rows(self.of(DifferenceKind.CHANGED_CAUSE)),
+            "slower": [
+                {**change.to_json(), "times": round(change.slower or 0, 2)}
+                for change in self.slower
+            ],
+            "more_resources": [
+                {**change.to_json(), "more": _grown(change.more), "functions": _by_function(change)}
+                for change in self.more_resources
+            ],
+            "unchanged": _rows(self.unchanged),
+            "unknown": _rows(self.of(DifferenceKind.UNKNOWN)),
+            "untested": _rows(self.of(DifferenceKind.UNTESTED)),
+            "only_from": _rows(self.of(DifferenceKind.ONLY_FROM)),
+            "only_to": _rows(self.of(DifferenceKind.ONLY_TO)),
+            "advisories": {
+                "from": [advisory.to_json() for advisory in before],
+                "to": [advisory.to_json() for advisory in after],
+            },
+            "package": [word.to_json() for word in self.package],
+            "pin": self.pin.to_json(),
+            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
+        }
+
+
+def _verb(before: str, after: str) -> str:
+    if Version(after) < Version(before):
+        return "Downgrading"
+    return "Upgrading"
+
+
+def _rows(changes: Iterable[Difference]) -> list[Json]:
+    return [change.to_json() for change in changes]
+
+
+def _grown(more: Grown | None) -> Json:
+    return {name: {"from": old, "to": new} for name, (old, new) in (more or {}).items()}
+
+
+def _by_function(change: Difference) -> Json:
+    """The functions of a unit that take more, each with what."""
+    return {name: _grown(more) for name, more in change.functions.items()}
+
+
+def _growth(change: Difference) -> tuple[bool, float]:
+    every = [change.more or {}, *change.functions.values()]
+    ratios = [new / max(old, 1) for more in every for old, new in more.values()]
+    return not any("spills" in more for more in every), -max(ratios)
+
+
+def _short(advisories: Sequence[Advisory]) -> str:
+    """What goes wrong in a few words: `wrong results (2 advisories)`."""
+    effects = dict.fromkeys(advisory.effect.value for advisory in advisories)
+    counted = f"{len(advisories)} advisories"
+    if len(advisories) == 1:
+        counted = "1 advisory"
+    return f"{', '.join(effects)} ({counted})"

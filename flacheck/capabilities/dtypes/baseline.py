@@ -1,0 +1,49 @@
+"""A file of findings that a project knows of, so that only new ones fail its CI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from flacheck.capabilities.dtypes.finding import DtypeFinding
+from flacheck.capabilities.dtypes.result import DtypesResult
+from flacheck.errors import UsageError
+
+_SCHEMA = "flacheck.dtypes-baseline/1"
+
+
+def known(file: Path) -> set[str]:
+    """The identities of the findings that the file lists.
+
+    Raises UsageError for a file that is no baseline.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return {entry["finding"] for entry in content["known"]}
+    except OSError as error:
+        raise UsageError(
+            f"{file}: cannot be read ({error.strerror}); --write-baseline {file} makes it"
+        ) from None
+    except (ValueError, TypeError, KeyError):
+        raise UsageError(
+            f"{file}: is no baseline of flacheck dtypes; --write-baseline {file} makes one"
+        ) from None
+
+
+def applied(result: DtypesResult, file: Path) -> DtypesResult:
+    """The result with those findings marked as known that the file lists; UsageError as above."""
+    listed = known(file)
+    findings = tuple(replace(each, known=each.identity in listed) for each in result.findings)
+    return replace(result, findings=findings)
+
+
+def text(findings: Iterable[DtypeFinding]) -> str:
+    """What the file for these findings holds; a line moved elsewhere in its file stays known."""
+    by_identity = {each.identity: each for each in findings}
+    entries = [
+        {"finding": identity, "subject": each.subject}
+        for identity, each in sorted(by_identity.items())
+    ]
+    return json.dumps({"schema": _SCHEMA, "known": entries}, indent=1) + "\n"

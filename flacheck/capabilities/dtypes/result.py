@@ -1,0 +1,121 @@
+"""What `flacheck dtypes` found out, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flacheck.capabilities.dtypes import judging
+from flacheck.capabilities.dtypes.finding import DtypeFinding
+from flacheck.capabilities.dtypes.heads import HeadNeeds
+from flacheck.capabilities.dtypes.mending import Mended
+from flacheck.capabilities.dtypes.observed import Mode, SeenError, SeenSubject
+from flacheck.errors import Exit
+from flacheck.model import Json
+
+
+@dataclass(frozen=True)
+class NotFollowed:
+    """A subject without an answer in a mode, and the error that ended it."""
+
+    subject: str
+    mode: Mode
+    stage: str
+    reason: str
+
+    def to_json(self) -> Json:
+        return {
+            "subject": self.subject,
+            "mode": str(self.mode),
+            "stage": self.stage,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Cure:
+    """Something that was tried against the findings, and how many were left."""
+
+    name: str
+    left: int
+
+    def to_json(self) -> Json:
+        return {"cure": self.name, "findings_left": self.left}
+
+
+@dataclass(frozen=True)
+class DtypesResult:
+    """`followed` are the subjects with an answer and the launches of each, `late` those that the
+    time did not suffice for; `stand_ins` the modules that were stood in for to follow a subject;
+    `modules` those that could not be imported, and why."""
+
+    about: str
+    modes: tuple[Mode, ...]
+    findings: tuple[DtypeFinding, ...]
+    followed: dict[str, int]
+    not_followed: tuple[NotFollowed, ...] = ()
+    late: tuple[str, ...] = ()
+    stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
+    mended: Mended | None = None
+    cures: tuple[Cure, ...] = ()
+    heads: tuple[HeadNeeds, ...] = ()
+
+    @property
+    def new(self) -> list[DtypeFinding]:
+        """The findings that no baseline lists."""
+        return [each for each in self.findings if not each.known]
+
+    @property
+    def exit_code(self) -> Exit:
+        """1 with findings that are new, 3 when nothing was followed."""
+        if self.new:
+            return Exit.FINDINGS
+        if not self.followed and not self.findings:
+            return Exit.INCOMPLETE
+        return Exit.OK
+
+    def to_json(self) -> Json:
+        mended = None
+        if self.mended is not None:
+            mended = {
+                "diff": self.mended.diff,
+                "findings_left": len(self.mended.left),
+                "without_a_cast": len(self.mended.unmended),
+            }
+        return {
+            "about": self.about,
+            "modes": [str(mode) for mode in self.modes],
+            "findings": [each.to_json() for each in self.findings],
+            "followed": self.followed,
+            "not_followed": [each.to_json() for each in self.not_followed],
+            "late": list(self.late),
+            "stand_ins": {name: list(modules) for name, modules in self.stand_ins.items()},
+            "not_imported": dict(self.modules),
+            "mended": mended,
+            "cures": [each.to_json() for each in self.cures],
+            "head_sizes": [each.to_json() for each in self.heads],
+        }
+
+
+def sorted_out(
+    subjects: Sequence[SeenSubject], modes: Sequence[Mode]
+) -> tuple[dict[str, int], list[NotFollowed]]:
+    """Subjects whose forward pass has an answer in every mode, with how many launches they made;
+    and those of which some pass has none."""
+    followed: dict[str, int] = {}
+    missing = []
+    for subject in subjects:
+        launches = 0
+        errors: list[tuple[Mode, SeenError]] = []
+        for mode in modes:
+            error = judging.not_followed(subject, mode)
+            if error is not None:
+                errors.append((mode, error))
+            launches += sum(len(run.order) for run in subject.runs if run.mode == mode)
+        for mode, error in errors[:1]:
+            missing.append(NotFollowed(subject.name, mode, error.stage, error.brief))
+        # What a backward pass raises says nothing against the forward pass.
+        if all(error.stage == "backward" for _, error in errors):
+            followed[subject.name] = launches
+    return followed, missing

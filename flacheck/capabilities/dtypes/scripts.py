@@ -1,0 +1,79 @@
+"""Follows a program of the user's own: run in its own mode, and once more in every mode that this
+is compared with, for a program is over when it ends."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flacheck.capabilities.dtypes import judging
+from flacheck.capabilities.dtypes.observed import Mode, Observation, SeenRun, SeenSubject
+from flacheck.capabilities.dtypes.starting import DtypesAnswer, DtypesQuestion, script_name, started
+from flacheck.errors import IncompleteError, UsageError
+
+# Interpreters that people type before a script.
+_PYTHON = ("python", "python3")
+
+
+def words_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The script among a command's arguments, or `-m` and a module, with its own arguments; empty
+    when they name a target. UsageError for a file that is not there."""
+    words = list(arguments)
+    is_command = len(words) > 1 and words[0] in _PYTHON
+    if is_command:
+        words = words[1:]
+    if words[:1] == ["-m"] and len(words) > 1:
+        return tuple(words)
+    if not words or not words[0].endswith(".py"):
+        return ()
+    if not Path(words[0]).is_file():
+        raise UsageError(f"there is no file {words[0]}; give a script, FILE.py:NAME or MODULE:NAME")
+    return tuple(words)
+
+
+def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuestion:
+    """The question with the mode that the script runs in by itself; with `autocast` dtypes that the
+    user names, with these.
+
+    Raises IncompleteError for a script that ends before it calls a module, UsageError for one that
+    has no half dtype.
+    """
+    name = script_name(question.script)
+    with tempfile.TemporaryDirectory(prefix="flacheck-dtypes-") as folder:
+        seen = started(replace(question, modes=()), Path(folder), None).observation
+    if seen.error is not None:
+        raise IncompleteError(f"{name}: raised {seen.error}, before it called a module")
+    own = seen.learned
+    if own is None:
+        raise IncompleteError(
+            f"{name}: called no torch.nn.Module with parameters, so there is nothing to follow; to "
+            "follow one of its functions or classes, give FILE.py:NAME"
+        )
+    modes = tuple(Mode(dtype, own.params) for dtype in autocast) or (own,)
+    if any(mode.half == "fp32" for mode in modes):
+        raise UsageError(
+            f"{name}: runs without autocast and with float32 parameters; give --autocast fp16 or "
+            "bf16 to follow it under that"
+        )
+    return replace(question, modes=modes, own_mode=own)
+
+
+def follow(question: DtypesQuestion, folder: Path, overlay: Path | None) -> DtypesAnswer:
+    """The script in all modes asked and in those that they are compared with."""
+    compared = [reference for mode in question.modes for reference in judging.references(mode)]
+    runs: list[SeenRun] = []
+    launches: list[Path] = []
+    answer: DtypesAnswer | None = None
+    for mode in dict.fromkeys([*question.modes, *compared]):
+        narrowed = replace(question, modes=(mode,))
+        if mode == question.own_mode:
+            answer = started(narrowed, folder, overlay)
+        else:
+            answer = started(narrowed, folder, overlay, forced=mode)
+        runs += [run for subject in answer.observation.subjects for run in subject.runs]
+        launches += answer.launches
+    assert answer is not None
+    subject = SeenSubject(script_name(question.script), tuple(runs), plan="as it is")
+    return replace(answer, observation=Observation((subject,), {}), launches=tuple(launches))

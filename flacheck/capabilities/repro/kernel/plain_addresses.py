@@ -1,0 +1,50 @@
+"""Plain accesses to memory, `pointer + arange`: the form that every release takes."""
+
+import ast
+import re
+from collections.abc import Sequence
+
+from flacheck.capabilities.repro.kernel.syntax_trees import expression
+
+# As `ast.unparse` spells what `address` makes: every specimen has been through it.
+_ARANGE = r"tl\.arange\(0, \d+\)"
+_PLAIN = re.compile(rf"\w+(?: \+ {_ARANGE}(?:\[[:None, ]+\](?: \* \d+)?)?)*")
+
+
+def offsets(shape: Sequence[int]) -> str:
+    """Row-major offsets of a block, as text."""
+    terms: list[str] = []
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        term = f"tl.arange(0, {shape[axis]})"
+        if len(shape) > 1:
+            index = ["None"] * len(shape)
+            index[axis] = ":"
+            term += f"[{', '.join(index)}]"
+        if stride > 1:
+            term += f" * {stride}"
+        terms.insert(0, term)
+        stride *= shape[axis]
+    return " + ".join(terms)
+
+
+def address(pointer: str, shape: Sequence[int]) -> ast.expr:
+    """The block of pointers to `shape` elements from `pointer` on; for a scalar the pointer."""
+    if not shape:
+        return expression(pointer)
+    return expression(f"{pointer} + {offsets(shape)}")
+
+
+def load(pointer: str, shape: Sequence[int]) -> ast.expr:
+    """`tl.load` of a block."""
+    return ast.Call(expression("tl.load"), [address(pointer, shape)], [])
+
+
+def store(pointer: str, shape: Sequence[int], value: ast.expr) -> ast.Expr:
+    """`tl.store` of a block."""
+    return ast.Expr(ast.Call(expression("tl.store"), [address(pointer, shape), value], []))
+
+
+def is_plain(node: ast.expr) -> bool:
+    """Whether it is written as `address` writes it."""
+    return _PLAIN.fullmatch(ast.unparse(node)) is not None

@@ -1,0 +1,126 @@
+"""Where a reduction starts: a cell's kernel cut out with all that it uses, its launch complete."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flacheck.capabilities.repro.compilers import Compilers
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.kernel.syntax_trees import expression, parameter_names
+from flacheck.capabilities.repro.passes.autotuner import autotuned, tuned
+from flacheck.errors import Exit, FlacheckError
+from flacheck.model import Cell, Cut, Launch, Outcome
+
+# Reasons that an error message names when no release could import the kernel.
+_REASONS = 3
+# An autotuner with a single configuration never looks at its keys.
+_CONFIGS = ({"kwargs": {}, "num_warps": 4}, {"kwargs": {}, "num_warps": 8})
+_HEAD = "import triton\nimport triton.language as tl\n\n\n"
+
+
+class NotReproduced(FlacheckError):
+    """The failure could not be shown by a script of its own."""
+
+    exit_code = Exit.FINDINGS
+
+
+def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
+    """The cell as a specimen, its kernel cut out where it fails or, if that release cannot import
+    it, under the newest release that can. Raises NotReproduced with the reasons when no release can
+    import it."""
+    source, name, heuristics = _cut(cell, compilers)
+    args: dict[str, Any] = {}
+    if cell.launch:
+        args.update(cell.launch.args)
+    args.update((parameter, {"constexpr": value}) for parameter, value in heuristics.items())
+    whole = Specimen(source, name, args, cell.target, dict(cell.options))
+    # A parameter that has a default need not be given.
+    names = [name for name in parameter_names(whole.function) if name in args]
+    return whole.with_(args={name: args[name] for name in names})
+
+
+def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]:
+    """The kernel's source with all that it uses, its name there, and its heuristics' values."""
+    origin = cell.kernel.origin
+    if isinstance(origin, Cut):
+        return origin.source, origin.qualname, {}
+    reasons = []
+    for release in dict.fromkeys([cell.toolchain, *reversed(list(compilers.releases))]):
+        attempt = compilers.ask(replace(cell, toolchain=release), op="cut", until=None)
+        facts = attempt.facts
+        if attempt.outcome is Outcome.FINISHED and facts.get("text"):
+            return facts["text"], facts["qualname"], facts["heuristics"]
+        if attempt.outcome is Outcome.FINISHED:
+            reason = facts.get("reason")
+        else:
+            reason = attempt.log.strip().rpartition("\n")[2] or attempt.outcome.value
+        reasons.append(f"{release}: {reason}")
+    raise NotReproduced(
+        f"{cell.kernel.name} cannot be cut out of its program; " + "; ".join(reasons[:_REASONS])
+    )
+
+
+def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
+    """The cell's kernel cut out, under the autotuner that its launch describes."""
+    specimen = cut_out(cell, compilers)
+    launch = cell.launch or Launch({})
+    return tuned(specimen, launch.configs, launch.keys)
+
+
+def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
+    """The kernel whose decorator is refused (FC603): the cell's, or another of its module or of its
+    package, for the import that fails names the kernel that was asked for. A package cannot be
+    imported then, so its sources are read. Raises NotReproduced when no kernel is at fault."""
+    package = compilers.packages.get(cell.kernel.package or "")
+    if package is None:
+        return with_autotuner(cell, compilers)
+    module, _, name = cell.kernel.name.partition(":")
+    best = None
+    for faulty_module, function, keys in _faulty(Path(package.path)):
+        rank = (faulty_module == module, faulty_module == module and function.name == name)
+        if best is None or rank > best[0]:
+            best = rank, function, keys
+    if best is None:
+        raise NotReproduced(
+            f"no autotuner in {package.identity} has a key in plain text that is no parameter"
+        )
+    _, function, keys = best
+    # Only the decoration matters: names in the body are not looked up before a launch.
+    function.decorator_list = [expression("triton.jit")]
+    # An annotation may need a name that is not there.
+    function.returns = None
+    source = f"{_HEAD}{ast.unparse(function)}\n"
+    omitted = tuple(parameter_names(function))
+    bare = Specimen(source, function.name, {}, cell.target, {}, "import", omitted)
+    return autotuned(bare, _CONFIGS, keys)
+
+
+def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
+    """Module, function and keys of each kernel that names a key it does not take."""
+    for file in sorted(folder.rglob("*.py")):
+        try:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            # Packages ship templates and files of other Python versions.
+            continue
+        module = ".".join(file.relative_to(folder).with_suffix("").parts)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                keys = _keys(node)
+                if set(keys) - set(parameter_names(node)):
+                    yield module, node, keys
+
+
+def _keys(function: ast.FunctionDef) -> list[str]:
+    """The keys of the autotuner among the decorators, none when they are no literals."""
+    for call in function.decorator_list:
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "autotune":
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            given.update(zip(("configs", "key"), call.args))
+            try:
+                return list(ast.literal_eval(given["key"]))
+            except (KeyError, ValueError, TypeError):
+                return []
+    return []

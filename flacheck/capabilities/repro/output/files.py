@@ -1,0 +1,49 @@
+"""What a reproduction leaves: a folder of files, one of them the text of an issue."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from flacheck.capabilities.repro.output.issue import issue, nameless
+from flacheck.capabilities.repro.output.result import Reproduced
+from flacheck.errors import UsageError
+
+SCRIPT = "repro.py"
+ORIGINAL = "original.py"
+ISSUE = "issue.md"
+TTIR = "repro.ttir"
+LOG = "log.txt"
+ABOUT = "repro.json"
+
+
+def contents(result: Reproduced) -> dict[str, str]:
+    """Each file's text by its name. What no run showed is nothing to report."""
+    texts = {SCRIPT: result.script, ORIGINAL: result.original_script}
+    if result.reproduced:
+        texts[ISSUE] = "\n".join(issue(result)) + "\n"
+    if result.ttir:
+        texts[TTIR] = result.ttir
+    texts[LOG] = nameless("\n".join(result.log)) + "\n"
+    about = result.to_json([*texts, ABOUT])
+    texts[ABOUT] = json.dumps(about, indent=2, ensure_ascii=False) + "\n"
+    return texts
+
+
+def write(texts: Mapping[str, str], folder: Path) -> list[Path]:
+    """Write files, each whole or not at all. UsageError when the folder cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # What an older reproduction left must not stay beside a result that has none.
+        if ABOUT in texts:
+            for name in {TTIR, ISSUE} - set(texts):
+                (folder / name).unlink(missing_ok=True)
+        for name, text in texts.items():
+            partial = folder / f".{name}.{os.getpid()}"
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(folder / name)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be written ({error.strerror}); name another folder with -o"
+        ) from None
+    return [folder / name for name in texts]

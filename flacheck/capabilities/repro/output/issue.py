@@ -1,0 +1,202 @@
+"""The text of an issue, in the fields of Triton's own form for bugs: what is wrong, with a minimal
+example and the whole error; then the environment."""
+
+import platform
+import re
+from collections.abc import Iterator
+
+from flacheck.analysis.slow import CODE as SLOW
+from flacheck.capabilities.repro.kernel.operation_types import operation_types, worth_telling
+from flacheck.capabilities.repro.output.blame import blame
+from flacheck.capabilities.repro.output.changes import changes
+from flacheck.capabilities.repro.output.result import Reproduced
+from flacheck.capabilities.repro.output.script import CANNOT_TELL, DOES_NOT, SHOWS, kernel_text
+from flacheck.capabilities.repro.output.symptom import shortened, told
+from flacheck.capabilities.repro.versions import ReleaseVerdict, listed
+from flacheck.model.text import code_span, fence, visible
+from flacheck.tables import targets
+
+# The folders of an absolute path, up to its last part.
+_PATH = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=[\w.+~@<-])")
+_ABOVE_TRITON = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=triton/[\w/]+\.py)")
+_SCRATCH = re.compile(r"<scratch>/?(?:cache-\d+/)?")
+# The lines of a module that the compiler prints when it dies: its operations, and what names them.
+_MODULE = re.compile(
+    r"^ *(?:%|#|module (?:attributes|@|\{)|tt\.|ttg\.|triton_|scf\.|llvm\.|\}|\{-#|// -----// |"
+    r"external_resources:|mlir_reproducer:|pipeline:|disable_threading:|verify_each:)"
+)
+# Releases print the passes of the stage that failed; those of this one begin with Triton's own IR.
+_PIPELINE = re.compile(r'^ *pipeline: "(.*\bconvert-triton-to-tritongpu\b.*)",?$', re.MULTILINE)
+# None: the script did not run on that release.
+_SAID = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell", None: ""}
+# A title is one line of a tracker's list.
+_TITLE = 110
+# What a maintainer scrolls through; the script prints all of it.
+_ERROR_LINES = 60
+
+
+def nameless(text: str) -> str:
+    """Text without the folders of the machine that it was made on; those of Triton stay."""
+    return _PATH.sub("", _ABOVE_TRITON.sub("", _SCRATCH.sub("", text)))
+
+
+def issue(result: Reproduced) -> Iterator[str]:
+    """The lines of issue.md."""
+    version = result.cell.toolchain.partition("==")[2]
+    target = targets.find(result.cell.target)
+    gpu = f"{target.name} ({target.gpu})"
+    if result.lost_neighbours:
+        names = listed(result.lost_neighbours)
+        yield f"**Unlike the original on {names}: this may be another bug than the original's.**"
+        yield ""
+    yield f"# {title(result)}"
+    yield ""
+    yield from _where(result)
+    yield from ("## Describe the bug", "")
+    yield f"Compiling this kernel with Triton {version} for {gpu} fails. No GPU is needed:"
+    marks = fence(result.script, 3)
+    yield from ("", f"{marks}python", *result.script.rstrip().splitlines(), marks, "")
+    yield from ("```sh", *_commands(result), "```", "")
+    yield f"It showed the failure in {result.runs} runs, each in a fresh process. It prints:"
+    printed = error(result)
+    marks = fence("\n".join(printed), 3)
+    yield from ("", marks, *printed, marks, "")
+    yield from _pass(result)
+    yield from _releases(result)
+    yield from _changed(result)
+    yield from ("## Environment details", "")
+    yield f"- Triton: {version}"
+    yield f"- GPU: none needed; compiled for {gpu}"
+    yield f"- Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    yield ""
+    kernel = code_span(visible(result.cell.kernel.name))
+    if result.cell.kernel.package:
+        kernel += f" of {result.cell.kernel.package}"
+    yield (
+        f"Reduced by flacheck from {kernel}: {result.original.lines} lines to "
+        f"{result.reduced.lines}, {result.effort.ran} compiles."
+    )
+
+
+def title(result: Reproduced) -> str:
+    """What the compiler said, the function or pass that said it, where."""
+    said = told(result.record)
+    function = (result.record.signature or ":::").split(":")[2].strip("-")
+    if function and function not in said:
+        said += f" in {function}"
+    elif result.failing_pass:
+        said += f" in {result.failing_pass}"
+    version = result.cell.toolchain.partition("==")[2]
+    return f"{visible(shortened(said, _TITLE))} ({result.cell.target}, Triton {version})"
+
+
+def _where(result: Reproduced) -> Iterator[str]:
+    """A comment for whoever files it; trackers do not show it."""
+    of = blame(result.cell, result.record, kernel_text(result.reduced))
+    yield f"<!-- {of.what}. {of.why} To be reported: {of.where}"
+    mended = _mended_in(result)
+    if mended:
+        yield f"Triton {mended} and newer compile the original: mended there."
+    yield from ("-->", "")
+
+
+def _mended_in(result: Reproduced) -> str:
+    """The oldest of the newer releases that all compile the original, or the empty string."""
+    releases = list(result.original_table)
+    mended = ""
+    for release in reversed(releases[releases.index(result.cell.toolchain) + 1 :]):
+        if not result.original_table[release].compiles:
+            break
+        mended = release.partition("==")[2]
+    return mended
+
+
+def _commands(result: Reproduced) -> Iterator[str]:
+    version = result.cell.toolchain.partition("==")[2]
+    # A build of one's own has no release's name: "3.8.0+1a2b3c".
+    if "+" in version:
+        yield f"# in an environment with Triton {version}, a local build"
+    else:
+        yield f"pip install triton=={version}"
+    yield "python repro.py                 # 0: the failure shows, 1: it does not"
+    yield "python repro.py --expect-pass   # for git bisect run: 0 compiles, 1 fails so, 125 else"
+
+
+def error(result: Reproduced) -> list[str]:
+    """What the script printed, without the modules that the compiler dumps with it; whole lines."""
+    text = visible(nameless(result.said or result.record.message))
+    lines = [line.rstrip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not _MODULE.match(line)]
+    if len(lines) <= _ERROR_LINES:
+        return lines
+    # The cause stands at either end.
+    half = _ERROR_LINES // 2
+    left_out = f"[{len(lines) - 2 * half} lines left out: repro.py prints them]"
+    return [*lines[:half], left_out, *lines[-half:]]
+
+
+def _pass(result: Reproduced) -> Iterator[str]:
+    values = map(str, worth_telling(operation_types(result.reduced)))
+    operations = ", ".join(sorted(values)) or "loads and stores alone"
+    if result.failing_pass:
+        yield f"The compiler's last pass is `{result.failing_pass}`; operations: {operations}."
+        yield ""
+    if result.ttir:
+        target = targets.find(result.cell.target)
+        gpu = f"GPUTarget({target.backend!r}, {target.arch!r}, {target.warp_size})"
+        options = dict(result.reduced.options)
+        yield "The attached `repro.ttir` fails in the same way:"
+        yield from (
+            "",
+            "```python",
+            "import triton",
+            "from triton.backends.compiler import GPUTarget",
+        )
+        yield ""
+        yield f'triton.compile("repro.ttir", target={gpu}, options={options})'
+        yield from ("```", "")
+        pipeline = _PIPELINE.search(result.said)
+        if pipeline:
+            yield "For `triton-opt`, which no wheel holds, the release printed these passes:"
+            yield from ("", "```sh", f"triton-opt repro.ttir --pass-pipeline='{pipeline[1]}'")
+            yield from ("```", "")
+
+
+def _releases(result: Reproduced) -> Iterator[str]:
+    """What each release makes of the original and of the script."""
+    yield from ("| Triton | the original kernel | this reproducer |", "|---|---|---|")
+    for release, original in result.original_table.items():
+        exit_code = result.exits.get(release)
+        script = _SAID.get(exit_code, "")
+        if exit_code == DOES_NOT and release in result.reduced_table:
+            script = _said(result.reduced_table[release], result)
+        yield f"| {release.partition('==')[2]} | {_said(original, result)} | {script} |"
+    yield ""
+    if result.lost:
+        yield (
+            f"The original kernel also fails in this way on {listed(result.lost)}; "
+            "the reproducer does not show it there."
+        )
+        yield ""
+
+
+def _changed(result: Reproduced) -> Iterator[str]:
+    lines = list(changes(result.original, result.reduced))
+    if lines:
+        yield "Against the original launch:"
+        yield from ("", *(f"- {line}" for line in lines), "")
+
+
+def _said(verdict: ReleaseVerdict, result: Reproduced) -> str:
+    """A release's verdict as a table shows it."""
+    if verdict.compiles and result.record.code == SLOW:
+        return f"compiles in {verdict.seconds:.1f} s"
+    if verdict.signature is None:
+        return verdict.verdict.value
+    if verdict.signature == result.record.signature:
+        return "fails"
+    code, _, function, *_ = verdict.signature.split(":")
+    cause = [code]
+    if function != "-":
+        cause.append(code_span(visible(function)))
+    return f"fails differently ({', '.join(cause)})"

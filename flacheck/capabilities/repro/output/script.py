@@ -1,0 +1,272 @@
+"""The standalone script: it imports only triton, its exit status says whether the failure shows.
+
+The compile runs in a child of the script, for it may take its process down. A launch that says
+nothing but types is compiled by `triton.compile`; every other goes through the kernel's own launch.
+"""
+
+import ast
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from flacheck.capabilities.repro.kernel.block_types import NAMES
+from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.output.symptom import Symptom
+from flacheck.tables import targets
+
+_HARNESS = '''\
+"""{title}
+
+Exit status: 0 the failure shows, 1 it does not, 125 this Triton cannot tell. No GPU is needed.
+With --expect-pass, for `git bisect run`: 0 it compiles, 1 the failure shows, 125 anything else.
+"""
+
+import os
+{signal}import subprocess
+import sys
+
+{decisive}
+
+if "--compile" not in sys.argv:  # compile in a child: the compiler may crash its process
+    environment = {{**os.environ, "TRITON_ALWAYS_COMPILE": "1"}}
+    command = [sys.executable, os.path.abspath(__file__), "--compile"]
+    try:
+        child = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout={timeout}
+        )
+    except subprocess.TimeoutExpired:
+        sys.exit(125)
+    said = child.stdout + child.stderr
+    print(said)
+    last = "".join(said.splitlines()[-1:])
+    lacks = last.startswith(("ImportError:", "ModuleNotFoundError:"))
+    if {shows}:
+        print("the failure shows")
+        sys.exit(1 if "--expect-pass" in sys.argv else 0)
+    if child.returncode == 125 or lacks:
+        print("this Triton cannot tell")
+        sys.exit(125)
+    print("the failure does not show")
+    if "--expect-pass" in sys.argv:
+        sys.exit(125 if child.returncode else 0)
+    sys.exit(1)
+
+try:
+    import triton
+    import triton.language as tl
+    from triton.backends.compiler import GPUTarget
+{imports}except ImportError as error:
+    print(error)
+    sys.exit(125)
+
+
+{before}{kernel}
+
+
+{launch}
+'''
+
+_DRIVER = '''\
+class Driver:
+    """A GPU that is not there, as far as compiling reaches."""
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device=None):
+        return 0
+
+    def get_current_target(self):
+        return {target}
+{more}
+
+class Pointer:
+    """A tensor without data."""
+
+    def __init__(self, dtype, align=16):
+        self.dtype, self.align = dtype, align
+
+    def data_ptr(self):
+        return self.align
+
+    def ptr_range(self):
+        return 2**31 - 1
+
+
+triton.runtime.driver.set_active(Driver())
+'''
+# Descriptors that the host makes look at the bytes of an element.
+_DTYPE = '''\
+class DType(str):
+    """A dtype by its name, with what a descriptor asks of it."""
+
+    is_floating_point = True
+
+    @property
+    def itemsize(self):
+        return max(int("".join(filter(str.isdigit, self.partition("e")[0]))) // 8, 1)
+
+
+'''
+_TUNING = """
+    def get_benchmarker(self):
+        return lambda *args, **kwargs: [1.0, 1.0, 1.0]
+
+    def get_active_torch_device(self):
+        return None
+
+    def get_empty_cache_for_benchmark(self):
+        return None
+
+    def clear_cache(self, cache):
+        pass
+"""
+
+# Autotuners look at the driver as soon as they are made, those of 3.0 and 3.1 also for torch.
+_TORCH = """\
+# Triton 3.0 and 3.1 import torch here and use nothing of it.
+sys.modules.setdefault("torch", types.ModuleType("torch"))
+
+
+"""
+
+# Where a launch is compiled for AMD, releases before 3.5 import torch to look at each pointer.
+_AMD_TORCH = """\
+# Triton's AMD backend imports torch here and finds none of its tensors.
+torch = types.ModuleType("torch")
+torch.Tensor = type("Tensor", (), {})
+sys.modules.setdefault("torch", torch)
+
+
+"""
+
+# The script's exit status.
+SHOWS, DOES_NOT, CANNOT_TELL = 0, 1, 125
+
+# A symptom that is the name of a signal.
+_SIGNAL = re.compile(r"SIG[A-Z]+")
+
+
+def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
+    """The script's text. A compile is said as a launch or, `typed`, by types alone."""
+    row = targets.find(specimen.target)
+    target = f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
+    imports, before, launch = launched(specimen, target, symptom.check, typed)
+    # In double quotes where that is plain.
+    message = f'"{symptom.words}"'
+    if '"' in symptom.words or "\\" in symptom.words or not symptom.words.isprintable():
+        message = repr(symptom.words)
+    signal, decisive, shows = "", f"MESSAGE = {message}", "MESSAGE in said"
+    if _SIGNAL.fullmatch(symptom.words):
+        signal, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
+        shows = "child.returncode == -getattr(signal, SIGNAL)"
+    return _HARNESS.format(
+        title=symptom.title.replace("\\", "/").replace('"""', "'"),
+        signal=signal,
+        decisive=decisive,
+        shows=shows,
+        timeout=symptom.timeout,
+        imports=imports,
+        before=before,
+        kernel=kernel_text(specimen),
+        launch=symptom.prepare + launch.rstrip(),
+    )
+
+
+def is_typed(specimen: Specimen) -> bool:
+    """Whether every argument is a pointer of no known alignment, so that types say all."""
+    specs = specimen.args.values()
+    pointers = [spec for spec in specs if isinstance(spec, Mapping) and "dtype" in spec]
+    aligned = any(spec.get("align", 16) % 16 == 0 for spec in pointers)
+    return specimen.stage == "compile" and len(pointers) == len(specs) and not aligned
+
+
+def kernel_text(specimen: Specimen) -> str:
+    """The module without its first two imports, two lines between its parts. Double quotes, as
+    formatters have it, where that changes nothing else."""
+    imports = ("import triton", "import triton.language as tl")
+    statements = [ast.unparse(statement) for statement in specimen.tree.body]
+    text = "\n\n\n".join(part.strip() for part in statements if part not in imports)
+    if '"' in text or "\\" in text:
+        return text
+    return text.replace("'", '"')
+
+
+def launched(specimen: Specimen, target: str, check: str, typed: bool) -> tuple[str, str, str]:
+    """What the script imports, what stands before the kernel, and its launch; `typed` says nothing
+    but that all parameters are pointers of no known alignment."""
+    if typed:
+        types = ", ".join(f'"{name}": "*{spec["dtype"]}"' for name, spec in specimen.args.items())
+        options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
+        source = f"source = ASTSource({specimen.name}, {{{types}}}, {{}})\n"
+        call = f"triton.compile(source, target={target}, options={{{options}}})"
+        imports = "    from triton.compiler import ASTSource\n"
+        return imports, "", source + _checked(call, check)
+    if specimen.stage == "compile":
+        imports, before = "", ""
+        driver = _DRIVER.format(target=target, more="")
+        if targets.find(specimen.target).backend == "hip":
+            imports, before = "    import types\n", _AMD_TORCH
+        if any(
+            isinstance(spec, Mapping) and "descriptor" in spec for spec in specimen.args.values()
+        ):
+            imports += "    from triton.tools.tensor_descriptor import TensorDescriptor\n"
+            driver = f"{_DTYPE}{driver}"
+        return imports, before, driver + _checked(_call(specimen, specimen.options), check)
+    # A kernel whose import fails needs no launch.
+    launch = 'print("the kernel was decorated")\n'
+    if specimen.stage == "autotune":
+        # Only the timing is replaced: the autotuner itself looks up the key and compiles.
+        launch = f"{specimen.name}._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]\n"
+        launch += _checked(_call(specimen, {}), check)
+    driver = _DRIVER.format(target=target, more=_TUNING)
+    return "    import types\n", _TORCH + driver + "\n\n", launch
+
+
+def _checked(call: str, check: str) -> str:
+    """The compile, its result kept where something is done with it."""
+    if check:
+        return f"compiled = {call}\n{check}"
+    return f"{call}\n"
+
+
+def _call(specimen: Specimen, options: Mapping[str, Any]) -> str:
+    arguments = {name: _argument(spec) for name, spec in specimen.args.items()}
+    arguments |= {name: repr(value) for name, value in options.items()}
+    lines = "".join(f"    {name}={value},\n" for name, value in arguments.items())
+    return f"{specimen.name}.run(\n{lines}    grid=None,\n    warmup=True,\n)"
+
+
+def _argument(spec: Any) -> str:
+    """The Python expression for one argument of a launch."""
+    match spec:
+        case {"dtype": dtype}:
+            align = spec.get("align", 16)
+            # Compilers only ask whether an address is a multiple of 16 bytes.
+            if align % 16:
+                return f'Pointer("{NAMES[dtype]}", {align})'
+            return f'Pointer("{NAMES[dtype]}")'
+        case {"descriptor": {"dtype": dtype, "shape": shape, "strides": strides, "block": block}}:
+            base = f'Pointer(DType("{NAMES[dtype]}"))'
+            more = "".join(f", {name}={spec['descriptor'][name]!r}" for name in _extras(spec))
+            return f"TensorDescriptor({base}, {shape}, {strides}, {block}{more})"
+        case {"constexpr": {"dtype": dtype}}:
+            return f"tl.{NAMES.get(dtype, dtype)}"
+        case {"constexpr": {"tuple": parts}}:
+            return _argument({"tuple": [{"constexpr": part} for part in parts]})
+        case {"constexpr": {} as value}:
+            return str(value.get("function"))
+        case {"constexpr": float() as value} if not math.isfinite(value):
+            return f'float("{value}")'
+        case {"tuple": parts}:
+            return "(" + "".join(f"{_argument(part)}, " for part in parts).rstrip(" ") + ")"
+        case {}:
+            return repr(next(iter(spec.values())))
+    return repr(spec)
+
+
+def _extras(spec: Mapping[str, Any]) -> list[str]:
+    """What later releases can say of a descriptor, as far as it is said."""
+    known = ("dtype", "align", "shape", "strides", "block")
+    return [name for name in spec["descriptor"] if name not in known]

@@ -1,0 +1,134 @@
+"""Stored runs with their analysis, as a report shows them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+from flacheck.analysis.context import Context, forms_from_json
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.observed import Observed
+from flacheck.analysis.slow import SlowCompile, mark_slow
+from flacheck.analysis.standing import Standing, standings
+from flacheck.analysis.summary import RunView, summarise
+from flacheck.baseline.comparing import knows
+from flacheck.baseline.form import Baseline
+from flacheck.config import waivers
+from flacheck.config.waivers import Waiver
+from flacheck.fallbacks import seen
+from flacheck.model import AskedPlace, Json, Record, canonical
+from flacheck.pipeline.run import Excuse
+from flacheck.store import Store, StoredRun, questions
+from flacheck.tables import advisories
+from flacheck.toolchains import torch_pins, triton_releases
+
+
+def excuse_of(waived: Sequence[Waiver], baseline: Baseline | None) -> Excuse:
+    """Return the excuse for failures that a valid waiver or a baseline lists."""
+    valid = waivers.in_force(waived, date.today())
+
+    def is_excused(cell: Observed) -> bool:
+        if waivers.waived(valid, cell):
+            return True
+        return baseline is not None and knows(baseline, cell)
+
+    return is_excused
+
+
+def view(
+    store: Store,
+    names: Sequence[str],
+    waived: Sequence[Waiver] = (),
+    baseline: Baseline | None = None,
+) -> RunView:
+    """Stored runs with their analysis, for a report; of several, the newest record of each cell
+    counts. Waivers whose day is over let nothing pass; a baseline lets its failures pass."""
+    valid = waivers.in_force(waived, date.today())
+    named = {run.id: run for run in map(store.run, names)}
+    runs = sorted(named.values(), key=lambda run: run.started, reverse=True)
+    forms: dict[tuple[str | None, str], tuple[str, str]] = {}
+    for run in runs:
+        forms.update(forms_from_json(run.context))
+    kernels = [name for run in runs for name in run.context.get("kernels", ())]
+    places = questions.of_runs(store, runs)
+    answered = standings(places, store.current)
+    packages = frozenset[str]().union(*(each.packages for each in answered))
+    context = Context(
+        forms=forms,
+        torch_for=torch_pins.torch_for,
+        specifier=torch_pins.specifier,
+        known_triton=triton_releases.known(),
+        known_torch=list(torch_pins.pins()),
+        coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
+        waives=lambda cell: waivers.waived(valid, cell),
+        knows=lambda cell: baseline is not None and knows(baseline, cell),
+        advisories=partial(advisories.of, kernels, packages=packages),
+        fallbacks=seen.fallbacks,
+        standings=answered,
+        made_up=_made_up(places),
+    )
+    searched = [
+        Fallback.from_json(plain, package)
+        for package, plain in store.fallbacks([run.id for run in runs])
+    ]
+    summary = summarise(_records(store, runs), context).with_searched(searched)
+    matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
+    changed = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
+    asked: Json = {"purpose": runs[0].purpose.value, "question": _question(answered)}
+    asked["stale"] = list(changed.values())
+    return RunView(
+        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **asked},
+        records=partial(_records_again, store.path.parent, runs, summary.slow),
+        summary=summary,
+        mixed=tuple(questions.mixed_captures(places)),
+    )
+
+
+def _made_up(places: Sequence[AskedPlace]) -> frozenset[str] | None:
+    """The made-up launches of these questions; None where no question is stored."""
+    known = [place.keys for place in places if place.keys is not None]
+    if not known:
+        return None
+    made_up = frozenset[str]().union(*(keys.made_up for keys in known))
+    # What one question saw is seen in the answer to all of them.
+    return made_up.difference(*(set(keys.possible) - keys.made_up for keys in known))
+
+
+def _question(answered: Sequence[Standing]) -> Json | None:
+    """The question of the runs as flacheck.run/1 has it; None where none is stored."""
+    if not answered:
+        return None
+    names = dict.fromkeys(each.question.about for each in answered)
+    selection: Json = {}
+    for each in answered:
+        selection.update(each.question.selection)
+    asked = [
+        {
+            "toolchain": each.toolchain,
+            "target": each.target,
+            "cells": each.asked,
+            "answered": each.answered,
+        }
+        for each in answered
+    ]
+    return {"about": ", ".join(names), "selection": selection, "asked": asked}
+
+
+def _records_again(
+    folder: Path, runs: Sequence[StoredRun], slow: Mapping[str, SlowCompile]
+) -> Iterator[Record]:
+    """Yield the records of runs from the store in a folder, slow compiles marked."""
+    with Store.open(folder, create=False) as store:
+        yield from mark_slow(_records(store, runs), slow)
+
+
+def _records(store: Store, runs: Sequence[StoredRun]) -> Iterator[Record]:
+    """The records of runs, newest first; each cell once."""
+    keys: set[str] = set()
+    for run in runs:
+        for record in store.records(run.id):
+            if record.key not in keys:
+                # A single run holds each cell once already: nothing to remember.
+                if len(runs) > 1:
+                    keys.add(record.key)
+                yield record

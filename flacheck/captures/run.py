@@ -1,0 +1,153 @@
+"""Runs a command with the recorder in every Python that it starts, and closes the launches file
+behind it."""
+
+import contextlib
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from flacheck.captures.cards import card
+from flacheck.errors import Terminated, UsageError
+from flacheck.model import Json
+from flacheck.model.launch import LAUNCHES_SCHEMA
+
+# As `timeout` and `nohup` have it, for a command that never ran.
+NOT_STARTED = 125
+# A shell's exit code for a command that signal N ended is 128 + N.
+_SIGNALLED = 128
+# Python imports `sitecustomize` from the first folder of its path that has one.
+_START = Path(__file__).parent.parent / "guest" / "recorder" / "start"
+# The guest reads it in `recorder/session.py`, which is not imported here.
+_VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
+
+
+def capture(
+    command: Sequence[str],
+    output: Path,
+    device: str = "h100",
+    packages: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """The command's own exit code (128 + N when signal N ended it), or 125 when it could not be
+    started.
+
+    `device` is a card's or target's name, or `real`; `packages` maps folders to the `name==version`
+    in them. Launches are in `output` as they happen, those of child processes too; its end line is
+    written last.
+    """
+    if not command:
+        raise UsageError("nothing to capture: flacheck capture -- CMD…")
+    settings: Json = {"output": str(output.absolute()), "card": None, "package": None}
+    if device != "real":
+        settings["card"] = card(device)
+    settings["packages"] = dict(packages or {})
+    if len(settings["packages"]) == 1:
+        (settings["package"],) = settings["packages"].values()
+    try:
+        output.write_text("")
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror})") from None
+    code = _run(command, {**os.environ, **(environment or {})}, settings)
+    _close(output, settings, code)
+    return code
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], settings: Json) -> int:
+    path = str(_START)
+    if environment.get("PYTHONPATH"):
+        path = os.pathsep.join([path, environment["PYTHONPATH"]])
+    ours = {_VARIABLE: json.dumps(settings), "PYTHONPATH": path}
+    try:
+        process = subprocess.Popen(command, env={**environment, **ours})
+    except OSError:
+        return NOT_STARTED
+    code = _wait(process)
+    if code < 0:
+        return _SIGNALLED - code
+    return code
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """The terminal interrupts both of us; the program decides what becomes of it. Of SIGTERM only
+    we know."""
+    while True:
+        try:
+            return process.wait()
+        except Terminated:
+            process.terminate()
+        except KeyboardInterrupt:
+            continue
+
+
+def _close(output: Path, settings: Json, code: int) -> None:
+    """The end line, and a header where nothing was launched."""
+    lines: list[Json] = []
+    if not output.stat().st_size:
+        device = "real"
+        if settings["card"]:
+            device = settings["card"]["gpu"]
+        about = {"package": settings["package"], "device": device}
+        lines.append({"schema": LAUNCHES_SCHEMA, **about, "triton": None, "torch": None})
+    lines.append({"end": True, "exit_code": code, **statistics(output)})
+    with output.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def statistics(output: Path) -> Json:
+    """How much was recorded: launches by kernel, why a kernel has no source of its own, and which
+    values the fake device made up for the program, with how many distinct launches may follow from
+    them."""
+    kernels: dict[str, str] = {}
+    launches: Counter[str] = Counter()
+    uncut: dict[str, str] = {}
+    guesses: Counter[str] = Counter()
+    guessed = 0
+    for line in _lines(output):
+        if "kernel" in line:
+            kernels[line["id"]] = line["kernel"]
+            guessed += "guessed" in line
+            if line.get("uncut"):
+                uncut[line["kernel"]] = line["uncut"]
+        elif "guessed" in line:
+            guesses[line["at"]] += line["count"]
+        launch = line.get("of", line.get("id"))
+        if launch in kernels:
+            launches[kernels[launch]] += line.get("count", 1)
+    return {
+        "coverage": {
+            "kernels": dict(launches),
+            "launches": launches.total(),
+            "distinct": len(kernels),
+        },
+        "uncut": uncut,
+        "guesses": {
+            "total": guesses.total(),
+            "launches": guessed,
+            "at": dict(guesses.most_common()),
+        },
+    }
+
+
+def summary(output: Path) -> str:
+    """What was recorded, for a person."""
+    recorded = statistics(output)
+    launches, guesses = recorded["coverage"]["launches"], recorded["guesses"]
+    if not guesses["launches"]:
+        return f"Recorded launches: {launches}, in {output}"
+    most = next(iter(guesses["at"]))
+    return (
+        f"Recorded launches: {launches}, in {output}. flacheck made up {guesses['total']} of the "
+        f"values that the program read, most of them at {most}; "
+        f"distinct launches that may depend on them: {guesses['launches']}"
+    )
+
+
+def _lines(output: Path) -> Iterator[Json]:
+    """The lines that are whole: a process may have been killed while it wrote."""
+    with output.open(encoding="utf-8") as file:
+        for line in file:
+            with contextlib.suppress(ValueError):
+                yield json.loads(line)

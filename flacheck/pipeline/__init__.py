@@ -1,0 +1,1 @@
+"""The pipeline that every capability runs: job, resolution, capture, plan, run."""

@@ -1,0 +1,61 @@
+"""The job: everything that one call of flacheck compiles or reads, and how."""
+
+import os
+from dataclasses import dataclass, field
+
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import Purpose
+
+# Megabytes of address space for each worker.
+MEMORY_MB = 8192
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How cells are compiled.
+
+    Attributes:
+        timeout: Seconds for each cell; None learns the limit from the kernel's finished cells.
+        jobs: Number of workers; 0 takes the number of CPUs.
+        memory_mb: Megabytes of address space for each worker.
+        fresh: Compile cells again that have a stored result.
+        max_failures: Stop after this many failures; None never stops.
+    """
+
+    timeout: float | None = None
+    jobs: int = 0
+    memory_mb: int = MEMORY_MB
+    fresh: bool = False
+    max_failures: int | None = None
+
+    @property
+    def workers(self) -> int:
+        """The number of workers."""
+        return self.jobs or count_processors()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A subject, the selection of its cells, and the options of their run.
+
+    Attributes:
+        subject: The matrix, launches file or package.
+        selection: The kernels, GPUs, dtypes, options and compilers to which it is narrowed.
+        options: How the cells are compiled.
+        until: The last compiler stage to run; None runs all.
+        shard: `I/N` for the I-th of N parts, split by cell key; None for all cells.
+        purpose: What the run is for; only scans answer a question.
+    """
+
+    subject: Subject
+    selection: Selection = field(default_factory=Selection)
+    options: RunOptions = field(default_factory=RunOptions)
+    until: str | None = None
+    shard: str | None = None
+    purpose: Purpose = Purpose.SCAN
+
+
+def count_processors() -> int:
+    """Return the number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,178 @@
+"""The run of a plan: its entry in the store, its workers, its events."""
+
+import logging
+import platform
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.standing import is_skipped
+from flacheck.analysis.untested import why_untested
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.loop import Loop, Timeouts
+from flacheck.engine.provider import Provider
+from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.store import Store
+from flacheck.toolchains import torch_pins
+from flacheck.version import __version__
+
+_LOG = logging.getLogger(__name__)
+
+# True for a failing cell that a waiver or a baseline excuses.
+Excuse = Callable[[Observed], bool]
+
+
+def environment() -> Json:
+    """Return the versions of flacheck, Python and the platform, as a run stores them."""
+    return {
+        "flacheck": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+
+
+def excuse_nothing(cell: Observed) -> bool:
+    """Return False: every failure counts."""
+    return False
+
+
+@dataclass
+class ActiveRun:
+    """A run with warm workers. `open_run` makes it and ends its workers."""
+
+    id: str
+    store: Store
+    loop: Loop
+
+    def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
+        """Yield each cell's record as it is settled.
+
+        Where the autotuner of the cell's release skips the configuration, the alternatives of the
+        cell follow, until one compiles.
+        """
+        with_alternatives = {cell.key: cell for cell in cells if cell.alternatives}
+        waiting = []
+        for record in self.loop.records(cells):
+            yield record
+            if record.key in with_alternatives and is_skipped(record):
+                waiting.append(with_alternatives[record.key].others())
+        yield from self._alternatives(waiting)
+
+    def _alternatives(self, waiting: list[Iterator[Cell]]) -> Iterator[Record]:
+        while waiting:
+            # One of each launch at a time: few launches are skipped, and the first mostly compiles.
+            round_ = [(cell, others) for others in waiting if (cell := next(others, None))]
+            by_key = {cell.key: cell for cell, _ in round_}
+            self.store.add_cells(by_key.values())
+            compiling = set()
+            for record in self.loop.records(list(by_key.values())):
+                yield record
+                if record.verdict is Verdict.COMPILES:
+                    compiling.add(record.key)
+            waiting = [others for cell, others in round_ if cell.key not in compiling]
+
+    def finish(self, results: Json | None = None) -> None:
+        """Mark the run as finished; `results` are stored beside its records."""
+        self.store.finish_run(self.id, results)
+
+
+def begin_run(plan: Plan, store: Store, run: str = "") -> str:
+    """Store the plan's question and cells; return the run's id.
+
+    `run` is a run that began before its package was captured, and whose question is now known.
+    """
+    question, key_sets = plan.asks()
+    store.add_cells(plan.cells)
+    if run:
+        store.settle(run, plan.context(), question, key_sets.values())
+        return run
+    return store.begin_run(
+        environment(),
+        plan.name,
+        plan.context(),
+        purpose=plan.purpose,
+        question=question,
+        key_sets=key_sets.values(),
+    )
+
+
+def provider_of(plan: Plan, memory_mb: int) -> Provider:
+    """Return the provider of a plan's compilers."""
+    return Provider(plan.choices, plan.packages, plan.attempts, memory_mb)
+
+
+@contextmanager
+def open_run(
+    plan: Plan, store: Store, options: RunOptions, run: str = ""
+) -> Generator[ActiveRun, None, None]:
+    """Store a run of the plan and yield it with its workers, which end with the context."""
+    run = begin_run(plan, store, run)
+    timeouts = Timeouts(options.timeout)
+    provider = provider_of(plan, options.memory_mb)
+    pool = LocalPool(options.workers, timeouts)
+    try:
+        loop = Loop(provider, run, store, pool, timeouts, options.fresh)
+        yield ActiveRun(run, store, loop)
+    finally:
+        pool.close()
+
+
+def run_plan(
+    plan: Plan,
+    store: Store,
+    options: RunOptions,
+    excuse: Excuse = excuse_nothing,
+    run: str = "",
+) -> Generator[Event, None, str]:
+    """Compile a plan's cells into the store; return the run's id.
+
+    Closing the generator ends the workers; what is settled stays stored.
+
+    Args:
+        plan: The cells with their compilers and packages.
+        store: Where the records go.
+        options: How the cells are compiled.
+        excuse: Failures that do not count for `max_failures`.
+        run: A run that began before its package was captured.
+    """
+    failures = compiled = 0
+    with open_run(plan, store, options, run) as active:
+        yield RunStarted(active.id, len(plan.cells))
+        for record in active.records(plan.cells):
+            yield RecordSettled(record)
+            compiled += not record.cached
+            failures += _is_failure(record, excuse)
+            if options.max_failures and failures >= options.max_failures:
+                _LOG.info(f"stopped after {failures} failures (--max-failures)")
+                yield RunFinished(active.id, complete=False)
+                return active.id
+        active.finish()
+    if compiled:
+        # A run that compiled has a network: the moment to look for new torch releases.
+        torch_pins.refresh()
+    yield RunFinished(active.id, complete=True)
+    return active.id
+
+
+def records_of(
+    plan: Plan, store: Store, options: RunOptions | None = None, run: str = ""
+) -> Iterator[Record]:
+    """Yield the records of a run of the plan."""
+    for event in run_plan(plan, store, options or RunOptions(), run=run):
+        if isinstance(event, RecordSettled):
+            yield event.record
+
+
+def _is_failure(record: Record, excuse: Excuse) -> bool:
+    """Return True for a failure that counts.
+
+    A tolerated or excused failure does not count, nor one that invented arguments may have caused.
+    """
+    if record.verdict is not Verdict.FAILS or record.tolerated:
+        return False
+    (cell,) = observe([record])
+    return why_untested(cell) is None and not excuse(cell)

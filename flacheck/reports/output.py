@@ -1,0 +1,101 @@
+"""Where a report goes: stdout, a file, or whatever else can be written to."""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from flacheck.errors import UsageError
+from flacheck.model.text import visible as visible
+
+_STDOUT = 1
+# Folders whose entries stand for what is open already: replacing one would miss that.
+_OPEN = ("/dev", "/proc")
+
+
+def forgive_encodings() -> None:
+    """A terminal or file that knows only ASCII shows escapes in place of other characters."""
+    for stream in (sys.stdout, sys.stderr):
+        # None where the shell closed it.
+        if stream is not None:
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def write(text: Iterable[str], file: Path | None) -> None:
+    """Stream a report to a file or to stdout; a closed pipe is no error.
+
+    A regular file holds the whole report or what it held before. Raises UsageError when nothing can
+    be written there.
+    """
+    if file is None or _is_stdout(file):
+        _write_stdout(text)
+    elif _is_replaceable(file):
+        _replace(text, file)
+    else:
+        _write_into(text, file)
+
+
+def _is_stdout(file: Path) -> bool:
+    """`/dev/stdout` and its like: opened anew they would be emptied first."""
+    if not file.is_absolute() or file.parts[1:2] not in [(folder[1:],) for folder in _OPEN]:
+        return False
+    try:
+        return os.path.samestat(file.stat(), os.fstat(_STDOUT))
+    except OSError:
+        return False
+
+
+def _is_replaceable(file: Path) -> bool:
+    """Whether it is a regular file, or nothing yet."""
+    try:
+        return stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _write_stdout(text: Iterable[str]) -> None:
+    if sys.stdout is None:
+        raise UsageError("stdout is closed; name a file with -o")
+    try:
+        for part in text:
+            sys.stdout.write(part)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would flush stdout again at exit and fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+        # `| head` has read enough.
+        if error.errno != errno.EPIPE:
+            why = f"cannot be written ({error.strerror}); name a file with -o"
+            raise UsageError(f"stdout: {why}") from None
+
+
+def _replace(text: Iterable[str], file: Path) -> None:
+    # A link keeps standing, and what it points to is replaced.
+    whole = file.resolve()
+    # Beside the file, for a rename is one step only within one file system.
+    partial = whole.with_name(f".{whole.name}.{os.getpid()}")
+    try:
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as out:
+            out.writelines(text)
+        partial.replace(whole)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise _unwritten(file, error) from None
+
+
+def _write_into(text: Iterable[str], file: Path) -> None:
+    """A device, a pipe: what is there stays and takes the text."""
+    try:
+        with file.open("w", encoding="utf-8", errors="backslashreplace") as out:
+            out.writelines(text)
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        raise _unwritten(file, error) from None
+
+
+def _unwritten(file: Path, error: OSError) -> UsageError:
+    why = f"cannot be written ({error.strerror}); name another file with -o"
+    return UsageError(f"{file}: {why}")

@@ -1,0 +1,196 @@
+"""One run of a plan: its entry in the store, its records, and when it came to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import flacheck
+from flacheck.analysis.standing import standings
+from flacheck.model import Alternative, Cell, Purpose, Record, Verdict
+from flacheck.pipeline import run as runs
+from flacheck.pipeline.events import RecordSettled, RunFinished, RunStarted
+from flacheck.pipeline.job import RunOptions, count_processors
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import environment, open_run, run_plan
+from flacheck.store import Store, questions
+from tests import fake
+
+ASSERTION = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
+LARGE = "shared 245760"
+TABLE: dict[str, Any] = {
+    "bad": ASSERTION,
+    "tolerated": LARGE,
+    "fits_in_two": {"by": "num_warps", "4": LARGE, "8": LARGE},
+}
+
+
+@pytest.fixture(autouse=True)
+def refreshed(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """The fake compiler in place of a release, and how often the pins would have been asked for."""
+    asked: list[None] = []
+    monkeypatch.setattr(runs, "Provider", lambda *_: fake.Provider(TABLE))
+    monkeypatch.setattr(runs.torch_pins, "refresh", lambda: asked.append(None))
+    return asked
+
+
+def planned(cells: Sequence[Cell], **more: Any) -> Plan:
+    return Plan("mine", cells, {}, **more)
+
+
+def settled(store: Store, cells: Sequence[Cell], **options: Any) -> Iterator[Record]:
+    """The records of a run of these cells."""
+    for event in run_plan(planned(cells), store, RunOptions(jobs=1, **options)):
+        if isinstance(event, RecordSettled):
+            yield event.record
+
+
+def cells(*names: str) -> list[Cell]:
+    return [fake.cell(name, num_warps=4) for name in names]
+
+
+def test_a_run_is_stored_before_anything_is_compiled(store: Store) -> None:
+    """With what it asks, and on behalf of whom."""
+    forms = {(None, "fake.a"): ("sum", "chunk")}
+    plan = planned(cells("a", "b"), purpose=Purpose.BISECT, forms=forms)
+    events = run_plan(plan, store, RunOptions(jobs=1))
+    first = next(events)
+    run = store.run()
+    assert first == RunStarted(run.id, 2)
+    assert (run.matrix, run.purpose, run.finished) == ("mine", Purpose.BISECT, None)
+    assert run.context["forms"] == [[None, "fake.a", "sum", "chunk"]]
+    assert run.question is not None
+    assert sum(each.cells for each in run.question.asked) == 2
+    assert list(store.records(run.id)) == []
+    events.close()
+
+
+def test_a_run_that_settled_every_cell_is_finished(store: Store, refreshed: list[None]) -> None:
+    """And then the index is asked what torch pins, for whoever compiled is online."""
+    records = list(settled(store, cells("a", "bad")))
+    assert sorted(record.verdict.value for record in records) == ["compiles", "fails"]
+    assert store.run().finished is not None
+    assert refreshed == [None]
+
+
+def test_a_run_that_compiled_nothing_asks_nobody(store: Store, refreshed: list[None]) -> None:
+    """The store answered."""
+    list(settled(store, cells("a")))
+    (record,) = settled(store, cells("a"))
+    assert record.cached
+    assert refreshed == [None]
+    (again,) = settled(store, cells("a"), fresh=True)
+    assert not again.cached
+
+
+def test_a_run_stops_after_so_many_failures_and_is_not_finished(
+    store: Store, refreshed: list[None]
+) -> None:
+    """A tolerated failure is none of them."""
+    plan = planned(cells("tolerated", "a", "bad", "b"))
+    events = list(run_plan(plan, store, RunOptions(jobs=1, max_failures=1)))
+    assert events[-1] == RunFinished(store.run().id, complete=False)
+    records = [event.record for event in events if isinstance(event, RecordSettled)]
+    assert sum(each.verdict is Verdict.FAILS and not each.tolerated for each in records) == 1
+    assert store.run().finished is None
+    assert refreshed == []
+
+
+def test_failures_that_are_let_pass_do_not_stop_a_run(store: Store) -> None:
+    """Neither a waiver's nor a baseline's."""
+    options = RunOptions(jobs=1, max_failures=1)
+    events = list(run_plan(planned(cells("bad", "a")), store, options, lambda cell: True))
+    assert sum(isinstance(event, RecordSettled) for event in events) == 2
+    assert events[-1] == RunFinished(store.run().id, complete=True)
+    assert store.run().finished is not None
+
+
+def test_closing_the_iterator_ends_the_run_and_keeps_what_it_had(store: Store) -> None:
+    """As an interrupt does."""
+    records = settled(store, cells(*(f"k{number}" for number in range(8))))
+    first = next(records)
+    records.close()  # type: ignore[attr-defined]
+    assert first.key in {record.key for record in store.records(store.run().id)}
+    assert store.run().finished is None
+
+
+def test_results_join_what_is_known_of_the_run(store: Store) -> None:
+    """Beside its kernels."""
+    with open_run(planned(cells("a")), store, RunOptions(jobs=1)) as active:
+        active.finish({"answer": 3})
+    assert store.run().context["answer"] == 3
+    assert store.run().context["kernels"] == ["fake.a"]
+
+
+def test_an_environment_names_the_flacheck_that_ran() -> None:
+    """With Python and the platform; there is at least one CPU."""
+    assert environment()["flacheck"] == flacheck.__version__
+    assert set(environment()) == {"flacheck", "python", "platform"}
+    assert count_processors() >= 1
+
+
+def tuned(name: str, first: int = 4, others: Sequence[int] = (8, 2, 1)) -> Cell:
+    """A launch of which one configuration is asked, and the rest where that one is skipped."""
+    alternatives = tuple(Alternative({}, {"num_warps": warps}) for warps in others)
+    return replace(fake.cell(name, num_warps=first), alternatives=alternatives)
+
+
+def warps(records: Iterable[Record]) -> list[tuple[str, int, str]]:
+    return [(r.kernel, r.options["num_warps"], r.verdict.value) for r in records]
+
+
+def test_where_a_configuration_is_skipped_its_alternatives_are_compiled(store: Store) -> None:
+    """One after the other, until one compiles; a launch that compiles at once asks no more."""
+    found = warps(settled(store, [tuned("fits_in_two"), tuned("a")]))
+    assert sorted(found) == [
+        ("fake.a", 4, "compiles"),
+        ("fake.fits_in_two", 2, "compiles"),
+        ("fake.fits_in_two", 4, "fails"),
+        ("fake.fits_in_two", 8, "fails"),
+    ]
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (True, "4/4")
+    assert store.run().finished is not None
+
+
+def test_a_launch_that_nothing_fits_fails_after_its_last_configuration(store: Store) -> None:
+    """Every one of them was asked."""
+    found = warps(settled(store, [tuned("tolerated")]))
+    assert found == [("fake.tolerated", number, "fails") for number in (4, 8, 2, 1)]
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (len(answer.failing), answer.progress) == (4, "4/4")
+
+
+def test_a_run_that_ended_before_its_alternatives_is_taken_up(store: Store) -> None:
+    """It is partial until then, and what it had is not compiled again."""
+    first = settled(store, [tuned("fits_in_two")])
+    assert warps([next(first)]) == [("fake.fits_in_two", 4, "fails")]
+    first.close()
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (False, "1/2")
+    again = list(settled(store, [tuned("fits_in_two")]))
+    assert [(r.options["num_warps"], r.cached) for r in again] == [
+        (4, True),
+        (8, False),
+        (2, False),
+    ]
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (True, "3/3")
+
+
+def test_each_shard_asks_the_alternatives_of_its_own_cells(store: Store) -> None:
+    """All of them belong to the one question."""
+    whole = [tuned("fits_in_two"), tuned("a")]
+    for part in whole:
+        list(run_plan(planned([part], whole=whole), store, RunOptions(jobs=1)))
+    (answer,) = standings(questions.in_force(store), store.current)
+    assert (answer.is_good, answer.progress) == (True, "4/4")
+
+
+def test_an_alternative_that_is_skipped_counts_for_no_limit_of_failures(store: Store) -> None:
+    """Neither does the configuration that it stands in for."""
+    records = settled(store, [tuned("fits_in_two")], max_failures=1)
+    assert [record.verdict.value for record in records] == ["fails", "fails", "compiles"]
