@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from flacheck.api.repro import repro as repro
     from flacheck.api.runs import Failure as Failure
     from flacheck.api.runs import Run as Run
-    from flacheck.api.scan import list_cells as list_cells
+    from flacheck.api.scan import plan_scan as plan_scan
     from flacheck.api.scan import scan as scan
     from flacheck.api.toolchains import install_toolchains as install_toolchains
     from flacheck.api.toolchains import list_toolchains as list_toolchains
@@ -98,7 +98,6 @@ _MODULES = {
     "gate": "api.gate",
     "install_toolchains": "api.toolchains",
     "list_advisories": "api.lists",
-    "list_cells": "api.scan",
     "list_kernels": "api.lists",
     "list_matrices": "api.lists",
     "list_rules": "api.lists",
@@ -106,6 +105,7 @@ _MODULES = {
     "list_targets": "api.lists",
     "list_toolchains": "api.toolchains",
     "merge": "api.reports",
+    "plan_scan": "api.scan",
     "remove_toolchains": "api.toolchains",
     "report": "api.reports",
     "repro": "api.repro",

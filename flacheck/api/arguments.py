@@ -105,6 +105,56 @@ def selection_of(
     )
 
 
+def packages_of(values: Texts | PathLike | None) -> tuple[str, ...]:
+    """Return package names, repeated or separated by commas, each once."""
+    from flacheck.toolchains import split_specs
+
+    if values is None:
+        return ()
+    if isinstance(values, (str, Path)):
+        values = (str(values),)
+    names: list[str] = []
+    for value in values:
+        # The name of a folder may hold commas.
+        if value and Path(value).expanduser().is_dir():
+            names.append(str(value))
+        else:
+            names += split_specs(str(value))
+    return tuple(dict.fromkeys(names))
+
+
+def one_package(values: Texts | PathLike | None, command: str) -> str | None:
+    """Return the package of a function that takes one; UsageError for several."""
+    names = packages_of(values)
+    if len(names) > 1:
+        raise UsageError(
+            f"--package names {' and '.join(names)}, and `flacheck {command}` takes one package: "
+            "run it once for each, with one --package"
+        )
+    return next(iter(names), None)
+
+
+def subjects_of(
+    matrix: PathLike | None,
+    package: Texts | PathLike | None,
+    trust: bool = False,
+    configs: str | None = None,
+    captured: PathLike | None = None,
+    with_tests: bool = False,
+) -> list[Subject]:
+    """Return the matrix, or each package; UsageError for both."""
+    names = packages_of(package)
+    if captured is not None and len(names) > 1:
+        raise UsageError(
+            f"--captured {captured} holds the captures of one package, and --package names "
+            f"{' and '.join(names)}: scan each by itself, with a file of its own"
+        )
+    subjects = []
+    for name in names or (None,):
+        subjects.append(subject_of(matrix, name, trust, configs, captured, with_tests))
+    return subjects
+
+
 def subject_of(
     matrix: PathLike | None,
     package: PathLike | None,
@@ -131,9 +181,14 @@ def subject_of(
 
 
 def cell_of(
-    cell: str | None, matrix: PathLike | None, package: PathLike | None, trust: bool
+    cell: str | None,
+    matrix: PathLike | None,
+    package: Texts | PathLike | None,
+    trust: bool,
+    command: str,
 ) -> str | Subject | None:
     """Return what names a cell: CELL, else a matrix or package; None searches the store."""
+    package = one_package(package, command)
     named = [name for name, value in (("--matrix", matrix), ("--package", package)) if value]
     if not named:
         return cell

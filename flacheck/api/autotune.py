@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.api.arguments import STORE, PathLike, Several, Texts, selection_of, subject_of
+from flacheck.api.arguments import (
+    STORE,
+    PathLike,
+    Several,
+    Texts,
+    one_package,
+    selection_of,
+    subject_of,
+)
 from flacheck.capabilities.autotune import emit, gathering
 from flacheck.capabilities.autotune.bench import Bench
 from flacheck.capabilities.autotune.examination import Examination
@@ -61,7 +69,7 @@ class Autotuning:
 def autotune(
     kernel: str,
     *,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     launches: PathLike | None = None,
     matrix: PathLike | None = None,
     op: Several = (),
@@ -127,7 +135,7 @@ def autotune(
 def _gather(
     kernel: str,
     selection: Selection,
-    package: PathLike | None,
+    package: Texts | PathLike | None,
     launches: PathLike | None,
     matrix: PathLike | None,
     trust: bool,
@@ -144,7 +152,7 @@ def _gather(
         launches, selection = file, replace(selection, kernels=())
     if len(sources) > 1:
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
-    about = subject_of(matrix, package, trust)
+    about = subject_of(matrix, one_package(package, "autotune"), trust)
     if launches is not None:
         return gathering.of_launches(Path(launches), selection, line, trust)
     if about.package is not None:

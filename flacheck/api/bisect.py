@@ -25,7 +25,7 @@ def bisect(
     *,
     find: str = "change",
     matrix: PathLike | None = None,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     kernel: Several = (),
     op: Several = (),
     target: Several = (),
@@ -75,7 +75,7 @@ def bisect(
         triton=triton,
         torch=torch,
     )
-    about = cell_of(cell, matrix, package, trust)
+    about = cell_of(cell, matrix, package, trust, "bisect")
     with Store.open(store, create=not cells.needs_store(about)) as opened:
         chosen = cells.choose(about, selection, opened, Purpose.BISECT, trust, options)
         there = releases(chosen.cell, selection.toolchains, chose=not cells.is_key(about))

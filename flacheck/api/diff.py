@@ -10,6 +10,7 @@ from flacheck.api.arguments import (
     PathLike,
     Several,
     Texts,
+    one_package,
     run_options,
     selection_of,
     subject_of,
@@ -27,7 +28,7 @@ def diff(
     from_: str,
     to: str,
     *,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     matrix: PathLike | None = None,
     configs: str | None = None,
     kernel: Several = (),
@@ -86,8 +87,8 @@ def diff(
     before, after = sides.read(from_, folder), sides.read(to, folder)
     for note in (*sides.notes(before), *sides.notes(after)):
         handle(Progress(note))
-    subject = subject_of(matrix, package, trust, configs)
-    is_chosen = chosen and (matrix is not None or package is not None)
+    subject = subject_of(matrix, one_package(package, "diff"), trust, configs)
+    is_chosen = chosen and bool(matrix or package)
     plan = asking.ask(before, after, subject, is_chosen, selection)
     for warning in plan.warnings:
         handle(Progress(warning))

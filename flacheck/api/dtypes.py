@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck import toolchains
-from flacheck.api.arguments import STORE, PathLike, Several, Texts, split, texts
+from flacheck.api.arguments import STORE, PathLike, Several, Texts, one_package, split, texts
 from flacheck.capabilities.dtypes import baseline as baselines
 from flacheck.capabilities.dtypes import scripts
 from flacheck.capabilities.dtypes.costs import CostBench
@@ -30,7 +30,7 @@ _AUTOCASTS, _PARAMETERS = ("fp16", "bf16", "off"), ("fp32", "bf16", "fp16")
 def dtypes(
     words: Texts = (),
     *,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     autocast: Several | None = None,
     params: str | None = None,
     arg: Texts = (),
@@ -75,7 +75,9 @@ def dtypes(
     choice = _choice(texts(triton))
     chosen = ("fp16", "bf16") if autocast is None else split(autocast)
     modes = _modes(chosen, params or "fp32")
-    question = _question(target, script, package, modes, texts(arg), device, choice)
+    question = _question(
+        target, script, one_package(package, "dtypes"), modes, texts(arg), device, choice
+    )
     if script:
         if shared:
             raise UsageError("--shared needs a TARGET: a script fixes its own head sizes")
@@ -107,7 +109,7 @@ def _target(words: Sequence[str], script: tuple[str, ...]) -> str | None:
 def _question(
     target: str | None,
     script: tuple[str, ...],
-    package: PathLike | None,
+    package: str | None,
     modes: tuple[Mode, ...],
     arguments: Iterable[str],
     device: str,
@@ -126,7 +128,7 @@ def _question(
         script=script,
         modes=modes,
         toolchain=toolchains.provide(choice),
-        package=provide_package(str(package)) if package else None,
+        package=provide_package(package) if package else None,
         settings=settings,
         device=device,
     )

@@ -11,6 +11,7 @@ from flacheck.api.arguments import (
     PathLike,
     Several,
     Texts,
+    one_package,
     read_baseline,
     split,
     subject_of,
@@ -43,7 +44,7 @@ def gate(
     refresh: bool = False,
     strict: bool = False,
     matrix: PathLike | None = None,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     kernel: Several = (),
     op: Several = (),
     target: Several = (),
@@ -123,7 +124,7 @@ def _gating(
     installed: bool,
     strict: bool,
     matrix: PathLike | None,
-    package: PathLike | None,
+    package: Texts | PathLike | None,
     kernel: Several,
     op: Several,
     target: Several,
@@ -133,7 +134,7 @@ def _gating(
 ) -> Gating:
     """Return what to judge, and by which records."""
     names = tuple(targets.find(name).name for name in split(target))
-    about = subject_of(matrix, package)
+    about = subject_of(matrix, one_package(package, "gate"))
     typed = pinned.typed({name: values for name, values in pins.items() if values})
     chosen, compiler_pins = pinned.compiler_pins(toolchain)
     held = Pinned(tuple(map(Path, files)), installed, (*typed, *compiler_pins))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flacheck.api.arguments import STORE, PathLike, Several, split, subject_of, texts
+from flacheck.api.arguments import (
+    STORE,
+    PathLike,
+    Several,
+    Texts,
+    one_package,
+    split,
+    subject_of,
+    texts,
+)
 from flacheck.api.runs import Run
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.scan.views import view
@@ -21,7 +30,7 @@ def report(
     runs: str | Sequence[str] = (),
     *,
     matrix: PathLike | None = None,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     op: Several = (),
     store: PathLike = STORE,
 ) -> Run:
@@ -44,7 +53,7 @@ def report(
         raise UsageError(f"RUN and --{named[0]} were given: name one of them")
     with Store.open(store, create=False) as opened:
         if named:
-            about = subject_of(matrix, package)
+            about = subject_of(matrix, one_package(package, "report"))
             chosen = (_last_about(opened, about, operators),)
         return Run(view(opened, chosen or ["last"], settings.waivers(Path.cwd())))
 

@@ -73,7 +73,7 @@ def repro(
     cell: str | None = None,
     *,
     matrix: PathLike | None = None,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     kernel: Several = (),
     op: Several = (),
     target: Several = (),
@@ -129,7 +129,7 @@ def repro(
         triton=triton,
         torch=torch,
     )
-    about = cell_of(cell, matrix, package, trust)
+    about = cell_of(cell, matrix, package, trust, "repro")
     options = run_options(memory=memory)
     try:
         with Store.open(store, create=not cells.needs_store(about)) as opened:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from flacheck.api.arguments import (
@@ -14,18 +13,18 @@ from flacheck.api.arguments import (
     read_baseline,
     run_options,
     selection_of,
-    subject_of,
+    subjects_of,
 )
 from flacheck.api.baselines import summary_of, update_baseline
 from flacheck.api.runs import Run
 from flacheck.baseline.comparing import compare
-from flacheck.capabilities.scan.scanning import scan_job
+from flacheck.capabilities.scan.scanning import for_each, prepare, scan_all
 from flacheck.capabilities.scan.views import excuse_of, view
 from flacheck.config import settings
-from flacheck.model import Cell
 from flacheck.pipeline import planning
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import Job
+from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.version import __version__
 
@@ -33,7 +32,7 @@ from flacheck.version import __version__
 def scan(
     matrix: PathLike | None = None,
     *,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     configs: str | None = None,
     kernel: Several = (),
     op: Several = (),
@@ -68,7 +67,7 @@ def scan(
 
     Args:
         matrix: A matrix's name, a YAML file or a launches file; None for `quick`.
-        package: `NAME==VERSION` or the folder of a checkout, instead of a matrix.
+        package: `NAME==VERSION` or the folder of a checkout, one or several, instead of a matrix.
         configs: `usual` for one configuration of each kernel and dtype, `own` for all.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
         define, options: Macros and compiler options, each `NAME=VALUE`.
@@ -113,37 +112,30 @@ def scan(
         define=define,
         options=options,
     )
-    job = Job(
-        subject_of(matrix, package, trust, configs, captured, with_tests),
-        selection,
-        run_options(
-            timeout=timeout, jobs=jobs, memory=memory, fresh=fresh, max_failures=max_failures
-        ),
-        until,
-        shard,
+    run = run_options(
+        timeout=timeout, jobs=jobs, memory=memory, fresh=fresh, max_failures=max_failures
     )
-    plan = None
-    if not planning.needs_capture(job):
-        # A mistake in a matrix is reported before a store is made.
-        plan = planning.plan_job(job)
+    subjects = subjects_of(matrix, package, trust, configs, captured, with_tests)
+    jobs_ = [Job(subject, selection, run, until, shard) for subject in subjects]
+    handle = on_event or ignore
+    scans = prepare(jobs_, handle)
+    budget = fallback_budget if fallbacks else None
     with Store.open(store) as opened:
-        budget = fallback_budget if fallbacks else None
-        events = scan_job(job, opened, excuse_of(waived, known), budget, plan)
-        _, run = drain(events, on_event)
-        run_view = view(opened, [run], waived, known)
+        runs = drain(scan_all(scans, opened, excuse_of(waived, known), budget), handle)
+        run_view = view(opened, runs, waived, known)
     compared = None
     if known is not None:
         compared = compare(known, run_view.summary.standings, str(baseline), __version__)
     if write_baseline is not None:
         new = update_baseline(write_baseline, run_view.summary.standings)
-        (on_event or ignore)(Progress(summary_of(write_baseline, new)))
+        handle(Progress(summary_of(write_baseline, new)))
     return Run(run_view, compared, strict)
 
 
-def list_cells(
+def plan_scan(
     matrix: PathLike | None = None,
     *,
-    package: PathLike | None = None,
+    package: Texts | PathLike | None = None,
     configs: str | None = None,
     kernel: Several = (),
     op: Several = (),
@@ -161,8 +153,9 @@ def list_cells(
     with_tests: bool = False,
     until: str | None = None,
     trust: bool = False,
-) -> Sequence[Cell]:
-    """Return the cells that `scan` would compile; compile nothing and make no store.
+    on_event: OnEvent | None = None,
+) -> list[Plan]:
+    """Return the plan of each subject: the cells that `scan` would compile. Makes no store.
 
     The launches of a package are captured. Arguments and errors are those of `scan`.
     """
@@ -180,5 +173,6 @@ def list_cells(
         define=define,
         options=options,
     )
-    subject = subject_of(matrix, package, trust, configs, captured, with_tests)
-    return planning.plan_job(Job(subject, selection, until=until, shard=shard)).cells
+    subjects = subjects_of(matrix, package, trust, configs, captured, with_tests)
+    jobs = [Job(subject, selection, until=until, shard=shard) for subject in subjects]
+    return for_each(jobs, planning.plan_job, on_event or ignore)

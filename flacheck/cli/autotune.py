@@ -35,7 +35,7 @@ _EMITTED = ("fla", "python")
 def autotune(
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help=_KERNEL)],
-    package: flags.Package = None,
+    package: flags.Package = [],
     launches: Path | None = flags.option(
         None, metavar="FILE.jsonl", help="Examine the kernels of a launches file."
     ),

@@ -103,7 +103,7 @@ def arguments(context: typer.Context, function: Callable[..., Any], **changes: A
     return {**values, **changes}
 
 
-def subject(context: typer.Context) -> dict[str, str | None]:
+def subject(context: typer.Context) -> dict[str, Any]:
     """Return `matrix` and `package`; one that is typed replaces the other's default.
 
     Raises:
@@ -113,7 +113,7 @@ def subject(context: typer.Context) -> dict[str, str | None]:
     if is_typed(context, "matrix") and is_typed(context, "package"):
         raise UsageError("a matrix and --package were given: name one of them")
     if is_typed(context, "matrix"):
-        package = None
+        package = []
     elif package:
         matrix = None
     return {"matrix": matrix, "package": package}

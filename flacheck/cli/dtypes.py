@@ -34,7 +34,7 @@ def dtypes(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[TARGET | -- SCRIPT.py ARG…]", help=_TARGET)
     ] = None,
-    package: flags.Package = None,
+    package: flags.Package = [],
     autocast: list[str] = flags.option(["fp16", "bf16"], metavar="DTYPE", help=_AUTOCAST),
     params: str = flags.option("fp32", metavar="fp32|bf16|fp16", help=_PARAMS),
     arg: list[str] = flags.option([], metavar="NAME=VALUE", help=_ARG),

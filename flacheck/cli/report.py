@@ -21,7 +21,7 @@ def report(
     context: typer.Context,
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN…]", help=_RUNS)] = None,
     matrix: flags.Matrix = None,
-    package: flags.Package = None,
+    package: flags.Package = [],
     op: flags.Op = [],
     store: flags.StoreDir = Path(".flacheck"),
     merge: list[Path] = option([], metavar="DIR", help="Copy the runs of another store first."),

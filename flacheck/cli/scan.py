@@ -29,7 +29,7 @@ def scan(
     matrix: Annotated[
         str | None, typer.Argument(metavar="[MATRIX]", help=flags.MATRIX_HELP)
     ] = None,
-    package: flags.Package = None,
+    package: flags.Packages = [],
     configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
@@ -75,7 +75,7 @@ def scan(
     if not any([about["matrix"], about["package"], kernel, op]):
         _show_packages()
     if dry_run:
-        return _list_cells(context, output)
+        return _list_cells(context, format, output)
     with follow() as on_event:
         arguments = common.arguments(context, flacheck.scan, **about, on_event=on_event)
         run = flacheck.scan(**arguments)
@@ -93,12 +93,20 @@ def _show_packages() -> None:
         common.say(*nearby.sentences(here))
 
 
-def _list_cells(context: typer.Context, output: Path | None) -> int:
+def _list_cells(context: typer.Context, format: str, output: Path | None) -> int:
     """Write the cells that a scan would compile; return the exit code."""
-    from flacheck.reports import cells
+    from flacheck.reports import plan as plan_report
 
-    arguments = common.arguments(context, flacheck.list_cells, **common.subject(context))
-    planned = flacheck.list_cells(**arguments)
-    common.write(cells.lines(planned), output)
-    common.say(f"{len(planned)} cells; nothing was compiled (--dry-run)")
+    with follow(resumable=False) as on_event:
+        arguments = common.arguments(
+            context, flacheck.plan_scan, **common.subject(context), on_event=on_event
+        )
+        plans = flacheck.plan_scan(**arguments)
+    cells = [cell for plan in plans for cell in plan.cells]
+    if format == "table":
+        common.write(plan_report.lines(cells), output)
+    else:
+        report = plan_report.report([plan.name for plan in plans], cells)
+        common.show(format, report, output)
+    common.say(f"{len(cells)} cells; nothing was compiled (--dry-run)")
     return Exit.OK

@@ -35,10 +35,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class RunFinished:
-    """A run ended; `complete` is False when it stopped before its last cell."""
+    """A run ended; `complete` is False when it stopped before its last cell.
+
+    `failures` counts the cells that fail, without tolerated and excused ones.
+    """
 
     run: str
     complete: bool
+    failures: int = 0
 
 
 Event: TypeAlias = RunStarted | RecordSettled | Progress | RunFinished

@@ -127,8 +127,8 @@ def run_plan(
     options: RunOptions,
     excuse: Excuse = excuse_nothing,
     run: str = "",
-) -> Generator[Event, None, str]:
-    """Compile a plan's cells into the store; return the run's id.
+) -> Generator[Event, None, RunFinished]:
+    """Compile a plan's cells into the store; return the finished run.
 
     Closing the generator ends the workers; what is settled stays stored.
 
@@ -148,14 +148,16 @@ def run_plan(
             failures += _is_failure(record, excuse)
             if options.max_failures and failures >= options.max_failures:
                 _LOG.info(f"stopped after {failures} failures (--max-failures)")
-                yield RunFinished(active.id, complete=False)
-                return active.id
+                stopped = RunFinished(active.id, complete=False, failures=failures)
+                yield stopped
+                return stopped
         active.finish()
     if compiled:
         # A run that compiled has a network: the moment to look for new torch releases.
         torch_pins.refresh()
-    yield RunFinished(active.id, complete=True)
-    return active.id
+    finished = RunFinished(active.id, complete=True, failures=failures)
+    yield finished
+    return finished
 
 
 def records_of(

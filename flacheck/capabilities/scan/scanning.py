@@ -1,71 +1,149 @@
-"""The scan: the cells of a job, compiled into the store, and fallbacks for what fails."""
+"""The scan: the cells of jobs, compiled into the store, and fallbacks for failures."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from flacheck.analysis.fallbacks import Fallback
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.fallbacks.searching import search_with_workers
-from flacheck.model import Question
 from flacheck.pipeline import planning
-from flacheck.pipeline.events import Event, Progress
-from flacheck.pipeline.job import Job, RunOptions
+from flacheck.pipeline.events import Event, OnEvent, Progress, RunFinished
+from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import Excuse, environment, excuse_nothing, run_plan
 from flacheck.store import Store
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
-def scan_job(
-    job: Job,
+
+@dataclass(frozen=True)
+class ReadyScan:
+    """A scan whose cells are known, or wait for the capture of a package (`plan` is None)."""
+
+    job: Job
+    plan: Plan | None
+
+
+def prepare(jobs: Sequence[Job], on_event: OnEvent) -> list[ReadyScan]:
+    """Return the scans of jobs; plan those that need no capture.
+
+    A mistake in a matrix, or in any package's name, is an error before a store is made. A job whose
+    selection is empty is left out with an event.
+
+    Raises:
+        UsageError: If a job cannot be planned.
+        EmptySelection: If no job has a cell.
+    """
+
+    def prepare_one(job: Job) -> ReadyScan:
+        # Also checks the package's name.
+        if planning.announce(job) is not None:
+            return ReadyScan(job, None)
+        return ReadyScan(job, planning.plan_job(job))
+
+    return for_each(jobs, prepare_one, on_event)
+
+
+def for_each(
+    items: Sequence[_Item], call: Callable[[_Item], _Result], on_event: OnEvent
+) -> list[_Result]:
+    """Call a function with each item; leave out, with an event, items with an empty selection.
+
+    Raises:
+        EmptySelection: If every selection is empty.
+    """
+    results = []
+    empty = []
+    for item in items:
+        try:
+            results.append(call(item))
+        except EmptySelection as error:
+            empty.append(str(error))
+    if not results:
+        raise EmptySelection("; ".join(empty))
+    for message in empty:
+        on_event(Progress(message))
+    return results
+
+
+def scan_all(
+    scans: Sequence[ReadyScan],
     store: Store,
     excuse: Excuse = excuse_nothing,
     fallback_budget: int | None = None,
-    plan: Plan | None = None,
-) -> Generator[Event, None, tuple[Plan, str]]:
-    """Compile a job's cells into the store; return their plan and the run's id.
+) -> Generator[Event, None, list[str]]:
+    """Compile scans one after the other into the store; return the ids of their runs.
 
     Args:
-        job: The subject, its selection and the options of the run.
-        store: Where question and records go.
+        scans: The jobs, ready to compile.
+        store: Where questions and records go.
         excuse: Failures that do not count for `max_failures`.
         fallback_budget: Candidates to compile for each failure; None searches no fallbacks.
-        plan: The job's plan, if it is made already.
 
     Raises:
-        UsageError: If the job cannot be planned. No question is left behind.
-        EmptySelection: If the selection leaves no cell.
+        UsageError: If a job cannot be planned. No question is left behind.
+        EmptySelection: If no selection leaves a cell.
     """
-    run = ""
+    runs = []
+    empty = []
+    failures = 0
+    for scan in scans:
+        limit = scan.job.options.max_failures
+        name = scan.job.subject.name
+        if limit is not None and failures >= limit:
+            yield Progress(f"{name} is not scanned (--max-failures)")
+            continue
+        if limit is not None:
+            options = replace(scan.job.options, max_failures=limit - failures)
+            scan = replace(scan, job=replace(scan.job, options=options))
+        if len(scans) > 1:
+            yield Progress(f"scanning {name}")
+        try:
+            finished = yield from _scan(scan, store, excuse, fallback_budget)
+        except EmptySelection as error:
+            empty.append(str(error))
+            continue
+        failures += finished.failures
+        runs.append(finished.run)
+    if not runs:
+        raise EmptySelection("; ".join(empty))
+    for message in empty:
+        yield Progress(message)
+    return runs
+
+
+def _scan(
+    scan: ReadyScan, store: Store, excuse: Excuse, fallback_budget: int | None
+) -> Generator[Event, None, RunFinished]:
+    """Compile one scan; capture its package first if its cells wait for that."""
+    job, plan, run = scan.job, scan.plan, ""
     try:
         if plan is None:
             run = _begin(job, store)
             plan = planning.plan_job(job)
         for warning in plan.warnings:
             yield Progress(warning)
-        run = yield from run_plan(plan, store, job.options, excuse, run)
+        finished = yield from run_plan(plan, store, job.options, excuse, run)
         # After all records: the search starts from every failure.
         if fallback_budget is not None:
-            _find_fallbacks(plan, store, run, job.options, fallback_budget)
+            records = store.records(finished.run)
+            search_with_workers(
+                plan, records, store, job.options, budget=fallback_budget, scan=finished.run
+            )
     except (UsageError, EmptySelection):
+        # A job that cannot be planned leaves no question behind.
         store.forget(run)
         raise
-    return plan, run
+    return finished
 
 
 def _begin(job: Job, store: Store) -> str:
     """Store the question of a package's scan before its capture; return the run's id.
 
-    A capture that is interrupted leaves a question without an answer. "" for other subjects, whose
-    cells need no capture.
+    A capture that is interrupted leaves a question without an answer.
     """
-    question: Question | None = planning.announce(job)
+    question = planning.announce(job)
     if question is None:
         return ""
     return store.begin_run(environment(), question.about, question=question)
-
-
-def _find_fallbacks(
-    plan: Plan, store: Store, run: str, options: RunOptions, budget: int
-) -> list[Fallback]:
-    """Search, compile and store the fallbacks of a run's failures."""
-    records = store.records(run)
-    return search_with_workers(plan, records, store, options, budget=budget, scan=run)
