@@ -2,7 +2,7 @@
 
 >>> import flacheck
 >>> flacheck.explain("FC302").findings[0].title
-'LinearLayout assertion'
+'an assertion about linear layouts failed in the compiler'
 
 The functions and values of `__all__` are the public API; everything else may change.
 """
