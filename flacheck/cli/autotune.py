@@ -72,7 +72,7 @@ def autotune(
     timing = None
     # Before anything is compiled, for without a card there is nothing to time.
     if bench:
-        timing = _bench()
+        timing = _bench(trust)
         if timing.card.target and not target:
             target = [timing.card.target]
     selection = common.selection([], target, dtype, [], [], [*toolchain, *triton], torch, op)
@@ -94,11 +94,11 @@ def autotune(
     return _exit_code(results)
 
 
-def _bench() -> Bench:
+def _bench(trust: bool) -> Bench:
     """What times on this machine's GPU; says which that is."""
     from flacheck.autotune.bench import Bench
 
-    timing = Bench()
+    timing = Bench(trust=trust)
     card = timing.card
     common.say(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}")
     return timing

@@ -61,7 +61,7 @@ def repro(
     """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
     from flacheck import reports
     from flacheck.inputs import cell as cells
-    from flacheck.model import Purpose
+    from flacheck.model import Cut, Purpose
     from flacheck.repro.compilers import Compilers, provided
     from flacheck.store import Store
 
@@ -82,7 +82,9 @@ def repro(
         ready = provided(failing.toolchain, failing.target, releases, triton)
     except KeyboardInterrupt:
         return _nothing("interrupted before there was a compiler to ask")
-    with Compilers(ready, chosen.packages, memory, allowance) as compilers:
+    # What is cut out of a package, or of flacheck's own kernels, is as good as these.
+    trust = chosen.trust or not isinstance(failing.kernel.origin, Cut)
+    with Compilers(ready, chosen.packages, memory, allowance, trust=trust) as compilers:
         try:
             reproduction, interrupted = _begun(failing, compilers)
         except KeyboardInterrupt:

@@ -98,6 +98,8 @@ class CostBench:
             choices={self.choice.identity: self.choice},
             packages=packages,
             purpose=Purpose.DTYPES,
+            # What a script launched that the user named.
+            trust=True,
         )
         with Store.open(self.store) as store:
             session = Session(plan, store, jobs=self.jobs, memory_mb=_MEMORY_MB)

@@ -59,7 +59,9 @@ class Provider:
         if identity not in self._kinds:
             package = self._plan.packages.get(cell.kernel.package or "")
             imported = cell.kernel.is_imported
-            self._kinds[identity] = worker_kind(toolchain, package, imported, self.memory_mb)
+            self._kinds[identity] = worker_kind(
+                toolchain, package, imported, self.memory_mb, self._plan.trust
+            )
         return self._kinds[identity]
 
     def facts(self, cell: Cell) -> Json:
@@ -87,11 +89,15 @@ class Provider:
 
 
 def worker_kind(
-    toolchain: Toolchain, package: Package | None, imported: bool, memory_mb: int
+    toolchain: Toolchain,
+    package: Package | None,
+    imported: bool,
+    memory_mb: int,
+    trust: bool = False,
 ) -> WorkerKind:
     """A worker with a package's kernels or, without one, with flacheck's own; beside torch where
-    they are `imported`."""
-    config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb}
+    they are `imported`. Without `trust` it holds the sources it is sent to Triton's language."""
+    config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb, "trust": trust}
     if package is not None:
         modules: Json = {"path": package.path, "modules": list(package.modules)}
         if package.includes:
