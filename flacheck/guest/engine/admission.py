@@ -65,7 +65,7 @@ def check_functions(module: types.ModuleType, source: str) -> None:
         if isinstance(node, ast.FunctionDef):
             written[node.name] = _without_decorators(node)
     for value in vars(module).values():
-        function = releases.undecorated(value)
+        function: Any = releases.undecorated(value)
         if not isinstance(function, releases.function_classes()):
             continue
         # The interpreter runs the function itself.
@@ -170,7 +170,7 @@ class _Names(ast.NodeVisitor):
                 self.visit(child)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        names = []
+        names: list[str] = []
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
             names.insert(0, root.attr)

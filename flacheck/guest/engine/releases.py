@@ -150,7 +150,7 @@ def undecorated(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def function_classes() -> tuple[type, ...]:
+def function_classes() -> Any:
     """Return the classes of functions that Triton compiles, interprets, or calls meanwhile."""
     import triton.runtime.jit as jit
 
