@@ -42,7 +42,6 @@ _DECORATORS = frozenset(["jit", "constexpr_function", "autotune", "heuristics", 
 # From 3.2 on its functions are empty: the compiler takes those of the target's own library.
 _LIBDEVICE = "triton.language.extra.libdevice"
 _LITERALS = (bool, int, float, str)
-_MISSING = object()
 
 
 class NotAdmitted(Exception):
@@ -73,10 +72,18 @@ def check_functions(module: types.ModuleType, source: str) -> None:
             continue
         if function.fn.__module__ != module.__name__:
             continue
-        (read,) = function.parse().body
         name = function.fn.__name__
-        if _without_decorators(read) != written.get(name):
+        if _read(function) != written.get(name):
             raise NotAdmitted(f"Triton reads {name} otherwise than it is written")
+
+
+def _read(function: Any) -> str | None:
+    """Return the function as Triton parses it, None where it is not one function."""
+    try:
+        (node,) = function.parse().body
+    except (AssertionError, SyntaxError, ValueError):
+        return None
+    return _without_decorators(node)
 
 
 def check_launch(kernel: Kernel, request: Request) -> None:
@@ -135,6 +142,7 @@ def _imported(tree: ast.Module) -> dict[str, types.ModuleType]:
             module = _module("." * node.level + (node.module or ""))
             for alias in node.names:
                 end = module and follow(module, [alias.name], within=True)
+                # None where the release lacks the name: the import itself fails.
                 if isinstance(end, types.ModuleType):
                     modules[alias.asname or alias.name] = end
     return modules
@@ -202,10 +210,11 @@ def follow(module: types.ModuleType, names: list[str], within: bool = False) -> 
     value: Any = module
     path = _module_path(module)
     for name in names:
-        value = getattr(value, name, _MISSING)
-        if value is _MISSING:
-            return None
         path = f"{path}.{name}"
+        # A module may be no attribute of the one around it until it is imported.
+        value = _module(path) if path in MODULES else getattr(value, name, None)
+        if value is None:
+            return None
         if not isinstance(value, types.ModuleType):
             _check(value, path)
             return value
