@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,12 @@ from flacheck.model import (
     Purpose,
     Record,
     Stubbed,
+    Unit,
     digest,
 )
+from flacheck.model.kernel import Origin
 from flacheck.packages import package as packages
+from flacheck.packages import source_trees
 from flacheck.packages.package import Package
 from flacheck.pipeline import cell, planning
 from flacheck.pipeline.cell import Chosen, choose
@@ -170,7 +174,8 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
 ) -> None:
     """The same cell with the same key, whether torch is here or its stand-in."""
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
-    monkeypatch.setattr(packages, "provide_package", lambda spec: package)
+    (tmp_path / "fla").mkdir()
+    monkeypatch.setattr(packages, "installed_package", lambda spec: package)
     monkeypatch.setattr(cell, "torch_folder", lambda: torch)
     name = "fla.ops:kernel"
     origin = Imported("fla.ops", "kernel")
@@ -181,6 +186,64 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
     assert (chosen.cell.key, chosen.warnings) == (recorded.key, ())
     assert chosen.cell.kernel.origin == how("fla.ops", "kernel")
     assert list(chosen.packages) == [package.identity]
+
+
+def stored(store: Store, cell: Cell, origin: Origin, **changes: Any) -> str:
+    """Store a record of the cell with a kernel of another origin; its key."""
+    kernel = Kernel("fla.ops:kernel", "fla==1.0", "d" * 16, origin)
+    recorded = replace(cell, kernel=kernel, **changes)
+    put(store, [recorded])
+    return recorded.key
+
+
+def test_a_stored_source_is_admitted_or_trusted(store: Store, some: list[Cell]) -> None:
+    """A store may have come from elsewhere."""
+    key = stored(store, some[0], Cut("import os\n", "kernel"))
+    assert "import of os" in refused(store, key)[0]
+    chosen = choose(key, Selection(), store, Purpose.BISECT, trust=True)
+    assert chosen.plan([], "bisect", Purpose.BISECT).trust
+    good = stored(store, some[1], Cut("import triton\n", "kernel"))
+    assert not choose(good, Selection(), store, Purpose.BISECT).trust
+
+
+@pytest.mark.parametrize("option", ["extern_libs", "ir_override", "pre_hook"])
+@pytest.mark.parametrize("place", ["options", "configs"])
+def test_a_stored_option_names_no_file(
+    store: Store, some: list[Cell], option: str, place: str
+) -> None:
+    """No scan stores such an option."""
+    held = {option: "/etc/passwd"}
+    assert some[0].launch is not None
+    launch = replace(some[0].launch, configs=({"kwargs": {}, **held},))
+    changes = {"options": {"options": held}, "configs": {"launch": launch}}[place]
+    key = stored(store, some[0], Cut("import triton\n", "kernel"), **changes)
+    assert f"option {option!r} is unknown" in refused(store, key)[0]
+
+
+@pytest.mark.parametrize("origin", [Imported("fla.ops", "k"), Stubbed("fla.ops", "k")])
+def test_a_stored_cell_installs_no_package(
+    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, origin: Origin, tmp_path: Path
+) -> None:
+    """Nor does one of a CUDA unit; what the user installed is there."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    asked: list[str] = []
+    monkeypatch.setattr(packages, "provide_package", lambda spec: asked.append(spec))
+    monkeypatch.setattr(source_trees, "provide_sources", lambda spec: asked.append(spec))
+    for number, held in enumerate((origin, Unit("kernel.cu"))):
+        key = stored(store, some[number], held)
+        assert "fla==1.0, which is not installed here: --trust" in refused(store, key)[0]
+    assert not asked
+
+
+def test_a_stored_cell_imports_no_module_but_of_its_package(
+    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Python's own modules run commands when they are imported, too."""
+    package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
+    monkeypatch.setattr(packages, "installed_package", lambda spec: package)
+    for number, module in enumerate(("antigravity", "torch.utils.collect_env")):
+        key = stored(store, some[number], Imported(module, "kernel"))
+        assert f"{module} is no module of fla==1.0" in refused(store, key)[0]
 
 
 def test_flags_that_leave_several_signatures_or_none_are_refused(

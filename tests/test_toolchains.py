@@ -177,3 +177,13 @@ def test_a_release_that_was_changed_after_its_installation_is_refused(installer_
     assert "were changed after its installation; run `flacheck toolchain remove" in failure("3.9.0")
     changed.write_text(text)
     assert toolchains.provide(toolchains.resolve(["3.9.0"]).choices[0]).path == toolchain.path
+
+
+def test_an_identity_is_never_a_path(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store may hold one, and a folder of that name would be a compiler of somebody's own."""
+    (here / "triton==3.2.0" / "triton").mkdir(parents=True)
+    monkeypatch.setattr(index, "available", lambda *_, **__: [Version("3.2.0")])
+    (choice,) = toolchains.resolve(["triton==3.2.0"]).choices
+    assert choice.version == "3.2.0"
+    with pytest.raises(UsageError, match="is no toolchain"):
+        toolchains.resolve(["triton==3.2.0/triton"])

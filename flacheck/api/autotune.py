@@ -109,7 +109,7 @@ def autotune(
     timing = None
     # First: without a GPU there is nothing to time.
     if bench:
-        timing = Bench()
+        timing = Bench(trust=trust)
         card = timing.card
         handle(Progress(f"timing on {card.name} with Triton {card.triton} and torch {card.torch}"))
         if card.target and not target:

@@ -24,7 +24,7 @@ from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.reproduction import Reproduction, begin
 from flacheck.errors import Exit, Interrupted, UsageError
-from flacheck.model import Cell, Json, Purpose
+from flacheck.model import Cell, Cut, Json, Purpose
 from flacheck.pipeline import cell as cells
 from flacheck.pipeline.cell import Chosen
 from flacheck.pipeline.events import OnEvent, Progress, ignore
@@ -145,7 +145,9 @@ def repro(
         raise Interrupted(
             "interrupted before there was a compiler to ask: no file was written"
         ) from None
-    with Compilers(ready, chosen.packages, memory, allowance) as compilers:
+    # A kernel of a package, or of flacheck's own corpus, is as trusted as these.
+    trusts = chosen.trust or not isinstance(failing.kernel.origin, Cut)
+    with Compilers(ready, chosen.packages, memory, allowance, trust=trusts) as compilers:
         return _reduce(failing, compilers, runs, folder, handle)
 
 

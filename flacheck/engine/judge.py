@@ -21,6 +21,8 @@ _UNLOADED = ("StubError", "ModuleNotFoundError", "ImportError")
 # How the front end wraps what goes wrong in a kernel's source; the launcher raises before that.
 _OF_SOURCE = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
 _SAID_BY_WORKER = "flacheck: "
+# What a worker raises over source from a file that leads out of Triton's language.
+_NOT_ADMITTED = "NotAdmitted"
 _OF_TRITON = re.compile(r"(from|No module named) '?triton\b")
 
 
@@ -88,6 +90,8 @@ def _unfit(attempt: Attempt) -> str | None:
         return f"no answer: {last}"
     if attempt.outcome is not Outcome.RAISED:
         return None
+    if _NOT_ADMITTED in attempt.exception:
+        return f"refused: {_refusal(attempt.log)}; --trust compiles it all the same"
     unloaded = any(name in attempt.exception for name in _UNLOADED) and not _OF_TRITON.search(last)
     if unloaded and attempt.stage == "import":
         return f"the kernel could not be loaded: {last}"
@@ -97,6 +101,12 @@ def _unfit(attempt: Attempt) -> str | None:
     if attempt.stage in ("import", "ast") and unfit and not of_source:
         return f"the launch does not fit the kernel: {last}"
     return None
+
+
+def _refusal(log: str) -> str:
+    """The message of the exception, which others may have wrapped."""
+    raised = [line for line in log.splitlines() if f"{_NOT_ADMITTED}: " in line]
+    return raised[0].partition(f"{_NOT_ADMITTED}: ")[2][:500] if raised else ""
 
 
 def _last_line(log: str) -> str:

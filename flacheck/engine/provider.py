@@ -31,7 +31,7 @@ class Provider:
     """The compilers and packages of a run, each compiler installed when its first cell is due.
 
     `attempts` holds, by key, the cells that a capture has tried already. `memory_mb` limits each
-    worker.
+    worker; without `trust` its sources are held to Triton's language.
     """
 
     def __init__(
@@ -40,11 +40,13 @@ class Provider:
         packages: Mapping[str, Package],
         attempts: Mapping[str, Attempt],
         memory_mb: int,
+        trust: bool = False,
     ) -> None:
         self._choices = choices
         self._packages = packages
         self._attempts = attempts
         self.memory_mb = memory_mb
+        self._trust = trust
         self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
         self._toolchains: dict[str, Toolchain | Untried] = {}
 
@@ -68,7 +70,9 @@ class Provider:
         if identity not in self._kinds:
             package = self._packages.get(cell.kernel.package or "")
             imported = cell.kernel.is_imported
-            self._kinds[identity] = worker_kind(toolchain, package, imported, self.memory_mb)
+            self._kinds[identity] = worker_kind(
+                toolchain, package, imported, self.memory_mb, self._trust
+            )
         return self._kinds[identity]
 
     def facts(self, cell: Cell) -> Json:
@@ -96,11 +100,15 @@ class Provider:
 
 
 def worker_kind(
-    toolchain: Toolchain, package: Package | None, imported: bool, memory_mb: int
+    toolchain: Toolchain,
+    package: Package | None,
+    imported: bool,
+    memory_mb: int,
+    trust: bool = False,
 ) -> WorkerKind:
     """A worker with a package's kernels or, without one, with flacheck's own; beside torch where
-    they are `imported`."""
-    config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb}
+    they are `imported`. Without `trust` it holds the sources it is sent to Triton's language."""
+    config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb, "trust": trust}
     if package is not None:
         modules: Json = {"path": package.path, "modules": list(package.modules)}
         if package.includes:

@@ -100,6 +100,17 @@ def provide_package(spec: str) -> Package:
         raise UsageError(_unknown(name, version, error)) from error
 
 
+def installed_package(spec: str) -> Package | None:
+    """The package `NAME==VERSION` if an earlier command installed it, else None."""
+    if checkouts.is_path(spec):
+        return None
+    name, version = parse(spec)
+    shelf = cache.read_shelf(_folder(f"{name}-{version}"))
+    if shelf is None:
+        return None
+    return _package(shelf)
+
+
 def _folder(name: str) -> Path:
     return cache.root() / "packages" / f"{name}-{cache.python_tag()}"
 

@@ -24,13 +24,22 @@ def provide_sources(spec: str) -> Package:
     if checkouts.is_path(spec):
         return _checkout(Path(spec).expanduser().resolve(), spec)
     name, version = parse(spec)
-    folder = cache.root() / "sources" / f"{name}-{version}"
     try:
-        shelf = filling.fill(folder, lambda into: _download(name, version, into))
+        shelf = filling.fill(_folder(spec), lambda into: _download(name, version, into))
     except wheels.NotFound as error:
         raise UsageError(f"there is no source distribution of {name} {version}: {error}") from error
     root = shelf.path / str(shelf.manifest["root"])
     return Package(name, version, str(root), str(shelf.manifest["digest"]), {})
+
+
+def has_sources(spec: str) -> bool:
+    """Return True if an earlier command fetched the sources of `NAME==VERSION`."""
+    return not checkouts.is_path(spec) and cache.read_shelf(_folder(spec)) is not None
+
+
+def _folder(spec: str) -> Path:
+    name, version = parse(spec)
+    return cache.root() / "sources" / f"{name}-{version}"
 
 
 def is_checkout(package: str) -> bool:

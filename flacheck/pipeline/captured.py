@@ -205,6 +205,7 @@ def plan(
         warnings=tuple(dict.fromkeys(resolver.warnings)),
         attempts=attempts,
         coverage=tuple(covered),
+        trust=True,
     )
 
 

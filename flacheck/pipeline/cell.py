@@ -35,6 +35,7 @@ from flacheck.model import (
     Verdict,
     digest,
 )
+from flacheck.model.launch import FormError, check_options
 from flacheck.packages import checkouts, source_trees
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
@@ -56,12 +57,13 @@ _KEY = re.compile(r"[0-9a-f]{1,32}")
 @dataclass(frozen=True)
 class Chosen:
     """One cell. `record` is what the store knows of it; `packages` hold its kernel when that is
-    imported; `warnings` are for the user's eyes."""
+    imported; `warnings` are for the user's eyes; `trust` is the user's word for its source."""
 
     cell: Cell
     record: Record | None = None
     packages: Mapping[str, Package] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    trust: bool = False
 
     def under(self, toolchain: str) -> Cell:
         """The same launch, options and target with another compiler."""
@@ -75,12 +77,14 @@ class Chosen:
             choices={choice.identity: choice for choice in choices},
             packages=self.packages,
             purpose=purpose,
+            trust=self.trust,
         )
 
 
-def again(record: Record) -> Chosen:
-    """A stored record's cell, to be compiled again; UsageError where its source is not stored."""
-    return _rebuilt(record)
+def again(record: Record, trust: bool = False) -> Chosen:
+    """A stored record's cell, to be compiled again; UsageError where its source is not stored, or
+    is refused without the user's `trust`."""
+    return _rebuilt(record, trust)
 
 
 def is_key(what: str | Subject | None) -> bool:
@@ -116,7 +120,7 @@ def choose(
         )
     if what is None:
         record = _one_signature(_matching(store.latest(), selection), "the store", store)
-        return _rebuilt(record, store)
+        return _rebuilt(record, trust, store)
     if isinstance(what, str) and is_key(what):
         records = store.find(what)
         if not records:
@@ -127,7 +131,7 @@ def choose(
             records = _matching(records, selection) or records
         if len(records) > 1:
             raise _undecided(f"several cells begin with {what}", records)
-        return _rebuilt(records[0], store)
+        return _rebuilt(records[0], trust, store)
     if isinstance(what, Subject):
         plan, name = planning.plan(what, selection), what.name
     else:
@@ -147,7 +151,7 @@ def choose(
     needed = {}
     if cell.kernel.is_of_package:
         needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
-    return Chosen(cell, store.done([key]).get(key), needed, plan.warnings)
+    return Chosen(cell, store.done([key]).get(key), needed, plan.warnings, plan.trust)
 
 
 def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
@@ -239,31 +243,39 @@ def settings(cell: Cell) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _rebuilt(record: Record, store: Store | None = None) -> Chosen:
+def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
     """The cell with its kernel as it is now; what was stored of another source is not known of this
-    one. The store knows in which folder a checkout lies."""
+    one. The store knows in which folder a checkout lies.
+
+    A store may have come from elsewhere: without the user's `trust` it is believed no more than a
+    launches file. Raises UsageError for source and options that are not admitted, and for packages
+    that no command of the user's has installed.
+    """
     cell = record.cell
     if isinstance(cell.kernel.origin, Unrecorded):
-        cell = _of_older(record)
+        cell = _of_older(record, trust)
     origin = cell.kernel.origin
+    if not isinstance(origin, Unit):
+        _check_options(cell)
     if isinstance(origin, Cut):
-        # A store may have come from elsewhere, so its sources are believed no more than those of
-        # a launches file.
-        admitted(origin.source)
-        return Chosen(cell, record)
+        if not trust:
+            admitted(origin.source)
+        return Chosen(cell, record, trust=trust)
     provided = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
         spec = cell.kernel.package
         if source_trees.is_checkout(spec):
             spec = _folder_of(cell.kernel, store)
+        elif not trust and not source_trees.has_sources(spec):
+            raise _not_installed(cell.kernel)
         kernel, package = built.current(cell.kernel, spec)
         provided = {package.identity: package}
     elif not cell.kernel.is_of_package:
         kernel = _corpus_kernel(cell.kernel.name)
     else:
         spec = str(cell.kernel.package)
-        provided = {spec: packages.provide_package(spec)}
-        if isinstance(origin, Imported) and origin.cut is not None:
+        provided = {spec: _package_of(cell.kernel, trust)}
+        if not trust and isinstance(origin, Imported) and origin.cut is not None:
             admitted(origin.cut)
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
             # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
@@ -272,9 +284,48 @@ def _rebuilt(record: Record, store: Store | None = None) -> Chosen:
         kernel = replace(cell.kernel, digest=identity, origin=origin)
     now = replace(cell, kernel=kernel)
     if kernel.digest == cell.kernel.digest:
-        return Chosen(now, record, provided)
+        return Chosen(now, record, provided, trust=trust)
     said = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
-    return Chosen(now, None, provided, (said,))
+    return Chosen(now, None, provided, (said,), trust)
+
+
+def _check_options(cell: Cell) -> None:
+    """Raise UsageError for a stored option that no scan stores: it could name a file."""
+    configs: Sequence[Mapping[str, Any]] = ()
+    if cell.launch:
+        configs = cell.launch.configs
+    try:
+        check_options(dict(cell.options))
+        for config in configs:
+            check_options({name: value for name, value in config.items() if name != "kwargs"})
+    except FormError as error:
+        raise UsageError(f"the stored cell {cell.key[:12]} is refused: {error}") from error
+
+
+def _package_of(kernel: Kernel, trust: bool) -> Package:
+    """The package that a stored kernel is of. Raises UsageError where a store's word alone would
+    install a package, or import a module of something else."""
+    spec = str(kernel.package)
+    if trust:
+        return packages.provide_package(spec)
+    package = packages.installed_package(spec)
+    if package is None:
+        raise _not_installed(kernel)
+    module = getattr(kernel.origin, "module", "")
+    top = Path(package.path) / module.partition(".")[0]
+    if not top.is_dir() and not top.with_suffix(".py").is_file():
+        raise UsageError(
+            f"the stored kernel {kernel.name} is refused: {module} is no module of {spec}; --trust "
+            "imports it all the same"
+        )
+    return package
+
+
+def _not_installed(kernel: Kernel) -> UsageError:
+    return UsageError(
+        f"the stored kernel {kernel.name} is of {kernel.package}, which is not installed here: "
+        f"--trust installs it, and so does a scan with --package {kernel.package}"
+    )
 
 
 def _folder_of(kernel: Kernel, store: Store | None) -> str:
@@ -308,10 +359,10 @@ def _corpus_kernel(name: str) -> Kernel:
     return source.kernel
 
 
-def _of_older(record: Record) -> Cell:
+def _of_older(record: Record, trust: bool) -> Cell:
     """The cell of a record that was stored without one, when what can be said of its kernel leads
     to its key."""
-    kernel = _likely_kernel(record)
+    kernel = _likely_kernel(record, trust)
     if kernel is not None:
         for stage, until in (("compile", None), ("autotune", None), ("compile", record.stage)):
             cell = replace(record.cell, kernel=kernel, stage=stage, until=until)
@@ -323,12 +374,12 @@ def _of_older(record: Record) -> Cell:
     )
 
 
-def _likely_kernel(record: Record) -> Kernel | None:
+def _likely_kernel(record: Record, trust: bool) -> Kernel | None:
     if record.how == Corpus.how:
         return _corpus_kernel(record.kernel)
     if record.how != Stubbed.how or not record.package:
         return None
-    package = packages.provide_package(record.package)
     module, _, qualname = record.kernel.partition(":")
     kernel = Kernel(record.kernel, record.package, "", Stubbed(module, qualname))
+    package = _package_of(kernel, trust)
     return replace(kernel, digest=_package_digest(kernel, package))

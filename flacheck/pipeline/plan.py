@@ -18,7 +18,7 @@ class Plan:
     key, what is known of cells without a worker; `coverage` says what of a package was captured.
     `source` tells two plans of one name apart. `stale` are kernels that have changed since they
     were captured. `whole` are all cells of the question where this run compiles only a shard of
-    them.
+    them. `trust` is the user's word for the sources of kernels in it.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Plan:
     source: str = ""
     stale: tuple[Json, ...] = ()
     whole: Sequence[Cell] | None = None
+    trust: bool = False
 
     def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:
         """What a run of this plan asks, with its cells by (toolchain, target)."""

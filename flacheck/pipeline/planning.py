@@ -174,6 +174,7 @@ def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) 
         forms={(k.package, k.name): (k.operator, k.form) for k in known if k.operator and k.form},
         warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
         stale=kernels.stale,
+        trust=subject.trust,
     )
 
 

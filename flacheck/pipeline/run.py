@@ -102,7 +102,7 @@ def begin_run(plan: Plan, store: Store, run: str = "") -> str:
 
 def provider_of(plan: Plan, memory_mb: int) -> Provider:
     """Return the provider of a plan's compilers."""
-    return Provider(plan.choices, plan.packages, plan.attempts, memory_mb)
+    return Provider(plan.choices, plan.packages, plan.attempts, memory_mb, plan.trust)
 
 
 @contextmanager

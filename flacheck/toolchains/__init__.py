@@ -20,6 +20,7 @@ from flacheck.toolchains.triton import Triton
 
 FAMILIES: dict[str, Family] = {"triton": Triton(), "nvcc": Nvcc(), "nvrtc": Nvrtc()}
 _DEFAULT = "triton"
+_IDENTITY = re.compile(r"[A-Za-z][\w.-]*==")
 _NAMED = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
 
 
@@ -61,6 +62,9 @@ def resolve(specs: Iterable[str]) -> Resolution:
 
 
 def _is_path(text: str) -> bool:
+    """Return True for a file or folder. `NAME==VERSION` never is one, for a store may hold it."""
+    if _IDENTITY.match(text):
+        return False
     return text.endswith(".whl") or "/" in text or Path(text).is_dir()
 
 

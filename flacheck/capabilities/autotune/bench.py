@@ -60,10 +60,13 @@ class Card:
 
 class Bench:
     """A worker on the card, from `with` to its end. Raises UsageError where there is no card, or no
-    torch to use it with; `seconds` is the longest that a configuration may take with its compile.
+    torch to use it with; `seconds` is the longest that a configuration may take with its compile,
+    `trust` the user's word for sources of kernels.
     """
 
-    def __init__(self, device: str = "cuda", seconds: float = _SECONDS) -> None:
+    def __init__(
+        self, device: str = "cuda", seconds: float = _SECONDS, trust: bool = False
+    ) -> None:
         torch = torch_folder()
         if torch is None:
             raise UsageError("--bench needs a GPU: install torch with CUDA beside flacheck")
@@ -71,6 +74,7 @@ class Bench:
         self._config = toolchains.provide(choice).worker_config()
         self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
+        self._config["trust"] = trust
         self._choice, self._seconds = choice.identity, seconds
         # A worker of its own: hours of compiling may pass before the first timing.
         with self:

@@ -54,6 +54,7 @@ class Examination:
             choices=self.gathered.choices,
             packages=self.gathered.packages,
             purpose=Purpose.AUTOTUNE,
+            trust=self.gathered.trust,
         )
 
     def ruled_out(self) -> list[str]:

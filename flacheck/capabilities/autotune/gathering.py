@@ -43,12 +43,14 @@ _Packages = Mapping[str, Package]
 
 @dataclass(frozen=True)
 class Gathered:
-    """The launches to examine, with their compilers and packages; `notes` are for the user."""
+    """The launches to examine, with their compilers and packages; `notes` are for the user, `trust`
+    is the user's word for the sources."""
 
     tuned: Sequence[Tuned]
     choices: Mapping[str, Choice]
     packages: _Packages
     notes: Sequence[str] = ()
+    trust: bool = False
 
 
 def of_matrix(name: str | None, selection: Selection) -> Gathered:
@@ -95,7 +97,8 @@ def of_launches(
     if not tuned:
         raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
     _, changed = stale.found(file, wanted)
-    return Gathered(tuned, resolver.choices, provided, [*changed, *refusals, *resolver.warnings])
+    notes = [*changed, *refusals, *resolver.warnings]
+    return Gathered(tuned, resolver.choices, provided, notes, trust)
 
 
 def of_package(spec: str, selection: Selection) -> Gathered:
@@ -126,7 +129,8 @@ def of_package(spec: str, selection: Selection) -> Gathered:
         tuned += [_unlaunched(capture, name) for name in declared if name not in launched]
     if not tuned:
         raise EmptySelection(f"{spec}: no kernel that {_globs(selection)} names has an autotuner")
-    return Gathered(tuned, resolver.choices, {package.identity: package}, resolver.warnings)
+    packages = {package.identity: package}
+    return Gathered(tuned, resolver.choices, packages, resolver.warnings, trust=True)
 
 
 def _globs(selection: Selection) -> str:

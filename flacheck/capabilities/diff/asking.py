@@ -69,7 +69,7 @@ def ask(before: Side, after: Side, subject: Subject, chosen: bool, selection: Se
     stored = next((side for side in (before, after) if isinstance(side, StoredSide)), None)
     if stored is not None and not chosen:
         _check_single(stored)
-        return _of_stored(before, after, stored)
+        return _of_stored(before, after, stored, subject.trust)
     if stored is not None:
         _check_single(stored)
     return _of_subject(before, after, subject, chosen, selection)
@@ -112,7 +112,7 @@ def _check_stored(before: StoredSide, after: StoredSide) -> None:
         _check_single(side)
 
 
-def _of_stored(before: Side, after: Side, stored: StoredSide) -> Asked:
+def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> Asked:
     """A stored run's cells under the other side's compiler."""
     (release,) = (side for side in (before, after) if isinstance(side, ReleaseSide))
     made: list[Cell] = []
@@ -123,7 +123,7 @@ def _of_stored(before: Side, after: Side, stored: StoredSide) -> Asked:
         if record.launch is None:
             continue
         try:
-            chosen = cells.again(record)
+            chosen = cells.again(record, trust)
         except UsageError as error:
             raise UsageError(
                 f"{stored.name} does not hold what its cells were compiled from ({error}); say "
@@ -138,6 +138,7 @@ def _of_stored(before: Side, after: Side, stored: StoredSide) -> Asked:
         choices={release.choice.identity: release.choice},
         packages=packages,
         purpose=Purpose.DIFF,
+        trust=trust,
     )
     return Asked(before, after, stored.name, plan, warnings=tuple(dict.fromkeys(warnings)))
 
@@ -197,6 +198,7 @@ def _joined(plans: Sequence[Plan]) -> Plan:
             attempts={**first.attempts, **plan.attempts},
             forms={**first.forms, **plan.forms},
             warnings=tuple(dict.fromkeys((*first.warnings, *plan.warnings))),
+            trust=first.trust and plan.trust,
             coverage=(*first.coverage, *plan.coverage),
         )
     return replace(first, cells=[cell for plan in plans for cell in plan.cells])

@@ -96,6 +96,8 @@ class CostBench:
             choices={self.choice.identity: self.choice},
             packages=packages,
             purpose=Purpose.DTYPES,
+            # What a script launched that the user named.
+            trust=True,
         )
         with Store.open(self.store) as store:
             for record in records_of(plan, store, RunOptions(jobs=self.jobs)):

@@ -76,7 +76,8 @@ def _resolved(specs: Sequence[str]) -> Sequence[Choice]:
 @dataclass
 class Compilers:
     """Releases of a compiler, by identity, oldest first. A worker starts when it is first asked.
-    `packages` hold the imported kernels, by specification. `patience` is the time in seconds that
+    `packages` hold the imported kernels, by specification; `trust` is the user's word for sources
+    of kernels. `patience` is the time in seconds that
     one compile may take, `budget` what all of them may."""
 
     releases: Mapping[str, Toolchain]
@@ -84,6 +85,7 @@ class Compilers:
     memory_mb: int = 8192
     budget: Budget = field(default_factory=Budget)
     patience: float = LONGEST
+    trust: bool = False
     _timeouts: loop.Timeouts = field(default_factory=loop.Timeouts)
     _records: dict[tuple[str, str, str | None], Record] = field(default_factory=dict)
     _pools: dict[WorkerKind, LocalPool] = field(default_factory=dict)
@@ -145,7 +147,8 @@ class Compilers:
         """What the cell's worker answers to a compile or, with `changes`, to another request."""
         package = self.packages.get(cell.kernel.package or "")
         toolchain = self.releases[cell.toolchain]
-        kind = worker_kind(toolchain, package, cell.kernel.is_imported, self.memory_mb)
+        imported = cell.kernel.is_imported
+        kind = worker_kind(toolchain, package, imported, self.memory_mb, self.trust)
         # A pool for each release, for candidates go to one release and then to another: a pool with
         # one slot would end its worker each time.
         if kind not in self._pools:

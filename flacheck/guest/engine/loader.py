@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 
+from . import admission
 from .messages import CardRow, Kernel, KernelOrigin, WorkerConfig
 
 Turn = Callable[[CardRow], object]
@@ -187,6 +188,7 @@ class Loader:
     ) -> None:
         self._corpus, self._scratch = config.get("corpus", ""), config["scratch"]
         self._turn, self._importing = turn, importing
+        self._trust = config.get("trust", False)
         self._kernels: dict[str, Kernel] = {}
         self._card: str | None = None
         self._finder = LazyPackages()
@@ -268,8 +270,17 @@ class Loader:
             del self._finder.folders[name]
         return bool(lazy)
 
+    def is_admitted(self, origin: KernelOrigin) -> bool:
+        """Return True for a kernel in a text that was admitted, not trusted."""
+        return "source" in origin and not self._trust
+
     def _written(self, source: str) -> types.ModuleType:
-        """Triton reads a function's source from its file, so inline source becomes one."""
+        """Triton reads a function's source from its file, so inline source becomes one.
+
+        Raises NotAdmitted for source that nobody trusts and that leads out of the language.
+        """
+        if not self._trust:
+            admission.check_names(source)
         name = "inline_" + hashlib.sha256(source.encode()).hexdigest()[:16]
         path = os.path.join(self._scratch, name + ".py")
         if not os.path.exists(path):
@@ -277,7 +288,10 @@ class Loader:
             with open(f"{path}.{os.getpid()}", "w") as file:
                 file.write(source)
             os.replace(f"{path}.{os.getpid()}", path)
-        return module_from(path, name)
+        module = module_from(path, name)
+        if not self._trust:
+            admission.check_functions(module, source)
+        return module
 
 
 def _under_another_name(module: types.ModuleType, qualname: str) -> Kernel:

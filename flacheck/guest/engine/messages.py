@@ -59,13 +59,15 @@ class WorkerConfig(TypedDict, total=False):
     of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
     address space; a worker that holds more than `recycle_mb` is replaced. Each of the `packages`
     has a `path`, a folder for imports, and the `modules` in it that are the package's own; beside
-    `torch`, the guest's module `package_card` holds the card that they are imported under."""
+    `torch`, the guest's module `package_card` holds the card that they are imported under. `trust`
+    is the user's word for texts of kernels; other texts are held to Triton's language."""
 
     path: list[str]
     identity: str
     worker: str
     worker_file: str
     packages: dict[str, dict[str, Any]]
+    trust: bool
     corpus: str
     torch: str
     package_card: str

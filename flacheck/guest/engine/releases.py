@@ -150,6 +150,36 @@ def undecorated(kernel: Kernel) -> Kernel:
     return kernel
 
 
+def function_classes() -> Any:
+    """Return the classes of functions that Triton compiles, interprets, or calls meanwhile."""
+    import triton.runtime.jit as jit
+
+    classes = [jit.JITFunction]
+    # 3.5 brought a class for those that are called.
+    if hasattr(jit, "ConstexprFunction"):
+        classes.append(jit.ConstexprFunction)
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    if interpreter is not None:
+        classes.append(interpreter.InterpretedFunction)
+    return tuple(classes)
+
+
+@contextlib.contextmanager
+def without_launches(refusal: Exception) -> Iterator[None]:
+    """Have `kernel[grid]` raise `refusal`: a launch takes options that name files."""
+    from triton.runtime.jit import KernelInterface
+
+    def refused(self: Any, grid: object) -> Any:
+        raise refusal
+
+    subscript = KernelInterface.__getitem__
+    KernelInterface.__getitem__ = refused
+    try:
+        yield
+    finally:
+        KernelInterface.__getitem__ = subscript
+
+
 def autotuner(kernel: Kernel) -> Kernel | None:
     """The Autotuner in a stack of decorators, or None."""
     from triton.runtime.autotuner import Autotuner

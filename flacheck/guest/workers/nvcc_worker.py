@@ -116,7 +116,10 @@ class NvccWorker:
             raise UnitRefused(f"no host compiler {options['host']} is here; there is {there}")
         number = request["target"][len("sm") :]
         command = [os.path.join(self._toolkit, "bin", "nvcc"), "-ccbin", host]
-        command += [f"-std={options['std']}", f"-gencode=arch=compute_{number},code=sm_{number}"]
+        command += [
+            checked(f"-std={options['std']}"),
+            f"-gencode=arch=compute_{number},code=sm_{number}",
+        ]
         command += [checked(flag) for flag in kernel.get("flags", ())]
         launch = request["launch"] or {"args": {}}
         command += [define(name, value) for name, value in launch["args"].items()]

@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import Any
 
-from ..engine import releases
+from ..engine import admission, releases
 from ..engine.assembler import Assembler
 from ..engine.driver import TargetDriver
 from ..engine.loader import Importing, Loader, Turn
@@ -80,8 +80,13 @@ class TritonWorker:
             os.environ["TRITON_CACHE_DIR"] = tempfile.tempdir = folder
         self._count += 1
         kernel = self._loader.load(request["kernel"], request["card"])
+        guard: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self._loader.is_admitted(request["kernel"]):
+            admission.check_launch(kernel, request)
+            guard = releases.without_launches(admission.NotAdmitted("the source launches a kernel"))
         started = time.perf_counter()
-        answer: Reply = getattr(self, "op_" + request["op"])(kernel, request)
+        with guard:
+            answer: Reply = getattr(self, "op_" + request["op"])(kernel, request)
         answer.setdefault("seconds", time.perf_counter() - started)
         return answer
 

@@ -12,9 +12,8 @@ from functools import lru_cache
 
 from flacheck.errors import UsageError
 from flacheck.inputs.launches import assembly
+from flacheck.inputs.launches.language import MEMBERS, NAMES
 
-_MODULE = re.compile(r"triton(\.language(\.(math|extra(\.(cuda|hip))?(\.libdevice)?))?)?")
-_LIBRARY_FUNCTION = re.compile(r"[a-z][a-z0-9_]*")
 # Python's types, by which Triton decides what a number without a dtype is.
 _PLAIN_TYPES = ("bool", "int", "float")
 _TYPE_TEXT = re.compile(r"[*a-z0-9]{1,16}")
@@ -22,7 +21,6 @@ _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=]")
 _CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\u2027\u2030-\ufefe\uff00-\U0010ffff]")
 # Characters. Parsing costs time and memory, and no kernel comes near this length.
 _LONGEST = 1_000_000
-_TRITON = ("cdiv", "next_power_of_2")
 _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
 # Syntax that kernels are made of. What is left out can define, import, delete or hide a name.
 _NODES = tuple(
@@ -34,53 +32,13 @@ _NODES = tuple(
     ListComp GeneratorExp comprehension expr_context
     """.split()
 )
-# What source from a file may name: the language of every release from 3.0 on, as `dir` of it lists
-# it. No module is in here, for from a module of triton's there are ways to the whole of Python.
-_LANGUAGE = frozenset(
-    """
-    PropagateNan TRITON_MAX_TENSOR_NUMEL _experimental_descriptor_load
-    _experimental_descriptor_store _experimental_make_tensor_descriptor
-    _experimental_reinterpret_tensor_descriptor abs acos acosh add advance arange argmax argmin
-    asin asinh associative_scan assume async_task atan atan2 atanh atomic_add atomic_and
-    atomic_cas atomic_load atomic_max atomic_min atomic_or atomic_poll atomic_store atomic_xchg
-    atomic_xor bfloat16 bitonic_merge block_type broadcast broadcast_to cast cat cdiv ceil clamp
-    condition const constexpr cos cosh cumprod cumsum debug_barrier device_assert device_print
-    div_rn dot dot_scaled dtype erf exp exp2 expand_dims expect_zero fdiv flip float16 float32
-    float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 floor fma full gather histogram
-    inline_asm_elementwise int1 int16 int32 int64 int8 interleave join load load_tensor_descriptor
-    log log1p log2 make_block_ptr make_tensor_descriptor map_elementwise max max_constancy
-    max_contiguous maximum min minimum mul multiple_of num_programs pair_uniform_to_normal permute
-    philox philox_impl pi32_t pointer_type pow program_id rand rand4x randint randint4x randn
-    randn4x range ravel reduce reduce_or reshape rsqrt sigmoid sin sinh slice softmax sort split
-    sqrt sqrt_rn squeeze static_assert static_print static_range store store_tensor_descriptor sub
-    sum swizzle2d tan tanh tensor tensor_descriptor tensor_descriptor_type to_tensor topk trans
-    tuple uint16 uint32 uint64 uint8 uint_to_uniform_float umulhi unsqueeze view void where
-    xor_sum zeros zeros_like
-    """.split()
-)
-_MEMBERS = frozenset(
-    """
-    T abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_load
-    atomic_max atomic_min atomic_or atomic_poll atomic_store atomic_xchg atomic_xor block_shape
-    broadcast_to cast cdiv ceil cos cumprod cumsum dtype element_ty erf exp exp2 expand_dims flip
-    floor fp_mantissa_width gather get_int_max_value get_int_min_value histogram int_bitwidth
-    int_signedness is_bf16 is_block is_bool is_const is_dtype is_floating is_fp16 is_fp32 is_fp64
-    is_fp8 is_fp8e4b15 is_fp8e4b8 is_fp8e4nv is_fp8e5 is_fp8e5b16 is_int is_int1 is_int16 is_int32
-    is_int64 is_int8 is_int_signed is_int_unsigned is_ptr is_standard_floating is_tuple is_uint16
-    is_uint32 is_uint64 is_uint8 is_void item itemsize load log log2 logical_and logical_or max
-    min name nbytes numel permute primitive_bitwidth ravel reduce reduce_or reshape rsqrt scalar
-    scatter shape sigmoid sin softmax sort split sqrt sqrt_rn store strides sum to trans type
-    value view xor_sum
-    """.split()
-)
 _BUILTINS = frozenset(
     "abs bool float int isinstance len list max min print range tuple zip".split()
 )
 # Its text goes to an assembler, so it is only called where that text can be read.
 _ASSEMBLY = "inline_asm_elementwise"
-_NO_FUNCTIONS = frozenset(
-    "core math extra builtins jit language libdevice os sys triton tl".split()
-)
+# What Triton itself hands to builtins: its builder and its code generator.
+_INTERNAL = frozenset(["_builder", "_generator", "_semantic"])
 
 
 class Refused(UsageError):
@@ -157,7 +115,7 @@ class _Module:
 
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if not _MODULE.fullmatch(alias.name):
+            if alias.name not in NAMES:
                 raise Refused(
                     node.lineno,
                     f"import of {alias.name}; only triton and its language may be imported",
@@ -166,13 +124,13 @@ class _Module:
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
-        if node.level or not _MODULE.fullmatch(module):
+        if node.level or module not in NAMES:
             raise Refused(
                 node.lineno, f"import from {'.' * node.level}{module}; only triton may be imported"
             )
         for alias in node.names:
             path, name = f"{module}.{alias.name}", alias.asname or alias.name
-            if _MODULE.fullmatch(path):
+            if path in NAMES:
                 self._bind(node, name, path)
             else:
                 _check_end(node, module, alias.name)
@@ -249,7 +207,10 @@ class _Module:
             raise Refused(node.lineno, f"{node.name} must have one decorator, triton.jit")
         self._decorator(node.decorator_list[0])
         arguments = node.args
+        if arguments.kwarg:
+            raise Refused(node.lineno, f"{node.name} takes keyword arguments of any name")
         for parameter in _parameters(node):
+            _check_not_internal(node, parameter.arg)
             self._annotation(parameter.annotation)
         self._annotation(node.returns)
         for default in [*arguments.defaults, *filter(None, arguments.kw_defaults)]:
@@ -306,6 +267,9 @@ class _Body:
             )
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             raise Refused(node.lineno, f"an assignment to {ast.unparse(node)}")
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                _check_not_internal(node, keyword.arg)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
         if isinstance(node, ast.Name):
@@ -402,7 +366,7 @@ class _Body:
 def _check_path(node: ast.AST, module: str, names: list[str]) -> None:
     """A way from a triton module to a name of the language, and to members of that."""
     rest = list(names)
-    while rest and _MODULE.fullmatch(f"{module}.{rest[0]}"):
+    while rest and f"{module}.{rest[0]}" in NAMES:
         module = f"{module}.{rest.pop(0)}"
     if not rest:
         raise Refused(getattr(node, "lineno", None), f"the module {module} as a value")
@@ -412,11 +376,7 @@ def _check_path(node: ast.AST, module: str, names: list[str]) -> None:
 
 
 def _check_end(node: ast.AST, module: str, name: str) -> None:
-    if module.endswith("libdevice"):
-        good = bool(_LIBRARY_FUNCTION.fullmatch(name)) and name not in _NO_FUNCTIONS
-    else:
-        good = name in (_TRITON if module == "triton" else _LANGUAGE)
-    if not good:
+    if name not in NAMES[module]:
         raise Refused(getattr(node, "lineno", None), f"{module}.{name} is no name of the language")
 
 
@@ -424,6 +384,12 @@ def _check_no_assembly(node: ast.AST, names: list[str]) -> None:
     """A launch may hand a kernel whatever name the module has, so the assembler gets no name."""
     if _ASSEMBLY in names:
         raise Refused(getattr(node, "lineno", None), f"{_ASSEMBLY} other than called")
+
+
+def _check_not_internal(node: ast.AST, name: str | None) -> None:
+    """Triton passes its compiler to a function that has a parameter of such a name."""
+    if name in _INTERNAL:
+        raise Refused(getattr(node, "lineno", None), f"an argument called {name}")
 
 
 def _literal_text(node: ast.expr | None) -> str | None:
@@ -438,7 +404,7 @@ def _literal_text(node: ast.expr | None) -> str | None:
 
 
 def _check_member(node: ast.AST, name: str) -> None:
-    if name not in _MEMBERS:
+    if name not in MEMBERS:
         raise Refused(getattr(node, "lineno", None), f"the attribute .{name}")
 
 
