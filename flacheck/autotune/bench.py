@@ -18,6 +18,7 @@ from flacheck import toolchains
 from flacheck.autotune import timeable
 from flacheck.autotune.emit import configuration
 from flacheck.autotune.examined import ExaminedConfig, Fate, Price, Timing, Tuned, TunerResult
+from flacheck.engine import policies
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.provider import torch_folder
 from flacheck.engine.sandbox import WorkerKind
@@ -64,6 +65,8 @@ class Bench:
         self._config = toolchains.provide(choice).worker_config()
         self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
+        # The driver of a GPU needs devices and files that nobody lists.
+        self._config["confinement"] = policies.OWN
         self._choice, self._seconds = choice.identity, seconds
         # A worker of its own: hours of compiling may pass before the first timing.
         with self:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck.engine import programs
+from flacheck.engine import policies, programs
 from flacheck.engine.judge import judge
 from flacheck.model import Cell, Outcome
 from flacheck.repro.compilers import Compilers
@@ -80,6 +80,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
             Path(log.name),
             seconds=max(_SHORTEST_RUN, min(seconds, LONGEST_RUN)),
             memory_mb=_MEMORY_MB,
+            policy=policies.of_script(toolchain.paths, str(folder)),
             python=str(folder / "python/bin/python"),
         )
         said = Path(log.name).read_text(encoding="utf-8", errors="replace")

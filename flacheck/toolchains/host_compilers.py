@@ -1,6 +1,7 @@
 """The C++ compilers of this machine: nvcc gives them its host code, and has them preprocess all of
 it. Each is known by its name and exact version (`g++ 12.2.0`), which is part of a cell's key."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ DEFAULT = "g++"
 _NAME = re.compile(r"(g\+\+|clang\+\+)(-\d+)?")
 _IDENTITY = re.compile(r"(g\+\+|clang\+\+) (\d+(?:\.\d+)*)")
 _NEWEST = 30
+# What a C++ compiler starts, and what nvcc starts beside its own programs and the compiler.
+_PARTS = ("cc1plus", "cc1", "collect2", "as", "ld")
+_BESIDE_NVCC = ("rm", "cat", "c++filt")
 _SECONDS = 30
 
 
@@ -50,6 +54,31 @@ def identity(name: str) -> str | None:
 def of_default() -> str:
     """The identity of g++, its bare name where there is none: then no unit compiles here."""
     return identity(DEFAULT) or DEFAULT
+
+
+def found_programs(*names: str) -> list[str]:
+    """The paths of programs, without those that are not here."""
+    paths = [shutil.which(name, path=_PATH) for name in names]
+    return [path for path in paths if path is not None]
+
+
+@cache
+def programs() -> list[str]:
+    """Every program that a compile of a unit executes beside the toolkit's own: the C++ compilers
+    here with what they start, and the shell that nvcc gives its commands to."""
+    paths = [*found().values(), *found_programs("sh", *_BESIDE_NVCC)]
+    for compiler in found().values():
+        for name in _PARTS:
+            told = subprocess.run(
+                [compiler, f"-print-prog-name={name}"],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+            )
+            # A name without a folder is one that the compiler looks for on the PATH.
+            part = told.stdout.strip()
+            paths += [part] if os.path.isabs(part) else found_programs(part)
+    return list(dict.fromkeys(paths))
 
 
 @cache

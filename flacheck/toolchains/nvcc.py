@@ -161,6 +161,10 @@ def _toolchain(choice: Choice, root: Path) -> Toolchain:
         stages=STAGES,
         refused=choice.refused,
         missing=missing,
-        config={"toolkit": str(root), "hosts": dict(hosts)},
+        config={
+            "toolkit": str(root),
+            "hosts": dict(hosts),
+            "programs": host_compilers.programs(),
+        },
         fills_memory=True,
     )
