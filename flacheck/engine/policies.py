@@ -3,12 +3,10 @@
 `guest/engine/confinement.py` enters them. SECURITY.md lists what each kind of process gets.
 """
 
-import os
 import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from flacheck.toolchains import cache
 _LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
 _LINKED = (*_LIBRARIES, "/etc/ld.so.cache", "/etc/ld.so.preload")
 # The kernel counts the loader among the programs that are executed.
-_LOADERS = ("/lib/ld-*.so*", "/lib64/ld-*.so*", "/usr/lib/ld-*.so*", "/usr/lib64/ld-*.so*")
+_LOADERS = "ld-*.so*"
 _MACHINE = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/sys/vm"),
     *("/sys/devices/system", "/sys/kernel/mm", "/dev/urandom", "/dev/random", "/dev/zero"),
@@ -131,8 +129,8 @@ def _python() -> Iterator[str]:
 
 
 def _loaders() -> Iterator[str]:
-    for pattern in _LOADERS:
-        yield from glob(pattern)
+    for folder in _LIBRARIES:
+        yield from map(str, Path(folder).glob(_LOADERS))
 
 
 def _named(paths: Iterable[str]) -> list[str]:

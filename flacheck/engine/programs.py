@@ -78,8 +78,8 @@ def run(
     `log`.
 
     `memory_mb` bounds what it and all that it starts hold (resident, for some reserve far more than
-    they use); `policy` confines it, None leaves it all that its user can do; `beat` is called every few seconds with the seconds passed; `stop`, when it is set,
-    ends the program.
+    they use); `policy` confines it, None leaves it all that its user can do; `beat` is called every
+    few seconds with the seconds passed; `stop`, when it is set, ends the program.
     """
     # Whatever runs there shall not read the variables of this process.
     confinement.hide()

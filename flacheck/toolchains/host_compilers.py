@@ -1,12 +1,12 @@
 """The C++ compilers of this machine: nvcc gives them its host code, and has them preprocess all of
 it. Each is known by its name and exact version (`g++ 12.2.0`), which is part of a cell's key."""
 
-import os
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 from flacheck.errors import UsageError
 
@@ -77,7 +77,10 @@ def programs() -> list[str]:
             )
             # A name without a folder is one that the compiler looks for on the PATH.
             part = told.stdout.strip()
-            paths += [part] if os.path.isabs(part) else found_programs(part)
+            if Path(part).is_absolute():
+                paths.append(part)
+            else:
+                paths += found_programs(part)
     return list(dict.fromkeys(paths))
 
 

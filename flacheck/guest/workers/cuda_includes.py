@@ -37,7 +37,8 @@ def check_includes(
     first = os.path.abspath(unit)
     if not _lies_in(first, roots):
         raise UnitRefused(
-            f"the unit includes {unit}, which is in none of its folders: it was not compiled"
+            f"the unit includes {os.path.basename(unit)}, which is in none of its folders: "
+            "it was not compiled"
         )
     waiting, seen = [first], {first}
     while waiting:
