@@ -89,7 +89,7 @@ def test_a_policy_is_the_users_own_only_where_that_is_meant() -> None:
     for config in ({"path": []}, {"path": [], "toolkit": "/x"}, {"path": [], "library": "/x"}):
         policy = policies.of_worker({**config, "identity": "x"}, "/scratch")
         assert policy["write"] == ["/scratch", "/dev/null"]
-        assert not policy["network"]
+        assert not policy["trusted"]
         assert "/" not in [*policy["read"], *policy["execute"]]
 
 
@@ -219,7 +219,7 @@ def test_an_older_kernel_is_given_only_the_rights_that_it_knows(
 
     monkeypatch.setattr(confinement, "offered", lambda: {"landlock": abi, "seccomp": False})
     monkeypatch.setattr(confinement, "_call", call)
-    confinement.Confinement({**policies.OWN, "signals": False})
+    confinement.Confinement({**policies.OWN, "trusted": False})
     attributes = made[0][1]
     assert isinstance(attributes, bytes)
     assert len(attributes) == (24 if abi >= 6 else 8)

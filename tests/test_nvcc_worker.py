@@ -107,7 +107,9 @@ def test_a_unit_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path, fam
     root = tmp_path / "project"
     root.mkdir()
     (root / "unit.cu").symlink_to(secret)
-    with pytest.raises(UnitRefused, match=r"unit includes unit\.cu, which is in none of its folders"):
+    with pytest.raises(
+        UnitRefused, match=r"unit includes unit\.cu, which is in none of its folders"
+    ):
         if family == "nvcc":
             compilation = nvcc_worker._Compilation([], str(root), "", lambda stage: None)
             compilation.allowed = [str(root)]

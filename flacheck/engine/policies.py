@@ -36,13 +36,7 @@ _SETTINGS = (
 
 # A process of the user's own program, or one that uses a GPU: it may do all that its user can, but
 # for the memory and the environment of processes outside.
-OWN: Policy = {
-    "read": [],
-    "execute": ["/"],
-    "write": ["/"],
-    "network": True,
-    "signals": True,
-}
+OWN: Policy = {"read": [], "execute": ["/"], "write": ["/"], "trusted": True}
 
 
 def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
@@ -70,8 +64,7 @@ def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
         "read": _named(read),
         "execute": _named([*compiler, *programs, *_loaders()]),
         "write": [scratch, "/dev/null"],
-        "network": False,
-        "signals": False,
+        "trusted": False,
     }
 
 
@@ -94,8 +87,7 @@ def of_package(folders: Iterable[str], scratch: str) -> Policy:
         "execute": _named(programs),
         # multiprocessing keeps its locks in /dev/shm.
         "write": [scratch, "/dev/null", "/dev/shm"],
-        "network": False,
-        "signals": False,
+        "trusted": False,
     }
 
 

@@ -144,7 +144,7 @@ def _confinement() -> Check:
         with open(outside, "w", encoding="utf-8"):
             pass
         libraries = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", sys.base_prefix]
-        policy = {"read": libraries, "execute": [], "write": [], "network": False, "signals": False}
+        policy = {"read": libraries, "execute": [], "write": [], "trusted": False}
         boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.confinement"]
         command = [sys.executable, *boot, json.dumps(policy), outside]
         try:

@@ -1,8 +1,7 @@
 """Confinement of a process to a policy by Landlock, seccomp and dropped capabilities.
 
-A policy names the files that a process may read, execute and write, and says whether it may use
-sockets and signal other processes. Children inherit it, and nobody can leave it again. Everything
-else is refused by the kernel, whatever code runs in the process.
+A policy names the files that a process may read, execute and write. Children inherit it, and nobody
+can leave it again. Everything else is refused by the kernel, whatever code runs in the process.
 
 Landlock (Linux 5.19 with its ABI 2; linux/landlock.h) holds files, and keeps a process from reading
 the memory and the environment of processes outside; since Linux 6.12 (ABI 6) also from signalling
@@ -35,10 +34,9 @@ class Policy(TypedDict):
     read: list[str]
     execute: list[str]
     write: list[str]
-    # Sockets; a pair that is connected to nothing else is always allowed.
-    network: bool
-    # Signals to processes outside.
-    signals: bool
+    # The user's own program: it may use sockets, signals and all system calls. Only the memory of
+    # processes outside stays closed to it.
+    trusted: bool
 
 
 class Offered(TypedDict):
@@ -87,9 +85,11 @@ _NAMESPACES = 0x7E020080
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _SECCOMP, _CAPGET, _CAPSET = (317, 277), (125, 90), (126, 91)
-_CLONE, _SOCKET, _TRUNCATE_CALL = (56, 220), (41, 198), (76, 45)
+_CLONE, _TRUNCATE_CALL = (56, 220), (76, 45)
 # Refused. Numbers for x86_64 and aarch64; None where the machine has no such call.
 _REFUSED = {
+    # All of the network, and sockets of the machine's services. Pairs of sockets stay.
+    "socket": (41, 198),
     # Other processes.
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -212,8 +212,8 @@ class Confinement:
         there = offered()
         self._abi, self._handled, self._rules = there["landlock"], 0, -1
         self._filter = b""
-        if there["seccomp"]:
-            self._filter = _assembled(policy, self._abi)
+        if there["seccomp"] and not policy["trusted"]:
+            self._filter = _assembled(self._abi)
         if self._abi:
             self._prepare(policy)
 
@@ -221,7 +221,7 @@ class Confinement:
         known = _RIGHTS_OF_ABI.get(self._abi, max(_RIGHTS_OF_ABI.values()))
         self._handled = (1 << known) - 1
         attributes = struct.pack("=Q", self._handled)
-        if self._abi >= _SCOPE_ABI and not policy["signals"]:
+        if self._abi >= _SCOPE_ABI and not policy["trusted"]:
             scope = _SCOPE_SIGNAL | _SCOPE_ABSTRACT_SOCKET
             attributes = struct.pack("=QQQ", self._handled, 0, scope)
         self._rules = _call(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
@@ -287,7 +287,7 @@ def _drop_capabilities() -> None:
     _call(_of_machine(_CAPSET), header, struct.pack("=6I", *kept, 0, 0, 0))
 
 
-def _assembled(policy: Policy, abi: int) -> bytes:
+def _assembled(abi: int) -> bytes:
     """The filter of system calls as a program of classic BPF."""
     architecture, column = _MACHINES[platform.machine()]
     answers = {
@@ -296,11 +296,8 @@ def _assembled(policy: Policy, abi: int) -> bytes:
         _RET_ERRNO | errno.ENOTSUP: list(_UNSUPPORTED.values()),
         _RET_ERRNO | errno.ENOSYS: list(_ABSENT.values()),
     }
-    refused = answers[_RET_ERRNO | errno.EPERM]
-    if not policy["network"]:
-        refused.append(_SOCKET)
     if abi < _TRUNCATE_ABI:
-        refused.append(_TRUNCATE_CALL)
+        answers[_RET_ERRNO | errno.EPERM].append(_TRUNCATE_CALL)
     # A jump says how many instructions to pass over, if its condition holds and if not.
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
