@@ -21,7 +21,8 @@ import socket
 import stat
 import struct
 import sys
-from typing import TypedDict
+from collections.abc import Callable, Mapping
+from typing import TypedDict, Union
 
 
 class Policy(TypedDict):
@@ -86,8 +87,13 @@ _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _SECCOMP, _CAPGET, _CAPSET = (317, 277), (125, 90), (126, 91)
 _CLONE, _TRUNCATE_CALL = (56, 220), (76, 45)
-# Refused. Numbers for x86_64 and aarch64; None where the machine has no such call.
-_REFUSED = {
+# Captured programs may run under Python 3.9, which knows no `|` between types.
+_Number = Union[int, None]  # noqa: UP007
+# System calls by name, with their numbers on x86_64 and aarch64; None where a machine has no such
+# call.
+_Numbers = Mapping[str, tuple[_Number, _Number]]
+# Refused.
+_REFUSED: _Numbers = {
     # All of the network, and sockets of the machine's services. Pairs of sockets stay.
     "socket": (41, 198),
     # Other processes.
@@ -148,7 +154,7 @@ _REFUSED = {
 }
 # Not done, and answered as if they were: mode, owner and times of files, which Landlock does not
 # hold. Linkers and `shutil` change them by the way, and need no more than not to fail.
-_PRETENDED = {
+_PRETENDED: _Numbers = {
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
@@ -163,7 +169,7 @@ _PRETENDED = {
     "utimensat": (280, 88),
 }
 # Answered as on a file system that has no extended attributes.
-_UNSUPPORTED = {
+_UNSUPPORTED: _Numbers = {
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
@@ -173,7 +179,7 @@ _UNSUPPORTED = {
 }
 # Answered as by a kernel that lacks it, whereupon libraries take `clone`, whose flags a filter can
 # see.
-_ABSENT = {"clone3": (435, 435)}
+_ABSENT: _Numbers = {"clone3": (435, 435)}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -290,7 +296,7 @@ def _drop_capabilities() -> None:
 def _assembled(abi: int) -> bytes:
     """The filter of system calls as a program of classic BPF."""
     architecture, column = _MACHINES[platform.machine()]
-    answers = {
+    answers: dict[int, list[tuple[_Number, _Number]]] = {
         _RET_ERRNO | errno.EPERM: list(_REFUSED.values()),
         _RET_ERRNO | 0: list(_PRETENDED.values()),
         _RET_ERRNO | errno.ENOTSUP: list(_UNSUPPORTED.values()),
@@ -336,7 +342,7 @@ def closed(outside: str) -> dict[str, bool]:
     """Return for each way out of a compiler's policy whether it is closed to this process.
     `outside` is a file that the policy does not name."""
     parent = os.getppid()
-    ways = {
+    ways: dict[str, Callable[[], object]] = {
         "reading files": lambda: open(outside).close(),
         "writing files": lambda: open(outside + ".new", "w").close(),
         "programs": lambda: _executed("/bin/sh"),
