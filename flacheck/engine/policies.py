@@ -52,7 +52,7 @@ def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
     if is_python and (folders or config.get("torch")):
         return of_package([*folders, *compiler, config.get("torch") or ""], scratch)
     for package in packages:
-        folders += _headers(package.get("includes", ()), folders)
+        folders += package.get("headers", ())
     read = [*_LINKED, *_MACHINE, *_python(), *folders, config.get("corpus", "")]
     read += config.get("includes", ())
     if not is_python:
@@ -93,23 +93,29 @@ def of_package(folders: Iterable[str], scratch: str) -> Policy:
 
 def compiler_folders(paths: Iterable[str]) -> list[str]:
     """Return the folders that a compiler lies in. One that was not installed by flacheck is a link
-    in a folder of the cache, and the kernel holds what the link leads to."""
+    in a folder of the cache, and the kernel holds what the link leads to. A source build has links
+    in its own folders, too, to its backends."""
     folders = list(paths)
-    for path in map(Path, paths):
-        if path.is_dir():
-            folders += [str(entry.resolve()) for entry in path.iterdir() if entry.is_symlink()]
+    for path in filter(Path.is_dir, map(Path, paths)):
+        for entry in path.iterdir():
+            if entry.is_symlink():
+                links = [entry, *filter(Path.is_symlink, entry.resolve().rglob("*"))]
+                folders += [str(link.resolve()) for link in links]
     return folders
 
 
-def _headers(folders: Iterable[str], projects: Sequence[str]) -> Iterator[str]:
-    """The folders of headers that a project may name: those of the system, of Python, of flacheck's
-    cache and the project's own. A build may name any folder, also that of the user's keys."""
-    allowed = [*projects, "/usr", "/opt", sys.prefix, sys.base_prefix, str(cache.root())]
-    roots = [Path(folder).resolve() for folder in allowed]
+def header_folders(folders: Iterable[str], project: str) -> list[str]:
+    """Return those folders of headers that a project's units may read: below the project, the
+    system's folders, Python and flacheck's cache. A build may name any folder, also that of the
+    user's keys."""
+    trusted = [project, "/usr", "/opt", sys.prefix, sys.base_prefix, str(cache.root())]
+    roots = [Path(folder).resolve() for folder in trusted]
+    readable = []
     for folder in folders:
         there = Path(folder).resolve()
         if any(there.is_relative_to(root) for root in roots):
-            yield folder
+            readable.append(folder)
+    return readable
 
 
 def _python() -> Iterator[str]:

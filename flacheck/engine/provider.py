@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from flacheck import toolchains
+from flacheck.engine import policies
 from flacheck.engine.plan import Plan
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import ToolchainError
@@ -96,6 +97,7 @@ def worker_kind(
         modules: Json = {"path": package.path, "modules": list(package.modules)}
         if package.includes:
             modules["includes"] = list(package.includes)
+            modules["headers"] = policies.header_folders(package.includes, package.path)
         config["packages"] = {package.identity: modules}
         name = f"{toolchain.identity} {package.identity}"
     else:

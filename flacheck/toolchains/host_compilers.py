@@ -68,20 +68,29 @@ def programs() -> list[str]:
     here with what they start, and the shell that nvcc gives its commands to."""
     paths = [*found().values(), *found_programs("sh", *_BESIDE_NVCC)]
     for compiler in found().values():
+        # One that keeps what was compiled before starts the next one of its name.
+        paths += [f"{folder}/{Path(compiler).name}" for folder in _PATH.split(":")]
         for name in _PARTS:
-            told = subprocess.run(
-                [compiler, f"-print-prog-name={name}"],
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-            )
-            # A name without a folder is one that the compiler looks for on the PATH.
-            part = told.stdout.strip()
-            if Path(part).is_absolute():
-                paths.append(part)
-            else:
-                paths += found_programs(part)
+            paths += _part(compiler, name)
     return list(dict.fromkeys(paths))
+
+
+def _part(compiler: str, name: str) -> list[str]:
+    """The path of a program that the compiler starts, if it is here."""
+    try:
+        told = subprocess.run(
+            [compiler, f"-print-prog-name={name}"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    path = told.stdout.strip()
+    if Path(path).is_absolute():
+        return [path]
+    # The compiler looks for it on the PATH.
+    return found_programs(name)
 
 
 @cache

@@ -60,7 +60,8 @@ class WorkerConfig(TypedDict, total=False):
     """What a server is started with: the compiler's `identity` and folders (`path`), which worker
     of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
     address space; a worker that holds more than `recycle_mb` is replaced. Each of the `packages`
-    has a `path`, a folder for imports, and the `modules` in it that are the package's own; beside
+    has a `path`, a folder for imports, and the `modules` in it that are the package's own; its
+    build's folders of headers are its `includes`, those that units may read its `headers`. Beside
     `torch`, the guest's module `package_card` holds the card that they are imported under.
     `programs` are those that the compiler executes and does not bring, `confinement` is the policy
     of the worker."""

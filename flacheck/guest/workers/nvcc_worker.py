@@ -110,8 +110,8 @@ class NvccWorker:
 
     def _folders(self) -> list[str]:
         """Where a unit may include files from."""
-        includes = self._projects[0].get("includes", [])
-        return [self._toolkit, self._root, *includes, *_SYSTEM]
+        headers = self._projects[0].get("headers", [])
+        return [self._toolkit, self._root, *headers, *_SYSTEM]
 
     def _command(self, request: Request) -> list[str]:
         kernel, options = request["kernel"], request["options"]
