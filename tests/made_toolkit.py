@@ -34,6 +34,13 @@ for condition, said, code in re.findall(r"^// if (\\S+) says (.+) exit (\\d+)$",
     if defines.get(name) == value:
         print(said.replace("\\\\n", "\\n"), file=sys.stderr)
         sys.exit(int(code))
+for read in re.findall(r"^// reads (.+)$", text, re.MULTILINE):
+    try:
+        said = f"{{read}}:1: Error: no such instruction: `{{open(read).read()}}'"
+    except OSError as error:
+        said = f"unit.s:85: Error: can't open {{read}} for reading: {{error.strerror}}"
+    print(said, file=sys.stderr)
+    sys.exit(1)
 if "// dies" in text:
     os.kill(os.getpid(), signal.SIGKILL)
 if "// waits" in text:
@@ -72,7 +79,9 @@ def toolkit(
     (root / "nvvm" / "bin" / "cicc").write_text("")
     nvcc = root / "bin" / "nvcc"
     minor = version.rpartition(".")[0]
-    said = {"python": sys.executable, "version": version, "minor": minor, "spills": spills}
+    # That of the base: an environment has a file of its own, which no compiler needs.
+    python = Path(sys.executable).resolve()
+    said = {"python": python, "version": version, "minor": minor, "spills": spills}
     nvcc.write_text(_NVCC.format(codes=" ".join(codes), **said))
     nvcc.chmod(0o755)
     return root

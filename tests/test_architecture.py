@@ -64,6 +64,8 @@ FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "__pycache__"}
 # recorder did; those files have no dependencies, and both sides share nothing else.
 SHARED = {
     "flacheck.guest.engine.channel",
+    "flacheck.guest.engine.confinement",
+    "flacheck.guest.engine.confinement.Policy",
     "flacheck.guest.recorder.definitions.Definitions",
     "flacheck.guest.recorder.definitions.digest",
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
+from flacheck.guest.engine import confinement
 from flacheck.toolchains import doctor, index, wheels
 
 
@@ -23,13 +25,39 @@ def found(name: str) -> doctor.Check:
 def test_every_check_that_can_fail_says_what_to_do() -> None:
     """Names are unique; a failed check has a remedy."""
     checks = list(doctor.checks())
-    assert len({check.name for check in checks}) == len(checks) == 11
+    assert len({check.name for check in checks}) == len(checks) == 12
     assert all(check.remedy for check in checks if not check.ok)
 
 
 def test_a_machine_that_runs_these_tests_is_fit() -> None:
     """Whatever is not optional holds here."""
     assert [check.name for check in doctor.checks() if not check.ok and not check.optional] == []
+
+
+def test_what_the_kernel_closes_to_compilers_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, and what this kernel leaves open; that never makes the machine unfit."""
+    check = found("confinement")
+    assert check.optional
+    if check.ok:
+        assert (
+            "closed to compilers: reading files, writing files, programs, network" in check.detail
+        )
+    else:
+        assert "left open by this kernel" in check.detail
+        assert "container" in check.remedy
+
+    def started(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        said = '{"reading files": false, "network": true}'
+        return subprocess.CompletedProcess(command, 0, said, "")
+
+    monkeypatch.setattr(subprocess, "run", started)
+    monkeypatch.setattr(
+        confinement, "offered", lambda: confinement.Offered(landlock=0, seccomp=True)
+    )
+    assert doctor._confinement().detail == (
+        "Landlock is not offered, seccomp; closed to compilers: network; "
+        "left open by this kernel: reading files"
+    )
 
 
 def test_a_missing_installer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from flacheck.errors import IncompleteError
+from flacheck.guest.engine import confinement
 from tests.test_executors import gone, running
 
 pytest.importorskip("torch")
@@ -72,6 +73,52 @@ def test_a_package_sees_none_of_the_users_variables(tmp_path: Path) -> None:
         "log.txt",
         "report.json",
     ]
+
+
+BREAKS_OUT = """
+import os, socket
+found = []
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for name in ("environ", "mem", "root/etc/shadow"):
+        try:
+            with open(f"/proc/{{pid}}/{{name}}", "rb") as file:
+                held = file.read(100_000)
+        except OSError:
+            continue
+        if held and int(pid) != os.getpid():
+            found.append(f"{{pid}} {{name}}")
+for path in {secret!r}, "/etc/shadow", "/root/.bashrc":
+    try:
+        found.append(open(path).read()[:20])
+    except OSError:
+        pass
+try:
+    open({secret!r} + ".new", "w")
+    found.append("wrote a file")
+except OSError:
+    pass
+try:
+    socket.socket(socket.AF_INET)
+    found.append("made a socket")
+except OSError:
+    pass
+raise ValueError(f"came by {{found}}")
+"""
+
+
+@pytest.mark.skipif(
+    confinement.offered()["landlock"] == 0 or not confinement.offered()["seccomp"],
+    reason="this kernel confines nothing",
+)
+def test_a_package_comes_by_nothing_of_the_users(tmp_path: Path) -> None:
+    """Neither variables of flacheck and of who started it, nor files, nor the network."""
+    secret = tmp_path / "secret"
+    secret.write_text("hush")
+    path = package(tmp_path / "p", BREAKS_OUT.format(secret=str(secret)))
+    done = drive(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush")
+    out, err = done.communicate(timeout=100)
+    error, _ = json.loads(out.splitlines()[-1])
+    assert "ValueError: came by []" in error, err
 
 
 def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.guest.engine import confinement
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
@@ -55,6 +56,44 @@ def test_a_hostile_include_shows_nothing_of_the_file(tmp_path: Path, store: Stor
     records = compiled(store, Subject(package=str(root)))
     assert [(r.verdict.value, r.code) for r in records] == [("unknown", "FC812")] * 2
     assert "root:" not in json.dumps([r.to_json() for r in records])
+
+
+SECRET_READERS = {
+    "include": '#include "{secret}"\n',
+    "macro": "#define FILE <{secret}>\n#include FILE\n",
+    "device": '#ifdef __CUDA_ARCH__\nconst char s[] =\n#include "{secret}"\n;\n#endif\n',
+    "probe": '#if __has_include("{secret}")\n#error it is there\n#endif\n',
+    "assembly": '__asm__(".include \\"{secret}\\"");\n',
+    "function": 'void f() {{ asm volatile(".include \\"{secret}\\""); }}\n',
+    "binary": '__asm__("s: .incbin \\"{secret}\\"\\n.error \\"here\\"");\n',
+    "link": '#include "link.h"\n',
+    "named": '#include "secret.txt"\n',
+}
+
+
+@pytest.mark.skipif(not confinement.offered()["landlock"], reason="this kernel has no Landlock")
+def test_no_way_to_read_a_file_shows_what_it_holds(tmp_path: Path, store: Store) -> None:
+    """Whichever of nvcc's programs opens it, also from a folder that the build names: no unit is
+    called failing or compiling for a file that is not its project's."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    secret = outside / "secret.txt"
+    secret.write_text("root hush:hush hushed\n")
+    root = tmp_path / "hostile"
+    root.mkdir()
+    (root / "link.h").symlink_to(secret)
+    kernel = "__global__ void k() {}\n"
+    for name, text in SECRET_READERS.items():
+        (root / f"{name}.cu").write_text(text.format(secret=secret) + kernel)
+    entries = [
+        {"directory": ".", "command": f"nvcc -I/ -I{outside} -c {name}.cu"}
+        for name in SECRET_READERS
+    ]
+    (root / "compile_commands.json").write_text(json.dumps(entries))
+    records = compiled(store, Subject(package=str(root)), targets=("sm90",))
+    told = {record.kernel: (record.verdict.value, record.code) for record in records}
+    assert told == {f"{name}.cu": ("unknown", "FC812") for name in SECRET_READERS}
+    assert "hush" not in json.dumps([record.to_json() for record in records])
 
 
 def test_registers_and_spills_are_the_assemblers(store: Store) -> None:

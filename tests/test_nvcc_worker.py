@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.guest.engine import confinement
+from flacheck.guest.workers import nvcc_worker
+from flacheck.guest.workers.cuda_includes import check_includes
+from flacheck.guest.workers.cuda_units import UnitRefused
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
@@ -80,6 +84,39 @@ def test_a_link_out_of_the_project_is_followed_before_it_is_judged(
     link.symlink_to(secret)
     record, _ = scanned(tmp_path, store, f"// includes {link}")
     assert record.code == "FC812"
+
+
+@pytest.mark.skipif(not confinement.offered()["landlock"], reason="this kernel has no Landlock")
+def test_a_file_that_nvcc_does_not_announce_is_not_shown(tmp_path: Path, store: Store) -> None:
+    """An assembler's `.include` is read by a program far below nvcc: the kernel refuses it, and the
+    unit is not called failing for that."""
+    secret = tmp_path / "secret"
+    secret.write_text("hush")
+    records = scanned(tmp_path, store, f"// reads {secret}")
+    assert len(records) == 2
+    for record in records:
+        assert (record.verdict.value, record.code) == ("unknown", "FC812")
+        assert str(secret) in record.message
+        assert "hush" not in str(record.to_json())
+
+
+@pytest.mark.parametrize("family", ["nvcc", "nvrtc"])
+def test_a_unit_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path, family: str) -> None:
+    """Before any compiler opens it, also where the kernel confines nothing."""
+    secret = tmp_path / "secret.cu"
+    secret.write_text("hush")
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "unit.cu").symlink_to(secret)
+    with pytest.raises(
+        UnitRefused, match=r"unit includes unit\.cu, which is in none of its folders"
+    ):
+        if family == "nvcc":
+            compilation = nvcc_worker._Compilation([], str(root), "", lambda stage: None)
+            compilation.allowed = [str(root)]
+            compilation.check("unit.cu")
+        else:
+            check_includes(str(root / "unit.cu"), [], [str(root)], [])
 
 
 def test_a_compiler_that_is_killed_says_nothing_of_the_unit(tmp_path: Path, store: Store) -> None:

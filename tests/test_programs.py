@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.engine import programs
+from flacheck.engine import policies, programs
 from flacheck.engine.programs import ProgramEnd
 from tests.test_executors import gone, running
 
@@ -26,6 +26,7 @@ def run(folder: Path, script: str, seconds: float = 30, memory_mb: int = 2000) -
         folder / "log",
         seconds=seconds,
         memory_mb=memory_mb,
+        policy=policies.of_package([], str(folder)),
     )
 
 

@@ -15,7 +15,9 @@ import pytest
 from flacheck.captures import tests as suite
 from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
+from flacheck.engine import policies
 from flacheck.errors import UsageError
+from flacheck.guest.engine.confinement import Policy
 from flacheck.guest.test_suite import cases
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
@@ -59,7 +61,11 @@ def run(folder: Path, seconds: float = 60.0, **files: str) -> suite.TestRun:
         "seconds": seconds,
     }
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return suite.run(config, environment, "running tests", folder / "log.txt")
+
+    def policy(scratch: str) -> Policy:
+        return policies.of_package([str(folder)], scratch)
+
+    return suite.run(config, environment, "running tests", folder / "log.txt", policy)
 
 
 @needs_torch

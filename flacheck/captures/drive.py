@@ -26,10 +26,11 @@ import yaml
 
 from flacheck.captures import tests
 from flacheck.captures.travelling import Captures
-from flacheck.engine import programs
+from flacheck.engine import policies, programs
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.guest.engine import channel
+from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json, digest
 from flacheck.packages import checkouts
 from flacheck.packages.package import Package
@@ -289,6 +290,7 @@ def _take_over(config: Json, folder: Path, drive: Drive, stop: threading.Event) 
         folder / _TAKING_OVER,
         seconds=_COMPARING_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
+        policy=_policy(drive, scratch),
         stop=stop,
     )
 
@@ -312,6 +314,7 @@ def _drive(config: Json, folder: Path, drive: Drive, stop: threading.Event, what
         log,
         seconds=_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
+        policy=_policy(drive, scratch),
         beat=beat,
         stop=stop,
     )
@@ -324,6 +327,14 @@ def _drive(config: Json, folder: Path, drive: Drive, stop: threading.Event, what
     _LOG.warning(f"{sentence}; what it launched until then is kept")
     _ENDED_EARLY.add(folder)
     (folder / _EARLY).touch()
+
+
+def _policy(drive: Drive, scratch: str | Path) -> Policy:
+    """What the package's code may do while it is captured."""
+    folders = [drive.package.path, *policies.compiler_folders(drive.toolchain.paths)]
+    if drive.suite is not None:
+        folders.append(str(drive.suite))
+    return policies.of_package(folders, str(scratch))
 
 
 def _say_like(config: Json, what: str) -> None:
@@ -367,7 +378,8 @@ def _add_tests(
     }
     environment = guest_environment(drive.toolchain, drive.package, scratch)
     what = f"running the tests of {checkout} under {drive.toolchain.identity}"
-    made = tests.run(asked, environment, what, folder / "tests.txt", stop)
+    policy = functools.partial(_policy, drive)
+    made = tests.run(asked, environment, what, folder / "tests.txt", policy, stop)
     output, report = Path(config["output"]), Path(config["report"])
     said = json.loads(report.read_text(encoding="utf-8"))
     said["tests"] = {**made.report, "kernels": tests.by_source(made, output)}
@@ -441,7 +453,12 @@ def _key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json
 
 
 def run_guest(
-    module: str, config: Json, environment: Mapping[str, str], folder: Path, seconds: float
+    module: str,
+    config: Json,
+    environment: Mapping[str, str],
+    folder: Path,
+    seconds: float,
+    policy: Policy | None,
 ) -> None:
     """Run `main` of one of the guest's modules in a scratch folder: it is given the config, writes
     the `report` that this names, and keeps to so many seconds of CPU by itself.
@@ -457,6 +474,7 @@ def run_guest(
         log,
         seconds=_PATIENCE * seconds,
         memory_mb=_MEMORY_MB,
+        policy=policy,
     )
     if not Path(config["report"]).exists():
         said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()

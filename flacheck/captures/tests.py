@@ -4,13 +4,14 @@ import json
 import logging
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.engine import programs
 from flacheck.errors import IncompleteError
 from flacheck.guest.engine import channel
+from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json
 
 _LOG = logging.getLogger(__name__)
@@ -35,9 +36,11 @@ def run(
     environment: Mapping[str, str],
     what: str,
     log: Path,
+    policy: Callable[[str], Policy],
     stop: threading.Event | None = None,
 ) -> TestRun:
-    """Run the tests of `config["checkout"]` under the recorder.
+    """Run the tests of `config["checkout"]` under the recorder, confined by the `policy` of their
+    scratch folder.
 
     Raises IncompleteError when pytest itself is killed or hangs; what was launched till then is in
     the log's folder no more.
@@ -59,6 +62,7 @@ def run(
             log,
             seconds=max(_PATIENCE * config["seconds"], _AT_LEAST),
             memory_mb=_MEMORY_MB,
+            policy=policy(scratch),
             beat=beat,
             stop=stop,
         )

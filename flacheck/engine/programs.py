@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck.guest.engine import channel
+from flacheck.guest.engine import channel, confinement
+from flacheck.guest.engine.confinement import Policy
 
 # Seconds between two words on a program that is at work.
 _HEARTBEAT = 10.0
@@ -68,6 +69,7 @@ def run(
     *,
     seconds: float,
     memory_mb: int,
+    policy: Policy | None,
     beat: Callable[[float], object] = lambda seconds: None,
     python: str = sys.executable,
     stop: threading.Event | None = None,
@@ -76,9 +78,11 @@ def run(
     `log`.
 
     `memory_mb` bounds what it and all that it starts hold (resident, for some reserve far more than
-    they use); `beat` is called every few seconds with the seconds passed; `stop`, when it is set,
-    ends the program.
+    they use); `policy` confines it, None leaves it all that its user can do; `beat` is called every
+    few seconds with the seconds passed; `stop`, when it is set, ends the program.
     """
+    # Whatever runs there shall not read the variables of this process.
+    confinement.hide()
     mine, theirs = socket.socketpair()
     with mine:
         with theirs:
@@ -89,6 +93,7 @@ def run(
                 "log": str(log),
                 "seconds": seconds,
                 "memory_mb": memory_mb,
+                "confinement": policy,
                 "pipe": theirs.fileno(),
             }
             boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.warden"]

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from flacheck import toolchains
+from flacheck.engine import policies
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
@@ -113,6 +114,7 @@ def worker_kind(
         modules: Json = {"path": package.path, "modules": list(package.modules)}
         if package.includes:
             modules["includes"] = list(package.includes)
+            modules["headers"] = policies.header_folders(package.includes, package.path)
         config["packages"] = {package.identity: modules}
         name = f"{toolchain.identity} {package.identity}"
     else:

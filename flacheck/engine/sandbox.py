@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flacheck.guest.engine import channel
+from flacheck.engine import policies
+from flacheck.guest.engine import channel, confinement
 from flacheck.model import Json, digest
 
 # The fields of each event, and their types: whatever runs in a worker could write to its socket.
@@ -66,7 +67,8 @@ class WorkerKind:
 
     `config` is what the guest is told: `path` (folders for its imports), `identity` of the
     compiler, `worker` (the guest's module) or `worker_file`, `packages` (name → folder), `corpus`
-    (folder), `memory_mb` (limit of its address space). `environment` adds to the allow-list.
+    (folder), `memory_mb` (limit of its address space), `confinement` (a policy in place of that
+    which the others lead to). `environment` adds to the allow-list.
     `needs_mb` is the memory that has to be free for one such worker, 0 where it takes little.
     """
 
@@ -97,7 +99,11 @@ class Worker:
             self._server = self._start(theirs)
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        config = json.dumps({**self.kind.config, "scratch": self.scratch})
+        # Whatever runs there shall not read the variables of this process.
+        confinement.hide()
+        policy = policies.of_worker(self.kind.config, self.scratch)
+        own = {"scratch": self.scratch, "confinement": policy}
+        config = json.dumps({**own, **self.kind.config})
         boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.server"]
         return subprocess.Popen(
             [self.kind.python, *boot, config, str(theirs.fileno())],

@@ -1,5 +1,6 @@
 """Whether this machine can do flacheck's work: one check a function, nothing printed."""
 
+import json
 import os
 import platform
 import resource
@@ -15,6 +16,7 @@ from packaging.version import Version
 
 from flacheck import toolchains
 from flacheck.errors import FlacheckError
+from flacheck.guest.engine import channel, confinement
 from flacheck.toolchains import cache, filling, index, lld, wheels
 
 # What Triton publishes wheels for; flacheck itself needs Python 3.10.
@@ -30,6 +32,12 @@ os.setsid()
 resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))
 os.fork() or os._exit(0)
 """
+
+
+_NEEDS = (
+    "Linux 5.19 with Landlock (among the kernel's `lsm=`) closes files and programs, 6.12 signals,"
+    " seccomp the network; an old container runtime may refuse both"
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ def checks() -> Iterator[Check]:
     yield _space()
     yield _memory()
     yield _processes()
+    yield _confinement()
     # WAL needs 3.7, the store's upserts 3.24.
     remedy = "use a Python built with SQLite 3.24 or newer"
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 24), sqlite3.sqlite_version, remedy)
@@ -125,6 +134,35 @@ def _processes() -> Check:
         said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         return Check("subprocesses", False, said[0], remedy)
     return Check("subprocesses", True, "groups and limits can be set", remedy)
+
+
+def _confinement() -> Check:
+    """Whether the kernel keeps compilers from the user's files, tried in a process of its own."""
+    remedy = "optional: without it run sources that you do not know in a container"
+    with tempfile.TemporaryDirectory(prefix="flacheck-doctor-") as folder:
+        outside = os.path.join(folder, "outside")
+        with open(outside, "w", encoding="utf-8"):
+            pass
+        libraries = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", sys.base_prefix]
+        policy = {"read": libraries, "execute": [], "write": [], "trusted": False}
+        boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.confinement"]
+        command = [sys.executable, *boot, json.dumps(policy), outside]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+            closed = json.loads(done.stdout)
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            return Check("confinement", False, f"cannot be tried: {error}", remedy, optional=True)
+    offered = confinement.offered()
+    detail = f"Landlock {offered['landlock'] or 'is not offered'}, seccomp"
+    if not offered["seccomp"]:
+        detail += " is not offered"
+    shut = [name for name, is_closed in closed.items() if is_closed]
+    if shut:
+        detail += f"; closed to compilers: {', '.join(shut)}"
+    left = [name for name, is_closed in closed.items() if not is_closed]
+    if left:
+        detail += f"; left open by this kernel: {', '.join(left)}"
+    return Check("confinement", not left, detail, f"{remedy}; {_NEEDS}", optional=True)
 
 
 def _installed() -> Check:

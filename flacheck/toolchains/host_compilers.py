@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 from flacheck.errors import UsageError
 
@@ -15,6 +16,9 @@ DEFAULT = "g++"
 _NAME = re.compile(r"(g\+\+|clang\+\+)(-\d+)?")
 _IDENTITY = re.compile(r"(g\+\+|clang\+\+) (\d+(?:\.\d+)*)")
 _NEWEST = 30
+# What a C++ compiler starts, and what nvcc starts beside its own programs and the compiler.
+_PARTS = ("cc1plus", "cc1", "collect2", "as", "ld")
+_BESIDE_NVCC = ("rm", "cat", "c++filt")
 _SECONDS = 30
 
 
@@ -50,6 +54,43 @@ def identity(name: str) -> str | None:
 def of_default() -> str:
     """The identity of g++, its bare name where there is none: then no unit compiles here."""
     return identity(DEFAULT) or DEFAULT
+
+
+def found_programs(*names: str) -> list[str]:
+    """The paths of programs, without those that are not here."""
+    paths = [shutil.which(name, path=_PATH) for name in names]
+    return [path for path in paths if path is not None]
+
+
+@cache
+def programs() -> list[str]:
+    """Every program that a compile of a unit executes beside the toolkit's own: the C++ compilers
+    here with what they start, and the shell that nvcc gives its commands to."""
+    paths = [*found().values(), *found_programs("sh", *_BESIDE_NVCC)]
+    for compiler in found().values():
+        # One that keeps what was compiled before starts the next one of its name.
+        paths += [f"{folder}/{Path(compiler).name}" for folder in _PATH.split(":")]
+        for name in _PARTS:
+            paths += _part(compiler, name)
+    return list(dict.fromkeys(paths))
+
+
+def _part(compiler: str, name: str) -> list[str]:
+    """The path of a program that the compiler starts, if it is here."""
+    try:
+        told = subprocess.run(
+            [compiler, f"-print-prog-name={name}"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    path = told.stdout.strip()
+    if Path(path).is_absolute():
+        return [path]
+    # The compiler looks for it on the PATH.
+    return found_programs(name)
 
 
 @cache

@@ -144,6 +144,18 @@ def _download(choice: Choice, into: Path) -> dict[str, Any]:
     return {**about, **done}
 
 
+def _interpreter(program: Path) -> list[str]:
+    """The program that runs a script, as the first line names it: some installations have a script
+    in the place of nvcc."""
+    with program.open("rb") as file:
+        first = file.readline(1000).decode(errors="replace")
+    words = first.removeprefix("#!").split()
+    if not first.startswith("#!") or not words:
+        return []
+    # `#!/usr/bin/env bash` names two.
+    return [words[0], *host_compilers.found_programs(*words[1:])]
+
+
 def _toolchain(choice: Choice, root: Path) -> Toolchain:
     hosts = host_compilers.found()
     missing = {}
@@ -161,6 +173,10 @@ def _toolchain(choice: Choice, root: Path) -> Toolchain:
         stages=STAGES,
         refused=choice.refused,
         missing=missing,
-        config={"toolkit": str(root), "hosts": dict(hosts)},
+        config={
+            "toolkit": str(root),
+            "hosts": dict(hosts),
+            "programs": [*host_compilers.programs(), *_interpreter(root / "bin" / NAME)],
+        },
         fills_memory=True,
     )

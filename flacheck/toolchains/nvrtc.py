@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from flacheck.errors import ToolchainError, UsageError, did_you_mean
 from flacheck.tables import table, targets
-from flacheck.toolchains import cache, filling, identity, wheels
+from flacheck.toolchains import cache, filling, host_compilers, identity, wheels
 from flacheck.toolchains import nvcc_releases as releases
 from flacheck.toolchains.base import Choice, Resolution, Toolchain
 
@@ -87,6 +87,7 @@ class Nvrtc:
             config={
                 "library": str(shelf.path / _LIBRARY),
                 "includes": [str(folder) for folder in includes],
+                "programs": host_compilers.found_programs("c++filt"),
             },
             fills_memory=True,
         )

@@ -231,6 +231,9 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
     if linker.problem:
         amd = [name for name, target in TARGETS.items() if target.backend == "hip"]
         missing = dict.fromkeys(amd, linker.problem)
+    config = {}
+    if linker.path:
+        config["programs"] = [linker.path]
     return Toolchain(
         name=NAME,
         version=choice.version,
@@ -243,4 +246,5 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
         refused=choice.refused,
         missing=missing,
         environment={"TRITON_BACKENDS_IN_TREE": "1", **linker.environment},
+        config=config,
     )

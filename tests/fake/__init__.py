@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flacheck.engine import policies
 from flacheck.engine.executors import Task
 from flacheck.engine.provider import Untried
 from flacheck.engine.sandbox import WorkerKind
@@ -19,7 +20,15 @@ def kind(table: dict[str, Any], version: str = "1.0", **config: Any) -> WorkerKi
     identity = f"fake=={version}"
     return WorkerKind(
         identity,
-        {"path": [], "identity": identity, "worker_file": WORKER, "table": table, **config},
+        {
+            "path": [],
+            "identity": identity,
+            "worker_file": WORKER,
+            "table": table,
+            # It stands for every accident, those from outside included.
+            "confinement": policies.OWN,
+            **config,
+        },
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from flacheck.engine import policies
 from flacheck.tables import targets
 from flacheck.toolchains.base import Choice, Resolution, Toolchain
 from tests import fake
@@ -27,6 +28,7 @@ class FakeToolchain(Toolchain):
             "identity": self.identity,
             "worker_file": fake.WORKER,
             "table": dict(self.table),
+            "confinement": policies.OWN,
         }
 
 

@@ -25,6 +25,7 @@ from flacheck.capabilities.autotune.examined import (
     Tuned,
     TunerResult,
 )
+from flacheck.engine import policies
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.provider import torch_folder
 from flacheck.engine.sandbox import WorkerKind
@@ -75,6 +76,8 @@ class Bench:
         self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         self._config["trust"] = trust
+        # The driver of a GPU needs devices and files that nobody lists.
+        self._config["confinement"] = policies.OWN
         self._choice, self._seconds = choice.identity, seconds
         # A worker of its own: hours of compiling may pass before the first timing.
         with self:

@@ -15,7 +15,9 @@ from flacheck.capabilities.dtypes import observed
 from flacheck.capabilities.dtypes.observed import Mode, Observation
 from flacheck.captures.cards import card
 from flacheck.captures.drive import guest_environment, recipe_of, run_guest
+from flacheck.engine import policies
 from flacheck.errors import UsageError
+from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Toolchain
@@ -111,7 +113,8 @@ def started(
     if stand_ins:
         beside = f" with stand-ins for {', '.join(stand_ins)}"
     _LOG.info(f"following the dtypes of {what(question)}{beside} …")
-    run_guest(".dtypes", config, _environment(question, work, overlay), work, seconds)
+    environment = _environment(question, work, overlay)
+    run_guest(".dtypes", config, environment, work, seconds, _policy(question, environment, work))
     seen = observed.from_report(json.loads(report.read_text(encoding="utf-8")))
     return DtypesAnswer(seen, (launches,), _roots(question.package, overlay))
 
@@ -152,6 +155,17 @@ def _environment(question: DtypesQuestion, work: Path, overlay: Path | None) -> 
         # It may need what the user set for it.
         environment.update({n: value for n, value in os.environ.items() if n not in _OURS})
     return environment
+
+
+def _policy(question: DtypesQuestion, environment: Mapping[str, str], work: Path) -> Policy | None:
+    """A script may do all that its user can, and a program of the user's own reads what it needs;
+    a package is confined."""
+    if question.script:
+        return None
+    if question.package is None or any(".py:" in target for target in question.targets):
+        return policies.OWN
+    found = environment["PYTHONPATH"].split(os.pathsep)
+    return policies.of_package(policies.compiler_folders(found), str(work))
 
 
 def _script(question: DtypesQuestion, overlay: Path | None, forced: Mode | None) -> Json:

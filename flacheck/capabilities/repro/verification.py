@@ -13,7 +13,7 @@ from pathlib import Path
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.oracle import SameFailure
 from flacheck.capabilities.repro.output.script import CANNOT_TELL
-from flacheck.engine import programs
+from flacheck.engine import policies, programs
 from flacheck.engine.judge import judge
 from flacheck.model import Cell, Outcome
 from flacheck.toolchains.base import Toolchain
@@ -80,6 +80,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
             Path(log.name),
             seconds=max(_SHORTEST_RUN, min(seconds, LONGEST_RUN)),
             memory_mb=_MEMORY_MB,
+            policy=policies.of_script(toolchain.paths, str(folder)),
             python=str(folder / "python/bin/python"),
         )
         said = Path(log.name).read_text(encoding="utf-8", errors="replace")

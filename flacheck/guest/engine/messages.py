@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypedDict, Union
 
+from .confinement import Policy
+
 # A JITFunction, or the Autotuner and Heuristics around one. Triton's releases differ in all that
 # these have, and none declares types for it.
 Kernel = Any
@@ -58,9 +60,12 @@ class WorkerConfig(TypedDict, total=False):
     """What a server is started with: the compiler's `identity` and folders (`path`), which worker
     of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
     address space; a worker that holds more than `recycle_mb` is replaced. Each of the `packages`
-    has a `path`, a folder for imports, and the `modules` in it that are the package's own; beside
-    `torch`, the guest's module `package_card` holds the card that they are imported under. `trust`
-    is the user's word for texts of kernels; other texts are held to Triton's language."""
+    has a `path`, a folder for imports, and the `modules` in it that are the package's own; its
+    build's folders of headers are its `includes`, those that units may read its `headers`. Beside
+    `torch`, the guest's module `package_card` holds the card that they are imported under.
+    `programs` are those that the compiler executes and does not bring, `confinement` is the policy
+    of the worker. `trust` is the user's word for texts of kernels; other texts are held to
+    Triton's language."""
 
     path: list[str]
     identity: str
@@ -76,6 +81,8 @@ class WorkerConfig(TypedDict, total=False):
     hosts: dict[str, str]
     library: str
     includes: list[str]
+    programs: list[str]
+    confinement: Policy
     memory_mb: int
     recycle_mb: int
     scratch: str

@@ -33,6 +33,7 @@ import traceback
 from typing import Any
 
 from . import channel
+from .confinement import Confinement
 from .loader import module_from
 from .messages import CompilerWorker, Reply, Request, WorkerConfig
 
@@ -98,6 +99,7 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
+        confinement = Confinement(config["confinement"])
         # One of our workers by its module's name, or a file's.
         if "worker_file" in config:
             module = module_from(config["worker_file"], f"{__package__}.custom_worker")
@@ -112,17 +114,23 @@ def main() -> None:
     # A collection would write to every page that the workers share with this process.
     gc.collect()
     gc.freeze()
-    _serve(sock, worker, config, log)
+    _serve(sock, worker, config, log, confinement)
 
 
-def _serve(sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, log: int) -> None:
+def _serve(
+    sock: socket.socket,
+    worker: CompilerWorker,
+    config: WorkerConfig,
+    log: int,
+    confinement: Confinement,
+) -> None:
     """Fork a worker whenever a request waits and none lives, until flacheck is gone."""
     while _waiting(sock):
         page = SharedPage()
         os.ftruncate(log, 0)
         pid = os.fork()
         if pid == 0:
-            _become_worker(sock, worker, config, page, log)
+            _become_worker(sock, worker, config, page, log, confinement)
         alive = _watch(pid, sock)
         # What the worker started (an assembler that never ends) goes with it.
         with contextlib.suppress(ProcessLookupError):
@@ -185,7 +193,12 @@ def _read(log: int, config: WorkerConfig) -> str:
 
 
 def _become_worker(
-    sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: int
+    sock: socket.socket,
+    worker: CompilerWorker,
+    config: WorkerConfig,
+    page: SharedPage,
+    log: int,
+    confinement: Confinement,
 ) -> None:
     """Never returns: the forked process works until it is told to stop, is too big, or dies."""
     code = 1
@@ -203,6 +216,8 @@ def _become_worker(
         if config.get("memory_mb"):
             limit = config["memory_mb"] << 20
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        # Only now: the server imported the compiler alone, the worker gets other people's code.
+        confinement.enter()
         channel.send(sock, {"event": "hello", "pid": os.getpid()})
         _work(sock, worker, config, page, log)
         code = RECYCLE

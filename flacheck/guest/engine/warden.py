@@ -22,6 +22,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from .confinement import Confinement
+
 # prctl options, from linux/prctl.h: the signal at the parent's death; to adopt orphans.
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # Seconds between two looks at memory and clock.
@@ -34,7 +36,8 @@ _FILE_BYTES = 4 << 30
 def main() -> None:
     """Run as the warden: the config is the process's argument. `command` is run in `folder` with
     its output in `log`; `memory_mb` bounds what it and all it starts hold, `seconds` its time;
-    `pipe` closes when flacheck is gone, and takes the report."""
+    `pipe` closes when flacheck is gone, and takes the report; `confinement` is the program's
+    policy, if it has one."""
     config: dict[str, Any] = json.loads(sys.argv[1])
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -68,6 +71,8 @@ def _become(config: dict[str, Any], libc: Any, warden: int) -> None:
         seconds = int(config["seconds"]) * 4 + 60
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         os.chdir(config["folder"])
+        if config["confinement"] is not None:
+            Confinement(config["confinement"]).enter()
         os.execve(config["command"][0], config["command"], config["environment"])
     finally:
         os._exit(127)

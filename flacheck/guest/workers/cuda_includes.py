@@ -35,6 +35,11 @@ def check_includes(
     roots = [os.path.realpath(folder) for folder in allowed]
     known = [os.path.realpath(folder) for folder in trusted]
     first = os.path.abspath(unit)
+    if not _lies_in(first, roots):
+        raise UnitRefused(
+            f"the unit includes {os.path.basename(unit)}, which is in none of its folders: "
+            "it was not compiled"
+        )
     waiting, seen = [first], {first}
     while waiting:
         file = waiting.pop()
@@ -61,8 +66,13 @@ def _included(file: str) -> Iterator[str]:
     short = os.path.basename(file)
     if not os.path.isfile(file):
         raise UnitRefused(f"the unit includes {short}, which is no file: it was not compiled")
-    with open(file, encoding="utf-8-sig", errors="replace") as opened:
-        text = opened.read(_LARGEST)
+    try:
+        with open(file, encoding="utf-8-sig", errors="replace") as opened:
+            text = opened.read(_LARGEST)
+    except PermissionError:
+        raise UnitRefused(
+            f"the unit includes {short}, which is in none of its folders: it was not compiled"
+        ) from None
     if "\0" in text or len(text) == _LARGEST:
         # In another encoding the compiler might read what is not found here.
         raise UnitRefused(f"the unit includes {short}, which is no text: it was not compiled")

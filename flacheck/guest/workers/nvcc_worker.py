@@ -41,6 +41,11 @@ _ADVICE = "Multiple include guards may be useful for:"
 _PATH = re.compile(r"[^\s:()]+")
 # An error of the front end, which several programs share: it has one stage whoever says it.
 _FRONT_END = re.compile(r"errors? detected in the compilation of|^\S+: fatal error: ", re.MULTILINE)
+# A file that a program of nvcc's may not read, or that the assembler says is not there.
+_DENIED = re.compile(
+    r"([^\s:'\"]+)['\"]?(?: for reading)?: Permission denied"
+    r"|file not found: ([^\s:'\"]+)"
+)
 # Where every host compiler finds its own headers.
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/share/libc")
 # Characters of a log that are kept: the first cause stands early, what ended it late.
@@ -65,6 +70,7 @@ class NvccWorker:
         try:
             compilation = _Compilation(self._command(request), self._root, folder, mark)
             compilation.allowed = [*self._folders(), folder]
+            compilation.check(request["kernel"]["unit"])
             answer: Reply = getattr(self, "op_" + request["op"])(request, compilation)
         except UnitRefused as error:
             os.write(2, f"flacheck: {error}\n".encode())
@@ -104,8 +110,8 @@ class NvccWorker:
 
     def _folders(self) -> list[str]:
         """Where a unit may include files from."""
-        includes = self._projects[0].get("includes", [])
-        return [self._toolkit, self._root, *includes, *_SYSTEM]
+        headers = self._projects[0].get("headers", [])
+        return [self._toolkit, self._root, *headers, *_SYSTEM]
 
     def _command(self, request: Request) -> list[str]:
         kernel, options = request["kernel"], request["options"]
@@ -189,6 +195,11 @@ class _Compilation:
     def failure(self) -> Reply:
         """What is answered of a compile that did not end well; what it said goes to the log."""
         said = "".join(self._log)
+        for denied in _DENIED.finditer(said):
+            name = denied[1] or denied[2]
+            # It is there, and was kept from the compiler.
+            if denied[1] or os.path.lexists(os.path.join(self._root, name)):
+                raise _outside(name)
         if _FRONT_END.search(said):
             self._stage = "syntax"
         write(said)
@@ -215,7 +226,7 @@ class _Compilation:
             if line.startswith("#$ "):
                 self._follow(line, stage)
             elif included is not None:
-                self._check(included[1])
+                self.check(included[1])
             elif line.startswith(_ADVICE):
                 in_advice = True
             elif self.figures.take(line):
@@ -235,7 +246,7 @@ class _Compilation:
         else:
             self._enter(_STAGES.get(program[1], "object"))
 
-    def _check(self, included: str) -> None:
+    def check(self, included: str) -> None:
         """Raises UnitRefused for a file outside of the folders that the unit may read: an error in
         it would show what it holds."""
         if included not in self._known:
@@ -243,10 +254,7 @@ class _Compilation:
             roots = (os.path.realpath(folder) for folder in self.allowed)
             self._known[included] = any(path.startswith(root + os.sep) for root in roots)
         if not self._known[included]:
-            raise UnitRefused(
-                f"the unit includes {included}, which is in none of its folders: "
-                "it was not compiled"
-            )
+            raise _outside(included)
 
     def _keep(self, line: str) -> None:
         self._size += len(line)
@@ -277,6 +285,12 @@ class _Compilation:
         ):
             text = text.replace(path, name)
         return text
+
+
+def _outside(name: str) -> UnitRefused:
+    return UnitRefused(
+        f"the unit includes {name}, which is in none of its folders: it was not compiled"
+    )
 
 
 def _write_large_files() -> None:

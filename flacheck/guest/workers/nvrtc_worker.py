@@ -111,7 +111,8 @@ class NvrtcWorker:
         beside = os.path.dirname(unit) or "."
         folders = [beside, *map(str, kernel.get("includes", ()))]
         folders += [*map(str, self._projects[0].get("includes", ())), *self._headers]
-        check_includes(unit, folders, [self._root, *folders], self._headers)
+        headers = [*self._projects[0].get("headers", ()), *self._headers]
+        check_includes(unit, folders, [self._root, *headers], self._headers)
         flags = [f"-std={options['std']}"]
         flags += [checked(flag) for flag in kernel.get("flags", ()) if _TAKEN.fullmatch(flag)]
         launch = request["launch"] or {"args": {}}
