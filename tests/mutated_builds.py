@@ -6,10 +6,20 @@ import ast
 import copy
 import json
 import random
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from flacheck.errors import FlacheckError
+from flacheck.inputs import built
+from flacheck.model import digest
+from flacheck.packages.package import Package
+from flacheck.source import builds
+
+# Seconds of processor time for one build file.
+_LONGEST = 2
 SETUP = """
 import glob, os, sys
 import os.path as osp
@@ -354,3 +364,27 @@ def project(folder: Path) -> Path:
     for name in ("a_64.cu", "a_128.cu", "b_64.cu", "b_128.cu", "bind.cpp"):
         (folder / "csrc" / name).write_text("// a unit\n")
     return folder
+
+
+def read_all(folder: Path, count: int, seed: int) -> Counter[str]:
+    """Read changed build files as a scan does, and count how it ends: `read`, `refused`, or what
+    went wrong."""
+    root = project(folder)
+    package = Package("pack", "1", str(root), "digest", {})
+    outcomes = Counter[str]()
+    for name, text in mutated(count, seed):
+        file = root / name
+        file.write_bytes(text.encode("utf-8", "surrogatepass"))
+        started = time.process_time()
+        try:
+            for source in built.sources_of(package, builds.find(root)):
+                digest([source.kernel.to_json(), [each.to_json() for each in source.launches]])
+            outcomes["read"] += 1
+        except FlacheckError:
+            outcomes["refused"] += 1
+        except Exception as error:
+            outcomes[f"{name}: {type(error).__name__}: {str(error)[:200]}"] += 1
+        if time.process_time() - started > _LONGEST:
+            outcomes[f"{name}: more than {_LONGEST} s"] += 1
+        file.unlink()
+    return outcomes

@@ -17,7 +17,7 @@ from flacheck.source.builds.script_values import (
     MOST_ITEMS,
     NotWorkedOut,
     TooLarge,
-    Unknown,
+    UnknownValue,
     bounded,
     is_flat,
     is_scalar,
@@ -279,13 +279,13 @@ def _int(value: Any = 0) -> int:
 
 
 def _truth(value: Any = False) -> bool:
-    if isinstance(value, Unknown):
+    if isinstance(value, UnknownValue):
         raise NotWorkedOut
     return bool(value)
 
 
 def _len(value: Any) -> int:
-    if isinstance(value, Unknown) or any(isinstance(item, Unknown) for item in value):
+    if isinstance(value, UnknownValue) or any(isinstance(item, UnknownValue) for item in value):
         raise NotWorkedOut
     return len(value)
 

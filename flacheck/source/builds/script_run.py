@@ -17,7 +17,7 @@ from flacheck.source.builds.script_values import (
     Extension,
     NotWorkedOut,
     TooLarge,
-    Unknown,
+    UnknownValue,
     bounded,
     is_scalar,
 )
@@ -49,7 +49,7 @@ class _Continue(Exception):
     pass
 
 
-class Work:
+class StepBudget:
     """The steps that all runs of a script may still take."""
 
     def __init__(self, left: int) -> None:
@@ -93,7 +93,7 @@ class _Scope:
         return scope
 
 
-class _Function:
+class _ScriptFunction:
     """A function of the script with the scope that it was defined in."""
 
     def __init__(self, node: ast.FunctionDef | ast.Lambda, scope: _Scope) -> None:
@@ -101,7 +101,7 @@ class _Function:
         self.scope = scope
 
 
-class ScriptRun:
+class ScriptWalk:
     """One way through a script.
 
     `decisions` has the outcome of conditions, by their text. Afterwards `extensions` has every
@@ -110,7 +110,12 @@ class ScriptRun:
     """
 
     def __init__(
-        self, file: Path, root: Path, work: Work, decisions: Mapping[str, bool], library: Library
+        self,
+        file: Path,
+        root: Path,
+        work: StepBudget,
+        decisions: Mapping[str, bool],
+        library: Library,
     ) -> None:
         self._file = file
         self._root = root
@@ -143,7 +148,7 @@ class ScriptRun:
     def _call_all(self, scope: _Scope) -> None:
         """Call the functions of a module: a class of the script may call them while it builds."""
         for value in list(scope.values.values()):
-            if isinstance(value, _Function) and isinstance(value.node, ast.FunctionDef):
+            if isinstance(value, _ScriptFunction) and isinstance(value.node, ast.FunctionDef):
                 self._called(value, [], {}, value.node)
 
     # Statements
@@ -173,13 +178,13 @@ class ScriptRun:
         added = self._value(node.value, scope)
         if isinstance(before, list) and isinstance(node.op, ast.Add):
             # In place: other names of the list see it, too.
-            before += added if isinstance(added, (list, tuple)) else [Unknown(node.value)]
+            before += added if isinstance(added, (list, tuple)) else [UnknownValue(node.value)]
             bounded(before)
             return
         try:
             after = script_values.binary(node.op, before, added)
         except _FAILURES:
-            after = Unknown(node)
+            after = UnknownValue(node)
         self._assign(node.target, after, scope)
 
     def _do_If(self, node: ast.If, scope: _Scope) -> None:
@@ -250,19 +255,19 @@ class ScriptRun:
         raise _Continue
 
     def _do_FunctionDef(self, node: ast.FunctionDef, scope: _Scope) -> None:
-        scope.assign(node.name, _Function(node, scope))
+        scope.assign(node.name, _ScriptFunction(node, scope))
 
     def _do_ClassDef(self, node: ast.ClassDef, scope: _Scope) -> None:
         # Methods run when something is built; what they add is not worked out.
-        scope.assign(node.name, Unknown(node, node.name))
+        scope.assign(node.name, UnknownValue(node, node.name))
 
     def _do_Import(self, node: ast.Import, scope: _Scope) -> None:
         for alias in node.names:
             if alias.asname:
-                scope.assign(alias.asname, Unknown(node, alias.name))
+                scope.assign(alias.asname, UnknownValue(node, alias.name))
             else:
                 top = alias.name.partition(".")[0]
-                scope.assign(top, Unknown(node, top))
+                scope.assign(top, UnknownValue(node, top))
 
     def _do_ImportFrom(self, node: ast.ImportFrom, scope: _Scope) -> None:
         for alias in node.names:
@@ -301,31 +306,35 @@ class ScriptRun:
             return
         for name in names:
             inner = name.value if isinstance(name, ast.Starred) else name
-            self._assign(inner, Unknown(target), scope)
+            self._assign(inner, UnknownValue(target), scope)
 
     def _put(self, target: ast.Subscript, value: Any, scope: _Scope) -> None:
         holder, key = self._value(target.value, scope), self._value(target.slice, scope)
         if isinstance(holder, dict):
-            holder[key if is_scalar(key) else Unknown(target)] = value
+            holder[key if is_scalar(key) else UnknownValue(target)] = value
             bounded(holder)
         elif isinstance(holder, list):
             try:
                 holder[key] = value
             except _FAILURES:
-                holder.append(Unknown(target))
+                holder.append(UnknownValue(target))
 
     # Conditions
 
     def _truth(self, value: Any) -> bool | None:
         """Return if a value is true; None where that is unknown."""
-        if isinstance(value, Unknown):
+        if isinstance(value, UnknownValue):
             if value.last_name in PRESENT:
                 return True
             return None
-        if isinstance(value, (_Function, Extension)):
+        if isinstance(value, (_ScriptFunction, Extension)):
             return True
         # An unknown item stands for any number of items.
-        if value and isinstance(value, list) and all(isinstance(item, Unknown) for item in value):
+        if (
+            value
+            and isinstance(value, list)
+            and all(isinstance(item, UnknownValue) for item in value)
+        ):
             return None
         return bool(value)
 
@@ -375,15 +384,15 @@ class ScriptRun:
     # Expressions
 
     def _value(self, node: ast.expr, scope: _Scope) -> Any:
-        """Return what an expression is worth, Unknown where it cannot be worked out."""
+        """Return what an expression is worth, UnknownValue where it cannot be worked out."""
         self._work.spend(1)
         work_out = getattr(self, f"_of_{type(node).__name__}", None)
         if work_out is None:
-            return Unknown(node)
+            return UnknownValue(node)
         try:
             return work_out(node, scope)
         except _FAILURES:
-            return Unknown(node)
+            return UnknownValue(node)
 
     def _outside(self, node: ast.AST, name: str) -> Any:
         """Return the value of a name that is imported or built in."""
@@ -391,7 +400,7 @@ class ScriptRun:
             return self._environment
         if name in CONSTANTS:
             return CONSTANTS[name]
-        return Unknown(node, name)
+        return UnknownValue(node, name)
 
     def _of_Constant(self, node: ast.Constant, scope: _Scope) -> Any:
         if is_scalar(node.value):
@@ -402,19 +411,19 @@ class ScriptRun:
         holder = scope.holder(node.id)
         if holder is not None:
             value = holder.values[node.id]
-            if isinstance(value, Unknown) and not value.name:
-                return Unknown(node)
+            if isinstance(value, UnknownValue) and not value.name:
+                return UnknownValue(node)
             return value
         return self._outside(node, node.id)
 
     def _of_Attribute(self, node: ast.Attribute, scope: _Scope) -> Any:
         value = self._value(node.value, scope)
-        if isinstance(value, Unknown):
+        if isinstance(value, UnknownValue):
             if value.name:
                 return self._outside(node, f"{value.name}.{node.attr}")
             raise NotWorkedOut
         if isinstance(value, Extension):
-            return value.arguments.get(node.attr, Unknown(node))
+            return value.arguments.get(node.attr, UnknownValue(node))
         return script_values.attribute(value, node.attr)
 
     def _of_List(self, node: ast.List | ast.Tuple | ast.Set, scope: _Scope) -> list[Any]:
@@ -424,7 +433,7 @@ class ScriptRun:
                 items.append(self._value(element, scope))
                 continue
             value = self._value(element.value, scope)
-            items += value if isinstance(value, (list, tuple)) else [Unknown(element)]
+            items += value if isinstance(value, (list, tuple)) else [UnknownValue(element)]
             bounded(items)
         return items
 
@@ -435,11 +444,11 @@ class ScriptRun:
         for key_node, value_node in zip(node.keys, node.values):
             value = self._value(value_node, scope)
             if key_node is None:
-                made.update(value if isinstance(value, dict) else {Unknown(value_node): value})
+                made.update(value if isinstance(value, dict) else {UnknownValue(value_node): value})
                 bounded(made)
                 continue
             key = self._value(key_node, scope)
-            made[key if is_scalar(key) else Unknown(key_node)] = value
+            made[key if is_scalar(key) else UnknownValue(key_node)] = value
         return made
 
     def _of_JoinedStr(self, node: ast.JoinedStr, scope: _Scope) -> str:
@@ -466,10 +475,10 @@ class ScriptRun:
         left, right = self._value(node.left, scope), self._value(node.right, scope)
         self._work.spend(sum(len(side) for side in (left, right) if isinstance(side, list)) // 8)
         # What an unknown operand adds to a list is marked in it by where it stands.
-        if isinstance(left, Unknown) and not left.name:
-            left = Unknown(node.left)
-        if isinstance(right, Unknown) and not right.name:
-            right = Unknown(node.right)
+        if isinstance(left, UnknownValue) and not left.name:
+            left = UnknownValue(node.left)
+        if isinstance(right, UnknownValue) and not right.name:
+            right = UnknownValue(node.right)
         return script_values.binary(node.op, left, right)
 
     def _of_UnaryOp(self, node: ast.UnaryOp, scope: _Scope) -> Any:
@@ -506,9 +515,9 @@ class ScriptRun:
         return True
 
     def _compared(self, comparison: ast.cmpop, left: Any, right: Any) -> bool:
-        if isinstance(left, Unknown) and left.last_name in PRESENT and right is None:
+        if isinstance(left, UnknownValue) and left.last_name in PRESENT and right is None:
             return isinstance(comparison, (ast.IsNot, ast.NotEq))
-        if isinstance(left, Unknown) or isinstance(right, Unknown):
+        if isinstance(left, UnknownValue) or isinstance(right, UnknownValue):
             raise NotWorkedOut
         return script_values.compare(comparison, left, right)
 
@@ -543,7 +552,7 @@ class ScriptRun:
         made: dict[Any, Any] = {}
         for inner in self._loops(node.generators, scope):
             key = self._value(node.key, inner)
-            made[key if is_scalar(key) else Unknown(node.key)] = self._value(node.value, inner)
+            made[key if is_scalar(key) else UnknownValue(node.key)] = self._value(node.value, inner)
         return made
 
     def _loops(self, loops: Sequence[ast.comprehension], scope: _Scope) -> Iterator[_Scope]:
@@ -563,27 +572,27 @@ class ScriptRun:
         """Return the items of a loop; one that is unknown for a loop over an unknown value."""
         if isinstance(value, (list, tuple, dict, str)):
             return list(value)
-        return [Unknown(node)]
+        return [UnknownValue(node)]
 
     def _of_Yield(self, node: ast.Yield, scope: _Scope) -> None:
         if node.value is not None:
             scope.yields.append(self._value(node.value, scope))
 
-    def _of_Lambda(self, node: ast.Lambda, scope: _Scope) -> _Function:
-        return _Function(node, scope)
+    def _of_Lambda(self, node: ast.Lambda, scope: _Scope) -> _ScriptFunction:
+        return _ScriptFunction(node, scope)
 
     # Calls
 
     def _of_Call(self, node: ast.Call, scope: _Scope) -> Any:
         if isinstance(node.func, ast.Attribute):
             owner = self._value(node.func.value, scope)
-            if not isinstance(owner, Unknown):
+            if not isinstance(owner, UnknownValue):
                 return self._method(node, owner, scope)
         callee = self._value(node.func, scope)
         args, named = self._arguments(node, scope)
-        if isinstance(callee, _Function):
+        if isinstance(callee, _ScriptFunction):
             return self._called(callee, args, named, node)
-        if not isinstance(callee, Unknown):
+        if not isinstance(callee, UnknownValue):
             raise NotWorkedOut
         if callee.name in _EXITS:
             raise Stopped
@@ -600,7 +609,7 @@ class ScriptRun:
             lists = [arg for arg in args if isinstance(arg, list)]
             is_helper = callee.name not in _KNOWN_CALLS and not self._library.has(callee.name)
             if lists and is_helper:
-                return [*lists[0], Unknown(node)]
+                return [*lists[0], UnknownValue(node)]
             raise
 
     def _arguments(self, node: ast.Call, scope: _Scope) -> tuple[list[Any], dict[str, Any]]:
@@ -610,7 +619,7 @@ class ScriptRun:
                 args.append(self._value(arg, scope))
                 continue
             value = self._value(arg.value, scope)
-            args += value if isinstance(value, (list, tuple)) else [Unknown(arg)]
+            args += value if isinstance(value, (list, tuple)) else [UnknownValue(arg)]
         named: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self._value(keyword.value, scope)
@@ -631,7 +640,7 @@ class ScriptRun:
             if isinstance(owner, str):
                 return self._library.path_method(owner, name, args)
             if isinstance(owner, list) and name in ("insert", "remove", "pop", "append", "extend"):
-                owner.append(Unknown(node))
+                owner.append(UnknownValue(node))
             raise
 
     def _applied(self, name: str, args: list[Any], node: ast.Call) -> Any:
@@ -643,9 +652,9 @@ class ScriptRun:
             return [item for item in items if self._truth(item) is not False]
         results = []
         for item in items:
-            if isinstance(function, _Function):
+            if isinstance(function, _ScriptFunction):
                 results.append(self._called(function, [item], {}, node))
-            elif isinstance(function, Unknown):
+            elif isinstance(function, UnknownValue):
                 results.append(self._library.call(function.name, [item], {}))
             else:
                 raise NotWorkedOut
@@ -656,11 +665,11 @@ class ScriptRun:
         return [item for item, result in zip(items, results) if result]
 
     def _called(
-        self, function: _Function, args: list[Any], named: dict[str, Any], call: ast.AST
+        self, function: _ScriptFunction, args: list[Any], named: dict[str, Any], call: ast.AST
     ) -> Any:
         """Return what a function of the script returns."""
         if self._depth == _DEEPEST_CALL:
-            return Unknown(call)
+            return UnknownValue(call)
         scope = _Scope(function.scope)
         self._bind(function.node.args, args, named, scope)
         line = self.line
@@ -694,10 +703,10 @@ class ScriptRun:
             elif place >= first_default:
                 value = self._value(parameters.defaults[place - first_default], scope.outer)
             else:
-                value = Unknown(parameter)
+                value = UnknownValue(parameter)
             scope.values[parameter.arg] = value
         for parameter, default in zip(parameters.kwonlyargs, parameters.kw_defaults):
-            value = Unknown(parameter)
+            value = UnknownValue(parameter)
             if parameter.arg in left:
                 value = left.pop(parameter.arg)
             elif default is not None:

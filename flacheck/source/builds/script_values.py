@@ -1,8 +1,8 @@
 """Values of a script that is worked out and never run: plain constants, lists and mappings, and
-`Unknown` for all that depends on the machine or on another module.
+`UnknownValue` for all that depends on the machine or on another module.
 
 A path is a string. A set is a list without repetitions. No operation here can take long or much
-memory: operands and results are bounded, and everything else is `Unknown` to the caller.
+memory: operands and results are bounded, and everything else is `UnknownValue` to the caller.
 """
 
 import ast
@@ -31,7 +31,7 @@ class NotWorkedOut(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Unknown:
+class UnknownValue:
     """A value that cannot be worked out, the expression that has it, and its full name where it is
     imported or built in (`torch.version.cuda`)."""
 
@@ -100,7 +100,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def compare(comparison: ast.cmpop, left: Any, right: Any) -> bool:
-    """Return the outcome of a comparison of two values that are not Unknown."""
+    """Return the outcome of a comparison of two values that are not UnknownValue."""
     if isinstance(comparison, (ast.In, ast.NotIn)):
         return _contains(right, left) is isinstance(comparison, ast.In)
     if isinstance(comparison, (ast.Is, ast.IsNot)):
@@ -118,7 +118,7 @@ def _contains(holder: Any, item: Any) -> bool:
     if isinstance(holder, dict) and is_scalar(item):
         if item in holder:
             return True
-        is_complete = not any(isinstance(key, Unknown) for key in holder)
+        is_complete = not any(isinstance(key, UnknownValue) for key in holder)
     elif isinstance(holder, (list, tuple)) and is_scalar(item):
         if any(is_scalar(each) and each == item for each in holder):
             return True
@@ -138,9 +138,9 @@ def binary(operation: ast.operator, left: Any, right: Any) -> Any:
     match operation, left, right:
         case ast.Add(), list() | tuple(), list() | tuple():
             return bounded([*left, *right])
-        case ast.Add(), list() | tuple(), Unknown():
+        case ast.Add(), list() | tuple(), UnknownValue():
             return [*left, right]
-        case ast.Add(), Unknown(), list() | tuple():
+        case ast.Add(), UnknownValue(), list() | tuple():
             return [left, *right]
         case ast.Add(), str(), str():
             return bounded(left + right)
@@ -258,7 +258,7 @@ def _list_method(owner: list[Any], name: str, args: list[Any]) -> Any:
         case (("append" | "add"), [item]):
             owner.append(item)
             bounded(owner)
-        case (("extend" | "update"), [Unknown() as items]):
+        case (("extend" | "update"), [UnknownValue() as items]):
             owner.append(items)
         case (("extend" | "update"), [(list() | tuple()) as items]):
             owner.extend(items)
@@ -300,7 +300,7 @@ def _mapping_method(
             return owner.pop(key, *default)
         case "update", [dict() as more]:
             owner.update(more)
-        case "update", [Unknown() as more]:
+        case "update", [UnknownValue() as more]:
             owner[more] = more
         case "update", []:
             pass

@@ -24,8 +24,8 @@ from flacheck.source.builds.arguments import (
 )
 from flacheck.source.builds.build_file import read_text
 from flacheck.source.builds.script_library import Library
-from flacheck.source.builds.script_run import ScriptRun, Stopped, Work
-from flacheck.source.builds.script_values import Extension, TooLarge, Unknown, is_scalar
+from flacheck.source.builds.script_run import ScriptWalk, StepBudget, Stopped
+from flacheck.source.builds.script_values import Extension, TooLarge, UnknownValue, is_scalar
 
 # What torch's CUDAExtension gives nvcc before the project's own flags
 # (torch.utils.cpp_extension, COMMON_NVCC_FLAGS).
@@ -39,7 +39,7 @@ _STANDARD_OF_TORCH = "c++17"
 _OF_TORCH = ("CUDAExtension", "CppExtension")
 _MOST_BYTES = 1 << 20
 # Statements and expressions of all runs, about a second. A run of a large script takes 7,000.
-_MOST_STEPS = 300_000
+_MOST_STEPS = 200_000
 # Ways through a script: all outcomes of five conditions, and each outcome of thirty.
 _MOST_RUNS = 40
 _MOST_WARNINGS = 20
@@ -85,8 +85,9 @@ class _Exploration:
         self._tree = tree
         self._file = file
         self._root = root
-        self._work = Work(_MOST_STEPS)
+        self._work = StepBudget(_MOST_STEPS)
         self._library = Library(root, self._work.spend)
+        self._lines: dict[str, int] = {}
         # Conditions whose outcome changes the units.
         self._telling: set[str] = set()
         self._units: dict[BuildUnit, BuildUnit] = {}
@@ -115,7 +116,7 @@ class _Exploration:
                 break
             way = min(waiting, key=self._priority)
             waiting.remove(way)
-            run = ScriptRun(self._file, self._root, self._work, way.decisions, self._library)
+            run = ScriptWalk(self._file, self._root, self._work, way.decisions, self._library)
             try:
                 run.follow(self._tree)
                 units = self._take(run, way)
@@ -127,6 +128,7 @@ class _Exploration:
                     raise self._refused(run.line) from None
                 waiting.append(way)
                 break
+            self._lines.update(run.undecided)
             for condition in run.undecided:
                 decisions = {**way.decisions, condition: False}
                 identity = frozenset(decisions.items())
@@ -154,15 +156,15 @@ class _Exploration:
         for way in ways:
             if len(way.decisions) == 1:
                 message = f"`{_shortened(way.flip)}` depends on the machine; taken as true"
-                self._warn(self._line_of(way.flip), message)
+                self._warn(self._lines[way.flip], message)
             elif self._telling.issuperset(way.decisions):
                 combined.update(way.decisions)
         if combined:
             named = ", ".join(f"`{_shortened(condition)}`" for condition in sorted(combined))
             message = f"not every combination of the outcomes of {named} was followed"
-            self._warn(min(map(self._line_of, combined)), message)
+            self._warn(min(self._lines[condition] for condition in combined), message)
 
-    def _take(self, run: ScriptRun, way: _Way) -> frozenset[BuildUnit]:
+    def _take(self, run: ScriptWalk, way: _Way) -> frozenset[BuildUnit]:
         """Add the units of a run, and return them."""
         units = set()
         for extension in run.extensions:
@@ -175,14 +177,8 @@ class _Exploration:
             self._telling.add(way.flip)
             condition = _shortened(way.flip)
             message = f"`{condition}` depends on the machine; the units of both outcomes are listed"
-            self._warn(self._line_of(way.flip), message)
+            self._warn(self._lines[way.flip], message)
         return frozenset(units)
-
-    def _line_of(self, condition: str) -> int:
-        for node in ast.walk(self._tree):
-            if isinstance(node, ast.expr) and ast.unparse(node) == condition:
-                return node.lineno
-        return 1
 
     def _warn(self, line: int, message: str) -> None:
         self._warnings[printable(f"{self._file.name}:{line}: {message}")] = None
@@ -232,19 +228,19 @@ class _Exploration:
         if not isinstance(value, dict):
             return self._texts(value)
         for key in value:
-            if isinstance(key, Unknown):
+            if isinstance(key, UnknownValue):
                 self._left_out(key)
         return self._texts(value.get(compiler))
 
     def _texts(self, value: Any) -> list[str]:
         """Return the texts of a list; warn of items that are unknown, and leave them out."""
-        if isinstance(value, Unknown):
+        if isinstance(value, UnknownValue):
             value = [value]
         texts: list[str] = []
         for item in value if isinstance(value, list) else []:
             if isinstance(item, str):
                 texts.append(item)
-            elif isinstance(item, Unknown):
+            elif isinstance(item, UnknownValue):
                 if texts and texts[-1] in TAKES_VALUE:
                     # The option without its value would take the next flag for it.
                     option = texts.pop()
@@ -253,7 +249,7 @@ class _Exploration:
                 self._left_out(item)
         return texts
 
-    def _left_out(self, value: Unknown) -> None:
+    def _left_out(self, value: UnknownValue) -> None:
         if is_chosen_by_scan(_beginning(value.node)):
             return
         message = f"`{_shortened(value.written())}` depends on the machine and is left out"
@@ -263,12 +259,12 @@ class _Exploration:
         """Return the arguments of `define_macros`, pairs of a name and a value or None."""
         macros = []
         for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, Unknown):
+            if isinstance(item, UnknownValue):
                 self._left_out(item)
             if not isinstance(item, list) or not item or not isinstance(item[0], str):
                 continue
             held = item[1] if len(item) > 1 else None
-            if isinstance(held, Unknown):
+            if isinstance(held, UnknownValue):
                 self._left_out(held)
             elif held is None:
                 macros.append(f"-D{item[0]}")
