@@ -28,7 +28,8 @@ _KEPT = re.compile(
     r"|-{1,2}(?:ftz|prec-div|prec-sqrt|fmad)=(?:true|false)|-{1,2}maxrregcount=\d+"
     r"|-(?:rdc|-relocatable-device-code)=(?:true|false)|-{1,2}diag-suppress=[\d,]+"
     r"|-Xcudafe=--diag_suppress=\w+"
-    r"|(?:-Xptxas|--ptxas-options)=(?:-v|-O\d|-dlcm=\w+|--warn-on-\w[\w-]*|-w)"
+    r"|(?:-Xptxas|--ptxas-options)=(?:-v|-O\d|-dlcm=\w+|--warn-on-\w[\w-]*|-w"
+    r"|-{1,2}allow-expensive-optimizations=(?:true|false))"
     r"|(?:-Xcompiler|--compiler-options)=(?:-O\d|-g|-pthread|-W[\w-]+"
     # Each by its name: others load plug-ins or write files.
     r"|-f(?:no-)?(?:PIC|pic|PIE|openmp|permissive|wrapv|exceptions|rtti|strict-aliasing"

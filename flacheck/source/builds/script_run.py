@@ -532,8 +532,10 @@ class ScriptWalk:
             if not isinstance(value, (list, tuple, str)):
                 raise NotWorkedOut
             parts = (node.slice.lower, node.slice.upper, node.slice.step)
-            bounds = [part and self._value(part, scope) for part in parts]
-            return value[slice(*bounds)]
+            lower, upper, step = [
+                None if part is None else self._value(part, scope) for part in parts
+            ]
+            return value[lower:upper:step]
         key = self._value(node.slice, scope)
         if not is_scalar(key) or not isinstance(value, (list, tuple, str, dict)):
             raise NotWorkedOut
