@@ -1,7 +1,7 @@
 """Faults by the thousand against the fake toolchain: `python -m tests.soak --help`.
 
-Four parts, each with counts and a seed: faults within worker, server and messages; kills from
-outside; kill -9 of the parent; mutated inputs. Exit status 1 when anything was judged wrongly,
+Five parts, each with counts and a seed: faults within worker, server and messages; kills from
+outside; kill -9 of the parent; mutated inputs; mutated build files. Exit status 1 when anything was judged wrongly,
 hung, was lost, or got away.
 """
 
@@ -29,7 +29,7 @@ from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.model import Record, Verdict
 from flacheck.store import Store
-from tests import fake
+from tests import fake, mutated_builds
 from tests.fake.worker import ANSWERS, PACKETS
 from tests.test_faults import _descendants
 
@@ -388,9 +388,22 @@ def mutate(count: int, seed: int) -> Tally:
     return tally
 
 
+def misread(count: int, seed: int) -> Tally:
+    """Read so many changed build files."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = mutated_builds.read_all(Path(folder) / "project", count, seed)
+    for outcome, times in outcomes.items():
+        tally.counts[outcome] += times
+        if outcome not in ("read", "refused"):
+            tally.blame(outcome)
+    return tally
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("faults", 1000), ("kills", 1000), ("parents", 200), ("inputs", 10_000)):
+    defaults = {"faults": 1000, "kills": 1000, "parents": 200, "inputs": 10_000, "builds": 1000}
+    for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--list", action="store_true", help="list the kinds of faults")
@@ -408,6 +421,7 @@ def main(words: list[str] | None = None) -> int:
         ("kills", asked.kills, lambda n: strike(n, random.Random(asked.seed))),
         ("parents", asked.parents, lambda n: orphan(n, random.Random(asked.seed))),
         ("inputs", asked.inputs, lambda n: mutate(n, asked.seed)),
+        ("builds", asked.builds, lambda n: misread(n, asked.seed)),
     )
     for name, count, part in parts:
         if count:

@@ -65,13 +65,9 @@ def cannot_build(path: Path) -> str | None:
     which is a gigabyte and more, to compile extensions with. None where a build is to be tried."""
     if not any((path / name).is_file() for name in _BUILDS):
         return "it says nowhere how it is built"
-    project = path / "pyproject.toml"
-    if project.is_file():
-        with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
-            said = tomllib.loads(project.read_text(encoding="utf-8"))
-            wanted = said.get("build-system", {}).get("requires", [])
-            if any(re.match(r"torch\b", each) for each in wanted):
-                return "its build requires torch"
+    required = _table(path, "build-system").get("requires")
+    if isinstance(required, list) and any(re.match(r"torch\b", str(each)) for each in required):
+        return "its build requires torch"
     setup = path / "setup.py"
     if setup.is_file():
         text = setup.read_text(encoding="utf-8", errors="replace")
@@ -83,22 +79,30 @@ def cannot_build(path: Path) -> str | None:
 def said_of(path: Path) -> tuple[str, str, list[str]]:
     """The name, version and requirements of a checkout that is not built, as far as its files say
     them plainly. A source distribution brings what its build would say of the name."""
-    project: dict[str, Any] = {}
-    file = path / "pyproject.toml"
-    if file.is_file():
-        with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
-            project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
+    project = _table(path, "project")
     information = email.message_from_string("")
     if (path / "PKG-INFO").is_file():
         text = (path / "PKG-INFO").read_text(encoding="utf-8", errors="replace")
         information = email.message_from_string(text)
     # Where its setup.py finds them out, the archive does not say them.
     requires = information.get_all("Requires-Dist") or project.get("dependencies")
-    if requires is None:
+    if not isinstance(requires, list):
         requires = _required_by_setup(path / "setup.py")
-    name = information["Name"] or project.get("name", path.name)
-    version = information["Version"] or project.get("version", "0")
+    name = str(information["Name"] or project.get("name", path.name))
+    version = str(information["Version"] or project.get("version", "0"))
     return name, version, list(map(str, requires))
+
+
+def _table(path: Path, name: str) -> dict[str, Any]:
+    """Return a table of a checkout's pyproject.toml; empty where it has none that can be read."""
+    file = path / "pyproject.toml"
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get(name)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    if isinstance(table, dict):
+        return table
+    return {}
 
 
 def _required_by_setup(file: Path) -> list[str]:
@@ -107,7 +111,7 @@ def _required_by_setup(file: Path) -> list[str]:
         return []
     try:
         tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "install_requires":

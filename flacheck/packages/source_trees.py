@@ -12,6 +12,12 @@ from flacheck.packages import archives, checkouts
 from flacheck.packages.package import Package, parse
 from flacheck.toolchains import cache, filling, wheels
 
+# Where wheels hold headers: NVIDIA's libraries, and CUTLASS.
+_HEADER_FOLDERS = (
+    "nvidia/*/include",
+    "cutlass_library/source/include",
+    "cutlass_library/source/tools/util/include",
+)
 # What `_checkout` calls the state of a folder.
 _OF_CHECKOUT = re.compile(r"==0\+h[0-9a-f]{8}$")
 
@@ -76,13 +82,13 @@ def _digest(root: Path) -> str:
     return seen.hexdigest()[:32]
 
 
-def library_headers(spec: str) -> tuple[str, ...]:
-    """The include folders of a CUDA library's wheel (`nvidia-cublas==13.0.*`), whose libraries are
-    left out: only headers are compiled."""
+def library_headers(spec: str, alone: bool = False) -> tuple[str, ...]:
+    """Return the include folders of a CUDA library's wheel (`nvidia-cublas==13.0.*`), whose
+    libraries are left out: only headers are compiled. `alone` leaves out what it requires."""
     named = re.sub(r"[^\w.]+", "-", spec).strip("-")
 
     def install(into: Path) -> dict[str, Any]:
-        done = wheels.install([spec], into, what=spec, binary_only=(":all:",))
+        done = wheels.install([spec], into, what=spec, binary_only=(":all:",), alone=alone)
         for folder, _, names in os.walk(into):
             for name in names:
                 if re.search(r"\.(?:so|a)(?:\.|$)", name):
@@ -90,5 +96,5 @@ def library_headers(spec: str) -> tuple[str, ...]:
         return done
 
     shelf = filling.fill(cache.root() / "headers" / named, install)
-    found = sorted(path for path in shelf.path.glob("nvidia/*/include") if path.is_dir())
-    return tuple(map(str, found))
+    folders = [path for pattern in _HEADER_FOLDERS for path in shelf.path.glob(pattern)]
+    return tuple(str(path) for path in sorted(folders) if path.is_dir())

@@ -1,6 +1,7 @@
 """Planning a scan of what a project's build compiles: its C++ translation units under CUDA
 toolkits. Nothing of the project is run."""
 
+import os
 import re
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,8 @@ from flacheck.packages.package import Package
 from flacheck.pipeline.plan import Plan
 from flacheck.source import builds
 from flacheck.source.builds import ProjectBuild
-from flacheck.source.builds.arguments import BuildUnit
+from flacheck.source.builds.arguments import BuildUnit, is_chosen_by_scan
+from flacheck.source.builds.build_file import is_file, is_folder, lies_inside
 from flacheck.toolchains import Resolver
 
 # What most of these projects are written for.
@@ -34,6 +36,8 @@ _LIBRARIES = {
     "nvidia-cutlass": re.compile(r"<cutlass/|<cute/|\"cutlass/|\"cute/"),
 }
 _PINS = {"nvidia-cutlass": ""}
+# A header by which a project's own copy of a library shows.
+_HEADER_OF = {"nvidia-cutlass": "cutlass/cutlass.h"}
 # Their headers change little between the toolkits of one major version.
 _LIBRARY_PIN = ">=10,<14"
 _HEADERS = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".cxx")
@@ -61,10 +65,7 @@ def plan(
     root = Path(package.path)
     build = builds.find(root)
     if not build.units:
-        raise UsageError(
-            f"--package {spec}: no translation unit was found; flacheck reads "
-            "compile_commands.json, build.ninja, and the extensions in setup.py"
-        )
+        raise UsageError(_without_units(spec, build))
     package = replace(package, includes=tuple(_includes(build, root)))
     sources = sources_of(package, build)
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
@@ -79,8 +80,16 @@ def plan(
         cells=cells,
         choices=resolver.choices,
         packages={package.identity: package},
-        warnings=(*dict.fromkeys(resolver.warnings), *_dropped(build)),
+        warnings=(*dict.fromkeys(resolver.warnings), *build.warnings, *_dropped(build)),
     )
+
+
+def _without_units(spec: str, build: ProjectBuild) -> str:
+    message = (
+        f"--package {spec}: no translation unit was found; flacheck reads "
+        "compile_commands.json, build.ninja, and the extensions in setup.py"
+    )
+    return "; ".join((message, *build.warnings))
 
 
 def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
@@ -96,20 +105,48 @@ def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
 
 
 def sources_of(package: Package, build: ProjectBuild) -> list[Source]:
-    """The units of a build as kernels; a file that is compiled with several sets of defines is one
-    kernel with several launches."""
-    launches: dict[str, tuple[Kernel, list[Launch]]] = {}
+    """Return the units of a build as kernels.
+
+    A file that is compiled with several sets of defines is one kernel with several launches; with
+    several sets of flags or include folders it is several kernels.
+    """
+    by_file: dict[str, dict[Kernel, list[Launch]]] = {}
     for unit in build.units:
-        kernel = _kernel(package, unit)
-        listed = launches.setdefault(kernel.name, (kernel, []))[1]
+        launches = by_file.setdefault(unit.file, {}).setdefault(_kernel(package, unit), [])
         args = {name: {"constexpr": value} for name, value in unit.defines.items()}
         config: Json = {"kwargs": {}}
         if unit.standard:
             config["std"] = unit.standard
         launch = Launch(args, configs=(config,))
-        if launch not in listed:
-            listed.append(launch)
-    return [Source(kernel, tuple(listed)) for kernel, listed in launches.values()]
+        if launch not in launches:
+            launches.append(launch)
+    sources = []
+    for variants in by_file.values():
+        names = _names_of(list(variants))
+        for name, (kernel, launches) in zip(names, variants.items()):
+            sources.append(Source(replace(kernel, name=name), tuple(launches)))
+    return sources
+
+
+def _names_of(variants: Sequence[Kernel]) -> list[str]:
+    """Return a name for each kernel of one file: the file with the arguments that not all have."""
+    arguments = []
+    for kernel in variants:
+        assert isinstance(kernel.origin, Unit)
+        folders = [f"-I{folder}" for folder in kernel.origin.includes]
+        arguments.append([*kernel.origin.flags, *folders])
+    common = set.intersection(*map(set, arguments))
+    names: list[str] = []
+    for kernel, own in zip(variants, arguments):
+        differing = " ".join(argument for argument in own if argument not in common)
+        name = kernel.name
+        if differing:
+            name += f" ({differing})"
+        if name in names:
+            # The same arguments in another order.
+            name += f" #{len(names) + 1}"
+        names.append(name)
+    return names
 
 
 def _kernel(package: Package, unit: BuildUnit) -> Kernel:
@@ -151,30 +188,57 @@ def _includes(build: ProjectBuild, root: Path) -> Iterator[str]:
         yield sysconfig.get_paths()["include"]
     text = "\n".join(_texts(root))
     for name, wanted in _LIBRARIES.items():
-        if wanted.search(text):
+        if wanted.search(text) and not _brings(build, root, name):
             pin = _PINS.get(name, _LIBRARY_PIN)
-            yield from source_trees.library_headers(f"{name}{pin}")
-    named = {folder for unit in build.units for folder in unit.includes}
-    for folder_name in sorted(named):
-        there = folder_name.startswith("/") and Path(folder_name).is_dir()
-        if there and "torch/include" not in folder_name:
+            # CUTLASS requires Python packages that have no headers.
+            yield from source_trees.library_headers(f"{name}{pin}", alone=name in _PINS)
+    for folder_name in _outside_folders(build):
+        if _holds_headers(folder_name) and is_folder(Path(folder_name)):
             yield folder_name
+
+
+def _outside_folders(build: ProjectBuild) -> list[str]:
+    """Return the include folders of a build that lie outside of the project, but for torch's."""
+    named = {folder for unit in build.units for folder in unit.includes}
+    return sorted(each for each in named if each.startswith("/") and "torch/include" not in each)
+
+
+def _holds_headers(folder: str) -> bool:
+    """Return True for a folder whose path names it as one of headers.
+
+    A build could name any folder of this machine, and its units would show the files there.
+    """
+    return "include" in Path(os.path.realpath(folder)).parts
+
+
+def _brings(build: ProjectBuild, root: Path, library: str) -> bool:
+    """Return True for a library whose headers are in an include folder of the build."""
+    header = _HEADER_OF.get(library)
+    if header is None:
+        return False
+    folders = {folder for unit in build.units for folder in unit.includes}
+    return any(is_file(root / folder / header) for folder in folders)
 
 
 def _texts(root: Path) -> Iterator[str]:
     for file in sorted(root.rglob("*")):
-        if file.suffix in _HEADERS and file.is_file():
+        if file.suffix in _HEADERS and file.is_file() and lies_inside(file, root):
             yield file.read_text(encoding="utf-8", errors="replace")
 
 
-def _dropped(build: ProjectBuild) -> Sequence[str]:
-    """A word on arguments that flacheck does not pass on, but for those that it chooses itself."""
-    own = re.compile(r"-(?:-generate-code|gencode|arch|code|-gpu|o|c|t|-threads|x|M|ccbin)\b")
-    dropped = {flag for unit in build.units for flag in unit.dropped if not own.match(flag)}
-    dropped -= {"-c", "-v"}
-    if not dropped:
-        return ()
-    return (f"arguments of the build that are not passed on: {' '.join(sorted(dropped))}",)
+def _dropped(build: ProjectBuild) -> Iterator[str]:
+    """Yield warnings of what the build names and flacheck does not pass on, but for what a scan
+    chooses itself."""
+    every_flag = {flag for unit in build.units for flag in unit.dropped}
+    dropped = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
+    if dropped:
+        yield f"arguments of the build that are not passed on: {' '.join(dropped)}"
+    folders = [each for each in _outside_folders(build) if not _holds_headers(each)]
+    if folders:
+        yield (
+            "include folders of the build that lie outside of the project and are left out: "
+            f"{' '.join(folders)}; put their headers into the project, or into a folder `include`"
+        )
 
 
 def _source(spec: str) -> str:

@@ -39,6 +39,8 @@ def checked(flag: str) -> str:
 
 def checked_file(name: str) -> str:
     """The name of a file or folder; UnitRefused where a command line could read it otherwise."""
+    if name.startswith(("-", "@")):
+        raise UnitRefused(f"a compiler reads the name of a file or folder {name!r} as an option")
     if not _FILE.fullmatch(name):
         raise UnitRefused(f"the name of a file or folder {name!r} holds unusual characters")
     return name

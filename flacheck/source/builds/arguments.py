@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 SUFFIXES = (".cu", ".cpp", ".cc", ".cxx")
+_MACRO = re.compile(r"[A-Za-z_]\w*")
 # Arguments whose value may be the next one.
-_TAKES_VALUE = frozenset(
+TAKES_VALUE = frozenset(
     """-I -isystem --system-include --include-path -D --define-macro -U --undefine-macro -std --std
     -o --output-file -x --x -ccbin --compiler-bindir -gencode --generate-code -arch
     --gpu-architecture -code --gpu-code -t --threads -j --threads -Xcompiler --compiler-options
@@ -27,12 +28,44 @@ _KEPT = re.compile(
     r"|-{1,2}(?:ftz|prec-div|prec-sqrt|fmad)=(?:true|false)|-{1,2}maxrregcount=\d+"
     r"|-(?:rdc|-relocatable-device-code)=(?:true|false)|-{1,2}diag-suppress=[\d,]+"
     r"|-Xcudafe=--diag_suppress=\w+"
-    r"|(?:-Xptxas|--ptxas-options)=(?:-v|-O\d|-dlcm=\w+|--warn-on-\w[\w-]*|-w)"
-    r"|(?:-Xcompiler|--compiler-options)=(?:-fPIC|-O\d|-g|-pthread|-W[\w-]+|-f(?:no-)?[a-z]+"
-    r"(?:-[a-z]+)*=?\w*)"
+    r"|(?:-Xptxas|--ptxas-options)=(?:-v|-O\d|-dlcm=\w+|--warn-on-\w[\w-]*|-w"
+    r"|-{1,2}allow-expensive-optimizations=(?:true|false))"
+    r"|(?:-Xcompiler|--compiler-options)=(?:-O\d|-g|-pthread|-W[\w-]+"
+    # Each by its name: others load plug-ins or write files.
+    r"|-f(?:no-)?(?:PIC|pic|PIE|openmp|permissive|wrapv|exceptions|rtti|strict-aliasing"
+    r"|unroll-loops|fast-math|finite-math-only|math-errno|trapping-math|omit-frame-pointer"
+    r"|function-sections|data-sections|gnu-unique|visibility-inlines-hidden|inline-functions"
+    r"|stack-protector|stack-protector-strong|stack-protector-all|semantic-interposition|plt|lto"
+    r"|concepts|coroutines|char8_t|asynchronous-unwind-tables|tree-vectorize)"
+    r"|-f(?:visibility|cf-protection|abi-version|template-depth|constexpr-depth)=\w+)"
 )
-# A host compiler's flags that begin as harmless ones do, and load code.
-_LOADS = re.compile(r"-fplugin|-fprofile|-fdump|-fopt-info|-fsave|-fmodule|-fdiagnostics")
+# What flacheck chooses itself: the GPU, the threads, where the output goes, the host compiler.
+_CHOSEN_BY_SCAN = re.compile(
+    r"-(?:-generate-code|gencode|-?gpu-architecture|-?gpu-code|arch|code|-gpu|o|-output-file|c|v|t|j"
+    r"|-threads|-jobs|x|M\w*|ccbin|-compiler-bindir)(?![\w-])"
+)
+# Names that a compiler, or the shell command of one, would read as an option or a list of options.
+_READ_AS_OPTION = ("-", "@")
+
+
+def is_chosen_by_scan(argument: str) -> bool:
+    """Return True for an argument whose value a scan chooses, whatever a build has."""
+    return _CHOSEN_BY_SCAN.match(argument) is not None
+
+
+def is_read_as_option(name: str) -> bool:
+    """Return True for the name of a file or folder that a compiler would take for an option."""
+    return name.startswith(_READ_AS_OPTION)
+
+
+def printable(text: str) -> str:
+    """Return the text with its lone surrogates, which no output can hold, as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_passable(text: str) -> bool:
+    """Return True for a text that a command line can hold: no null byte, no lone surrogate."""
+    return "\0" not in text and printable(text) == text
 
 
 @dataclass(frozen=True)
@@ -52,6 +85,14 @@ class BuildUnit:
     @property
     def is_device_code(self) -> bool:
         return self.file.endswith(".cu")
+
+
+@dataclass(frozen=True)
+class BuildUnits:
+    """What a build file compiles, and remarks on what could not be read from it."""
+
+    units: tuple[BuildUnit, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def parse(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit | None:
@@ -76,19 +117,27 @@ def taken_apart(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit
     dropped: list[str] = []
     standard = None
     for name, held in _pairs(arguments):
-        if name in ("-I", "-isystem", "--include-path", "--system-include"):
-            includes.append(relative(held, folder, root))
+        if not _is_passable(name + held):
+            dropped.append(printable(f"{name}={held}"))
+        elif name in ("-I", "-isystem", "--include-path", "--system-include"):
+            include = relative(held, folder, root)
+            if is_read_as_option(include):
+                dropped.append(f"{name}={held}")
+            else:
+                includes.append(include)
         elif name in ("-D", "--define-macro"):
             macro, is_valued, text = held.partition("=")
             defines[macro] = macro_value(text) if is_valued else True
         elif name in ("-std", "--std"):
             standard = held.replace("gnu++", "c++")
-        elif name in ("-U", "--undefine-macro"):
+        elif name in ("-U", "--undefine-macro") and _MACRO.fullmatch(held):
             flags.append(f"-U{held}")
         else:
             flag = f"{name}={held}" if held else name
-            is_kept = _KEPT.fullmatch(flag) and not _LOADS.search(flag)
-            (flags if is_kept else dropped).append(flag)
+            if _KEPT.fullmatch(flag):
+                flags.append(flag)
+            else:
+                dropped.append(flag)
     return BuildUnit(
         "",
         defines,
@@ -102,14 +151,14 @@ def taken_apart(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit
 def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
     """Each argument with its value, however the two are written."""
     pairs = []
-    waiting = list(arguments)
+    waiting = list(reversed(arguments))
     while waiting:
-        word = waiting.pop(0)
+        word = waiting.pop()
         joined = re.fullmatch(r"(-I|-isystem|-D|-U)(.+)", word, re.DOTALL)
         if joined:
             pairs.append((joined[1], joined[2]))
-        elif word in _TAKES_VALUE and waiting:
-            pairs.append((word, waiting.pop(0)))
+        elif word in TAKES_VALUE and waiting:
+            pairs.append((word, waiting.pop()))
         elif word.startswith("-"):
             name, _, held = word.partition("=")
             pairs.append((name, held))

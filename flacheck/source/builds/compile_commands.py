@@ -2,24 +2,30 @@
 
 import json
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from flacheck.errors import MatrixError
-from flacheck.source.builds.arguments import BuildUnit, parse
+from flacheck.source.builds.arguments import BuildUnit, BuildUnits, parse
+from flacheck.source.builds.build_file import read_text
+
+_MOST_BYTES = 64 << 20
 
 
-def read(file: Path, root: Path) -> Sequence[BuildUnit]:
-    """The units of the project in a compilation database."""
+def read(file: Path, root: Path) -> BuildUnits:
+    """Return the units of the project in a compilation database."""
     try:
-        entries = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        entries = json.loads(read_text(file, root, _MOST_BYTES))
+    except (ValueError, RecursionError) as error:
         raise MatrixError(str(file), None, f"cannot be read: {error}") from None
     if not isinstance(entries, list):
         raise MatrixError(str(file), None, "a compilation database is a list of objects")
-    units = (_unit(file, place, entry, root) for place, entry in enumerate(entries))
-    return [unit for unit in units if unit is not None]
+    units = []
+    for place, entry in enumerate(entries):
+        unit = _unit(file, place, entry, root)
+        if unit is not None:
+            units.append(unit)
+    return BuildUnits(tuple(units))
 
 
 def _unit(file: Path, place: int, entry: Any, root: Path) -> BuildUnit | None:

@@ -6,23 +6,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flacheck.errors import MatrixError
-from flacheck.source.builds.arguments import BuildUnit, parse
+from flacheck.source.builds.arguments import BuildUnits, parse
+from flacheck.source.builds.build_file import read_text
 
 _ASSIGNMENT = re.compile(r"\s*([\w.-]+)\s*=\s?(.*)")
 _REFERENCE = re.compile(r"\$(?:(\$)|([ :])|(\w+)|\{([\w.-]+)\})")
 # References within references, deeper than any generator writes them.
 _DEEPEST = 10
 _LINKS = ("|", "||", "|@")
+_MOST_BYTES = 64 << 20
+# Linux passes no longer command to the shell that ninja starts (MAX_ARG_STRLEN).
+_LONGEST = 128 << 10
+# Characters and references that all values of a file may expand to, beside so many for each
+# character of the file: torch repeats its flags in each command, which comes to a dozen.
+_LEAST_BUDGET = 1 << 19
+_BUDGET_FACTOR = 50
 
 
-def read(file: Path, root: Path) -> Sequence[BuildUnit]:
-    """The units of the project that a ninja file compiles."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise MatrixError(str(file), None, f"cannot be read: {error}") from None
+def read(file: Path, root: Path) -> BuildUnits:
+    """Return the units of the project that a ninja file compiles.
+
+    Raises MatrixError where its variables expand to more than a build can use.
+    """
+    text = read_text(file, root, _MOST_BYTES)
     units = []
-    for command in _commands(text):
+    budget = _Budget(file, _LEAST_BUDGET + _BUDGET_FACTOR * len(text))
+    for command in _commands(text, budget):
+        # Nothing that is compiled: a link of thousands of objects.
+        if len(command) > _LONGEST:
+            continue
         try:
             words = shlex.split(command)
         except ValueError:
@@ -32,16 +44,35 @@ def read(file: Path, root: Path) -> Sequence[BuildUnit]:
             unit = parse(part, file.parent, root)
             if unit is not None:
                 units.append(unit)
-    return units
+    return BuildUnits(tuple(units))
 
 
-def _commands(text: str) -> Iterator[str]:
+class _Budget:
+    """The characters and references that the values of a file may still expand to."""
+
+    def __init__(self, file: Path, left: int) -> None:
+        self._file = file
+        self._left = left
+
+    def spend(self, amount: int) -> None:
+        """Raise MatrixError where nothing is left."""
+        self._left -= amount
+        if self._left < 0:
+            raise MatrixError(
+                str(self._file),
+                None,
+                "its variables expand to more than a build can use",
+                "remove variables that repeat each other",
+            )
+
+
+def _commands(text: str, budget: _Budget) -> Iterator[str]:
     """The command line of every build statement."""
     shared: dict[str, str] = {}
     rules: dict[str, dict[str, str]] = {}
     for head, own in _statements(text):
         if head.startswith("rule "):
-            rules[head.split()[1]] = own
+            rules[head[len("rule ") :].strip()] = own
         elif head.startswith("build "):
             outputs, _, rest = head[len("build ") :].replace("$:", "\0").partition(":")
             rule, *inputs = re.split(r"(?<!\$) +", rest.strip()) or [""]
@@ -50,11 +81,11 @@ def _commands(text: str) -> Iterator[str]:
             scope["in"] = " ".join(explicit).replace("\0", ":")
             scope["out"] = outputs.strip().replace("\0", ":")
             if "command" in scope:
-                yield _expanded(scope["command"], scope)
+                yield _expanded(scope["command"], scope, budget)
         else:
             assigned = _ASSIGNMENT.fullmatch(head)
             if assigned:
-                shared[assigned[1]] = _expanded(assigned[2], shared)
+                shared[assigned[1]] = _expanded(assigned[2], shared, budget)
 
 
 def _statements(text: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -84,14 +115,22 @@ def _until_links(inputs: Sequence[str]) -> list[str]:
     return explicit
 
 
-def _expanded(text: str, scope: Mapping[str, str], depth: int = 0) -> str:
-    def value(match: re.Match[str]) -> str:
-        if match[1] or match[2]:
-            return match[1] or match[2]
-        held = scope.get(match[3] or match[4], "")
-        return _expanded(held, scope, depth + 1) if depth < _DEEPEST else ""
+def _expanded(text: str, scope: Mapping[str, str], budget: _Budget, depth: int = 0) -> str:
+    """Return a value with its variables in place."""
 
-    return _REFERENCE.sub(value, text)
+    def value(match: re.Match[str]) -> str:
+        budget.spend(1)
+        escaped = match[1] or match[2]
+        if escaped:
+            return escaped
+        if depth == _DEEPEST:
+            return ""
+        held = scope.get(match[3] or match[4], "")
+        return _expanded(held, scope, budget, depth + 1)
+
+    expanded = _REFERENCE.sub(value, text)
+    budget.spend(len(expanded))
+    return expanded
 
 
 def _split(words: Sequence[str]) -> Iterator[list[str]]:

@@ -1,19 +1,31 @@
 """`setup.py`: the extensions that a script would build, read without running it.
 
-Names, lists, paths, f-strings and comprehensions over known lists are worked out; what depends on
-the machine is left out, and of two assignments the last one counts.
+Where a condition depends on the machine, the script is followed both ways, and the units of both
+are compiled.
 """
 
 import ast
-import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from flacheck.errors import MatrixError
-from flacheck.source.builds.arguments import SUFFIXES, BuildUnit, relative, taken_apart
-from flacheck.source.values import UNKNOWN
+from flacheck.source.builds.arguments import (
+    SUFFIXES,
+    TAKES_VALUE,
+    BuildUnit,
+    BuildUnits,
+    is_chosen_by_scan,
+    printable,
+    relative,
+    taken_apart,
+)
+from flacheck.source.builds.build_file import read_text
+from flacheck.source.builds.script_library import Library
+from flacheck.source.builds.script_run import ScriptWalk, StepBudget, Stopped
+from flacheck.source.builds.script_values import Extension, TooLarge, UnknownValue, is_scalar
 
 # What torch's CUDAExtension gives nvcc before the project's own flags
 # (torch.utils.cpp_extension, COMMON_NVCC_FLAGS).
@@ -25,273 +37,253 @@ _DEFINES_OF_TORCH = (
 )
 _STANDARD_OF_TORCH = "c++17"
 _OF_TORCH = ("CUDAExtension", "CppExtension")
-# Values of a comprehension that are worked out: instantiations of a template by the hundred are
-# usual, more are a mistake.
-_MOST_VALUES = 20_000
+_MOST_BYTES = 1 << 20
+# Statements and expressions of all runs, about a second. A run of a large script takes 7,000.
+_MOST_STEPS = 200_000
+# Ways through a script: all outcomes of five conditions, and each outcome of thirty.
+_MOST_RUNS = 40
+_MOST_WARNINGS = 20
+# Flags that change what a compiler prints, and nothing else.
+_IDLE = re.compile(r"(?:-Xptxas|--ptxas-options)=-v|-w")
 
-Known = Mapping[str, Any]
 
+def read(file: Path, root: Path) -> BuildUnits:
+    """Return the units of all extensions that the script makes.
 
-def read(file: Path, root: Path) -> Sequence[BuildUnit]:
-    """The units of all extensions that the script names."""
+    Raises MatrixError for a script that is not Python, or takes too much work to follow.
+    """
+    text = read_text(file, root, _MOST_BYTES)
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, SyntaxError, ValueError, RecursionError) as error:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise MatrixError(str(file), None, f"cannot be read: {error}") from None
-    script = _Script(tree, root)
-    units: dict[str, BuildUnit] = {}
-    for node in _for_nvidia(tree):
-        if isinstance(node, ast.Call) and _name(node.func).endswith("Extension"):
-            for unit in script.units(node):
-                units.setdefault(unit.file, unit)
-    return list(units.values())
+    exploration = _Exploration(tree, file, root)
+    try:
+        exploration.explore()
+    except RecursionError:
+        raise MatrixError(str(file), None, "is nested too deeply to be followed") from None
+    return BuildUnits(exploration.units, exploration.warnings)
 
 
-def _for_nvidia(tree: ast.AST) -> Iterator[ast.AST]:
-    """A tree's nodes in the order of the source, without what a script does only for AMD's GPUs."""
-    yield tree
-    left = list(ast.iter_child_nodes(tree))
-    if isinstance(tree, ast.If) and _is_of_amd(tree.test):
-        left = list(tree.orelse)
-    for node in left:
-        yield from _for_nvidia(node)
+@dataclass(frozen=True)
+class _Way:
+    """Outcomes of conditions, by their text. `flip` is the condition whose outcome differs from the
+    way that led here, `before` the units of that way; None where it ended with an error."""
+
+    decisions: Mapping[str, bool]
+    flip: str = ""
+    before: frozenset[BuildUnit] | None = None
 
 
-def _is_of_amd(test: ast.expr) -> bool:
-    is_denied = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    names = (_name(node).upper() for node in ast.walk(test))
-    return not is_denied and any("HIP" in name or "ROCM" in name for name in names)
+class _Exploration:
+    """The ways through a script that its unknown conditions leave, up to a limit.
 
+    `units` has the units of all ways, `warnings` what is not sure about them.
+    """
 
-def _name(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return getattr(node, "id", "")
-
-
-class _Script:
-    """What the names of a script are worth."""
-
-    def __init__(self, tree: ast.Module, root: Path) -> None:
+    def __init__(self, tree: ast.Module, file: Path, root: Path) -> None:
+        self._tree = tree
+        self._file = file
         self._root = root
-        self._assigned: dict[str, list[ast.expr]] = {}
-        self._added: dict[str, list[ast.expr]] = {}
-        self._busy: set[str] = set()
-        for node in _for_nvidia(tree):
-            self._note(node)
+        self._work = StepBudget(_MOST_STEPS)
+        self._library = Library(root, self._work.spend)
+        self._lines: dict[str, int] = {}
+        # Conditions whose outcome changes the units.
+        self._telling: set[str] = set()
+        self._units: dict[BuildUnit, BuildUnit] = {}
+        self._warnings: dict[str, None] = {}
 
-    def _note(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    self._assigned.setdefault(target.id, []).append(node.value)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            self._added.setdefault(node.target.id, []).append(node.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            of_name = isinstance(node.func.value, ast.Name) and len(node.args) == 1
-            if of_name and node.func.attr in ("append", "extend"):
-                added: ast.expr = node.args[0]
-                if node.func.attr == "append":
-                    added = ast.List([added], ast.Load())
-                self._added.setdefault(_name(node.func.value), []).append(added)
+    @property
+    def units(self) -> tuple[BuildUnit, ...]:
+        return tuple(self._units.values())
 
-    def units(self, call: ast.Call) -> Iterator[BuildUnit]:
-        """The units of one extension."""
-        given = {word.arg: word.value for word in call.keywords if word.arg}
-        for name, value in zip(("name", "sources"), call.args):
-            given.setdefault(name, value)
-        kind = _name(call.func)
-        of_torch = kind in _OF_TORCH
-        arguments = self._value(given.get("extra_compile_args"), {})
-        by_compiler = arguments if isinstance(arguments, dict) else {}
-        common = [f"-I{folder}" for folder in self._texts(given.get("include_dirs"))]
-        common += list(self._macros(given.get("define_macros")))
-        module = self._value(given.get("name"), {})
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return the warnings; those after the twentieth are counted."""
+        listed = list(self._warnings)
+        more = len(listed) - _MOST_WARNINGS
+        if more > 0:
+            listed[_MOST_WARNINGS:] = [f"{self._file.name}: {more} more such warnings"]
+        return tuple(listed)
+
+    def explore(self) -> None:
+        """Follow the script with every unknown condition true, then with outcomes changed."""
+        waiting = [_Way({})]
+        tried: set[frozenset[tuple[str, bool]]] = {frozenset()}
+        broken_runs = []
+        for number in range(_MOST_RUNS):
+            if not waiting:
+                break
+            way = min(waiting, key=self._priority)
+            waiting.remove(way)
+            run = ScriptWalk(self._file, self._root, self._work, way.decisions, self._library)
+            try:
+                run.follow(self._tree)
+                units = self._take(run, way)
+            except Stopped:
+                units = None
+                broken_runs.append(run)
+            except TooLarge:
+                if number == 0:
+                    raise self._refused(run.line) from None
+                waiting.append(way)
+                break
+            self._lines.update(run.undecided)
+            for condition in run.undecided:
+                decisions = {**way.decisions, condition: False}
+                identity = frozenset(decisions.items())
+                if identity not in tried:
+                    tried.add(identity)
+                    waiting.append(_Way(decisions, condition, units))
+        self._warn_of_rest(waiting)
+        if not self._units and broken_runs:
+            run = broken_runs[0]
+            self._take(run, _Way({}))
+            self._warn(run.line, "the script ends with an error here; units made before are listed")
+
+    def _priority(self, way: _Way) -> tuple[int, int]:
+        """Return the rank of a way: outcomes that change no units are combined last."""
+        idle = sum(condition not in self._telling for condition in way.decisions)
+        return (idle, len(way.decisions))
+
+    def _refused(self, line: int) -> MatrixError:
+        what = "takes too much work to follow"
+        return MatrixError(str(self._file), line, what, "write a compile_commands.json instead")
+
+    def _warn_of_rest(self, ways: Sequence[_Way]) -> None:
+        """Warn of outcomes that were not followed, and may change the units."""
+        combined: set[str] = set()
+        for way in ways:
+            if len(way.decisions) == 1:
+                message = f"`{_shortened(way.flip)}` depends on the machine; taken as true"
+                self._warn(self._lines[way.flip], message)
+            elif self._telling.issuperset(way.decisions):
+                combined.update(way.decisions)
+        if combined:
+            named = ", ".join(f"`{_shortened(condition)}`" for condition in sorted(combined))
+            message = f"not every combination of the outcomes of {named} was followed"
+            self._warn(min(self._lines[condition] for condition in combined), message)
+
+    def _take(self, run: ScriptWalk, way: _Way) -> frozenset[BuildUnit]:
+        """Add the units of a run, and return them."""
+        units = set()
+        for extension in run.extensions:
+            for unit in self._units_of(extension):
+                flags = tuple(flag for flag in unit.flags if not _IDLE.fullmatch(flag))
+                plain = replace(unit, flags=flags, dropped=())
+                self._units.setdefault(plain, unit)
+                units.add(plain)
+        if way.flip and way.before is not None and way.before != units:
+            self._telling.add(way.flip)
+            condition = _shortened(way.flip)
+            message = f"`{condition}` depends on the machine; the units of both outcomes are listed"
+            self._warn(self._lines[way.flip], message)
+        return frozenset(units)
+
+    def _warn(self, line: int, message: str) -> None:
+        self._warnings[printable(f"{self._file.name}:{line}: {message}")] = None
+
+    def _units_of(self, extension: Extension) -> Iterator[BuildUnit]:
+        """Yield the units of one extension."""
+        arguments = extension.arguments
+        of_torch = extension.kind in _OF_TORCH
+        common = [f"-I{folder}" for folder in self._texts(arguments.get("include_dirs"))]
+        common += self._macros(arguments.get("define_macros"))
+        common += [f"-U{name}" for name in self._texts(arguments.get("undef_macros"))]
+        module = arguments.get("name")
         if of_torch and isinstance(module, str):
             common.append(f"-DTORCH_EXTENSION_NAME={module.rpartition('.')[2]}")
-        for source in self._texts(given.get("sources")):
-            if not source.endswith(SUFFIXES):
-                continue
-            compiler = "nvcc" if source.endswith(".cu") else "cxx"
-            own = arguments if isinstance(arguments, list) else by_compiler.get(compiler, [])
-            words = [word for word in own if isinstance(word, str)] if own else []
-            if of_torch and compiler == "nvcc":
-                words.append("--expt-relaxed-constexpr")
-            unit = taken_apart([*common, *words], self._root, self._root)
-            if of_torch and compiler == "nvcc":
-                # The compiler takes the last word on a macro: a project may undefine them.
-                unit = replace(unit, flags=(*(f"-D{n}" for n in _DEFINES_OF_TORCH), *unit.flags))
-            if compiler == "cxx":
-                # The host compiler's own flags are not nvcc's.
-                kept = tuple(flag for flag in unit.flags if flag.startswith(("-O", "-U", "-g")))
-                unit = replace(unit, flags=kept)
-            standard = unit.standard or (_STANDARD_OF_TORCH if of_torch else None)
-            file = relative(source, self._root, self._root)
-            yield replace(unit, file=file, standard=standard, of_torch=of_torch)
+        sources = self._texts(arguments.get("sources"))
+        by_compiler = {}
+        for compiler in ("nvcc", "cxx"):
+            suffixes = SUFFIXES[:1] if compiler == "nvcc" else SUFFIXES[1:]
+            if any(source.endswith(suffixes) for source in sources):
+                flags = self._flags(arguments.get("extra_compile_args"), compiler)
+                by_compiler[compiler] = self._compiled(compiler, common, flags, of_torch)
+        for source in sources:
+            if source.endswith(SUFFIXES):
+                unit = by_compiler["nvcc" if source.endswith(SUFFIXES[0]) else "cxx"]
+                yield replace(unit, file=relative(source, self._root, self._root))
 
-    def _texts(self, node: ast.expr | None) -> list[str]:
-        value = self._value(node, {})
-        if not isinstance(value, list):
-            return []
-        return [item for item in value if isinstance(item, str)]
+    def _compiled(
+        self, compiler: str, common: list[str], flags: list[str], of_torch: bool
+    ) -> BuildUnit:
+        """Return the unit of one compiler's arguments, without a file."""
+        words = [*common, *flags]
+        if of_torch and compiler == "nvcc":
+            words.append("--expt-relaxed-constexpr")
+        unit = taken_apart(words, self._root, self._root)
+        if of_torch and compiler == "nvcc":
+            # The compiler takes the last word on a macro: a project may undefine them.
+            unit = replace(unit, flags=(*(f"-D{n}" for n in _DEFINES_OF_TORCH), *unit.flags))
+        if compiler == "cxx":
+            # The host compiler's own flags are not nvcc's.
+            kept = tuple(flag for flag in unit.flags if flag.startswith(("-O", "-U", "-g")))
+            unit = replace(unit, flags=kept)
+        standard = unit.standard or (_STANDARD_OF_TORCH if of_torch else None)
+        return replace(unit, standard=standard, of_torch=of_torch)
 
-    def _macros(self, node: ast.expr | None) -> Iterator[str]:
-        value = self._value(node, {})
+    def _flags(self, value: Any, compiler: str) -> list[str]:
+        """Return the flags of one compiler out of `extra_compile_args`."""
+        if not isinstance(value, dict):
+            return self._texts(value)
+        for key in value:
+            if isinstance(key, UnknownValue):
+                self._left_out(key)
+        return self._texts(value.get(compiler))
+
+    def _texts(self, value: Any) -> list[str]:
+        """Return the texts of a list; warn of items that are unknown, and leave them out."""
+        if isinstance(value, UnknownValue):
+            value = [value]
+        texts: list[str] = []
         for item in value if isinstance(value, list) else []:
-            if isinstance(item, (list, tuple)) and item and isinstance(item[0], str):
-                held = item[1] if len(item) > 1 else None
-                yield f"-D{item[0]}" if held in (None, UNKNOWN) else f"-D{item[0]}={held}"
+            if isinstance(item, str):
+                texts.append(item)
+            elif isinstance(item, UnknownValue):
+                if texts and texts[-1] in TAKES_VALUE:
+                    # The option without its value would take the next flag for it.
+                    option = texts.pop()
+                    if is_chosen_by_scan(option):
+                        continue
+                self._left_out(item)
+        return texts
 
-    def _value(self, node: ast.expr | None, known: Known) -> Any:
-        """What an expression is worth, UNKNOWN where nobody can say; unknown items of a list are
-        left out."""
-        if node is None:
-            return UNKNOWN
-        worth = getattr(self, f"_of_{type(node).__name__}", None)
-        if worth is None:
-            return UNKNOWN
-        return worth(node, known)
+    def _left_out(self, value: UnknownValue) -> None:
+        if is_chosen_by_scan(_beginning(value.node)):
+            return
+        message = f"`{_shortened(value.written())}` depends on the machine and is left out"
+        self._warn(value.line, message)
 
-    def _of_Constant(self, node: ast.Constant, known: Known) -> Any:
-        return node.value
-
-    def _of_Name(self, node: ast.Name, known: Known) -> Any:
-        if node.id in known:
-            return known[node.id]
-        if node.id == "__file__":
-            return str(self._root / "setup.py")
-        # A name whose value is made from itself.
-        if node.id in self._busy:
-            return UNKNOWN
-        self._busy.add(node.id)
-        try:
-            values = [self._value(value, known) for value in self._assigned.get(node.id, ())]
-            held = [value for value in values if value is not UNKNOWN]
-            value = held[-1] if held else UNKNOWN
-            if isinstance(value, list):
-                more = [self._value(added, known) for added in self._added.get(node.id, ())]
-                value = value + [x for part in more if isinstance(part, list) for x in part]
-            return value
-        finally:
-            self._busy.discard(node.id)
-
-    def _of_List(self, node: ast.List | ast.Tuple | ast.Set, known: Known) -> Any:
-        items: list[Any] = []
-        for each in node.elts:
-            if isinstance(each, ast.Starred):
-                value = self._value(each.value, known)
-                items += value if isinstance(value, list) else []
-            else:
-                items.append(self._value(each, known))
-        return [item for item in items if item is not UNKNOWN]
-
-    _of_Tuple = _of_Set = _of_List
-
-    def _of_Dict(self, node: ast.Dict, known: Known) -> Any:
-        pairs = zip(node.keys, node.values)
-        plain = {self._value(key, known): self._value(value, known) for key, value in pairs if key}
-        return {key: value for key, value in plain.items() if isinstance(key, str)}
-
-    def _of_JoinedStr(self, node: ast.JoinedStr, known: Known) -> Any:
-        parts = []
-        for part in node.values:
-            inner = part.value if isinstance(part, ast.FormattedValue) else part
-            value = self._value(inner, known)
-            if value is UNKNOWN:
-                return UNKNOWN
-            parts.append(str(value))
-        return "".join(parts)
-
-    def _of_BinOp(self, node: ast.BinOp, known: Known) -> Any:
-        left, right = self._value(node.left, known), self._value(node.right, known)
-        if isinstance(node.op, ast.Div) and isinstance(left, str) and isinstance(right, str):
-            return f"{left}/{right}"
-        if not isinstance(node.op, ast.Add):
-            return UNKNOWN
-        if isinstance(left, list) or isinstance(right, list):
-            return [x for part in (left, right) if isinstance(part, list) for x in part]
-        if isinstance(left, str) and isinstance(right, str):
-            return left + right
-        return UNKNOWN
-
-    def _of_IfExp(self, node: ast.IfExp, known: Known) -> Any:
-        value = self._value(node.body, known)
-        if value is UNKNOWN:
-            value = self._value(node.orelse, known)
-        return value
-
-    def _of_ListComp(self, node: ast.ListComp | ast.GeneratorExp, known: Known) -> Any:
-        scopes: list[dict[str, Any]] = [dict(known)]
-        for loop in node.generators:
-            longer: list[dict[str, Any]] = []
-            for scope in scopes:
-                items = self._value(loop.iter, scope)
-                for item in items if isinstance(items, list) else []:
-                    bound = _bound(loop.target, item)
-                    if bound is not None and len(longer) < _MOST_VALUES:
-                        longer.append({**scope, **bound})
-            scopes = longer
-        values = (self._value(node.elt, scope) for scope in scopes)
-        return [value for value in values if value is not UNKNOWN]
-
-    _of_GeneratorExp = _of_ListComp
-
-    def _of_Call(self, node: ast.Call, known: Known) -> Any:
-        name = _name(node.func)
-        args = [self._value(arg, known) for arg in node.args]
-        if name in ("abspath", "realpath", "Path", "str", "fspath", "resolve", "list", "sorted"):
-            return args[0] if args else self._of_method(node, known)
-        if name == "dirname" and args and isinstance(args[0], str):
-            return str(Path(args[0]).parent)
-        if name == "join" and len(args) > 1 and all(isinstance(arg, str) for arg in args):
-            return "/".join(args)
-        if name in ("getenv", "get") and len(args) > 1:
-            # Nobody sets the variables that builds look at.
-            return args[1]
-        if name == "product":
-            return _product(args)
-        if name in ("glob", "rglob", "iglob") and args and isinstance(args[-1], str):
-            return self._matching(node, args[-1], known)
-        # A helper that takes a list of flags gives one back.
-        lists = [arg for arg in args if isinstance(arg, list)]
-        return lists[0] if lists else UNKNOWN
-
-    def _of_method(self, node: ast.Call, known: Known) -> Any:
-        if isinstance(node.func, ast.Attribute):
-            return self._value(node.func.value, known)
-        return UNKNOWN
-
-    def _of_Attribute(self, node: ast.Attribute, known: Known) -> Any:
-        value = self._value(node.value, known)
-        if node.attr == "parent" and isinstance(value, str):
-            return str(Path(value).parent)
-        return UNKNOWN
-
-    def _matching(self, node: ast.Call, pattern: str, known: Known) -> list[str]:
-        """The project's files that a pattern names."""
-        base = self._root
-        of_path = self._of_method(node, known)
-        if isinstance(of_path, str):
-            base = self._root / of_path
-        whole = relative(pattern, base, self._root)
-        if whole.startswith(("/", "..")):
-            return []
-        if _name(node.func) == "rglob":
-            whole = relative(f"**/{pattern}", base, self._root)
-        return sorted(str(path.relative_to(self._root)) for path in self._root.glob(whole))
+    def _macros(self, value: Any) -> list[str]:
+        """Return the arguments of `define_macros`, pairs of a name and a value or None."""
+        macros = []
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, UnknownValue):
+                self._left_out(item)
+            if not isinstance(item, list) or not item or not isinstance(item[0], str):
+                continue
+            held = item[1] if len(item) > 1 else None
+            if isinstance(held, UnknownValue):
+                self._left_out(held)
+            elif held is None:
+                macros.append(f"-D{item[0]}")
+            elif is_scalar(held):
+                macros.append(f"-D{item[0]}={held}")
+        return macros
 
 
-def _bound(target: ast.expr, item: Any) -> dict[str, Any] | None:
-    if isinstance(target, ast.Name):
-        return {target.id: item}
-    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(item, (list, tuple)):
-        names = [_name(each) for each in target.elts]
-        if len(names) == len(item):
-            return dict(zip(names, item))
-    return None
+def _beginning(node: ast.AST) -> str:
+    """Return the text that an f-string begins with; empty for any other expression."""
+    if isinstance(node, ast.JoinedStr) and node.values:
+        first = node.values[0]
+        if isinstance(first, ast.Constant):
+            return str(first.value)
+    return ""
 
 
-def _product(args: Sequence[Any]) -> Any:
-    if not all(isinstance(arg, list) for arg in args):
-        return UNKNOWN
-    return [list(values) for values in itertools.islice(itertools.product(*args), _MOST_VALUES)]
+def _shortened(text: str) -> str:
+    words = " ".join(text.split())
+    if len(words) > 80:
+        return words[:77] + "…"
+    return words

@@ -1,0 +1,134 @@
+"""The plan of what a project's build compiles: kernels, launches, folders of headers, warnings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.guest.workers.cuda_units import UnitRefused, checked_file
+from flacheck.inputs.expand import Selection
+from flacheck.packages import checkouts, source_trees
+from flacheck.packages.package import Package
+from flacheck.pipeline import built
+from flacheck.source import builds
+from flacheck.toolchains import wheels
+from tests.made_toolkit import toolkit
+
+
+def project(folder: Path, *commands: str, text: str = "// a unit\n") -> Path:
+    """A project whose database has these commands, each of which compiles `a.cu`."""
+    root = folder / "project"
+    root.mkdir(exist_ok=True)
+    (root / "a.cu").write_text(text)
+    entries = [{"directory": ".", "command": f"nvcc {each} -c a.cu"} for each in commands]
+    (root / "compile_commands.json").write_text(json.dumps(entries))
+    return root
+
+
+def kernels(root: Path) -> list[Any]:
+    """The names of a project's kernels, with the macros of each launch."""
+    package = Package("project", "1", str(root), "digest", {})
+    sources = built.sources_of(package, builds.find(root))
+    return [(each.kernel.name, [list(one.args) for one in each.launches]) for each in sources]
+
+
+def test_a_file_with_several_defines_is_one_kernel(tmp_path: Path) -> None:
+    """Each set of macros is a launch."""
+    root = project(tmp_path, "-DX -O3", "-DY -O3", "-DX -O3")
+    assert kernels(root) == [("a.cu", [["X"], ["Y"]])]
+
+
+def test_a_file_with_several_flags_is_several_kernels(tmp_path: Path) -> None:
+    """Their names tell them apart; none takes the other's place."""
+    root = project(tmp_path, "-O3", "-O3 -G -Iinc", "-O2 -O3", "-O3 -O2")
+    assert [name for name, _ in kernels(root)] == [
+        "a.cu",
+        "a.cu (-G -Iinc)",
+        "a.cu (-O2)",
+        "a.cu (-O2) #4",
+    ]
+
+
+def test_cutlass_of_the_index_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its wheel has headers in a folder of its own; what the wheel requires has none."""
+    calls = []
+
+    def install(requirements: list[str], folder: Path, **more: Any) -> dict[str, Any]:
+        calls.append((requirements, more["alone"]))
+        for name in ("include/cutlass", "tools/util/include/cutlass"):
+            (folder / "cutlass_library" / "source" / name).mkdir(parents=True)
+        return {}
+
+    monkeypatch.setattr(wheels, "install", install)
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    root = project(tmp_path, "-O3", text="#include <cutlass/cutlass.h>\n")
+    folders = list(built._includes(builds.find(root), root))
+    assert [Path(each).relative_to(tmp_path / "cache").parts[2:] for each in folders] == [
+        ("cutlass_library", "source", "include"),
+        ("cutlass_library", "source", "tools", "util", "include"),
+    ]
+    assert calls == [(["nvidia-cutlass"], True)]
+
+
+def test_a_project_with_its_own_cutlass_takes_none_from_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its build names the folder."""
+    monkeypatch.setattr(source_trees, "library_headers", lambda *args, **more: pytest.fail("asked"))
+    root = project(tmp_path, "-Ithird/include", text="#include <cutlass/cutlass.h>\n")
+    (root / "third" / "include" / "cutlass").mkdir(parents=True)
+    (root / "third" / "include" / "cutlass" / "cutlass.h").write_text("")
+    assert list(built._includes(builds.find(root), root)) == []
+
+
+def test_a_folder_outside_of_the_project_must_be_one_of_headers(tmp_path: Path) -> None:
+    """Any other would let a unit show what the machine holds there."""
+    for name in ("home", "lib/include/x"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "include").symlink_to(tmp_path / "home")
+    folders = [tmp_path / name for name in ("home", "lib/include/x", "include")]
+    root = project(tmp_path, *[f"-I{folder}" for folder in folders], "-I/etc")
+    toolkit(tmp_path)
+    selection = Selection(toolchains=(str(tmp_path / "cuda-13.9.7"),))
+    plan = built.plan(str(root), selection, "usual", None)
+    (package,) = plan.packages.values()
+    assert package.includes == (str(tmp_path / "lib" / "include" / "x"),)
+    (warning,) = plan.warnings
+    assert warning.startswith("include folders of the build that lie outside of the project")
+    assert f"/etc {tmp_path}/home {tmp_path}/include; put" in warning
+
+
+def test_a_build_without_units_names_those_that_do_not_exist(tmp_path: Path) -> None:
+    """A source distribution may lack the sources that its script names."""
+    (tmp_path / "setup.py").write_text("CUDAExtension('m', ['csrc/gone.cu'])")
+    with pytest.raises(UsageError, match=r"no translation unit was found.*csrc/gone\.cu"):
+        built.plan(str(tmp_path), Selection(toolchains=("nvcc==13.0",)), "usual", None)
+
+
+@pytest.mark.parametrize("name", ["--options-file=x.cu", "-x.cu", "@x.cu"])
+def test_a_worker_refuses_a_name_that_is_an_option(name: str) -> None:
+    """A stored unit's file comes from elsewhere, too."""
+    with pytest.raises(UnitRefused, match="as an option"):
+        checked_file(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "project = 3\nbuild-system = 3",
+        "[project]\nname = 3\nversion = []\ndependencies = 3\n[build-system]\nrequires = 3",
+        "[build-system]\nrequires = [3, [], {}]",
+        "x = " + "[" * 10_000,
+    ],
+)
+def test_a_malformed_project_file_is_no_crash(tmp_path: Path, text: str) -> None:
+    """What it should hold is taken from elsewhere."""
+    (tmp_path / "pyproject.toml").write_text(text)
+    (tmp_path / "setup.py").write_text("x = '\0'\n")
+    assert checkouts.cannot_build(tmp_path) is None
+    name, version, requires = checkouts.said_of(tmp_path)
+    assert (type(name), type(version), requires) == (str, str, [])
