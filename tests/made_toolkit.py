@@ -41,6 +41,9 @@ for read in re.findall(r"^// reads (.+)$", text, re.MULTILINE):
         said = f"unit.s:85: Error: can't open {{read}} for reading: {{error.strerror}}"
     print(said, file=sys.stderr)
     sys.exit(1)
+if "// starves" in text:
+    print("cc1plus: out of memory allocating 65536 bytes", file=sys.stderr)
+    sys.exit(1)
 if "// dies" in text:
     os.kill(os.getpid(), signal.SIGKILL)
 if "// waits" in text:

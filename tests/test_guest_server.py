@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from flacheck.guest.engine import channel, server
+from flacheck.guest.engine.log import Log
 from flacheck.guest.engine.messages import Request
 from flacheck.guest.engine.server import SharedPage
 
@@ -107,7 +108,7 @@ def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFi
     error.__dict__["facts"] = {"keys": []}
     page = SharedPage()
     page.begin(1)
-    answer = server._attempt(Failing(error), {"id": 1}, page)
+    answer = server._attempt(Failing(error), {"id": 1}, page, Log())
     assert answer["outcome"] == "raised"
     assert answer["exception"] == ["RuntimeError", "KeyError"]
     assert answer["stage"] == "ttir"
@@ -119,7 +120,7 @@ def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFi
 
 def test_the_worker_says_what_its_release_would_skip() -> None:
     """The server only passes it on."""
-    answer = server._attempt(Failing(MemoryError()), {"id": 1}, SharedPage())
+    answer = server._attempt(Failing(MemoryError()), {"id": 1}, SharedPage(), Log())
     assert answer["tolerated"] is True
 
 

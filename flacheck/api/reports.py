@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,18 +59,33 @@ def report(
         return Run(view(opened, chosen or ["last"], settings.waivers(Path.cwd())))
 
 
-def merge(other: PathLike, *, store: PathLike = STORE, on_event: OnEvent | None = None) -> int:
-    """Copy the runs of another store into a store; return the number of new records.
+def merge(
+    stores: PathLike | Sequence[PathLike],
+    *,
+    store: PathLike = STORE,
+    on_event: OnEvent | None = None,
+) -> list[int]:
+    """Copy the runs of other stores into a store; return the number of new records of each.
 
-    Takes over all runs or none. Events name questions whose shards do not make a whole.
+    All runs are copied or none. Events name each store, and questions whose shards do not make a
+    whole.
+
+    Args:
+        stores: The folder of a store, or several.
+        store: The folder of the store that receives the runs.
+        on_event: Receives a sentence for each store.
 
     Raises:
         UsageError: If a store is missing or damaged.
     """
     handle = on_event or ignore
-    with Store.open(store, create=False) as opened:
-        with Store.open(other, create=False) as theirs:
-            records = opened.merge(theirs)
+    folders = [stores] if isinstance(stores, (str, Path)) else list(stores)
+    with contextlib.ExitStack() as stack:
+        opened = stack.enter_context(Store.open(store, create=False))
+        others = [stack.enter_context(Store.open(each, create=False)) for each in folders]
+        counts = opened.merge(*others)
+        for folder, count in zip(folders, counts, strict=True):
+            handle(Progress(f"{count} new records from {folder}"))
         for question, toolchain, target in questions.unfinished_shards(opened):
             handle(
                 Progress(
@@ -77,7 +93,7 @@ def merge(other: PathLike, *, store: PathLike = STORE, on_event: OnEvent | None 
                     "do not make a whole; scan all shards with one --captured FILE"
                 )
             )
-    return records
+    return list(counts)
 
 
 def list_runs(*, store: PathLike = STORE) -> Sequence[StoredRun]:

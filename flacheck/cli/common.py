@@ -73,21 +73,29 @@ def resume_message() -> str:
     return f"interrupted; what is finished is stored. To go on: {again}"
 
 
+def _exit_code_of(work: Callable[[], int | None]) -> int | None:
+    try:
+        return work()
+    except FlacheckError as error:
+        say(str(error))
+        return error.exit_code
+    except KeyboardInterrupt as error:
+        message = str(error) or "interrupted"
+        say(f"{message}. To begin again: {typed_command()}")
+        return Exit.INTERRUPTED
+
+
 def command(function: Command) -> Command:
     """Turn a command's errors into one message and an exit code."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
-        with terminable():
-            try:
-                code = function(*args, **kwargs)
-            except FlacheckError as error:
-                say(str(error))
-                code = error.exit_code
-            except KeyboardInterrupt as error:
-                said = str(error) or "interrupted"
-                say(f"{said}. To begin again: {typed_command()}")
-                code = Exit.INTERRUPTED
+        try:
+            with terminable():
+                code = _exit_code_of(lambda: function(*args, **kwargs))
+        except KeyboardInterrupt:
+            # Between the command's end and that of its signal handlers.
+            code = Exit.INTERRUPTED
         raise typer.Exit(int(code or 0))
 
     return run  # type: ignore[return-value]

@@ -37,10 +37,9 @@ def report(
 
     reports.check(format)
     # First, so that runs of a merged store can be named.
-    for other in merge:
+    if merge:
         with follow(resumable=False) as on_event:
-            records = flacheck.merge(other, store=store, on_event=on_event)
-        common.say(f"{records} new records from {other}")
+            flacheck.merge(merge, store=store, on_event=on_event)
     if list_:
         rows = [
             {"run": run.id, "started": run.started[:19], "matrix": run.matrix or "-"}

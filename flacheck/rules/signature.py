@@ -45,6 +45,8 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\w.])\d+(?:x\d+)*x?", "#"),
         (r"(?<=#)(?:\.\d+)+", ""),
         (r"@+", "@"),
+        # Releases of LLVM word one error in two ways.
+        (r"\bcouldn't\b", "could not"),
         (r"\s+", " "),
     )
 )

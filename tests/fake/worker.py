@@ -82,6 +82,15 @@ class Worker:
         sys.stderr.flush()
         os.abort()
 
+    def do_complain(self, rest: str) -> None:
+        """Prints as native code does, and compiles all the same."""
+        os.write(2, rest.encode() + b"\n")
+
+    def do_print(self, rest: str) -> None:
+        """Prints as a kernel does at compile time, to both streams, and compiles."""
+        print(rest)
+        print(rest, file=sys.stderr)
+
     def do_raise(self, rest: str) -> None:
         raise RuntimeError(rest)
 

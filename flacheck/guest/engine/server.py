@@ -35,6 +35,7 @@ from typing import Any
 from . import channel
 from .confinement import Confinement
 from .loader import module_from
+from .log import Log
 from .messages import CompilerWorker, Reply, Request, WorkerConfig
 
 # Exit codes of a worker: it ended on purpose; it could not be heard any more, for a compiler closed
@@ -94,10 +95,8 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[2]))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.BUFFER)
     sys.path += config["path"]
-    # The compiler writes to the descriptors themselves, past Python.
-    log = os.memfd_create("log")
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    log = Log()
+    log.take_streams()
     try:
         confinement = Confinement(config["confinement"])
         # One of our workers by its module's name, or a file's.
@@ -108,7 +107,7 @@ def main() -> None:
         worker: CompilerWorker = module.Worker(config)
     except BaseException:  # whatever the compiler's own import does is an answer, not our crash
         traceback.print_exc()
-        channel.send(sock, {"event": "broken", "log": _read(log, config)})
+        channel.send(sock, {"event": "broken", "log": log.text(config["scratch"])})
         return
     channel.send(sock, {"event": "ready", "pid": os.getpid()})
     # A collection would write to every page that the workers share with this process.
@@ -121,13 +120,13 @@ def _serve(
     sock: socket.socket,
     worker: CompilerWorker,
     config: WorkerConfig,
-    log: int,
+    log: Log,
     confinement: Confinement,
 ) -> None:
     """Fork a worker whenever a request waits and none lives, until flacheck is gone."""
     while _waiting(sock):
         page = SharedPage()
-        os.ftruncate(log, 0)
+        log.clear()
         pid = os.fork()
         if pid == 0:
             _become_worker(sock, worker, config, page, log, confinement)
@@ -140,7 +139,8 @@ def _serve(
             break
         peak_mb = usage.ru_maxrss / 1024
         obituary = _obituary(pid, status, page)
-        channel.send(sock, {**obituary, "log": _read(log, config), "peak_mb": peak_mb})
+        said = log.text(config["scratch"])
+        channel.send(sock, {**obituary, "log": said, "peak_mb": peak_mb})
     shutil.rmtree(config["scratch"], ignore_errors=True)
 
 
@@ -186,18 +186,12 @@ def _obituary(pid: int, status: int, page: SharedPage) -> dict[str, Any]:
     return event
 
 
-def _read(log: int, config: WorkerConfig) -> str:
-    """What was said so far; the folder of this worker's temporary files is named <scratch>."""
-    said = os.pread(log, os.fstat(log).st_size, 0)
-    return channel.trimmed(said.replace(config["scratch"].encode(), b"<scratch>"))
-
-
 def _become_worker(
     sock: socket.socket,
     worker: CompilerWorker,
     config: WorkerConfig,
     page: SharedPage,
-    log: int,
+    log: Log,
     confinement: Confinement,
 ) -> None:
     """Never returns: the forked process works until it is told to stop, is too big, or dies."""
@@ -226,7 +220,7 @@ def _become_worker(
 
 
 def _work(
-    sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: int
+    sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: Log
 ) -> None:
     """Answer request after request, until the next one is for another worker."""
     while page.fresh or not channel.wants_fresh(sock):
@@ -235,17 +229,15 @@ def _work(
         if message is None:
             return
         request: Request = message  # type: ignore[assignment]
-        os.ftruncate(log, 0)
-        os.lseek(log, 0, os.SEEK_SET)
+        log.clear()
         page.begin(request["id"])
         channel.take(sock)
         _limit_cpu(request.get("timeout"))
-        answer = _attempt(worker, request, page)
-        answer["log"] = ""
-        if answer["outcome"] != "finished":
-            answer["log"] = _read(log, config)
+        answer = _attempt(worker, request, page, log)
         event = {"event": "answer", "request": request["id"], "pid": os.getpid()}
         try:
+            # A compiler that closes the socket may have closed the log as well.
+            answer["log"] = _told(answer, log, config["scratch"])
             channel.send(sock, {**event, "attempt": answer})
         except OSError:
             os._exit(UNHEARD)
@@ -255,19 +247,37 @@ def _work(
             return
 
 
-def _attempt(worker: CompilerWorker, request: Request, page: SharedPage) -> Reply:
+def _told(answer: Reply, log: Log, scratch: str) -> str:
+    """Return the log that goes with an answer, none with a finished compile.
+
+    A compiler may print an error, go on, and return a broken kernel: LLVM does so for inline
+    assembly under Triton 3.8.0 and 3.9.0. The answer becomes a failure in the error's stage.
+    """
+    if answer["outcome"] != "finished":
+        return log.text(scratch)
+    stage = log.error_stage()
+    if stage is None:
+        return ""
+    answer["outcome"], answer["stage"] = "raised", stage
+    return log.native_text(scratch)
+
+
+def _attempt(worker: CompilerWorker, request: Request, page: SharedPage, log: Log) -> Reply:
     """One request, whatever happens; the only place that catches everything."""
+
+    def mark(stage: str) -> None:
+        page.stage(stage)
+        log.note_stage(stage)
+
     started, cpu = time.perf_counter(), _cpu()
     # The peak begins anew; where a sandbox refuses, it is that of the worker's life.
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     answer: Reply = {"outcome": "finished"}
     try:
-        answer.update(worker.run(request, page.stage))
+        answer.update(worker.run(request, mark))
     except BaseException as error:
         traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
         answer["outcome"], answer["exception"] = "raised", _chain(error)
         answer["tolerated"] = worker.tolerates(error)
         answer["facts"] = getattr(error, "facts", {})

@@ -49,7 +49,8 @@ if "--compile" not in sys.argv:  # compile in a child: the compiler may crash it
         sys.exit(125)
     print("the failure does not show")
     if "--expect-pass" in sys.argv:
-        sys.exit(125 if child.returncode else 0)
+        broken = child.returncode or "error: " in child.stderr
+        sys.exit(125 if broken else 0)
     sys.exit(1)
 
 try:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from flacheck.model import Record
 
-# What differs from one run, machine or specimen to the next: paths, addresses, values, numbers that
-# stand alone.
+# What differs from one run, machine, release or specimen to the next: paths, addresses, values,
+# numbers that stand alone, and a word that LLVM writes in two ways.
 _VARIABLE = re.compile(
     r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)"
+    r"|\bcould(?:n't| not)\b"
 )
 _ASSERTED = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
 # What the cut leaves at the ends of a piece.

@@ -1,0 +1,114 @@
+"""The log of a worker: the text that the compiler, Python and the programs below them print."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+
+from . import channel
+
+# An error as LLVM, MLIR and the assemblers print it: `error: …`, `k.py:3:4: error: …`,
+# `<inline asm>:1:2: error: …`, `ptxas fatal   : …`. A warning, a remark or a note that quotes one
+# is not an error. Both lengths are bounded, so that a line of megabytes costs no more than others.
+_ERROR = re.compile(
+    rb"^(?!.{0,300}?\b(?:warning|remark|note)\s*: )"
+    rb"(?:.{1,300}?[:;)] |ptxas\S{0,30}\s)?(?:fatal )?(?:error|fatal)\s*: ",
+    re.MULTILINE,
+)
+
+
+class _PythonStream(io.FileIO):
+    """One of Python's standard streams; `written` collects the spans of the log that it wrote."""
+
+    def __init__(self, descriptor: int, written: list[tuple[int, int]]) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self._written = written
+
+    def write(self, text: bytes) -> int | None:  # type: ignore[override]
+        size = super().write(text)
+        end = os.lseek(self.fileno(), 0, os.SEEK_CUR)
+        self._written.append((end - (size or 0), end))
+        return size
+
+
+class Log:
+    """A file in memory that takes both standard streams of this process and of its children."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("log")
+        self._of_python: list[tuple[int, int]] = []
+        self._stages: list[tuple[int, str]] = []
+
+    def take_streams(self) -> None:
+        """Send what this process prints to the log from now on."""
+        # The compiler writes to the descriptors themselves, past Python.
+        os.dup2(self._file, 1)
+        os.dup2(self._file, 2)
+        sys.stdout, sys.stderr = self._text_stream(1), self._text_stream(2)
+
+    def _text_stream(self, descriptor: int) -> io.TextIOWrapper:
+        raw = _PythonStream(descriptor, self._of_python)
+        # Unbuffered: text that is written late would stand behind what native code printed later.
+        return io.TextIOWrapper(
+            raw,  # type: ignore[arg-type]
+            encoding="utf-8",
+            errors="backslashreplace",
+            write_through=True,
+        )
+
+    def clear(self) -> None:
+        """Begin anew, for the next worker or request."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        self._of_python.clear()
+        self._stages.clear()
+
+    def note_stage(self, name: str) -> None:
+        """Note that all that is printed from now on belongs to a stage."""
+        self._stages.append((os.lseek(self._file, 0, os.SEEK_CUR), name))
+
+    def text(self, scratch: str) -> str:
+        """All that was printed; the folder of temporary files is named <scratch>."""
+        return _shown(self._content(), scratch)
+
+    def native_text(self, scratch: str) -> str:
+        """The text that native code printed since the first stage, without Python's own."""
+        lines = [line for line in self._native().splitlines() if line]
+        return _shown(b"\n".join(lines), scratch)
+
+    def error_stage(self) -> str | None:
+        """Return the stage in which native code first printed an error, None without one.
+
+        Python's own text is left out: a kernel may print the word at compile time. So is what was
+        printed before the first stage: that is the import of the kernel's module.
+        """
+        # Most compiles print nothing, and no copy of the log is made for them.
+        if not self._stages or os.fstat(self._file).st_size == self._stages[0][0]:
+            return None
+        error = _ERROR.search(self._native())
+        if error is None:
+            return None
+        reached = self._stages[0][1]
+        for position, name in self._stages:
+            if position <= error.start():
+                reached = name
+        return reached
+
+    def _native(self) -> bytes:
+        """The content of the log with line ends in place of what Python and the import wrote."""
+        content = bytearray(self._content())
+        spans = list(self._of_python)
+        if self._stages:
+            spans.append((0, self._stages[0][0]))
+        for start, end in spans:
+            content[start:end] = b"\n" * len(content[start:end])
+        return bytes(content)
+
+    def _content(self) -> bytes:
+        return os.pread(self._file, os.fstat(self._file).st_size, 0)
+
+
+def _shown(text: bytes, scratch: str) -> str:
+    return channel.trimmed(text.replace(scratch.encode(), b"<scratch>"))
