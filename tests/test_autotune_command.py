@@ -12,8 +12,11 @@ import pytest
 
 from flacheck.autotune.gathering import of_launches
 from flacheck.errors import UsageError
+from flacheck.inputs import cell as cells
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose
+from flacheck.repro.compilers import Compilers, provided
+from flacheck.repro.reproduction import begin
 from flacheck.store import Store
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
@@ -79,6 +82,24 @@ def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
     with Store.open(tmp_path / ".flacheck", create=False) as store:
         assert {run.purpose for run in store.runs()} == {Purpose.AUTOTUNE}
         assert list(store.latest()) == []
+
+
+def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
+    """`flacheck repro` begins with a configuration that failed, as the report proposes."""
+    recorded(tmp_path, name="tl.sum(n, 3)")
+    command = ("autotune", "l.jsonl", "--fallback-budget", "0")
+    found = flacheck(*command, "--format", "json", cwd=tmp_path)
+    (result,) = document(found.stdout)["results"]
+    key = result["configs"][0]["key"]
+    assert f"flacheck repro {key[:12]}" in flacheck(*command, cwd=tmp_path).stdout
+    with Store.open(tmp_path / ".flacheck", create=False) as store:
+        chosen = cells.choose(key[:12], Selection(), store, Purpose.REPRO)
+    own = chosen.cell.toolchain
+    releases = provided(own, "sm90", [own])
+    with Compilers(releases, chosen.packages) as compilers:
+        begun = begin(chosen.cell, compilers)
+    assert begun.original.args["BLOCK"] == {"constexpr": 64}
+    assert begun.record.signature == chosen.record.signature
 
 
 def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None:

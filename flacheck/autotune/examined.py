@@ -112,6 +112,7 @@ class ExaminedConfig:
             filled["blocks"] = self.occupancy.blocks
             filled["limited_by"] = self.occupancy.limit
         return {
+            "key": self.record.key,
             "config": dict(self.config),
             "verdict": self.record.verdict.value,
             "code": self.record.code,

@@ -7,6 +7,7 @@ from typing import Any
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, settings, short, some
 from flacheck.autotune.examined import Cost, ExaminedConfig, Fate, KeyFault, TunerResult
+from flacheck.model import Verdict
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -33,6 +34,8 @@ _LIMITS = {"shared memory": "smem", "registers": "regs"}
 # Configurations that a line names.
 _PRUNED = 3
 _KIB = 1024
+# Digits of a cell's key in a command, as in the other reports.
+_KEY_DIGITS = 12
 
 
 def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
@@ -123,7 +126,8 @@ def _number(value: int | None) -> str:
 
 
 def _causes(result: TunerResult) -> Iterator[Part]:
-    """The first line of each failure or doubt, with the configurations that have it."""
+    """Yield the first line of each failure or doubt with its configurations, and the command that
+    reduces a failure."""
     lines: dict[str, str] = {}
     numbers: dict[str, list[int]] = {}
     for number, config in enumerate(result.configs, 1):
@@ -131,7 +135,10 @@ def _causes(result: TunerResult) -> Iterator[Part]:
             record = config.record
             line = record.message.partition("\n")[0] or record.reason or "no message"
             cause = record.signature or line
-            lines.setdefault(cause, f"{record.code or record.verdict.value} {line}")
+            line = f"{record.code or record.verdict.value} {line}"
+            if record.verdict is Verdict.FAILS:
+                line += f" · flacheck repro {record.key[:_KEY_DIGITS]}"
+            lines.setdefault(cause, line)
             numbers.setdefault(cause, []).append(number)
     for cause, places in numbers.items():
         yield document.Item(f"{_ranges(places)}: {lines[cause]}", Tone.BAD)
