@@ -91,6 +91,9 @@ def autotune(
         common.show(format, autotune_report.report(kernel, results), output)
     else:
         _emit(emit, results, output)
+    if timing is not None and timing.interrupted:
+        common.say("interrupted: the other configurations were not timed")
+        return Exit.INTERRUPTED
     return _exit_code(results)
 
 
