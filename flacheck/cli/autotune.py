@@ -62,6 +62,7 @@ def autotune(
 ) -> int:
     """Show how autotuners treat the configurations of KERNEL, and the faults of their keys."""
     from flacheck import reports
+    from flacheck.autotune import fla_package
     from flacheck.autotune.examination import Examination
     from flacheck.cli.progress import follow
     from flacheck.reports import autotune as autotune_report
@@ -76,8 +77,13 @@ def autotune(
         if timing.card.target and not target:
             target = [timing.card.target]
     selection = common.selection([], target, dtype, [], [], [*toolchain, *triton], torch, op)
-    gathered = _gathered(context, kernel, selection, package, launches, matrix, trust)
+    gathered = _gathered(
+        context, kernel, selection, package, launches, matrix, trust, every_key=emit == "fla"
+    )
     common.say(*gathered.notes)
+    if emit == "fla":
+        # Before anything is compiled, for a package that reads no files needs none.
+        common.say(*fla_package.check(gathered))
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
     try:
         common.say(*(f"before compiling: {line}" for line in examination.ruled_out()))
@@ -90,7 +96,9 @@ def autotune(
     if emit is None:
         common.show(format, autotune_report.report(kernel, results), output)
     else:
-        _emit(emit, results, output)
+        _emit(emit, gathered, results, output)
+        # The report, which names them otherwise, is not printed.
+        common.say(*dict.fromkeys(line for result in results for line in result.findings))
     if timing is not None and timing.interrupted:
         common.say("interrupted: the other configurations were not timed")
         return Exit.INTERRUPTED
@@ -123,6 +131,7 @@ def _gathered(
     launches: Path | None,
     matrix: str | None,
     trust: bool,
+    every_key: bool,
 ) -> Gathered:
     """The launches of the one source that was named."""
     from flacheck.autotune import gathering
@@ -142,31 +151,47 @@ def _gathered(
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
     about = common.subject(context, matrix, package, trust)
     if launches is not None:
-        return gathering.of_launches(launches, selection, line, trust)
+        return gathering.of_launches(launches, selection, line, trust, every_key)
     if about.package is not None:
-        return gathering.of_package(about.package, selection)
+        return gathering.of_package(about.package, selection, every_key)
     if about.matrix is not None and line_of(about.matrix)[0].suffix == ".jsonl":
         file, line = line_of(about.matrix)
-        return gathering.of_launches(file, selection, line, trust)
-    return gathering.of_matrix(about.matrix, selection)
+        return gathering.of_launches(file, selection, line, trust, every_key)
+    return gathering.of_matrix(about.matrix, selection, every_key)
 
 
-def _emit(form: str, results: Sequence[TunerResult], output: Path | None) -> None:
+def _emit(
+    form: str, gathered: Gathered, results: Sequence[TunerResult], output: Path | None
+) -> None:
     """Write the configurations that run everywhere, in the form for FLA or as Python."""
-    from flacheck.autotune.emit import python
+    from flacheck.autotune.emit import choices, python
 
     if form == "fla":
-        _emit_fla(results, output or Path("fla-configs"))
-    else:
-        common.write(python(results), output)
+        _emit_fla(gathered, results, output or Path("fla-configs"))
+        return
+    for choice in choices(results):
+        common.say(*(f"{choice.kernel}: left out {line}" for line in choice.left_out()))
+    common.write(python(results), output)
 
 
-def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:
+def _emit_fla(gathered: Gathered, results: Sequence[TunerResult], folder: Path) -> None:
     """The folder that FLA_CONFIG_DIR is to name; the variables to set go to stdout."""
-    from flacheck.autotune.emit import fla
+    from flacheck.analysis.order import counted
+    from flacheck.autotune import emit, fla_package
 
-    written = list(fla(results))
-    if not written:
+    reading: list[str] = []
+    for package in gathered.packages.values():
+        reading += fla_package.reading_kernels(package)
+    files = list(emit.fla(results, reading))
+    for file in files:
+        for entry in file.entries:
+            if entry.left_out:
+                common.say(f"{file.function}: left out {entry.examined}: {entry.left_out}")
+        written = list(dict.fromkeys(entry.examined for entry in file.written))
+        if written:
+            common.say(f"{file.function}: {counted(len(written), 'key')}: {'; '.join(written)}")
+    files = [file for file in files if file.written]
+    if not files:
         why = "no configuration runs under every release and target"
         raise UsageError(f"there is nothing to emit: {why}")
     try:
@@ -174,10 +199,11 @@ def _emit_fla(results: Sequence[TunerResult], folder: Path) -> None:
     except OSError as error:
         why = f"cannot be made ({error.strerror}); name another folder with -o"
         raise UsageError(f"{folder}: {why}") from None
-    for name, text in written:
-        common.write([text], folder / name)
-    files = f"{len(written)} configuration files"
-    common.say(f"{files} for flash-linear-attention 0.6 or newer in {folder}")
-    # A line for `eval`, so it goes to stdout alone.
+    for file in files:
+        common.write([file.text()], folder / file.name)
+    number = counted(len(files), "configuration file")
+    common.say(f"{number} for flash-linear-attention in {folder}")
+    # A line for `eval`, so it goes to stdout alone. Other modes load configurations for keys that
+    # were not examined.
     directory = shlex.quote(str(folder.resolve()))
-    common.write([f"export FLA_CONFIG_DIR={directory} FLA_CACHE_MODE=full\n"], None)
+    common.write([f"export FLA_CONFIG_DIR={directory} FLA_CACHE_MODE=strict\n"], None)
