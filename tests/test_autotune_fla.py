@@ -17,7 +17,6 @@ import pytest
 from flacheck import toolchains
 from flacheck.autotune import emit, fla_package, judging
 from flacheck.autotune.examined import Tuned
-from flacheck.autotune.gathering import Gathered
 from flacheck.autotune.trials import trials
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel, Launch
@@ -128,9 +127,9 @@ def test_a_release_of_fla_reads_the_files_or_not(version: str, reads: bool) -> N
     cell = Cell(
         Kernel(KERNEL, package.identity, "0", Imported(KERNEL)), "triton==3.7.1", "sm90", None
     )
-    gathered = Gathered([Tuned(cell, {}, (), True, None)], {}, {package.identity: package})
+    tuned = [Tuned(cell, {}, (), True, None)]
     if reads:
-        assert fla_package.check(gathered) == []
+        assert fla_package.check(tuned, {package.identity: package}) == []
     else:
         with pytest.raises(UsageError, match="has no module that reads FLA_CONFIG_DIR"):
-            fla_package.check(gathered)
+            fla_package.check(tuned, {package.identity: package})

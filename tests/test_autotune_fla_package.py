@@ -8,7 +8,6 @@ import pytest
 
 from flacheck.autotune import fla_package
 from flacheck.autotune.examined import Tuned
-from flacheck.autotune.gathering import Gathered
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel
 from flacheck.packages.package import Package
@@ -44,32 +43,32 @@ def package(folder: Path, text: str) -> Package:
     return MadePackage("made", "1.0", str(folder), "0", {})
 
 
-def gathered(provided: dict[str, Package], *names: str) -> Gathered:
-    """Autotuned kernels of `made==1.0`."""
+def check(provided: dict[str, Package], *names: str) -> list[str]:
+    """The notes about autotuned kernels of `made==1.0`."""
     tuned = []
     for name in names:
         kernel = Kernel(name, "made==1.0", "0", Imported(name))
         tuned.append(Tuned(Cell(kernel, "triton==3.7.1", "sm90", None), {}, (), True, None))
-    return Gathered(tuned, {}, provided)
+    return fla_package.check(tuned, provided)
 
 
 def test_a_package_that_only_mentions_the_folder_is_refused(tmp_path: Path) -> None:
     """In a docstring, or in a file that is not Python."""
     provided = package(tmp_path, MENTIONS)
     with pytest.raises(UsageError, match=r"made==1\.0 has no module that reads FLA_CONFIG_DIR"):
-        fla_package.check(gathered({"made==1.0": provided}, "made.kernels:cached"))
+        check({"made==1.0": provided}, "made.kernels:cached")
 
 
 def test_kernels_that_triton_itself_tunes_are_named(tmp_path: Path) -> None:
     """Files change nothing for them until the program has them replaced."""
     provided = {"made==1.0": package(tmp_path, READS)}
-    assert fla_package.check(gathered(provided, "made.kernels:cached")) == []
-    (note,) = fla_package.check(gathered(provided, "made.kernels:cached", "made.kernels:plain"))
+    assert check(provided, "made.kernels:cached") == []
+    (note,) = check(provided, "made.kernels:cached", "made.kernels:plain")
     assert "decorates made.kernels:plain with triton.autotune" in note
 
 
 def test_a_package_that_is_not_here_is_not_vouched_for() -> None:
     """Its source was not read, and the user is told how to have it read."""
-    (note,) = fla_package.check(gathered({}, "made.kernels:cached"))
+    (note,) = check({}, "made.kernels:cached")
     assert "that it reads FLA_CONFIG_DIR was not checked" in note
     assert "--trust" in note

@@ -6,11 +6,11 @@ are decorated with `fla_cache_autotune`.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flacheck.analysis.order import some
-from flacheck.autotune.gathering import Gathered
+from flacheck.autotune.examined import Tuned
 from flacheck.errors import UsageError
 from flacheck.packages.package import Package
 from flacheck.source import autotuned
@@ -21,34 +21,39 @@ _DECORATOR = "fla_cache_autotune"
 _NAMED = 4
 
 
-def check(gathered: Gathered) -> list[str]:
+def check(tuned: Sequence[Tuned], packages: Mapping[str, Package]) -> list[str]:
     """Return notes about kernels for which emitted files may have no effect.
 
     Raises UsageError for a package whose source does not read `FLA_CONFIG_DIR`.
     """
     kernels: dict[str, list[str]] = {}
-    for tuned in gathered.tuned:
-        kernel = tuned.cell.kernel
+    for each in tuned:
+        kernel = each.cell.kernel
         if kernel.package is not None:
             names = kernels.setdefault(kernel.package, [])
             names.append(kernel.name)
     notes = []
     for spec, names in kernels.items():
-        package = gathered.packages.get(spec)
+        package = packages.get(spec)
         if package is None:
             notes.append(
                 f"the source of {spec} is not here, so that it reads {_VARIABLE} was not checked; "
                 "with --trust flacheck installs it and checks"
             )
             continue
-        if not reads_files(package):
-            raise UsageError(
-                f"--emit fla: {spec} has no module that reads {_VARIABLE}, so the files would have "
-                "no effect: take a release that does (flash-linear-attention 0.5.1 or newer), or "
-                "--emit python"
-            )
+        require(package)
         notes += _plain(spec, sorted(set(names) - set(reading_kernels(package))))
     return notes
+
+
+def require(package: Package) -> None:
+    """Raise UsageError unless the package's source reads `FLA_CONFIG_DIR`."""
+    if not reads_files(package):
+        raise UsageError(
+            f"--emit fla: {package.identity} has no module that reads {_VARIABLE}, so the files "
+            "would have no effect: take a release that does (flash-linear-attention 0.5.1 or "
+            "newer), or --emit python"
+        )
 
 
 def _plain(spec: str, names: Sequence[str]) -> Iterator[str]:

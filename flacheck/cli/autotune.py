@@ -83,7 +83,7 @@ def autotune(
     common.say(*gathered.notes)
     if emit == "fla":
         # Before anything is compiled, for a package that reads no files needs none.
-        common.say(*fla_package.check(gathered))
+        common.say(*fla_package.check(gathered.tuned, gathered.packages))
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
     try:
         common.say(*(f"before compiling: {line}" for line in examination.ruled_out()))
@@ -134,8 +134,9 @@ def _gathered(
     every_key: bool,
 ) -> Gathered:
     """The launches of the one source that was named."""
-    from flacheck.autotune import gathering
+    from flacheck.autotune import fla_package, gathering
     from flacheck.inputs.subject import line_of
+    from flacheck.packages import package as packages
     from flacheck.tables import targets
 
     names = tuple(targets.find(name).name for name in selection.targets)
@@ -153,6 +154,9 @@ def _gathered(
     if launches is not None:
         return gathering.of_launches(launches, selection, line, trust, every_key)
     if about.package is not None:
+        if every_key:
+            # A capture takes minutes, which a package that reads no files is not worth.
+            fla_package.require(packages.provide_package(about.package))
         return gathering.of_package(about.package, selection, every_key)
     if about.matrix is not None and line_of(about.matrix)[0].suffix == ".jsonl":
         file, line = line_of(about.matrix)
