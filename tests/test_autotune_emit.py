@@ -19,6 +19,7 @@ from flacheck.autotune.examined import TunerResult
 from flacheck.autotune.keys import KeyEvidence
 from flacheck.model import Record
 from flacheck.source.host_code import HostLaunch
+from tests.made_records import failure
 from tests.made_tuned import (
     CONFIGS,
     RESOURCES,
@@ -207,6 +208,17 @@ def test_dtypes_of_a_key_come_in_the_order_of_the_call(tmp_path: Path) -> None:
     ).tuning_keys(made.seen[0])
     (own,) = KeyEvidence(made, Version("3.5.1")).tuning_keys(made.seen[0])
     assert (own.dtypes, other.dtypes) == (("bf16", "fp32"), ("fp32", "bf16"))
+
+
+def test_a_key_at_fault_is_the_reason_for_what_would_compile(tmp_path: Path) -> None:
+    """The autotuner raises before it tries any configuration."""
+    fault = {"key": "H", "want": "H", "got": None, "fault": "past-end"}
+    facts = [{"facts": {"keys": [fault]}}]
+    keys = failure("FC601").with_(findings=facts)
+    found = result(tmp_path, good(), good(), keys=keys, toolchain="triton==3.1.0")
+    lines = "".join(emit.python([found])).splitlines()
+    (first, _) = (line for line in lines if line.startswith("# Left out: "))
+    assert "): the run ends: key H is looked up past the end" in first
 
 
 def test_python_names_what_it_leaves_out_and_the_sizes(tmp_path: Path) -> None:

@@ -70,5 +70,5 @@ def test_kernels_that_triton_itself_tunes_are_named(tmp_path: Path) -> None:
 def test_a_package_that_is_not_here_is_not_vouched_for() -> None:
     """Its source was not read, and the user is told how to have it read."""
     (note,) = check({}, "made.kernels:cached")
-    assert "that it reads FLA_CONFIG_DIR was not checked" in note
+    assert "flacheck did not check that made==1.0 reads FLA_CONFIG_DIR" in note
     assert "--trust" in note

@@ -18,7 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from packaging.version import Version
@@ -28,6 +28,7 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import kernel_name, short, split
 from flacheck.autotune.examined import ExaminedConfig, Fate, TunerResult, TuningKey
 from flacheck.model import Json, canonical
+from flacheck.model.text import visible
 
 # What `triton.Config` takes besides constants.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -91,8 +92,7 @@ class KeptConfigs:
         for result in self.results:
             for each in result.configs:
                 if each.fate is not Fate.RUNS:
-                    place = f"under {result.toolchain} on {result.target}"
-                    reasons.setdefault(_python_config(each.config), f"{_reason(each)} {place}")
+                    reasons.setdefault(_python_config(each.config), _reason(result, each))
         for result in self.results:
             for number, each in enumerate(result.configs):
                 reasons.setdefault(_python_config(each.config), _gains_nothing(result, number))
@@ -234,11 +234,11 @@ def _literal(value: Any) -> str:
 
 @dataclass(frozen=True)
 class FlaEntry:
-    """One key of an autotuner as FLA writes it, `examined` as people read it, with the
-    configuration for it; without one `left_out` is the reason."""
+    """One key of an autotuner as FLA writes it, with its `sizes` for people and the configuration
+    for it; without one `left_out` is the reason."""
 
     key: Sequence[Any]
-    examined: str
+    sizes: str
     config: _Config | None
     left_out: str = ""
 
@@ -256,22 +256,23 @@ class FlaFile:
         return f"{self.function}.json"
 
     @property
-    def written(self) -> list[FlaEntry]:
-        """The entries with a configuration."""
-        return [entry for entry in self.entries if entry.config is not None]
+    def sizes(self) -> list[str]:
+        """The sizes of the keys with a configuration, each once."""
+        return list(dict.fromkeys(entry.sizes for entry in self.entries if entry.config))
 
     def text(self) -> str:
         """Return the file's JSON."""
         entries = {}
-        for entry in self.written:
-            config = {"kwargs": {}, **_DEFAULTS, **(entry.config or {})}
-            entries[_md5(entry.key)] = {"autotune_key": list(entry.key), "config": config}
-        made: Json = {
+        for entry in self.entries:
+            if entry.config is not None:
+                config = {"kwargs": {}, **_DEFAULTS, **entry.config}
+                entries[_md5(entry.key)] = {"autotune_key": list(entry.key), "config": config}
+        document: Json = {
             "kernel_name": self.function,
             "triton_version": ", ".join(self.releases),
             "autotune_entries": entries,
         }
-        return json.dumps(made, indent=2) + "\n"
+        return json.dumps(document, indent=2) + "\n"
 
 
 def fla(results: Sequence[TunerResult], reading: Sequence[str] = ()) -> Iterator[FlaFile]:
@@ -279,25 +280,32 @@ def fla(results: Sequence[TunerResult], reading: Sequence[str] = ()) -> Iterator
     kernels of the package that read such files."""
     named = grouped((kernel_name(result.kernel), result) for result in results if result.configs)
     for function, of in named.items():
-        releases = list(dict.fromkeys(short(result.toolchain) for result in of))
-        places = dict.fromkeys((result.toolchain, result.target) for result in of)
-        of_key: dict[str, list[TunerResult]] = {}
-        keys: dict[str, tuple[list[Any], str]] = {}
-        for result in of:
-            for key in result.tuning_keys:
-                written = _key(key)
-                of_key.setdefault(_md5(written), []).append(result)
-                keys[_md5(written)] = written, str(key)
         kernels = {result.kernel for result in of}
-        others = [name for name in reading if kernel_name(name) == function]
-        unexamined = [name for name in others if name not in kernels]
-        entries = []
-        for digest, (written, examined) in keys.items():
-            config, why = _of_key(of_key[digest], list(places))
-            if unexamined:
-                config, why = None, f"{unexamined[0]} reads the same file and was not examined"
-            entries.append(FlaEntry(written, examined, config, why))
-        yield FlaFile(function, releases, entries)
+        same_name = [name for name in reading if kernel_name(name) == function]
+        unsafe = [name for name in same_name if name not in kernels]
+        entries = _entries(of)
+        if unsafe:
+            reason = f"{unsafe[0]} reads the same file and was not examined"
+            entries = [replace(entry, config=None, left_out=reason) for entry in entries]
+        releases = dict.fromkeys(short(result.toolchain) for result in of)
+        yield FlaFile(function, list(releases), entries)
+
+
+def _entries(results: Sequence[TunerResult]) -> list[FlaEntry]:
+    """Return an entry for each key of some results of one function's name."""
+    places = list(dict.fromkeys((result.toolchain, result.target) for result in results))
+    results_of: dict[str, list[TunerResult]] = {}
+    keys: dict[str, TuningKey] = {}
+    for result in results:
+        for key in result.tuning_keys:
+            digest = _md5(_key(key))
+            results_of.setdefault(digest, []).append(result)
+            keys.setdefault(digest, key)
+    entries = []
+    for digest, key in keys.items():
+        config, reason = _of_key(results_of[digest], places)
+        entries.append(FlaEntry(_key(key), str(key), config, reason))
+    return entries
 
 
 def _of_key(
@@ -334,14 +342,19 @@ def _why_not(results: Sequence[TunerResult]) -> str:
     for result in results:
         for each in result.configs:
             if each.fate is not Fate.RUNS:
-                return f"{_reason(each)} under {result.toolchain} on {result.target}"
+                return _reason(result, each)
     return "none runs in every launch with this key"
 
 
-def _reason(examined: ExaminedConfig) -> str:
+def _reason(result: TunerResult, examined: ExaminedConfig) -> str:
+    """Return why a configuration does not run, in one line."""
     record = examined.record
     line = record.message.partition("\n")[0] or record.reason or "no message"
-    return f"{record.code or record.verdict.value} {line}"
+    reason = f"{record.code or record.verdict.value} {line}"
+    if examined.compiles:
+        # The autotuner fails before it tries any configuration.
+        reason = f"the run ends: {result.ends}"
+    return f"{visible(reason)} under {result.toolchain} on {result.target}"
 
 
 def _key(key: TuningKey) -> list[Any]:

@@ -37,8 +37,8 @@ def check(tuned: Sequence[Tuned], packages: Mapping[str, Package]) -> list[str]:
         package = packages.get(spec)
         if package is None:
             notes.append(
-                f"the source of {spec} is not here, so that it reads {_VARIABLE} was not checked; "
-                "with --trust flacheck installs it and checks"
+                f"flacheck did not check that {spec} reads {_VARIABLE}, because its source is not "
+                "installed here: --trust installs and checks it"
             )
             continue
         require(package)

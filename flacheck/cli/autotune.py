@@ -190,11 +190,11 @@ def _emit_fla(gathered: Gathered, results: Sequence[TunerResult], folder: Path) 
     for file in files:
         for entry in file.entries:
             if entry.left_out:
-                common.say(f"{file.function}: left out {entry.examined}: {entry.left_out}")
-        written = list(dict.fromkeys(entry.examined for entry in file.written))
-        if written:
-            common.say(f"{file.function}: {counted(len(written), 'key')}: {'; '.join(written)}")
-    files = [file for file in files if file.written]
+                common.say(f"{file.function}: left out {entry.sizes}: {entry.left_out}")
+        if file.sizes:
+            number = counted(len(file.sizes), "key")
+            common.say(f"{file.function}: {number}: {'; '.join(file.sizes)}")
+    files = [file for file in files if file.sizes]
     if not files:
         why = "no configuration runs under every release and target"
         raise UsageError(f"there is nothing to emit: {why}")

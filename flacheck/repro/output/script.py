@@ -162,8 +162,8 @@ def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
     if _SIGNAL.fullmatch(symptom.words):
         signal, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
         shows = "child.returncode == -getattr(signal, SIGNAL)"
-    if exited := _EXIT_STATUS.fullmatch(symptom.words):
-        decisive, shows = f"EXIT_STATUS = {exited[1]}", "child.returncode == EXIT_STATUS"
+    if status := _EXIT_STATUS.fullmatch(symptom.words):
+        decisive, shows = f"EXIT_STATUS = {status[1]}", "child.returncode == EXIT_STATUS"
     return _HARNESS.format(
         title=symptom.title.replace("\\", "/").replace('"""', "'"),
         signal=signal,

@@ -50,10 +50,10 @@ def words(record: Record) -> str:
         return line.partition(",")[0]
     if asserted := _ASSERTED.search(line):
         return asserted["text"]
-    ended = _ENDED.match(line)
-    if ended and not rest:
-        return ended["how"]
-    if ended:
+    silent_end = _ENDED.match(line)
+    if silent_end and not rest:
+        return silent_end["how"]
+    if silent_end:
         line = rest.rpartition("\n")[2]
     line = _JOINED.sub("", line, count=1)
     return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
