@@ -110,7 +110,8 @@ class KeyEvidence:
         for host in self.tuned.hosts:
             passed = [name for name in host.passed if name in self.arguments]
             rest = [name for name in self.arguments if name not in host.passed]
-            orders[(*passed, *rest)] = None
+            order = (*passed, *rest)
+            orders[order] = None
         return list(orders) or [self.arguments]
 
     def key(self, call: Args) -> tuple[list[Any], list[str]]:
