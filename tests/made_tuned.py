@@ -91,7 +91,7 @@ def tuned(
         dtype="bf16",
         stage="autotune",
     )
-    return Tuned(cell, {}, calls, driven, found)
+    return Tuned(cell, {}, calls, driven, found, alike=calls)
 
 
 def good(**more: Any) -> Record:

@@ -15,17 +15,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from flacheck import reports
+from flacheck import reports, toolchains
 from flacheck.capabilities.autotune import gathering, timeable
 from flacheck.capabilities.autotune.bench import Bench, _price, _rank, spearman
 from flacheck.capabilities.autotune.examination import Examination
 from flacheck.capabilities.autotune.examined import Timing, Tuned, TunerResult
 from flacheck.captures.run import capture
+from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
 from flacheck.inputs import corpus
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
-from flacheck.model import Cell, Imported, Json, Launch, Verdict, canonical
+from flacheck.model import Attempt, Cell, Imported, Json, Launch, Verdict, canonical
 from flacheck.packages.package import Package
 from flacheck.pipeline.events import RecordSettled
 from flacheck.reports import autotune as autotune_report
@@ -72,6 +73,7 @@ def breaks(x, FAR: tl.constexpr, LONG: tl.constexpr):
 """
 )
 CONFIG = {"num_warps": 1, "num_stages": 2}
+CONFIGS_THAT_BREAK = tuple({"kwargs": {"FAR": far, "LONG": 0}, **CONFIG} for far in (0, 1))
 
 
 def captured(folder: Path, ends: str = "3, 120") -> Path:
@@ -115,6 +117,12 @@ def text(format: str, result: TunerResult) -> str:
     """The result in a format, on a wide display."""
     report = autotune_report.report("made", [result])
     return "".join(reports.render(format, report, Display(width=200)))
+
+
+def installed() -> str:
+    """The identity of the installed Triton."""
+    (choice,) = toolchains.resolve(["installed"]).choices
+    return choice.identity
 
 
 def times(bench: Bench, tuned: Tuned, configs: list[Any] | None = None) -> list[Timing]:
@@ -254,6 +262,52 @@ def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None
     first, second = times(Bench("cpu"), tuned)
     assert first.failed == "its grid was not recorded"
     assert second.median_ms is not None
+
+
+class InterruptedBench(Bench):
+    """A bench whose user presses Ctrl-C at the second request after the launch was prepared."""
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__("cpu")
+        self.allowed = allowed
+
+    def _ask(self, kind: WorkerKind, request: Json) -> Attempt:
+        if request["op"] != "device":
+            if not self.allowed:
+                raise KeyboardInterrupt
+            self.allowed -= 1
+        return super()._ask(kind, request)
+
+
+def interrupted(folder: Path, allowed: int) -> tuple[TunerResult, TunerResult]:
+    """Two results timed by a bench that is interrupted after so many requests."""
+    found = result(folder, good(), good(), configs=CONFIGS_THAT_BREAK, toolchain=installed())
+    bench = InterruptedBench(allowed)
+    tuned = breaking(folder, (0, 0), (1, 0))
+    with bench:
+        first = bench.timed(found, tuned, {})
+        second = bench.timed(found, tuned, {})
+    assert bench.interrupted
+    return first, second
+
+
+@needs_torch
+def test_an_interrupt_keeps_what_was_timed(tmp_path: Path) -> None:
+    """The other configurations, and the kernels behind, say why they have no time."""
+    first, second = interrupted(tmp_path, 2)
+    one, other = (config.timing for config in first.configs)
+    assert one is not None
+    assert one.median_ms is not None
+    assert other == Timing(failed="not timed: interrupted")
+    assert (first.not_timed, second.not_timed) == (None, "interrupted")
+    assert "not timed: interrupted" in text("table", first)
+
+
+@needs_torch
+def test_an_interrupt_before_the_first_time_is_said(tmp_path: Path) -> None:
+    """While the launch is made, there is no time to keep."""
+    first, second = interrupted(tmp_path, 0)
+    assert first.not_timed == second.not_timed == "interrupted"
 
 
 TUPLES = (

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from flacheck.capabilities.autotune import gathering
 from flacheck.capabilities.autotune.gathering import of_launches
+from flacheck.capabilities.repro.compilers import Compilers, provided
+from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
-from flacheck.model import Purpose
+from flacheck.model import Purpose, Verdict
+from flacheck.pipeline import cell as cells
 from flacheck.store import Store
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
@@ -79,6 +84,24 @@ def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
     with Store.open(tmp_path / ".flacheck", create=False) as store:
         assert {run.purpose for run in store.runs()} == {Purpose.AUTOTUNE}
         assert list(store.latest()) == []
+
+
+def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
+    """`flacheck repro` begins with a configuration that failed, as the report proposes."""
+    recorded(tmp_path, name="tl.sum(n, 3)")
+    command = ("autotune", "l.jsonl", "--fallback-budget", "0")
+    found = flacheck(*command, "--format", "json", cwd=tmp_path)
+    (result,) = document(found.stdout)["results"]
+    key = result["configs"][0]["key"]
+    assert f"flacheck repro {key[:12]}" in flacheck(*command, cwd=tmp_path).stdout
+    with Store.open(tmp_path / ".flacheck", create=False) as store:
+        chosen = cells.choose(key[:12], Selection(), store, Purpose.REPRO)
+    own = chosen.cell.toolchain
+    releases = provided(own, "sm90", [own])
+    with Compilers(releases, chosen.packages) as compilers:
+        begun = begin(chosen.cell, compilers)
+    assert begun.original.args["BLOCK"] == {"constexpr": 64}
+    assert begun.record.signature == chosen.record.signature
 
 
 def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None:
@@ -179,22 +202,121 @@ def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:
     assert result["keys"][0]["file"] is None
 
 
-def test_python_and_fla_are_emitted(tmp_path: Path) -> None:
-    """Only what runs; the variables that FLA wants are said, the files lie where they say."""
-    recorded(tmp_path, limit=64)
-    found = flacheck("autotune", "l.jsonl", "--emit", "python", cwd=tmp_path)
-    assert "triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in found.stdout
-    assert "128" not in found.stdout
-    found = flacheck("autotune", "l.jsonl", "--emit", "fla", "-o", "out", cwd=tmp_path)
-    assert f"FLA_CONFIG_DIR={tmp_path / 'out'}" in found.stdout
-    assert "FLA_CACHE_MODE=full" in found.stdout
-    assert json.loads((tmp_path / "out" / "picky.json").read_text())["default_config"][
-        "kwargs"
-    ] == {"BLOCK": 64}
-    recorded(tmp_path, limit=32)
-    found = flacheck("autotune", "l.jsonl", "--emit", "fla", "--fallback-budget", "0", cwd=tmp_path)
+SIZED = (
+    HEAD
+    + """
+
+@triton.jit
+def sized(x, K: tl.constexpr, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK <= K)
+    tl.store(x + tl.arange(0, BLOCK), K)
+"""
+)
+
+
+def recorded_at(path: Path, *heads: int) -> Path:
+    """A launches file of a kernel whose larger block needs a larger head, launched at `heads`."""
+    configs = [{"kwargs": {"BLOCK": size}, "num_warps": 1, "num_stages": 2} for size in (64, 128)]
+    lines = []
+    for head in heads:
+        args = {"x": {"dtype": "i32", "align": 16}, "K": {"constexpr": head}}
+        made = {"args": args, "omitted": ["BLOCK"], "configs": configs, "keys": ["K"]}
+        identity = {"id": f"{head:016x}", "kernel": "program:sized", "qualname": "sized"}
+        lines.append(launch(SIZED, **identity, heuristics={}, launch=made))
+    return write(path, {**HEADER, "device": "NVIDIA H100 80GB HBM3"}, *lines)
+
+
+def compiled_blocks(store: Path) -> set[tuple[int, int]]:
+    """The head and block sizes of which a store has a compile within the GPU's limits."""
+    found = set()
+    with Store.open(store, create=False) as opened:
+        for run in opened.runs():
+            for record in opened.records(run.id):
+                assert record.launch is not None
+                used, limit = (record.resources[name] for name in ("shared", "shared_limit"))
+                if record.verdict is Verdict.COMPILES and used <= limit:
+                    head = record.launch.args["K"]["constexpr"]
+                    found.add((head, record.launch.configs[0]["kwargs"]["BLOCK"]))
+    return found
+
+
+def test_a_configuration_is_emitted_for_each_key_that_was_examined(tmp_path: Path) -> None:
+    """Each is on record as compiled; a key at which none compiles is named, and is not written."""
+    recorded_at(tmp_path, 64, 128, 32)
+    command = ("autotune", "l.jsonl", "--emit", "fla", "-o", "out", "--fallback-budget", "0")
+    found = flacheck(*command, cwd=tmp_path)
+    document = json.loads((tmp_path / "out" / "sized.json").read_text())
+    assert "default_config" not in document
+    entries = document["autotune_entries"].values()
+    emitted = {(e["autotune_key"][0], e["config"]["kwargs"]["BLOCK"]) for e in entries}
+    assert {head for head, _ in emitted} == {64, 128}
+    assert emitted <= compiled_blocks(tmp_path / ".flacheck")
+    assert "sized: 2 keys: K=64 i32; K=128 i32" in found.stderr
+    assert "sized: left out K=32 i32: no configuration runs: FC" in found.stderr
+    assert "every configuration is skipped" in found.stderr
+    assert f"FLA_CONFIG_DIR={tmp_path / 'out'} FLA_CACHE_MODE=strict" in found.stdout
+    assert found.returncode == 1
+
+
+def test_without_a_key_that_runs_there_is_nothing_to_emit(tmp_path: Path) -> None:
+    """Exit 2, and no folder is made."""
+    recorded_at(tmp_path, 32)
+    command = ("autotune", "l.jsonl", "--emit", "fla", "-o", "out", "--fallback-budget", "0")
+    found = flacheck(*command, cwd=tmp_path)
     assert found.returncode == 2
     assert "nothing to emit" in found.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_python_is_emitted_with_what_is_left_out_and_the_reason_for_the_code(
+    tmp_path: Path,
+) -> None:
+    """In the text and on stderr; what ends a run is an exit code of 1 and a sentence."""
+    recorded(tmp_path, limit=64)
+    found = flacheck("autotune", "l.jsonl", "--emit", "python", cwd=tmp_path)
+    assert found.returncode == 0
+    assert "    triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in found.stdout
+    left_out = "triton.Config({'BLOCK': 128}, num_warps=1, num_stages=2): FC"
+    assert f"# Left out: {left_out}" in found.stdout
+    assert f"program:picky: left out {left_out}" in found.stderr
+    recorded(tmp_path, name="tl.sum(n, 3)")
+    command = ("autotune", "l.jsonl", "--emit", "python", "--fallback-budget", "0")
+    found = flacheck(*command, cwd=tmp_path)
+    assert found.returncode == 1
+    assert "on sm90: the run ends: configuration 1 of 2 fails with FC" in found.stderr
+
+
+def test_launches_of_one_binary_are_examined_once_for_all_their_keys(tmp_path: Path) -> None:
+    """A length that the compiler does not look at makes keys, and no other code."""
+    file = recorded(tmp_path, lengths=(16, 32, 17))
+    both, odd = of_launches(file, Selection(targets=("sm90",)), every_key=True).tuned
+    assert [call["n"]["int"] for call in both.alike] == [16, 32]
+    assert [call["n"]["int"] for call in odd.alike] == [17]
+
+
+def test_a_made_up_launch_is_examined_only_where_there_is_no_other(tmp_path: Path) -> None:
+    """What flacheck invented may not fit the kernel, and nobody launches it."""
+    file = recorded(tmp_path, lengths=(16, 17))
+    header, first, second = (json.loads(line) for line in file.read_text().splitlines())
+    write(tmp_path, header, {**first, "made_up": True}, second)
+    (real,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).tuned
+    assert real.launch.args["n"] == {"int": 17}
+    write(tmp_path, header, {**first, "made_up": True})
+    (invented,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).tuned
+    assert invented.launch.args["n"] == {"int": 16}
+
+
+def test_every_key_of_declared_shapes_is_examined() -> None:
+    """Those of one dtype, unless others are named; without an emission one launch is enough."""
+    asked = Selection(kernels=("retention.chunk_fwd_o",), targets=("sm90",))
+    (one,) = gathering.of_matrix(None, asked).tuned
+    every = gathering.of_matrix(None, asked, every_key=True).tuned
+    assert len(every) > 1
+    heads = {each.launch.args["K"]["constexpr"] for each in every}
+    assert {64, 128, 256} <= heads
+    assert {each.cell.dtype for each in every} == {one.cell.dtype} == {"bf16"}
+    both = replace(asked, dtypes=("bf16", "fp16"))
+    assert len(gathering.of_matrix(None, both, every_key=True).tuned) == 2 * len(every)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from flacheck import toolchains
-from flacheck.capabilities.autotune import emit, judging
+from flacheck.capabilities.autotune import emit, fla_package, judging
 from flacheck.capabilities.autotune.examined import Tuned
 from flacheck.capabilities.autotune.trials import trials
+from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel, Launch
 from flacheck.packages import package as packages
 from flacheck.source import autotuned
-from tests.made_tuned import fatal, good
+from tests.made_tuned import good, skipped
 
 pytestmark = [
     pytest.mark.network,
@@ -32,8 +33,8 @@ pytestmark = [
 KERNEL = "fla.ops.common.chunk_o:chunk_fwd_kernel_o"
 TENSORS, ABSENT = ("q", "k", "v", "h", "o"), ("g", "g_gamma", "cu_seqlens", "chunk_indices")
 SIZES = {"H": 4, "HV": 4, "K": 64, "V": 64, "BT": 64, "STATE_V_FIRST": False}
-CONFIG = {"kwargs": {"BK": 32, "BV": 16}, "num_warps": 1, "num_stages": 4}
-OTHER = {"kwargs": {"BK": 64, "BV": 64}, "num_warps": 4, "num_stages": 2}
+CONFIG: dict[str, Any] = {"kwargs": {"BK": 32, "BV": 16}, "num_warps": 1, "num_stages": 4}
+OTHER: dict[str, Any] = {"kwargs": {"BK": 64, "BV": 64}, "num_warps": 4, "num_stages": 2}
 # The real kernel with its real autotuner; only what lies below that, the launch, is replaced.
 PROGRAM = """\
 import json, sys, torch
@@ -62,18 +63,24 @@ print("took", json.dumps({n: below.seen[n] for n in ("BK", "BV", "num_warps", "n
 
 
 def emitted(package: packages.Package, folder: Path) -> None:
-    """The file for a kernel whose second configuration does not compile."""
-    args: dict[str, Any] = {name: {"dtype": "bf16", "align": 16} for name in TENSORS}
-    args |= dict.fromkeys(ABSENT) | {name: {"constexpr": value} for name, value in SIZES.items()}
+    """The file for a kernel whose configurations compile at one head size each."""
     source = autotuned.of_module(Path(package.path), KERNEL)
     assert source is not None
-    launch = Launch(args, ("BK", "BV"), (CONFIG, OTHER), tuple(name for name, _ in source.keys))
+    keys = tuple(name for name, _ in source.keys)
     kernel = Kernel(KERNEL, package.identity, "0", Imported(KERNEL))
-    cell = Cell(kernel, "triton==3.7.1", "sm90", launch, dtype="bf16", stage="autotune")
-    asked = trials(Tuned(cell, {}, (args,), True, source))
-    known = {cell.key: record for cell, record in zip(asked.configs, (good(), fatal()))}
-    for name, text in emit.fla([judging.judge(asked, known, [1.0, 2.0])]):
-        (folder / name).write_text(text)
+    results = []
+    for head, records in ((64, (good(), skipped())), (128, (skipped(), good()))):
+        args: dict[str, Any] = {name: {"dtype": "bf16", "align": 16} for name in TENSORS}
+        sizes = {**SIZES, "K": head}
+        args |= dict.fromkeys(ABSENT)
+        args |= {name: {"constexpr": value} for name, value in sizes.items()}
+        launch = Launch(args, ("BK", "BV"), (CONFIG, OTHER), keys)
+        cell = Cell(kernel, "triton==3.7.1", "sm90", launch, dtype="bf16", stage="autotune")
+        asked = trials(Tuned(cell, {}, (args,), True, source, alike=(args,)))
+        known = {cell.key: record for cell, record in zip(asked.configs, records)}
+        results.append(judging.judge(asked, known, [1.0, 2.0]))
+    for file in emit.fla(results, fla_package.reading_kernels(package)):
+        (folder / file.name).write_text(file.text())
 
 
 def taken(
@@ -96,17 +103,33 @@ def taken(
     )
 
 
-def test_flas_autotuner_takes_the_emitted_configuration(tmp_path: Path) -> None:
-    """By the exact key where only that counts, for other sizes where more is allowed; else it would
-    have to tune.
-    """
+def test_flas_autotuner_takes_the_emitted_configuration_of_its_own_key(tmp_path: Path) -> None:
+    """For a head size that was not examined it would have to tune."""
     package = packages.provide_package("flash-linear-attention==0.6.0")
     emitted(package, tmp_path)
-    expected = {**CONFIG["kwargs"], "num_warps": 1, "num_stages": 4}
-    for mode, sizes in (("strict", {}), ("full", {"K": 128})):
-        found = taken(package, tmp_path, mode, **sizes)
+    for head, config in ((64, CONFIG), (128, OTHER)):
+        options = {name: config[name] for name in ("num_warps", "num_stages")}
+        expected = {**config["kwargs"], **options}
+        found = taken(package, tmp_path, "strict", K=head)
         line = found.stdout.strip().splitlines()[-1:]
         assert line == [f"took {json.dumps(expected)}"], found.stderr[-2000:]
-    tuning = taken(package, tmp_path, "strict", K=128)
+    tuning = taken(package, tmp_path, "strict", K=256)
     assert tuning.returncode != 0
     assert "took" not in tuning.stdout
+
+
+@pytest.mark.parametrize(("version", "reads"), [("0.5.0", False), ("0.5.1", True), ("0.6.0", True)])
+def test_a_release_of_fla_reads_the_files_or_not(version: str, reads: bool) -> None:
+    """Its source tells; a release that does not is refused before anything is compiled."""
+    package = packages.provide_package(f"flash-linear-attention=={version}")
+    assert fla_package.reads_files(package) is reads
+    assert (KERNEL in fla_package.reading_kernels(package)) is reads
+    cell = Cell(
+        Kernel(KERNEL, package.identity, "0", Imported(KERNEL)), "triton==3.7.1", "sm90", None
+    )
+    tuned = [Tuned(cell, {}, (), True, None)]
+    if reads:
+        assert fla_package.check(tuned, {package.identity: package}) == []
+    else:
+        with pytest.raises(UsageError, match="has no module that reads FLA_CONFIG_DIR"):
+            fla_package.check(tuned, {package.identity: package})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.examined import Fate
+from flacheck.capabilities.autotune.trials import trials
 from tests.made_records import failure, unknown
-from tests.made_tuned import call, constexpr, fatal, good, result, skipped
+from tests.made_tuned import call, constexpr, fatal, good, result, skipped, tuned
 
 
 def test_a_fate_is_what_the_trial_showed(tmp_path: Path) -> None:
@@ -44,11 +47,18 @@ def test_a_key_past_the_end_ends_the_run_before_any_trial(tmp_path: Path) -> Non
     assert "IndexError" in judged.ends
 
 
-def test_tuning_keys_are_those_of_the_launchs_dtype(tmp_path: Path) -> None:
-    """Each once, as the keys' values and the tensors' dtypes; another dtype's are left out."""
+def test_tuning_keys_are_those_of_the_calls_that_the_launch_stands_for(tmp_path: Path) -> None:
+    """Each once, with the names of the values; calls of other binaries have launches of their
+    own."""
     other = call(x={"dtype": "fp16", "align": 16})
-    calls = (call(), call(T={"int": 1024}), call(H=constexpr(8)), other)
-    judged = result(tmp_path, good(), good(), calls=calls)
-    assert judged.tuning_keys == [([4, 64, False], ["bf16"]), ([8, 64, False], ["bf16"])]
+    alike = (call(), call(T={"int": 1024}), call(H=constexpr(8)))
+    made = replace(tuned(tmp_path, *alike, other), alike=alike)
+    asked = trials(made)
+    known = {cell.key: good() for cell in asked.configs}
+    judged = judging.judge(asked, known, [1.0, 2.0])
+    assert [str(key) for key in judged.tuning_keys] == [
+        "H=4 K=64 USE_G=False bf16",
+        "H=8 K=64 USE_G=False bf16",
+    ]
     assert judged.cost is not None
     assert judged.cost.keys == 3

@@ -51,13 +51,14 @@ def test_without_a_failure_nothing_is_searched(tmp_path: Path) -> None:
 
 
 def test_a_search_is_told_of_the_kernels_trials_everywhere(tmp_path: Path) -> None:
-    """As compiles that were made already; each result gets the fallbacks of its own place."""
+    """As compiles that were made already; each result gets the fallbacks of its own cells."""
     here = trials(tuned(tmp_path, configs=CONFIGS))
     there = trials(tuned(tmp_path, configs=CONFIGS, toolchain="triton==3.2.0"))
     fails = result(tmp_path, fatal(), good())
     runs = result(tmp_path, good(), good(), toolchain="triton==3.2.0")
     place = (fails.kernel, fails.package, fails.toolchain, fails.target)
-    use = Fallback(*place, {"num_warps": 4}, {"num_warps": 8}, 1.0)
+    key = here.compiles()[0].key
+    use = Fallback(*place, {"num_warps": 4}, {"num_warps": 8}, 1.0, key=key)
     seen: list[Cell] = []
 
     def search(cells: Sequence[Cell], tried: Mapping[str, Record]) -> Iterable[Fallback]:

@@ -115,6 +115,16 @@ def test_a_cell_that_compiles_is_searched_the_other_way_round(
     assert told(bisect(store, fake.cell("delta", "7.0"), Find.PASS)) == [("5.0", "6.0", Kind.PASS)]
 
 
+@pytest.mark.parametrize("stage", ["trial", "keys"])
+def test_what_an_autotuner_did_is_bisected(
+    store: Store, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """Its worker repeats a trial of a configuration and a lookup of keys under any release."""
+    family(monkeypatch, {"delta": {**HISTORY, "else": "compile"}})
+    cell = replace(fake.cell("delta", "3.0"), stage=stage)
+    assert told(bisect(store, cell, Find.FAIL)) == [("2.0", "3.0", Kind.FAIL)]
+
+
 def test_releases_without_a_verdict_are_skipped_and_never_judged(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,7 @@ def test_a_compiler_that_loses_a_file_is_noticed(
         lambda self, choice: replace(provide(self, choice), paths=(str(folder),)),
     )
     made = plan(family, "1.0")
-    provider, cell = Provider(made, 512), made.cells[0]
+    provider, cell = provider_of(made, 512), made.cells[0]
     provider.worker_kind(cell)
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "k.pyc").write_text("")

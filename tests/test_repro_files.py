@@ -128,7 +128,7 @@ def test_an_issue_has_what_a_maintainer_asks_for() -> None:
     assert lines[0] == "# boom in reshapeOuts (sm90, Triton 3.2.0)"
     assert lines[2].startswith("<!-- compiler bug. ")
     assert lines[2].endswith("https://github.com/triton-lang/triton/issues/new?template=bug.yml")
-    assert "Triton 3.4.0 and newer compile the original: mended there." in lines
+    assert "Newer releases that compile the original: 3.4.0." in lines
     assert [line for line in lines if line.startswith("## ")] == [
         "## Describe the bug",
         "## Environment details",
@@ -143,6 +143,20 @@ def test_an_issue_has_what_a_maintainer_asks_for() -> None:
     shown = "It showed the failure in 3 of 3 runs, each in a fresh process. It prints:"
     assert shown in lines
     assert lines[-1] == "Reduced by flacheck from `kernel`: 10 lines to 1, 5 compiles."
+
+
+def test_an_issue_names_only_the_newer_releases_that_were_compiled() -> None:
+    """Those before one that fails again are no remedy, and of others nothing is known."""
+    compiles, fails = ReleaseVerdict(Verdict.COMPILES), ReleaseVerdict(Verdict.FAILS, SIGNATURE)
+    verdicts = {"3.2.0": fails, "3.3.0": compiles, "3.4.0": fails, "3.5.0": compiles}
+    verdicts |= {"3.7.0": compiles}
+    table = {f"triton=={version}": verdict for version, verdict in verdicts.items()}
+    lines = list(issue(replace(result(), original_table=table)))
+    assert "Newer releases that compile the original: 3.5.0, 3.7.0." in lines
+    assert not any("and newer" in line for line in lines)
+    without = {FAILS: fails, "triton==3.3.0": compiles, "triton==3.4.0": fails}
+    lines = list(issue(replace(result(), original_table=without)))
+    assert not any("that compile the original" in line for line in lines)
 
 
 def test_another_failure_is_told_apart_in_an_issue() -> None:

@@ -21,8 +21,14 @@ COMPILES = ReleaseVerdict(Verdict.COMPILES)
 @pytest.mark.parametrize(
     ("message", "signature", "weak"),
     [
-        ("IndexError: map::at", "FC303:llir:-:1", False),
+        # The name of an exception is no cause: three bugs raise an IndexError out of `map::at`.
+        ("IndexError: map::at", "FC303:llir:-:1", True),
+        ("what():  map::at", "FC303:llir:-:1", True),
         ("map::at", "FC303:llir:-:1", True),
+        # A wrapper says that some pass failed, and any pass may be meant.
+        ("RuntimeError: PassManager::run failed", "FC000:ttgir:-:1", True),
+        ("RuntimeError: Internal Triton PTX codegen error", "FC000:llir:-:1", True),
+        ("RuntimeError: Unsupported rounding mode for conversion", "FC301:llir:-:1", False),
         ("SIGSEGV in stage llir, nothing on stderr", "FC000:llir:-:1", True),
         ("LinearLayout.cpp:1: int f(): Assertion `ok' failed.", "FC302:llir:f:1", False),
     ],

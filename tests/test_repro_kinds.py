@@ -28,6 +28,8 @@ def cell(stage: str = "compile") -> Cell:
         ("compile", {"code": "FC302", "stage": "llir"}, kinds.FAILING),
         ("autotune", {"code": "FC603", "stage": "import"}, kinds.REFUSED_KEY),
         ("autotune", {"code": "FC601", "stage": "autotune"}, kinds.TUNER_FAULT),
+        ("keys", {"code": "FC601", "stage": "keys"}, kinds.TUNER_FAULT),
+        ("trial", {"code": "FC302", "stage": "llir"}, kinds.FAILING),
     ],
 )
 def test_a_record_tells_its_kind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,18 @@ def test_a_kernel_is_cut_out_where_it_fails() -> None:
     assert specimen.args["EVEN"] == {"constexpr": True}
     assert (specimen.source, specimen.name) == (SOURCE, "kernel")
     assert (specimen.target, specimen.options) == ("sm90", {"num_warps": 8})
+
+
+def test_a_configuration_that_an_autotuner_tried_is_cut_out_with_its_constants() -> None:
+    """Recorded heuristics become arguments, too; the other configuration is left out."""
+    configs = ({"kwargs": {"K": 32}, "num_warps": 8}, {"kwargs": {"K": 64}, "num_warps": 4})
+    bare = cell(Cut(SOURCE, "kernel"))
+    even = {"EVEN": {"constexpr": False}}
+    launch = Launch({"x": {"dtype": "fp16"}}, ("K", "EVEN"), configs, heuristics=even)
+    specimen = cut_out(replace(bare, launch=launch, stage="trial"), CuttingCompilers())
+    assert specimen.args == {"x": {"dtype": "fp16"}, "K": {"constexpr": 32}, **even}
+    assert specimen.stage == "compile"
+    assert specimen.options == {"num_warps": 8}
 
 
 def test_another_release_imports_what_the_failing_one_cannot() -> None:

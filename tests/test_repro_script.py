@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +14,10 @@ import pytest
 from flacheck.capabilities.repro.output.script import is_typed, render
 from flacheck.capabilities.repro.output.symptom import Symptom, told, words
 from flacheck.capabilities.repro.passes.autotuner import tuned
+from flacheck.rules import read
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen
+from tests.rule_logs import log_of, logs
 
 
 @pytest.mark.parametrize(
@@ -30,6 +35,20 @@ from tests.made_specimens import POINTER, chain, specimen
             None,
             "out of resource: shared memory",
         ),
+        # A message that was cut ends in a character that no compiler printed.
+        ("error: operand of " + "x" * 40 + "…", None, "error: operand of " + "x" * 40),
+        # flacheck's own description of an end without an error is never printed either.
+        (
+            "exit status 3 in stage llir, the last lines were:\nreading\nbad layout in dot",
+            None,
+            "bad layout in dot",
+        ),
+        ("raised in stage ast, the last lines were:\nOddity: no dot", None, "Oddity: no dot"),
+        (
+            "exit status 3 in stage llir, nothing on stderr",
+            None,
+            "exit status 3",
+        ),
     ],
 )
 def test_a_script_looks_for_words_that_every_machine_prints(
@@ -37,6 +56,52 @@ def test_a_script_looks_for_words_that_every_machine_prints(
 ) -> None:
     """No path, line or quantity is among them."""
     assert words(record("fails", message=said, signal=signal)) == expected
+
+
+@pytest.mark.parametrize("name", logs("golden"))
+def test_the_words_of_a_failure_stand_in_one_line_of_its_log(name: str) -> None:
+    """Also of an assertion without a message, which flacheck joins out of two lines."""
+    findings = read(log_of(name))
+    failing = record("fails", code=findings[0].code, message=findings[0].message)
+    assert any(words(failing) in line for line in log_of(name).splitlines())
+
+
+@pytest.mark.parametrize("asserted", ["B > 100", "B > 100, 'block too small'"])
+def test_the_words_of_a_static_assertion_stand_in_one_line_of_its_log(asserted: str) -> None:
+    """Its error's name stands in another line than its text."""
+    line = f"    tl.static_assert({asserted})"
+    log = f"triton.compiler.errors.CompileTimeAssertionFailure: at 2:4:\n{line}\n    ^\n"
+    failing = record("fails", code="FC100", message=read(log)[0].message)
+    assert words(failing) in line
+
+
+@pytest.mark.parametrize("statement", ["assert B > 100", "assert kind in (1, 2)"])
+def test_a_script_shows_an_assertion_without_a_message(tmp_path: Path, statement: str) -> None:
+    """Run as a user runs it, against a compiler that raises it, it exits 0."""
+    (tmp_path / "triton/backends").mkdir(parents=True)
+    (tmp_path / "triton/language.py").touch()
+    (tmp_path / "triton/backends/__init__.py").touch()
+    (tmp_path / "triton/backends/compiler.py").write_text("class GPUTarget: ...\n")
+    (tmp_path / "triton/__init__.py").write_text(f"B, kind = 1, 3\n{statement}\n")
+    message = f"AssertionError: {statement}"
+    script = tmp_path / "repro.py"
+    symptom = Symptom(words(record("fails", message=message)), "title")
+    script.write_text(render(chain(), symptom))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert (done.returncode, "the failure shows" in done.stdout) == (0, True), done.stdout
+
+
+@pytest.mark.parametrize(("status", "expected"), [(3, 0), (4, 1)])
+def test_a_script_compares_the_exit_status_of_a_silent_end(
+    tmp_path: Path, status: int, expected: int
+) -> None:
+    """Where the compiler printed nothing, there is nothing else to compare."""
+    (tmp_path / "triton.py").write_text(f"import os\nos._exit({status})\n")
+    script = tmp_path / "repro.py"
+    said = "exit status 3 in stage llir, nothing on stderr"
+    script.write_text(render(chain(), Symptom(words(record("fails", message=said)), "title")))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True)
+    assert done.returncode == expected
 
 
 @pytest.mark.parametrize(

@@ -430,11 +430,11 @@ def test_what_lay_in_stores_of_its_own_comes_into_the_one_store(tmp_path: Path) 
 
 
 def test_what_a_search_compiled_answers_a_later_scan(store: Store) -> None:
-    """A candidate is no cell of a scan until a scan asks for it."""
+    """A candidate belongs to no scan until a scan requests it, and is found by its key before."""
     search = store.begin_run(ENVIRONMENT, purpose=Purpose.FALLBACKS)
     store.add(search, _cell(1))
     assert list(store.latest()) == []
-    assert store.find(_cell(1).key) == []
+    assert store.find(_cell(1).key) == [_cell(1)]
     scan = store.begin_run(ENVIRONMENT)
     store.add_cached(scan, [_cell(1)])
     assert list(store.latest()) == [_cell(1)]

@@ -18,7 +18,8 @@ class Fallback:
     doublings or halvings that takes; another dtype or form counts as one step, another release as
     many as lie between. One that was searched for also has an estimated `loss`, log2 of a ratio of
     times, None for what no estimate knows; `marks`, who has to change each setting; what `follows`
-    in the host code; and `places`, every (toolchain, target) on which it was seen to compile.
+    in the host code; `places`, every (toolchain, target) on which it was seen to compile; and
+    `key`, the failing cell's.
     """
 
     kernel: str
@@ -32,6 +33,7 @@ class Fallback:
     marks: Mapping[str, str] = field(default_factory=dict)
     follows: Mapping[str, Any] = field(default_factory=dict)
     places: tuple[tuple[str, str], ...] = ()
+    key: str = ""
 
     @property
     def changes(self) -> int:

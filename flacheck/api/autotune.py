@@ -14,8 +14,10 @@ from flacheck.api.arguments import (
     selection_of,
     subject_of,
 )
-from flacheck.capabilities.autotune import emit, gathering
+from flacheck.capabilities.autotune import emit as emit_forms
+from flacheck.capabilities.autotune import fla_package, gathering
 from flacheck.capabilities.autotune.bench import Bench
+from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.examination import Examination
 from flacheck.capabilities.autotune.examined import TunerResult
 from flacheck.capabilities.autotune.gathering import Gathered
@@ -23,26 +25,54 @@ from flacheck.errors import Exit, UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import line_of
 from flacheck.model import Json
+from flacheck.packages.package import provide_package
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.reports import autotune as autotune_report
 from flacheck.tables import targets
 
+_EMITTED = (None, "fla", "python")
+
 
 @dataclass(frozen=True)
 class Autotuning:
-    """The configurations and keys of a kernel's autotuners, by launch, release and target."""
+    """The configurations and keys of a kernel's autotuners, by launch, release and target.
+
+    Attributes:
+        kernel: The name or glob of the kernel.
+        results: One for each launch, release and target.
+        reading: The package's kernels that read configuration files of FLA_CONFIG_DIR.
+        interrupted: True if an interrupt ended the timing; the timings before it are kept.
+    """
 
     kernel: str
     results: tuple[TunerResult, ...]
+    reading: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> Exit:
         """The exit code that the command line returns."""
+        if self.interrupted:
+            return Exit.INTERRUPTED
         if any(result.is_finding for result in self.results):
             return Exit.FINDINGS
         if not any(config.fate for result in self.results for config in result.configs):
             return Exit.INCOMPLETE
         return Exit.OK
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each finding."""
+        lines = [line for result in self.results for line in result.findings]
+        return list(dict.fromkeys(lines))
+
+    @property
+    def left_out(self) -> list[str]:
+        """A sentence for each configuration that `to_python` leaves out."""
+        lines = []
+        for choice in emit_forms.choices(self.results):
+            lines += [f"{choice.kernel}: left out {line}" for line in choice.left_out()]
+        return lines
 
     def to_json(self) -> Json:
         """Return the document flacheck.autotune/1."""
@@ -51,19 +81,14 @@ class Autotuning:
 
     def to_python(self) -> str:
         """Return the configurations that run everywhere as lists of `triton.Config`."""
-        return "".join(emit.python(self.results))
+        return "".join(emit_forms.python(self.results))
 
-    def to_fla(self) -> dict[str, str]:
-        """Return the configurations that run everywhere as files for FLA_CONFIG_DIR, by name.
+    def to_fla(self) -> list[FlaFile]:
+        """Return the files for FLA_CONFIG_DIR, with the sizes that were examined.
 
-        Raises:
-            UsageError: If no configuration runs under every release and target.
+        A file without `sizes` has no configuration to write.
         """
-        files = dict(emit.fla(self.results))
-        if not files:
-            why = "no configuration runs under every release and target"
-            raise UsageError(f"there is nothing to emit: {why}")
-        return files
+        return list(emit_forms.fla(self.results, self.reading))
 
 
 def autotune(
@@ -82,6 +107,7 @@ def autotune(
     fallback_budget: int = 48,
     fresh: bool = False,
     trust: bool = False,
+    emit: str | None = None,
     bench: bool = False,
     store: PathLike = STORE,
     on_event: OnEvent | None = None,
@@ -97,6 +123,8 @@ def autotune(
         fallback_budget: Settings to try for each failure; 0 looks for no fallbacks.
         fresh: Compile cells again that have a stored result.
         trust: Install and import the packages that a launches file names.
+        emit: `fla` examines a launch for each key, and requires a package that reads
+            configuration files; `python` or None examine one launch of each kernel.
         bench: Time each compiling configuration on this machine's GPU.
         store: The folder of the store.
         on_event: Receives each event while the cells compile.
@@ -105,6 +133,8 @@ def autotune(
         UsageError: If several sources are named, or an argument is wrong.
         IncompleteError: If `bench` finds no GPU.
     """
+    if emit not in _EMITTED:
+        raise UsageError(f"--emit {emit}: expected fla or python")
     handle = on_event or ignore
     timing = None
     # First: without a GPU there is nothing to time.
@@ -117,9 +147,14 @@ def autotune(
     selection = selection_of(
         op=op, target=target, dtype=dtype, toolchain=toolchain, triton=triton, torch=torch
     )
-    gathered = _gather(kernel, selection, package, launches, matrix, trust)
+    every_key = emit == "fla"
+    gathered = _gather(kernel, selection, package, launches, matrix, trust, every_key)
     for note in gathered.notes:
         handle(Progress(note))
+    if every_key:
+        # Before anything is compiled: files are useless to a package that reads none.
+        for line in fla_package.check(gathered.tuned, gathered.packages):
+            handle(Progress(line))
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
     for line in examination.ruled_out():
         handle(Progress(f"before compiling: {line}"))
@@ -129,7 +164,13 @@ def autotune(
     results = examination.results(folder, fallback_budget)
     if timing is not None:
         results = examination.timed(results, timing)
-    return Autotuning(kernel, tuple(results))
+    interrupted = timing is not None and timing.interrupted
+    if interrupted:
+        handle(Progress("interrupted: the other configurations were not timed"))
+    reading: list[str] = []
+    for provided in gathered.packages.values():
+        reading += fla_package.reading_kernels(provided)
+    return Autotuning(kernel, tuple(results), tuple(reading), interrupted)
 
 
 def _gather(
@@ -139,6 +180,7 @@ def _gather(
     launches: PathLike | None,
     matrix: PathLike | None,
     trust: bool,
+    every_key: bool,
 ) -> Gathered:
     """Return the launches of the one source that is named."""
     names = tuple(targets.find(name).name for name in selection.targets)
@@ -154,10 +196,13 @@ def _gather(
         raise UsageError(f"{' and '.join(sources)} were given: name one of them")
     about = subject_of(matrix, one_package(package, "autotune"), trust)
     if launches is not None:
-        return gathering.of_launches(Path(launches), selection, line, trust)
+        return gathering.of_launches(Path(launches), selection, line, trust, every_key)
     if about.package is not None:
-        return gathering.of_package(about.package, selection)
+        if every_key:
+            # A capture takes minutes, in vain for a package that reads no files.
+            fla_package.require(provide_package(about.package))
+        return gathering.of_package(about.package, selection, every_key)
     if about.matrix is not None and line_of(about.matrix)[0].suffix == ".jsonl":
         file, line = line_of(about.matrix)
-        return gathering.of_launches(file, selection, line, trust)
-    return gathering.of_matrix(about.matrix, selection)
+        return gathering.of_launches(file, selection, line, trust, every_key)
+    return gathering.of_matrix(about.matrix, selection, every_key)

@@ -60,7 +60,7 @@ def run(
             log,
             seconds=max(_PATIENCE * config["seconds"], _AT_LEAST),
             memory_mb=_MEMORY_MB,
-            policy=policy(scratch),
+            policy=policy(work),
             beat=beat,
             stop=stop,
         )

@@ -28,7 +28,6 @@ _BENCH = (
 )
 _FORMAT = "Print the report in this format."
 _FORMATS = "table|json|markdown"
-_EMITTED = ("fla", "python")
 
 
 @common.command
@@ -61,17 +60,19 @@ def autotune(
     from flacheck.reports import autotune as autotune_report
 
     reports.check(format, autotune_report.FORMATS)
-    if emit is not None and emit not in _EMITTED:
-        raise UsageError(f"--emit {emit}: expected {' or '.join(_EMITTED)}")
     with follow() as on_event:
         arguments = common.arguments(context, flacheck.autotune, **_source(context))
         tuning = flacheck.autotune(**arguments, on_event=on_event)
+    if emit is None:
+        common.show(format, autotune_report.report(kernel, tuning.results), output)
+        return tuning.exit_code
     if emit == "fla":
         _emit_fla(tuning, output or Path("fla-configs"))
-    elif emit == "python":
-        common.write([tuning.to_python()], output)
     else:
-        common.show(format, autotune_report.report(kernel, tuning.results), output)
+        common.say(*tuning.left_out)
+        common.write([tuning.to_python()], output)
+    # The report, which lists them otherwise, is not printed.
+    common.say(*tuning.findings)
     return tuning.exit_code
 
 
@@ -88,16 +89,24 @@ def _source(context: typer.Context) -> dict[str, Any]:
 
 def _emit_fla(tuning: Autotuning, folder: Path) -> None:
     """Write the folder for FLA_CONFIG_DIR; the variables to set go to stdout."""
+    from flacheck.reports.autotune import fla_lines
+
     files = tuning.to_fla()
+    common.say(*fla_lines(files))
+    files = [file for file in files if file.sizes]
+    if not files:
+        why = "no configuration runs under every release and target"
+        raise UsageError(f"there is nothing to emit: {why}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = f"cannot be made ({error.strerror}); name another folder with -o"
         raise UsageError(f"{folder}: {why}") from None
-    for name, text in files.items():
-        common.write([text], folder / name)
-    count = f"{len(files)} configuration files"
-    common.say(f"{count} for flash-linear-attention 0.6 or newer in {folder}")
-    # A line for `eval`, so it goes to stdout alone.
+    for file in files:
+        common.write([file.text()], folder / file.name)
+    plural = "" if len(files) == 1 else "s"
+    common.say(f"{len(files)} configuration file{plural} for flash-linear-attention in {folder}")
+    # A line for `eval`, so it goes to stdout alone. Other modes load configurations for keys that
+    # were not examined.
     directory = shlex.quote(str(folder.resolve()))
-    common.write([f"export FLA_CONFIG_DIR={directory} FLA_CACHE_MODE=full\n"], None)
+    common.write([f"export FLA_CONFIG_DIR={directory} FLA_CACHE_MODE=strict\n"], None)

@@ -133,6 +133,7 @@ class Scanned:
             steps=steps,
             marks=dict.fromkeys(use, mark),
             places=tuple(places),
+            key=failing.key,
         )
 
     def other_settings(

@@ -6,6 +6,7 @@ from typing import Any
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, settings, short, some
+from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.examined import (
     Cost,
     ExaminedConfig,
@@ -13,6 +14,7 @@ from flacheck.capabilities.autotune.examined import (
     KeyFault,
     TunerResult,
 )
+from flacheck.model import Verdict
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -39,12 +41,25 @@ _LIMITS = {"shared memory": "smem", "registers": "regs"}
 # Configurations that a line names.
 _PRUNED = 3
 _KIB = 1024
+# Digits of a cell's key in a command, as in the other reports.
+_KEY_DIGITS = 12
 
 
 def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
     """The results for `kernel`, the glob that was asked."""
     shown = [in_words(result.to_json()) for result in results]
     return document.Report(_parts(results), {"schema": SCHEMA, "kernel": kernel, "results": shown})
+
+
+def fla_lines(files: Sequence[FlaFile]) -> Iterator[str]:
+    """Yield the keys of each file for FLA, and what was left out."""
+    for file in files:
+        for entry in file.entries:
+            if entry.left_out:
+                yield f"{file.function}: left out {entry.sizes}: {entry.left_out}"
+        if file.sizes:
+            number = counted(len(file.sizes), "key")
+            yield f"{file.function}: {number}: {'; '.join(file.sizes)}"
 
 
 def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
@@ -129,7 +144,8 @@ def _number(value: int | None) -> str:
 
 
 def _causes(result: TunerResult) -> Iterator[Part]:
-    """The first line of each failure or doubt, with the configurations that have it."""
+    """Yield the first line of each failure or doubt with its configurations, and the command that
+    reduces a failure."""
     lines: dict[str, str] = {}
     numbers: dict[str, list[int]] = {}
     for number, config in enumerate(result.configs, 1):
@@ -137,7 +153,10 @@ def _causes(result: TunerResult) -> Iterator[Part]:
             record = config.record
             line = record.message.partition("\n")[0] or record.reason or "no message"
             cause = record.signature or line
-            lines.setdefault(cause, f"{record.code or record.verdict.value} {line}")
+            line = f"{record.code or record.verdict.value} {line}"
+            if record.verdict is Verdict.FAILS:
+                line += f" · flacheck repro {record.key[:_KEY_DIGITS]}"
+            lines.setdefault(cause, line)
             numbers.setdefault(cause, []).append(number)
     for cause, places in numbers.items():
         yield document.Item(f"{_ranges(places)}: {lines[cause]}", Tone.BAD)

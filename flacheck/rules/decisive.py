@@ -72,6 +72,11 @@ class Line:
     function: str = ""
 
 
+def is_wrapper(line: str) -> bool:
+    """Return True if a line reports that something failed, but not what."""
+    return _WRAPPER.search(line) is not None
+
+
 def clean(log: str) -> str:
     """The log without launchers' prefixes, dumped IR and the ends of endless lines; the numbers of
     lines stay."""
@@ -103,7 +108,7 @@ def _exception(lines: list[str], at: int, frame: str) -> Line:
         if above and above[-1].startswith("assert "):
             text = f"AssertionError: {above[-1]}"
     rank = 1
-    if _WRAPPER.search(text):
+    if is_wrapper(text):
         rank = 2
     return Line(at + 1, text, rank, frame)
 
@@ -119,7 +124,7 @@ def _scan(lines: list[str]) -> Iterator[Line]:
                 yield from _front_end_error(lines, at, raised["type"])
             else:
                 yield _exception(lines, at, function)
-        elif _WRAPPER.search(line) and _NATIVE.search(line):
+        elif is_wrapper(line) and _NATIVE.search(line):
             yield Line(at + 1, line.strip(), 2)
         elif _NATIVE.search(line):
             yield Line(at + 1, line.strip(), 0)

@@ -93,8 +93,9 @@ def of_text(text: str, name: str) -> Declared | None:
     return _declared(KernelSource.parsed(Path("<cut>"), text), name, None)
 
 
-def names_in(file: Path) -> list[str]:
-    """The autotuned functions of a file; none of one that is not Python."""
+def names_in(file: Path, tuners: Sequence[str] = _TUNERS) -> list[str]:
+    """Return the functions of a file with one of these decorators; none of one that is not
+    Python."""
     try:
         # A package has hundreds of files, and few of them tune anything.
         if b"autotune" not in file.read_bytes():
@@ -103,7 +104,7 @@ def names_in(file: Path) -> list[str]:
     except (MatrixError, UnicodeDecodeError):
         return []
     functions = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    return [node.name for node in functions if any(_decorations(node, *_TUNERS))]
+    return [node.name for node in functions if any(_decorations(node, *tuners))]
 
 
 def _declared(source: KernelSource, name: str, shown: str | None) -> Declared | None:

@@ -404,13 +404,13 @@ class Store(StoreFile):
         return [each for each in records if signature in (each.signature, each.formerly)]
 
     def find(self, prefix: str) -> list[Record]:
-        """The latest record that was asked for of every key that begins with `prefix` (at least 8
-        characters)."""
+        """Return the latest record of every key that begins with `prefix` (at least 8 characters),
+        also of keys that only `autotune` or a search for fallbacks compiled."""
         if len(prefix) < PREFIX:
             raise UsageError(
                 f"{prefix!r} is too short for a cell: give at least {PREFIX} characters of its key"
             )
-        where = f"r.key >= ? AND r.key < ? AND {queries.LATEST_ASKED} ORDER BY r.key"
+        where = f"r.key >= ? AND r.key < ? AND {queries.LATEST} ORDER BY r.key"
         sql = f"{queries.RECORDS_WHERE} {where}"
         rows = self._rows(sql, prefix, prefix + "\U0010ffff")
         return [self._record(row, cached=False) for row in rows]

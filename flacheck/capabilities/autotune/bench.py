@@ -41,6 +41,7 @@ _RESIDENT_MB = 64_000
 # So many configurations of a launch may take their worker along before the others are given up.
 _LOST = 2
 _GIVEN_UP = "not tried: configurations before it hung, or took their worker along"
+_INTERRUPTED = "interrupted"
 # What the CUDA driver and torch look at; everything else of a user's environment stays outside.
 _PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
 # A traceback's last line with the error's name, and what the worker says before it dies.
@@ -62,7 +63,8 @@ class Card:
 class Bench:
     """A worker on the card, from `with` to its end. Raises UsageError where there is no card, or no
     torch to use it with; `seconds` is the longest that a configuration may take with its compile,
-    `trust` the user's word for sources of kernels.
+    `trust` the user's word for sources of kernels. `interrupted` is True after Ctrl-C: nothing more
+    is timed, and no time is lost.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Bench:
         # The driver of a GPU needs devices and files that nobody lists.
         self._config["confinement"] = policies.OWN
         self._choice, self._seconds = choice.identity, seconds
+        self.interrupted = False
         # A worker of its own: hours of compiling may pass before the first timing.
         with self:
             self.card = self._card()
@@ -113,6 +116,8 @@ class Bench:
         why = self._elsewhere(result) or timeable.untimeable(tuned)
         if not why and not configs:
             why = "none of its configurations runs"
+        if self.interrupted:
+            why = _INTERRUPTED
         times = why or self._times(tuned, configs, packages)
         if isinstance(times, str):
             return replace(result, not_timed=times)
@@ -130,10 +135,14 @@ class Bench:
     def _times(
         self, tuned: Tuned, configs: Sequence[_Config], packages: Packages
     ) -> dict[str, Timing] | str:
-        """The timing of each configuration, or why the launch cannot even be made."""
+        """Return the timing of each configuration, or why none has one."""
         kind = self._kind(packages.get(tuned.cell.kernel.package or ""))
         request = timeable.request(tuned)
-        prepared = self._ask(kind, {**request, "op": "prepare"})
+        try:
+            prepared = self._ask(kind, {**request, "op": "prepare"})
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return _INTERRUPTED
         if prepared.outcome is not Outcome.FINISHED:
             return f"its launch cannot be made again: {_said(prepared)}"
         times: dict[str, Timing] = {}
@@ -142,15 +151,26 @@ class Bench:
             own = timeable.own_grid(tuned, config)
             if own is None:
                 times[canonical(config)] = Timing(failed="its grid was not recorded")
-            elif lost >= _LOST:
+                continue
+            if lost >= _LOST:
                 times[canonical(config)] = Timing(failed=_GIVEN_UP)
-            else:
-                attempt = self._ask(kind, {**request, "op": "bench", "config": dict(config), **own})
-                times[canonical(config)] = _timing(attempt)
-                # A hang has cost the whole time limit; another one would cost it again.
-                lost += {Outcome.DIED: 1, Outcome.TIMED_OUT: _LOST, Outcome.LOST: _LOST}.get(
-                    attempt.outcome, 0
-                )
+                continue
+            if self.interrupted:
+                times[canonical(config)] = Timing(failed=f"not timed: {_INTERRUPTED}")
+                continue
+            question = {**request, "op": "bench", "config": dict(config), **own}
+            try:
+                attempt = self._ask(kind, question)
+            except KeyboardInterrupt:
+                # Each time took seconds on the card, so those of the other configurations stay.
+                self.interrupted = True
+                times[canonical(config)] = Timing(failed=f"not timed: {_INTERRUPTED}")
+                continue
+            times[canonical(config)] = _timing(attempt)
+            # A hang has cost the whole time limit; another one would cost it again.
+            lost += {Outcome.DIED: 1, Outcome.TIMED_OUT: _LOST, Outcome.LOST: _LOST}.get(
+                attempt.outcome, 0
+            )
         return times
 
     def _kind(self, package: Package | None) -> WorkerKind:

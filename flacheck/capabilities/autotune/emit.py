@@ -1,30 +1,34 @@
-"""Which configurations to keep of a kernel, those that run under every toolchain and on every
-target asked, and the ways to write them down.
+"""The configurations that run under every toolchain and on every target asked, written down for a
+kernel's autotuner.
 
 `python` gives a list of `triton.Config` for each kernel, which runs as pasted. `fla` gives the
 files that flash-linear-attention reads from `FLA_CONFIG_DIR` (releases with
-`fla/ops/utils/cache.py`, 0.6.0 on).
+`fla/ops/utils/cache.py`, 0.5.1 on).
 
-    FLA_CONFIG_DIR=DIR FLA_CACHE_MODE=full python train.py
+    FLA_CONFIG_DIR=DIR FLA_CACHE_MODE=strict python train.py
 
-A file a kernel, `{function name}.json`: `default_config`, and `autotune_entries` with a
-configuration for each key, by the MD5 of the key's JSON. A key is the values of the autotuner's
-keys followed by the dtypes of the tensors, as the autotuner builds it. In mode `strict` only keys
-count, in `full` a key with other numbers or the default will do.
+A file a kernel, `{function name}.json`: `autotune_entries` with a configuration for each examined
+key, by the MD5 of the key's JSON. A key is the values of the autotuner's keys followed by the
+dtypes of the tensors, as the autotuner builds it. There is no default configuration, and in mode
+`strict` FLA tunes for every other key: a configuration that was compiled for one head size may need
+more memory than the GPU has for another.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import kernel_name, short
-from flacheck.capabilities.autotune.examined import ExaminedConfig, Fate, TunerResult
+from flacheck.analysis.order import kernel_name, short, split
+from flacheck.capabilities.autotune.examined import ExaminedConfig, Fate, TunerResult, TuningKey
 from flacheck.model import Json, canonical
+from flacheck.model.text import visible
 
 # What `triton.Config` takes besides constants.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -54,7 +58,15 @@ _TORCH = {
     "fp8e5": "float8_e5m2",
 }
 # What FLA asks of a configuration besides `kwargs`.
-_DEFAULTS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "ir_override": None}
+_DEFAULTS: _Config = {
+    "num_warps": 4,
+    "num_stages": 3,
+    "num_ctas": 1,
+    "maxnreg": None,
+    "ir_override": None,
+}
+# From this Triton on FLA passes num_ctas and maxnreg of a file to the launch.
+_MORE_OPTIONS_FROM = Version("3.5.1")
 
 
 @dataclass(frozen=True)
@@ -73,10 +85,40 @@ class KeptConfigs:
         targets = dict.fromkeys(result.target for result in self.results)
         return f"{', '.join(toolchains)} on {', '.join(targets)}"
 
+    def left_out(self) -> Iterator[str]:
+        """Yield each examined configuration that is not kept, with the reason."""
+        reasons: dict[str, str] = {}
+        # That one does not run counts for more than that it gains nothing.
+        for result in self.results:
+            for each in result.configs:
+                if each.fate is not Fate.RUNS:
+                    reasons.setdefault(_python_config(each.config), _reason(result, each))
+        for result in self.results:
+            for number, each in enumerate(result.configs):
+                reasons.setdefault(_python_config(each.config), _gains_nothing(result, number))
+        kept = {_python_config(config) for config in self.configs}
+        for config, reason in reasons.items():
+            if config not in kept:
+                yield f"{config}: {reason}"
+
+
+def _gains_nothing(result: TunerResult, number: int) -> str:
+    """Return why tuning gains nothing from a configuration that runs."""
+
+    def named(match: re.Match[str]) -> str:
+        return _python_config(result.configs[int(match[1]) - 1].config)
+
+    dropped: Mapping[int, str] = {}
+    if result.cost:
+        dropped = result.cost.droppable
+    reason = dropped.get(number, "is not in the list of every release and target")
+    # A list that is pasted has other numbers.
+    return re.sub(r"configuration (\d+)", named, reason)
+
 
 def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
-    """One for each kernel with configurations; what fails everywhere is replaced by its nearest
-    fallback, if that is a matter of configurations alone."""
+    """Return one for each kernel with configurations; a kernel of which every configuration fails
+    gets its nearest fallbacks, if they are configurations."""
     tried = grouped((result.kernel, result) for result in results if result.configs)
     return [KeptConfigs(kernel, of, _configs(of)) for kernel, of in tried.items()]
 
@@ -101,15 +143,32 @@ def _by_estimate(examined: ExaminedConfig) -> tuple[bool, float]:
 
 
 def _fallbacks(results: Sequence[TunerResult]) -> list[_Config]:
-    """Fallbacks that change nothing but a configuration and compile everywhere, nearest first."""
-    places = {(result.toolchain, result.target) for result in results}
-    configs: dict[str, _Config] = {}
+    """Return the configurations that run or were found as a fallback in every result, the nearest
+    first."""
+    common: dict[str, _Config] | None = None
     for result in results:
-        for fallback in result.fallbacks:
-            config = configuration(result, fallback)
-            if config is not None and places <= set(fallback.places):
+        own = _compiled_configs(result, results)
+        if common is None:
+            common = own
+        common = {text: config for text, config in common.items() if text in own}
+    return list((common or {}).values())
+
+
+def _compiled_configs(result: TunerResult, results: Sequence[TunerResult]) -> dict[str, _Config]:
+    """Return the configurations that compile in a result: fallbacks for its call, wherever the
+    search began, then its own that run."""
+    configs: dict[str, _Config] = {}
+    for other in results:
+        if other.kernel != result.kernel or other.call != result.call:
+            continue
+        for fallback in other.fallbacks:
+            config = configuration(other, fallback)
+            if config is not None and (result.toolchain, result.target) in fallback.places:
                 configs[canonical(config)] = config
-    return list(configs.values())
+    for each in result.configs:
+        if each.fate is Fate.RUNS:
+            configs[canonical(each.config)] = each.config
+    return configs
 
 
 def configuration(result: TunerResult, fallback: Fallback) -> _Config | None:
@@ -127,7 +186,8 @@ def configuration(result: TunerResult, fallback: Fallback) -> _Config | None:
 
 
 def python(results: Sequence[TunerResult]) -> Iterator[str]:
-    """Imports, then a list a kernel, the best estimate first."""
+    """Yield imports, then a list a kernel, the best estimate first, and why the other
+    configurations are left out."""
     kept = choices(results)
     written = [_python_config(config) for choice in kept for config in choice.configs]
     yield "import triton\n"
@@ -136,6 +196,10 @@ def python(results: Sequence[TunerResult]) -> Iterator[str]:
     for choice in kept:
         yield f"\n# {choice.kernel}: these run under {choice.where}; "
         yield "a compile shows no more than that.\n"
+        for key in examined_keys(choice.results):
+            yield f"# Examined: {key}.\n"
+        for line in choice.left_out():
+            yield f"# Left out: {line}\n"
         if not choice.configs:
             yield "# None does: see the fallbacks of `flacheck autotune`.\n"
         # `CHUNK_FWD_KERNEL_H_CONFIGS`.
@@ -144,6 +208,11 @@ def python(results: Sequence[TunerResult]) -> Iterator[str]:
         for config in choice.configs:
             yield f"    {_python_config(config)},\n"
         yield "]\n"
+
+
+def examined_keys(results: Sequence[TunerResult]) -> list[str]:
+    """Return each examined key once, as people read it."""
+    return list(dict.fromkeys(str(key) for result in results for key in result.tuning_keys))
 
 
 def _python_config(config: Mapping[str, Any]) -> str:
@@ -163,29 +232,134 @@ def _literal(value: Any) -> str:
     return "tl." + _LANGUAGE.get(dtype, re.sub(r"^fp8", "float8", spelt))
 
 
-def fla(results: Sequence[TunerResult]) -> Iterator[tuple[str, str]]:
-    """(name, text) of each file; a kernel of which nothing runs everywhere has none."""
-    for choice in choices(results):
-        if choice.configs:
-            yield f"{kernel_name(choice.kernel)}.json", json.dumps(_file(choice), indent=2) + "\n"
+@dataclass(frozen=True)
+class FlaEntry:
+    """One key of an autotuner as FLA writes it, with its `sizes` for people and the configuration
+    for it; without one `left_out` is the reason."""
+
+    key: Sequence[Any]
+    sizes: str
+    config: _Config | None
+    left_out: str = ""
 
 
-def _file(choice: KeptConfigs) -> Json:
-    first = choice.configs[0]
-    config = {"kwargs": {}, **_DEFAULTS, **first}
-    keys = [_key(key) for result in choice.results for key in result.tuning_keys]
-    releases = dict.fromkeys(short(result.toolchain) for result in choice.results)
-    return {
-        "kernel_name": kernel_name(choice.kernel),
-        "triton_version": ", ".join(releases),
-        "autotune_entries": {_md5(key): {"autotune_key": key, "config": config} for key in keys},
-        "default_config": config,
-    }
+@dataclass(frozen=True)
+class FlaFile:
+    """All examined keys of the kernels with one function's name, which share a file."""
+
+    function: str
+    releases: Sequence[str]
+    entries: Sequence[FlaEntry]
+
+    @property
+    def name(self) -> str:
+        return f"{self.function}.json"
+
+    @property
+    def sizes(self) -> list[str]:
+        """The sizes of the keys with a configuration, each once."""
+        return list(dict.fromkeys(entry.sizes for entry in self.entries if entry.config))
+
+    def text(self) -> str:
+        """Return the file's JSON."""
+        entries = {}
+        for entry in self.entries:
+            if entry.config is not None:
+                config = {"kwargs": {}, **_DEFAULTS, **entry.config}
+                entries[_md5(entry.key)] = {"autotune_key": list(entry.key), "config": config}
+        document: Json = {
+            "kernel_name": self.function,
+            "triton_version": ", ".join(self.releases),
+            "autotune_entries": entries,
+        }
+        return json.dumps(document, indent=2) + "\n"
 
 
-def _key(key: tuple[Sequence[Any], Sequence[str]]) -> list[Any]:
-    values, dtypes = key
-    return [*values, *(f"torch.{_TORCH.get(dtype, dtype)}" for dtype in dtypes)]
+def fla(results: Sequence[TunerResult], reading: Sequence[str] = ()) -> Iterator[FlaFile]:
+    """Yield a file for each function's name, also where every key is left out. `reading` are all
+    kernels of the package that read such files."""
+    named = grouped((kernel_name(result.kernel), result) for result in results if result.configs)
+    for function, of in named.items():
+        kernels = {result.kernel for result in of}
+        same_name = [name for name in reading if kernel_name(name) == function]
+        unsafe = [name for name in same_name if name not in kernels]
+        entries = _entries(of)
+        if unsafe:
+            reason = f"{unsafe[0]} reads the same file and was not examined"
+            entries = [replace(entry, config=None, left_out=reason) for entry in entries]
+        releases = dict.fromkeys(short(result.toolchain) for result in of)
+        yield FlaFile(function, list(releases), entries)
+
+
+def _entries(results: Sequence[TunerResult]) -> list[FlaEntry]:
+    """Return an entry for each key of some results of one function's name."""
+    places = list(dict.fromkeys((result.toolchain, result.target) for result in results))
+    results_of: dict[str, list[TunerResult]] = {}
+    keys: dict[str, TuningKey] = {}
+    for result in results:
+        for key in result.tuning_keys:
+            digest = _md5(_key(key))
+            results_of.setdefault(digest, []).append(result)
+            keys.setdefault(digest, key)
+    entries = []
+    for digest, key in keys.items():
+        config, reason = _of_key(results_of[digest], places)
+        entries.append(FlaEntry(_key(key), str(key), config, reason))
+    return entries
+
+
+def _of_key(
+    results: Sequence[TunerResult], places: Sequence[tuple[str, str]]
+) -> tuple[_Config | None, str]:
+    """Return the best configuration for one key, or None and why there is none."""
+    examined = [(result.toolchain, result.target) for result in results]
+    missing = [place for place in places if place not in examined]
+    if missing:
+        toolchain, target = missing[0]
+        return None, f"no launch with this key is known under {toolchain} on {target}"
+    configs = _configs(results)
+    if not configs:
+        return None, f"no configuration runs: {_why_not(results)}"
+    for config in configs:
+        if all(_is_loaded(config, result.toolchain) for result in results):
+            return config, ""
+    return None, "its configurations have settings that FLA does not load from a file"
+
+
+def _is_loaded(config: _Config, toolchain: str) -> bool:
+    """Return True if FLA launches the whole configuration, and not only a part of it."""
+    loaded = {"kwargs", *_FIRST}
+    if Version(split(toolchain)[1]) >= _MORE_OPTIONS_FROM:
+        loaded |= set(_OPTIONS)
+    for name, value in config.items():
+        if name not in loaded and value != _DEFAULTS.get(name):
+            return False
+    return not any(isinstance(value, Mapping) for value in config.get("kwargs", {}).values())
+
+
+def _why_not(results: Sequence[TunerResult]) -> str:
+    """Return the first reason for which a configuration does not run."""
+    for result in results:
+        for each in result.configs:
+            if each.fate is not Fate.RUNS:
+                return _reason(result, each)
+    return "none runs in every launch with this key"
+
+
+def _reason(result: TunerResult, examined: ExaminedConfig) -> str:
+    """Return why a configuration does not run, in one line."""
+    record = examined.record
+    line = record.message.partition("\n")[0] or record.reason or "no message"
+    reason = f"{record.code or record.verdict.value} {line}"
+    if examined.compiles:
+        # The autotuner fails before it tries any configuration.
+        reason = f"the run ends: {result.ends}"
+    return f"{visible(reason)} under {result.toolchain} on {result.target}"
+
+
+def _key(key: TuningKey) -> list[Any]:
+    values = [value for _, value in key.values]
+    return [*values, *(f"torch.{_TORCH.get(dtype, dtype)}" for dtype in key.dtypes)]
 
 
 def _md5(key: Sequence[Any]) -> str:

@@ -16,7 +16,7 @@ from flacheck.capabilities.autotune.gathering import Gathered
 from flacheck.capabilities.autotune.pruning import pruned
 from flacheck.capabilities.autotune.trials import Trials, ruled_out, trials
 from flacheck.fallbacks.searching import search_with_workers
-from flacheck.model import Cell, Purpose, Record
+from flacheck.model import Cell, Purpose, Record, canonical
 from flacheck.pipeline.events import Event, RecordSettled
 from flacheck.pipeline.job import MEMORY_MB, RunOptions, count_processors
 from flacheck.pipeline.plan import Plan
@@ -83,13 +83,16 @@ class Examination:
         for asked in self.trials:
             cell = asked.tuned.cell
             place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
-            launched[place] = asked.tuned
+            launched[place, canonical(asked.tuned.launch.to_json())] = asked.tuned
+            # The result of a kernel without configurations names no launch.
+            launched.setdefault((place, canonical(None)), asked.tuned)
         timed = []
         with bench:
             for number, each in enumerate(results, 1):
                 step = f"timing {number} of {len(results)}"
                 _LOG.info(f"{step}: {each.kernel}, {len(each.configs)} configurations")
-                tuned = launched[each.kernel, each.package, each.toolchain, each.target]
+                place = (each.kernel, each.package, each.toolchain, each.target)
+                tuned = launched[place, canonical(each.launch)]
                 timed.append(bench.timed(each, tuned, self.plan.packages))
         return timed
 
@@ -146,12 +149,13 @@ def with_fallbacks(
                 tried[cell.key] = config.record.with_(cell=cell)
     if not cells:
         return results
-    fallbacks = list(search(list(cells.values()), tried))
-    of_place = grouped(((e.kernel, e.package, e.toolchain, e.target), e) for e in fallbacks)
+    of_cell = grouped((each.key, each) for each in search(list(cells.values()), tried))
     mended = []
-    for each in results:
-        place = (each.kernel, each.package, each.toolchain, each.target)
-        mended.append(replace(each, fallbacks=tuple(of_place.get(place, ()))))
+    for asked, result in examined:
+        own: list[Fallback] = []
+        for cell in asked.compiles():
+            own += of_cell.get(cell.key, ())
+        mended.append(replace(result, fallbacks=tuple(own)))
     return mended
 
 

@@ -6,9 +6,10 @@ from enum import Enum
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.order import counted, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
 from flacheck.inputs.launches import RecordedLaunch
-from flacheck.model import Cell, Json, Launch, Record, Verdict
+from flacheck.model import Cell, Json, Launch, Record, Verdict, canonical
 from flacheck.source.autotuned import Declared
 from flacheck.source.host_code import HostLaunch
 from flacheck.source.kernel_code import KernelCode
@@ -35,7 +36,7 @@ class Tuned:
     sizes a `driver` chose or not; `declared` the source, where it is at hand; `by_matrix` says that
     a matrix wrote the launch down; `code` is what the kernel does with its parameters, `hosts` the
     places in the package that launch it; `recorded` is the launch as a program made it, where one
-    did.
+    did; `alike` the calls that this launch stands for, because they compile to the same binary.
     """
 
     cell: Cell
@@ -47,6 +48,7 @@ class Tuned:
     code: KernelCode = field(default_factory=KernelCode)
     hosts: tuple[HostLaunch, ...] = ()
     recorded: RecordedLaunch | None = None
+    alike: tuple[Args, ...] = ()
 
     @property
     def launch(self) -> Launch:
@@ -112,6 +114,7 @@ class ExaminedConfig:
             filled["blocks"] = self.occupancy.blocks
             filled["limited_by"] = self.occupancy.limit
         return {
+            "key": self.record.key,
             "config": dict(self.config),
             "verdict": self.record.verdict.value,
             "code": self.record.code,
@@ -161,12 +164,25 @@ class KeyFault:
 
 
 @dataclass(frozen=True)
+class TuningKey:
+    """One key of an autotuner: its keys' names with their values, and the tensors' dtypes in the
+    order in which the host code passes them."""
+
+    values: tuple[tuple[str, Any], ...]
+    dtypes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        named = [f"{name}={value}" for name, value in self.values]
+        return " ".join([*named, *dict.fromkeys(self.dtypes)])
+
+
+@dataclass(frozen=True)
 class TunerResult:
     """What the autotuner of a kernel does under one toolchain on one target.
 
     `ends` says why the whole run ends, None when it does not; `pruned` are configurations that the
     kernel itself leaves out; `unkeyed` constexprs that no key covers, in which no harm is seen;
-    `tuning_keys` the distinct keys that calls of this dtype had, as values and tensors' dtypes.
+    `tuning_keys` the distinct keys of the calls that the launch stands for.
     With a card `prices` are those of the fallbacks, and `rank` is Spearman's correlation of the
     estimates with the times; `not_timed` says why a card that was asked timed nothing.
     """
@@ -184,16 +200,34 @@ class TunerResult:
     pruned: Sequence[Mapping[str, Any]] = ()
     unkeyed: Sequence[str] = ()
     fallbacks: Sequence[Fallback] = ()
-    tuning_keys: Sequence[tuple[Sequence[Any], Sequence[str]]] = ()
+    tuning_keys: Sequence[TuningKey] = ()
     prices: Sequence[Price] = ()
     rank: float | None = None
     not_timed: str | None = None
 
     @property
+    def call(self) -> str:
+        """The arguments of the launch, as text that is equal for the same call elsewhere."""
+        return canonical((self.launch or {}).get("args"))
+
+    @property
+    def findings(self) -> list[str]:
+        """The reasons for exit code 1: what ends a run, and the faults of keys."""
+        place = f"{kernel_name(self.kernel)} under {self.toolchain} on {self.target}"
+        lines = []
+        ending = [each for each in self.configs if each.fate is Fate.ENDS_RUN]
+        if self.ends:
+            lines.append(f"{place}: the run ends: {self.ends}")
+        elif ending:
+            lines.append(f"{place}: {counted(len(ending), 'configuration')} would end the run")
+        for fault in self.keys:
+            lines.append(f"{place}: {fault.fault}: {fault.key} {fault.why}")
+        return lines
+
+    @property
     def is_finding(self) -> bool:
-        """Whether it makes the command exit 1: something ends a run, or a key is at fault."""
-        ends_run = any(config.fate is Fate.ENDS_RUN for config in self.configs)
-        return bool(self.ends or self.keys or ends_run)
+        """Return True if it makes the command exit 1."""
+        return bool(self.findings)
 
     @property
     def is_silent(self) -> bool:

@@ -1,8 +1,10 @@
 """Which launches are examined, and all that is known of their kernels.
 
 Of each autotuned kernel one launch is examined under each toolchain on each target; the others only
-tell of its keys. Kernels, packages and captures come from `flacheck.inputs`. Added here is what an
-autotuner is judged by: the kernel's source, the host code that launches it, and the calls seen.
+tell of its keys. With `every_key` a launch of each distinct binary is examined, so that each known
+key of the autotuner is covered. Kernels, packages and captures come from `flacheck.inputs`. Added
+here is what an autotuner is judged by: the kernel's source, the host code that launches it, and the
+calls seen.
 """
 
 import logging
@@ -13,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.analysis.known_good import grouped
-from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.examined import Args, Tuned
+from flacheck.capabilities.autotune.keys import binary
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.fallbacks.constexprs import host_launches, kernel_code
 from flacheck.inputs import call_paths, launches, matrix, replay
@@ -53,14 +56,14 @@ class Gathered:
     trust: bool = False
 
 
-def of_matrix(name: str | None, selection: Selection) -> Gathered:
+def of_matrix(name: str | None, selection: Selection, every_key: bool = False) -> Gathered:
     """A matrix's kernels (flacheck's own without one): of each the first launch in bf16, or in the
     first dtype that there is."""
     kernels = kernels_of(Subject(name), selection)
     check_kernels(selection.kernels, [source.kernel.name for source in kernels.sources])
     sources = [source for source in kernels.sources if selection.names(source.kernel.name)]
     resolver = Resolver()
-    tuned = _of_sources(kernels.matrix, sources, selection, resolver, kernels.packages)
+    tuned = _of_sources(kernels.matrix, sources, selection, resolver, kernels.packages, every_key)
     if not tuned:
         raise EmptySelection(
             f"no kernel that {_globs(selection)} names has an autotuner and a launch in the dtypes "
@@ -75,6 +78,7 @@ def of_launches(
     selection: Selection,
     line: int | None = None,
     trust: bool = False,
+    every_key: bool = False,
 ) -> Gathered:
     """The autotuned kernels of a launches file, or the one that is launched on a line of it; all
     their launches tell of the keys."""
@@ -93,7 +97,9 @@ def of_launches(
     resolver = Resolver()
     tuned: list[Tuned] = []
     for of_kernel in grouped((entry.kernel, entry) for entry in wanted).values():
-        tuned += _of_entries(of_kernel, selection, resolver, provided, targets, driven=False)
+        tuned += _of_entries(
+            of_kernel, selection, resolver, provided, targets, driven=False, every_key=every_key
+        )
     if not tuned:
         raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
     _, changed = stale.found(file, wanted)
@@ -101,7 +107,7 @@ def of_launches(
     return Gathered(tuned, resolver.choices, provided, notes, trust)
 
 
-def of_package(spec: str, selection: Selection) -> Gathered:
+def of_package(spec: str, selection: Selection, every_key: bool = False) -> Gathered:
     """A package's autotuned kernels, captured under each toolchain and on each target. Where the
     package cannot be imported, or does not launch a kernel, the kernel is named with what its
     source says of its keys."""
@@ -125,7 +131,7 @@ def of_package(spec: str, selection: Selection) -> Gathered:
         launched = grouped((entry.kernel, entry) for entry in recorded)
         for name, entries in launched.items():
             if selection.names(name):
-                tuned += _of_capture(capture, entries, known, selection, resolver)
+                tuned += _of_capture(capture, entries, known, selection, resolver, every_key)
         tuned += [_unlaunched(capture, name) for name in declared if name not in launched]
     if not tuned:
         raise EmptySelection(f"{spec}: no kernel that {_globs(selection)} names has an autotuner")
@@ -155,8 +161,10 @@ def _of_capture(
     known: Sequence[tuple[Matrix, Source]],
     selection: Selection,
     resolver: Resolver,
+    every_key: bool,
 ) -> Iterator[Tuned]:
-    """A captured launch; in its place one that a shipped matrix knows, told of all the calls."""
+    """A captured launch; in its place one that a shipped matrix knows, told of all the calls. With
+    `every_key` those of both."""
     provided = {capture.package.identity: capture.package}
     here = replace(selection, toolchains=(capture.choice.identity,), targets=(capture.target,))
     # What a matrix declares was somebody's launch; what the driver made up only fits the kernel.
@@ -164,13 +172,32 @@ def _of_capture(
         tuned
         for read, source in known
         if source.kernel.name == entries[0].kernel
-        for tuned in _of_sources(read, [source], here, resolver, provided)
+        for tuned in _of_sources(read, [source], here, resolver, provided, every_key)
     ]
-    for own in _of_entries(entries, here, resolver, provided, (), driven=True):
+    captured_launches = list(
+        _of_entries(entries, here, resolver, provided, (), driven=True, every_key=every_key)
+    )
+    if every_key:
+        yield from _one_each([*better, *captured_launches])
+        return
+    for own in captured_launches:
         if better:
             yield replace(better[0], seen=(*own.seen, *better[0].seen))
         else:
             yield own
+
+
+def _one_each(tuned: Sequence[Tuned]) -> list[Tuned]:
+    """Return the first launch of each binary, with all calls that were seen of its kernel."""
+    seen = tuple(call for each in tuned for call in each.seen)
+    first: dict[str, Tuned] = {}
+    for each in tuned:
+        same = first.setdefault(binary(each.alike[0]), each)
+        alike = same.alike
+        if same is not each:
+            alike = (*alike, *each.alike)
+        first[binary(each.alike[0])] = replace(same, seen=seen, alike=alike)
+    return list(first.values())
 
 
 def _unlaunched(capture: PackageCapture, name: str) -> Tuned:
@@ -199,8 +226,10 @@ def _of_sources(
     selection: Selection,
     resolver: Resolver,
     provided: _Packages,
+    every_key: bool,
 ) -> list[Tuned]:
-    """One launch of each kernel under each toolchain on each target."""
+    """One launch of each kernel under each toolchain on each target, with `every_key` one of each
+    binary, in one dtype unless the selection names several."""
     runs = _runs(sources, selection, resolver, DEFAULT_TARGETS, read.blocks)
     places = grouped(
         ((run.kernel.name, run.kernel.package, run.toolchain, run.target), run) for run in runs
@@ -210,9 +239,20 @@ def _of_sources(
         chosen = next((cell for cell in cells if cell.dtype == _DTYPE), cells[0])
         seen = tuple(cell.launch.args for cell in cells if cell.launch)
         declared = _declared(chosen.kernel, provided)
-        made = Tuned(chosen, {}, seen, True, declared, by_matrix=True)
-        tuned.append(_with_code(made, provided))
+        alike = [[chosen]]
+        if every_key:
+            same = [each for each in cells if selection.dtypes or each.dtype == chosen.dtype]
+            alike = list(grouped((binary(_arguments(each)), each) for each in same).values())
+        for group in alike:
+            made = Tuned(group[0], {}, seen, True, declared, by_matrix=True)
+            made = replace(made, alike=tuple(map(_arguments, group)))
+            tuned.append(_with_code(made, provided))
     return tuned
+
+
+def _arguments(cell: Cell) -> Args:
+    assert cell.launch is not None
+    return cell.launch.args
 
 
 def _of_entries(
@@ -222,24 +262,37 @@ def _of_entries(
     provided: _Packages,
     targets: Sequence[str],
     driven: bool,
+    every_key: bool,
 ) -> Iterator[Tuned]:
-    """One launch of a kernel under each toolchain on each target: the first in a dtype asked."""
+    """One launch of a kernel under each toolchain on each target, the first in a dtype asked; with
+    `every_key` one of each binary."""
     dtypes = selection.dtypes
     fitting = [entry for entry in entries if not dtypes or entry.launch.dtype in dtypes]
     if not fitting:
         return
+    seen = tuple(map(_call, entries))
     # A launch of the program's, or of an operator, before one that a driver made up.
-    chosen = min(fitting, key=lambda entry: entry.made_up)
-    seen = tuple({**entry.launch.args, **entry.heuristics} for entry in entries)
-    sources = launches.sources([chosen])
-    options: Mapping[str, Any] = {}
-    # A kernel that is defined within a function has no name to import.
-    if chosen.package in provided and "<locals>" not in chosen.kernel:
-        sources, options = replay.decorated([chosen], provided), chosen.options
-    for cell in _runs(sources, replace(selection, dtypes=()), resolver, targets):
-        declared = _declared(cell.kernel, provided)
-        made = Tuned(cell, options, seen, driven, declared, recorded=chosen)
-        yield _with_code(made, provided)
+    groups = [[min(fitting, key=lambda entry: entry.made_up)]]
+    if every_key:
+        real = [entry for entry in fitting if not entry.made_up] or fitting
+        groups = list(grouped((binary(_call(entry)), entry) for entry in real).values())
+    for group in groups:
+        chosen = group[0]
+        sources = launches.sources([chosen])
+        options: Mapping[str, Any] = {}
+        # A kernel that is defined within a function has no name to import.
+        if chosen.package in provided and "<locals>" not in chosen.kernel:
+            sources, options = replay.decorated([chosen], provided), chosen.options
+        for cell in _runs(sources, replace(selection, dtypes=()), resolver, targets):
+            declared = _declared(cell.kernel, provided)
+            made = Tuned(cell, options, seen, driven, declared, recorded=chosen)
+            made = replace(made, alike=tuple(map(_call, group)))
+            yield _with_code(made, provided)
+
+
+def _call(entry: RecordedLaunch) -> Args:
+    """Return a recorded launch's arguments, those of its heuristics among them."""
+    return {**entry.launch.args, **entry.heuristics}
 
 
 def _runs(

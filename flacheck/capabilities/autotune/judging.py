@@ -5,14 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 from flacheck.capabilities.autotune.cost import cost
-from flacheck.capabilities.autotune.examined import ExaminedConfig, Fate, KeyFault, TunerResult
+from flacheck.capabilities.autotune.examined import (
+    ExaminedConfig,
+    Fate,
+    KeyFault,
+    TunerResult,
+    TuningKey,
+)
 from flacheck.capabilities.autotune.key_faults import faults
 from flacheck.capabilities.autotune.keys import KeyEvidence
 from flacheck.capabilities.autotune.missing_keys import unkeyed
 from flacheck.capabilities.autotune.occupancy import occupancy
 from flacheck.capabilities.autotune.trials import DEFAULT_WARPS, Trials, version
-from flacheck.model import Record, Verdict
-from flacheck.model.launch import main_dtype
+from flacheck.model import Record, Verdict, canonical
 from flacheck.tables import targets
 
 # The fault of a key with which nothing is ever tried.
@@ -61,11 +66,14 @@ def judge(
     return replace(result, launch=tuned.launch.to_json(), cost=cost(configs, distinct, workers))
 
 
-def _tuning_keys(evidence: KeyEvidence) -> list[tuple[list[Any], list[str]]]:
-    """The distinct keys of calls in the dtype of the launch."""
-    dtype = evidence.tuned.cell.dtype
-    calls = [calls[0] for calls in evidence.by_key.values()]
-    return [evidence.key(call) for call in calls if main_dtype(call) == dtype]
+def _tuning_keys(evidence: KeyEvidence) -> list[TuningKey]:
+    """Return the distinct keys of the calls that the launch stands for."""
+    keys: dict[str, TuningKey] = {}
+    for call in evidence.tuned.alike:
+        for key in evidence.tuning_keys(call):
+            # As text: to Python 1 and True are equal, to a file they are not.
+            keys[canonical([key.values, key.dtypes])] = key
+    return list(keys.values())
 
 
 def _audit(asked: Trials, records: Mapping[str, Record]) -> list[Mapping[str, Any]]:

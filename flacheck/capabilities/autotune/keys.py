@@ -8,7 +8,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from flacheck.capabilities.autotune.examined import Args, Tuned
+from flacheck.capabilities.autotune.examined import Args, Tuned, TuningKey
 from flacheck.model import canonical
 from flacheck.source.autotuned import Declared
 
@@ -17,6 +17,9 @@ from flacheck.source.autotuned import Declared
 BY_NAME_FROM = Version("3.2.0")
 # The compiler emits wider loads where an integer is a multiple of this, so it is another binary.
 ALIGNMENT = 16
+_SCALARS = (bool, int, float, str)
+# An integer beyond these limits has 64 bits.
+_INT32 = 1 << 31
 # How kernels call sequence lengths and counts of tokens.
 _LENGTH = re.compile(r"T|NT|(?i:(?:max_|total_)?seq_?len\w*|(?:total_|num_|n_?)\w*tokens)")
 
@@ -87,6 +90,30 @@ class KeyEvidence:
             calls_of.setdefault(canonical(self.key(call)), []).append(call)
         return calls_of
 
+    def tuning_keys(self, call: Args) -> list[TuningKey]:
+        """Return the keys that the autotuner may build for a call: one for each order in which host
+        code passes the tensors, because a key lists their dtypes in that order. Return none for a
+        call with a value that no file can hold."""
+        values = tuple((name, plain(call[name])) for name in self.tuned.keys if name in call)
+        if not all(value is None or isinstance(value, _SCALARS) for _, value in values):
+            return []
+        keys = []
+        for order in self._orders:
+            tensors = [name for name in order if is_tensor(call.get(name))]
+            keys.append(TuningKey(values, tuple(call[name]["dtype"] for name in tensors)))
+        return keys
+
+    @cached_property
+    def _orders(self) -> list[tuple[str, ...]]:
+        """The orders in which host code passes the arguments, or that of the signature."""
+        orders: dict[tuple[str, ...], None] = {}
+        for host in self.tuned.hosts:
+            passed = [name for name in host.passed if name in self.arguments]
+            rest = [name for name in self.arguments if name not in host.passed]
+            order = (*passed, *rest)
+            orders[order] = None
+        return list(orders) or [self.arguments]
+
     def key(self, call: Args) -> tuple[list[Any], list[str]]:
         """What a release builds: the keys' values, and the tensors' dtypes."""
         values = [plain(call[name]) for name in self.tuned.keys if name in call]
@@ -105,6 +132,22 @@ def is_tensor(spec: Any) -> bool:
 def is_fixed(spec: Any) -> bool:
     """Whether an argument was passed as a constexpr."""
     return isinstance(spec, Mapping) and "constexpr" in spec
+
+
+def binary(call: Args) -> str:
+    """Return the parts of a call that decide what is compiled: two calls with the same text
+    compile to the same binary."""
+    return canonical({name: _compiled_part(spec) for name, spec in call.items()})
+
+
+def _compiled_part(spec: Any) -> Any:
+    if is_tensor(spec):
+        return {"dtype": spec["dtype"], "aligned": spec.get("align", ALIGNMENT) % ALIGNMENT == 0}
+    if isinstance(spec, Mapping) and "int" in spec:
+        return {"int": specialisation(spec), "wide": not -_INT32 <= spec["int"] < _INT32}
+    if isinstance(spec, Mapping) and "float" in spec:
+        return "float"
+    return spec
 
 
 def specialisation(spec: Any) -> str | None:

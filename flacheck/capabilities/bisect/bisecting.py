@@ -21,7 +21,7 @@ from flacheck.toolchains.base import Choice, Resolution
 
 _ANSWERS = {Verdict.FAILS: Answer.YES, Verdict.COMPILES: Answer.NO}
 # Stages that a worker can repeat under another release; a capture's own failures are not.
-_COMPILED = ("compile", "autotune")
+_COMPILED = ("compile", "autotune", "trial", "keys")
 
 
 def bisect_cell(

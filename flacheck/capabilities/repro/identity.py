@@ -10,6 +10,7 @@ from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.output.symptom import words
 from flacheck.capabilities.repro.passes.partial_evaluation import evaluated
 from flacheck.model import Record
+from flacheck.rules import is_wrapper, normalise
 
 # Releases print each pass before they run it, when they are asked to.
 _PASS = re.compile(r"IR Dump Before \w+ \(([\w.-]+)\)")
@@ -26,9 +27,13 @@ def original_operations(specimen: Specimen) -> frozenset[OperationTypes]:
 
 
 def is_weak(record: Record) -> bool:
-    """Whether what a failure says is too little to tell it from others."""
+    """Return True if the compiler's message cannot tell the failure from others."""
     function = str(record.signature).split(":")[2].strip("-")
-    return not function and len(words(record)) < _TELLING
+    if function:
+        return False
+    message = words(record)
+    # An exception's name is left out: it belongs to the C++ type, not to the cause.
+    return is_wrapper(message) or len(normalise(message)) < _TELLING
 
 
 def has_passes(record: Record) -> bool:

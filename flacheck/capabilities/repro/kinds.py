@@ -46,7 +46,7 @@ def kind_of(cell: Cell, record: Record) -> FailureKind:
         return OVER_LIMIT
     if record.code == "FC603":
         return REFUSED_KEY
-    if cell.stage == "autotune":
+    if cell.stage in ("autotune", "keys"):
         return TUNER_FAULT
     return FAILING
 

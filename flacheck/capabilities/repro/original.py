@@ -30,15 +30,29 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
     """The cell as a specimen, its kernel cut out where it fails or, if that release cannot import
     it, under the newest release that can. Raises NotReproduced with the reasons when no release can
     import it."""
-    source, name, heuristics = _cut(cell, compilers)
+    launch = _launch_of(cell)
+    source, name, heuristics = _cut(replace(cell, launch=launch), compilers)
     args: dict[str, Any] = {}
-    if cell.launch:
-        args.update(cell.launch.args)
+    if launch:
+        args.update(launch.args)
     args.update((parameter, {"constexpr": value}) for parameter, value in heuristics.items())
     whole = Specimen(source, name, args, cell.target, dict(cell.options))
     # A parameter that has a default need not be given.
     names = [name for name in parameter_names(whole.function) if name in args]
     return whole.with_(args={name: args[name] for name in names})
+
+
+def _launch_of(cell: Cell) -> Launch | None:
+    """Return the cell's launch with recorded heuristics and, for one configuration that an
+    autotuner tried, its constants among the arguments."""
+    launch = cell.launch
+    if launch is None:
+        return None
+    launch = replace(launch, args={**launch.args, **launch.heuristics})
+    if cell.stage == "trial":
+        # The configuration under trial stands first.
+        return launch.with_constants(launch.configs[0].get("kwargs", {}))
+    return launch
 
 
 def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]:

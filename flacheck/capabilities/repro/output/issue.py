@@ -94,21 +94,26 @@ def _where(result: Reproduced) -> Iterator[str]:
     """A comment for whoever files it; trackers do not show it."""
     of = blame(result.cell, result.record, kernel_text(result.reduced))
     yield f"<!-- {of.what}. {of.why} To be reported: {of.where}"
-    mended = _mended_in(result)
-    if mended:
-        yield f"Triton {mended} and newer compile the original: mended there."
+    compiling = _compiling_since(result)
+    if compiling:
+        yield f"Newer releases that compile the original: {listed(compiling)}."
     yield from ("-->", "")
 
 
-def _mended_in(result: Reproduced) -> str:
-    """The oldest of the newer releases that all compile the original, or the empty string."""
+def _compiling_since(result: Reproduced) -> list[str]:
+    """Return the compiled newer releases from the first after which none fails, oldest first.
+
+    Releases between and behind them may be missing: the budget or `--releases` left them out.
+    """
     releases = list(result.original_table)
-    mended = ""
-    for release in reversed(releases[releases.index(result.cell.toolchain) + 1 :]):
-        if not result.original_table[release].compiles:
-            break
-        mended = release.partition("==")[2]
-    return mended
+    newer = releases[releases.index(result.cell.toolchain) + 1 :]
+    compiling: list[str] = []
+    for release in newer:
+        if result.original_table[release].compiles:
+            compiling.append(release)
+        else:
+            compiling.clear()
+    return compiling
 
 
 def _commands(result: Reproduced) -> Iterator[str]:

@@ -145,8 +145,9 @@ sys.modules.setdefault("torch", torch)
 # The script's exit status.
 SHOWS, DOES_NOT, CANNOT_TELL = 0, 1, 125
 
-# A symptom that is the name of a signal.
+# Symptoms of a compiler that dies without printing anything: the signal's name, the exit status.
 _SIGNAL = re.compile(r"SIG[A-Z]+")
+_EXIT_STATUS = re.compile(r"exit status (\d+)")
 
 
 def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
@@ -162,6 +163,8 @@ def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
     if _SIGNAL.fullmatch(symptom.words):
         signal, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
         shows = "child.returncode == -getattr(signal, SIGNAL)"
+    if status := _EXIT_STATUS.fullmatch(symptom.words):
+        decisive, shows = f"EXIT_STATUS = {status[1]}", "child.returncode == EXIT_STATUS"
     return _HARNESS.format(
         title=symptom.title.replace("\\", "/").replace('"""', "'"),
         signal=signal,

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from flacheck.model import Record
 
 # What differs from one run, machine, release or specimen to the next: paths, addresses, values,
-# numbers that stand alone, and a word that LLVM writes in two ways.
+# numbers that stand alone, and a word that LLVM writes in two ways; and the character that flacheck
+# puts where it cuts a long message.
 _VARIABLE = re.compile(
     r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)"
-    r"|\bcould(?:n't| not)\b"
+    r"|\bcould(?:n't| not)\b|…"
 )
+# The rules join these names with text from another line, so the compiler never prints the two
+# together: see `flacheck.rules.decisive`.
+_JOINED = re.compile(r"AssertionError: (?=assert )|CompileTimeAssertionFailure: ")
+# The rules describe an end without an error in these words, before the last lines of the log.
+_ENDED = re.compile(r"(?P<how>exit status \d+|\w+) in stage \w+, (?:nothing on|the last lines)")
 _ASSERTED = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
 # What the cut leaves at the ends of a piece.
 _EDGES = " \t,;:.`'\"()[]{}"
@@ -21,7 +27,8 @@ _BEFORE = re.compile(r".*(?:[:;]\s+|[/\\]\S*\s+)")
 
 @dataclass(frozen=True)
 class Symptom:
-    """How the failure is known: `words` the compiler prints (or a signal's name), `check` what is
+    """How the failure is known: `words` the compiler prints (or a signal's name, or the exit status
+    of a compiler that prints nothing), `check` what is
     done with the finished compile to print them after `prepare`, `title` one line that says what
     fails where, `timeout` the seconds that the compile may take."""
 
@@ -33,15 +40,24 @@ class Symptom:
 
 
 def words(record: Record) -> str:
-    """The longest piece of what the failure says that every run on every machine prints, or the
-    name of the signal (`SIGSEGV`) where the compiler died without a word."""
-    line = record.message.partition("\n")[0]
+    """Return the longest piece of the failure's first line that every run prints on every machine.
+
+    Return the name of the signal (`SIGSEGV`) or the exit status (`exit status 3`) if the compiler
+    died without printing anything.
+    """
+    line, _, rest = record.message.partition("\n")
     if record.signal and (line.startswith(record.signal) or not line):
         return record.signal
     if line.startswith("out of resource:"):
         return line.partition(",")[0]
     if asserted := _ASSERTED.search(line):
         return asserted["text"]
+    silent_end = _ENDED.match(line)
+    if silent_end and not rest:
+        return silent_end["how"]
+    if silent_end:
+        line = rest.rpartition("\n")[2]
+    line = _JOINED.sub("", line, count=1)
     return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
 
 

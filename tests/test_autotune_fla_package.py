@@ -1,0 +1,74 @@
+"""How a package's source shows whether it reads flash-linear-attention's configuration files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.capabilities.autotune import fla_package
+from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.errors import UsageError
+from flacheck.model import Cell, Imported, Kernel
+from flacheck.packages.package import Package
+
+READS = 'import os\nFOLDER = os.environ.get("FLA_CONFIG_DIR")\n'
+MENTIONS = '"""One day FLA_CONFIG_DIR will be read here."""\n'
+KERNELS = """
+@fla_cache_autotune(configs=[], key=["K"])
+@triton.jit
+def cached(x): ...
+
+
+@triton.autotune(configs=[], key=["K"])
+@triton.jit
+def plain(x): ...
+"""
+
+
+class MadePackage(Package):
+    """A package of one module, `made`."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return ("made",)
+
+
+def package(folder: Path, text: str) -> Package:
+    """A package with this text in its module `made.cache`."""
+    (folder / "made").mkdir()
+    (folder / "made/cache.py").write_text(text)
+    (folder / "made/kernels.py").write_text(KERNELS)
+    (folder / "made/broken.py").write_text("FLA_CONFIG_DIR = (")
+    return MadePackage("made", "1.0", str(folder), "0", {})
+
+
+def check(provided: dict[str, Package], *names: str) -> list[str]:
+    """The notes about autotuned kernels of `made==1.0`."""
+    tuned = []
+    for name in names:
+        kernel = Kernel(name, "made==1.0", "0", Imported(name))
+        tuned.append(Tuned(Cell(kernel, "triton==3.7.1", "sm90", None), {}, (), True, None))
+    return fla_package.check(tuned, provided)
+
+
+def test_a_package_that_only_mentions_the_folder_is_refused(tmp_path: Path) -> None:
+    """In a docstring, or in a file that is not Python."""
+    provided = package(tmp_path, MENTIONS)
+    with pytest.raises(UsageError, match=r"made==1\.0 has no module that reads FLA_CONFIG_DIR"):
+        check({"made==1.0": provided}, "made.kernels:cached")
+
+
+def test_kernels_that_triton_itself_tunes_are_named(tmp_path: Path) -> None:
+    """Files change nothing for them until the program has them replaced."""
+    provided = {"made==1.0": package(tmp_path, READS)}
+    assert check(provided, "made.kernels:cached") == []
+    (note,) = check(provided, "made.kernels:cached", "made.kernels:plain")
+    assert "decorates made.kernels:plain with triton.autotune" in note
+
+
+def test_a_package_that_is_not_here_is_not_vouched_for() -> None:
+    """Its source was not read, and the user is told how to have it read."""
+    (note,) = check({}, "made.kernels:cached")
+    assert "flacheck did not check that made==1.0 reads FLA_CONFIG_DIR" in note
+    assert "--trust" in note
