@@ -25,6 +25,14 @@ def test_values_are_repeated_or_separated_by_commas() -> None:
         common.numbers("--num-warps", ["4.5"])
 
 
+def test_packages_are_repeated_or_separated_by_commas(here: Path) -> None:
+    """Each once; a bound belongs to the package before it, and a folder may have a comma."""
+    (here / "a,b").mkdir()
+    names = ["one==1.0,two==2.0", "./a,b", "one==1.0", "three>=1,<2"]
+    assert common.packages(names) == ("one==1.0", "two==2.0", "./a,b", "three>=1,<2")
+    assert common.packages([""]) == ()
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("auto", None), ("30", 30.0), ("0.5", 0.5), ("inf", math.inf)]
 )

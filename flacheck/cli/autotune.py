@@ -39,7 +39,7 @@ _EMITTED = ("fla", "python")
 def autotune(
     context: typer.Context,
     kernel: Annotated[str, typer.Argument(metavar="KERNEL", help=_KERNEL)],
-    package: flags.Package = None,
+    package: flags.Package = [],
     launches: Path | None = flags.option(
         None, metavar="FILE.jsonl", help="Examine the kernels of a launches file."
     ),
@@ -116,7 +116,7 @@ def _gathered(
     context: typer.Context,
     kernel: str,
     selection: Selection,
-    package: str | None,
+    package: list[str],
     launches: Path | None,
     matrix: str | None,
     trust: bool,

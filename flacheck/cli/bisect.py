@@ -20,7 +20,7 @@ def bisect(
     cell: flags.Cell = None,
     find: str = flags.option("change", metavar="fail|pass|change", help=_FIND),
     matrix: flags.Matrix = None,
-    package: flags.Package = None,
+    package: flags.Package = [],
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],

@@ -8,7 +8,7 @@ import functools
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -169,19 +169,66 @@ def requirements(torch: Iterable[str]) -> tuple[str, ...]:
 def subject(
     context: typer.Context,
     matrix: str | None,
-    package: str | None,
+    package: Sequence[str],
     trust: bool = False,
     configs: str | None = None,
 ) -> Subject:
-    """What a command is about, by its options `matrix` and `package`. One of them on the command
-    line comes before the other in a settings file; UsageError where both are typed."""
+    """The subject of a command that takes one matrix or one package; UsageError for several."""
+    if is_typed(context, "matrix") and not is_typed(context, "package"):
+        package = ()
+    name = one_package(context, package)
+    named = []
+    if name is not None:
+        named = [name]
+    (only,) = subjects(context, matrix, named, trust, configs)
+    return only
+
+
+def subjects(
+    context: typer.Context,
+    matrix: str | None,
+    package: Sequence[str],
+    trust: bool = False,
+    configs: str | None = None,
+) -> list[Subject]:
+    """The matrix, or each of the packages, that a command is about, by its options `matrix` and
+    `package`. One of them on the command line comes before the other in a settings file;
+    UsageError where both are typed."""
     from flacheck.inputs.subject import Subject
 
-    if is_typed(context, "matrix") and is_typed(context, "package"):
+    is_matrix = is_typed(context, "matrix")
+    if is_matrix and is_typed(context, "package"):
         raise UsageError("a matrix and --package were given: name one of them")
-    if is_typed(context, "matrix"):
-        package = None
-    return Subject(None if package else matrix, package, trust, configs)
+    names = packages(package)
+    if is_matrix or not names:
+        return [Subject(matrix, None, trust, configs)]
+    return [Subject(None, name, trust, configs) for name in names]
+
+
+def packages(values: Iterable[str]) -> tuple[str, ...]:
+    """The packages of `--package`, repeated or separated by commas, each once."""
+    from flacheck.toolchains import split_specs
+
+    names: list[str] = []
+    for value in values:
+        # A folder's name may hold commas.
+        if value and Path(value).expanduser().is_dir():
+            names.append(value)
+        else:
+            names += split_specs(value)
+    return tuple(dict.fromkeys(names))
+
+
+def one_package(context: typer.Context, values: Iterable[str]) -> str | None:
+    """The package of a command that takes only one; UsageError for several."""
+    names = packages(values)
+    if len(names) > 1:
+        command = f"flacheck {context.info_name}"
+        raise UsageError(
+            f"--package names {' and '.join(names)}, and `{command}` takes one package: run it "
+            "once for each, with one --package"
+        )
+    return next(iter(names), None)
 
 
 def is_typed(context: typer.Context, name: str) -> bool:
@@ -191,7 +238,11 @@ def is_typed(context: typer.Context, name: str) -> bool:
 
 
 def cells_of(
-    context: typer.Context, cell: str | None, matrix: str | None, package: str | None, trust: bool
+    context: typer.Context,
+    cell: str | None,
+    matrix: str | None,
+    package: Sequence[str],
+    trust: bool,
 ) -> str | Subject | None:
     """What names the cell of a command that is about one: CELL, or what --matrix or --package
     names; None for a search of the store."""

@@ -24,8 +24,10 @@ _PREFIX = "FLACHECK_"
 _OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
 # Options whose values may be paths: a project's are relative to its pyproject.toml.
 _PATHS = ("matrix", "package", "store", "baseline")
-# Versions and specifiers, in which a space is no end. 3.10 as a number is 3.1.
+# Versions and specifiers. 3.10 as a number is 3.1.
 _VERSIONS = ("triton", "toolchain", "torch", "releases")
+# Options whose values may hold a space.
+_SPACED = (*_VERSIONS, "package")
 # These look for one cell, in the store when nothing else is typed: what a project's scans are about
 # does not answer where the cell is.
 _OF_ONE_CELL = ("bisect", "repro")
@@ -113,13 +115,17 @@ def _of_project(
                 f"{project.where(key)}: {key!r} is no setting: in [tool.flacheck] stand options "
                 f"of the commands by their names, and waivers{hint}"
             )
-        if name in _PATHS and isinstance(value, str) and project.file is not None:
+        if name in _PATHS and project.file is not None:
             value = _from_project(value, project.file.parent, folder)
         yield _Given(name, value, project.where(key), is_text=False)
 
 
-def _from_project(value: str, project: Path, folder: Path) -> str:
-    """A relative path as seen from the current folder, below the project's."""
+def _from_project(value: Any, project: Path, folder: Path) -> Any:
+    """A relative path, or each of a list, as seen from the current folder, below the project's."""
+    if isinstance(value, list):
+        return [_from_project(each, project, folder) for each in value]
+    if not isinstance(value, str):
+        return value
     is_path = value == "." or "/" in value or (project / value).exists()
     if project == folder or not is_path:
         return value
@@ -173,7 +179,7 @@ def _typed(given: _Given, option: _Option) -> Any:
 def _several(given: _Given) -> list[Any]:
     if isinstance(given.value, list):
         return given.value
-    if given.is_text and given.option not in _VERSIONS:
+    if given.is_text and given.option not in _SPACED:
         return list(given.value.split())
     return [given.value]
 
@@ -219,13 +225,14 @@ def _matrix(value: str) -> None:
         raise matrix.unreadable(file, error) from None
 
 
-def _package(value: str) -> None:
+def _packages(values: list[str]) -> None:
     from flacheck.packages import checkouts, package
 
-    if not checkouts.is_path(value):
-        package.parse(value)
-    elif not Path(value).expanduser().is_dir():
-        raise UsageError("there is no such folder")
+    for name in common.packages(values):
+        if not checkouts.is_path(name):
+            package.parse(name)
+        elif not Path(name).expanduser().is_dir():
+            raise UsageError("there is no such folder")
 
 
 def _until(value: str) -> None:
@@ -244,6 +251,6 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "num_stages": lambda values: common.numbers("num-stages", values),
     "timeout": common.seconds,
     "matrix": _matrix,
-    "package": _package,
+    "package": _packages,
     "until": _until,
 }

@@ -29,7 +29,7 @@ def diff(
     context: typer.Context,
     from_: Annotated[str, typer.Argument(metavar="FROM", help=_FROM)],
     to: Annotated[str, typer.Argument(metavar="TO", help=_TO)],
-    package: flags.Package = None,
+    package: flags.Package = [],
     matrix: flags.Matrix = None,
     configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
     kernel: flags.Kernel = [],

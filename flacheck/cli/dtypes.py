@@ -40,7 +40,7 @@ def dtypes(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[TARGET | -- SCRIPT.py ARG…]", help=_TARGET)
     ] = None,
-    package: flags.Package = None,
+    package: flags.Package = [],
     autocast: list[str] = flags.option(["fp16", "bf16"], metavar="DTYPE", help=_AUTOCAST),
     params: str = flags.option("fp32", metavar="fp32|bf16|fp16", help=_PARAMS),
     arg: list[str] = flags.option([], metavar="NAME=VALUE", help=_ARG),
@@ -77,7 +77,8 @@ def dtypes(
     target = _target(words or [], script)
     choice = _choice(triton)
     modes = _modes(autocast, params)
-    question = _question(target, script, package, modes, arg, device, choice)
+    name = common.one_package(context, package)
+    question = _question(target, script, name, modes, arg, device, choice)
     if script:
         question = _of_script(context, question, autocast, shared)
     if baseline is not None and baseline != write_baseline:

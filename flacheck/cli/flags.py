@@ -38,7 +38,10 @@ Torch = Annotated[list[str], option("--torch", metavar="X", help=_TORCH)]
 MATRIX_HELP = "A matrix by name, a YAML file, or a launches file (.jsonl)."
 Matrix = Annotated[str | None, option("--matrix", metavar="NAME|FILE", help=MATRIX_HELP)]
 _PACKAGE = "What a package, or its checkout, launches, instead of a matrix."
-Package = Annotated[str | None, option("--package", metavar="NAME==VERSION|DIR", help=_PACKAGE)]
+_SPEC = "NAME==VERSION|DIR"
+Package = Annotated[list[str], option("--package", metavar=_SPEC, help=_PACKAGE)]
+_PACKAGES = f"{_PACKAGE} Repeatable."
+Packages = Annotated[list[str], option("--package", metavar=_SPEC, help=_PACKAGES)]
 _JOBS = "Run N workers. Default: number of CPUs."
 # The help says what the default, 0, stands for.
 Jobs = Annotated[int, option("--jobs", "-j", min=0, metavar="N", show_default=False, help=_JOBS)]

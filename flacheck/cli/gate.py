@@ -48,7 +48,7 @@ def gate(
     refresh: bool = option(False, "--refresh", help=_REFRESH),
     strict: bool = option(False, "--strict", help=_STRICT),
     matrix: flags.Matrix = None,
-    package: flags.Package = None,
+    package: flags.Package = [],
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],

@@ -24,7 +24,7 @@ def report(
     context: typer.Context,
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN…]", help=_RUNS)] = None,
     matrix: flags.Matrix = None,
-    package: flags.Package = None,
+    package: flags.Package = [],
     op: flags.Op = [],
     store: flags.StoreDir = Path(".flacheck"),
     merge: list[Path] = option([], metavar="DIR", help="Copy the runs of another store first."),
@@ -72,13 +72,13 @@ def report(
 
 
 def _typed(
-    context: typer.Context, matrix: str | None, package: str | None, op: list[str]
+    context: typer.Context, matrix: str | None, package: list[str], op: list[str]
 ) -> tuple[Subject, tuple[str, ...] | None]:
     """What was typed of a matrix, a package and operators; None for no operators."""
     if not common.is_typed(context, "matrix"):
         matrix = None
     if not common.is_typed(context, "package"):
-        package = None
+        package = []
     ops = None
     if common.is_typed(context, "op"):
         ops = common.split(op)

@@ -30,7 +30,7 @@ def repro(
     context: typer.Context,
     cell: flags.Cell = None,
     matrix: flags.Matrix = None,
-    package: flags.Package = None,
+    package: flags.Package = [],
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],

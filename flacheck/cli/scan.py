@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from flacheck.reports.document import Report
     from flacheck.store import Store
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _BUDGET = "Try N settings for each failure, with --fallbacks."
 _CAPTURED = "Read what --package launches from FILE; the first shard writes it."
 _CONFIGS = (
@@ -42,7 +44,7 @@ def scan(
     matrix: Annotated[
         str | None, typer.Argument(metavar="[MATRIX]", help=flags.MATRIX_HELP)
     ] = None,
-    package: flags.Package = None,
+    package: flags.Packages = [],
     configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
@@ -66,7 +68,7 @@ def scan(
     ),
     fresh: flags.Fresh = False,
     max_failures: int | None = option(None, metavar="N", min=1, help="Stop after N failures."),
-    dry_run: bool = option(False, "--dry-run", help="List the cells; compile nothing."),
+    dry_run: bool = option(False, "--dry-run", help="List the cells in --format; compile nothing."),
     trust: flags.Trust = False,
     fallbacks: bool = option(
         False, "--fallbacks", help="Search and compile fallbacks for each failure."
@@ -94,41 +96,44 @@ def scan(
     selection = common.selection(*chosen, define, options)
     common.check_configs(configs)
     seconds = common.seconds(timeout)
-    if matrix is None and package is None and not (kernel or op):
+    if matrix is None and not package and not (kernel or op):
         _say_what_is_here()
-    subject = common.subject(context, matrix, package, trust, configs)
-    work = _ScanWork(
-        subject=replace(subject, captured=captured, with_tests=with_tests),
-        selection=selection,
-        until=until,
-        shard=shard,
-        timeout=seconds,
-        jobs=jobs,
-        memory_mb=memory,
-        again=fresh,
-        max_failures=max_failures,
-        lets_pass=let_pass(waived, known),
-        fallback_budget=fallback_budget if fallbacks else None,
-    )
+    subjects = common.subjects(context, matrix, package, trust, configs)
+    _check_captured(captured, subjects)
+    works = [
+        _ScanWork(
+            subject=replace(subject, captured=captured, with_tests=with_tests),
+            selection=selection,
+            until=until,
+            shard=shard,
+            timeout=seconds,
+            jobs=jobs,
+            memory_mb=memory,
+            again=fresh,
+            max_failures=max_failures,
+            lets_pass=let_pass(waived, known),
+            fallback_budget=fallback_budget if fallbacks else None,
+        )
+        for subject in subjects
+    ]
     # No store is made by a question.
     if dry_run:
-        return _list_cells(work.plan(), output)
-    announced = work.announced()
-    plan = None
-    if announced is None:
-        # A mistake in a matrix is found before a store is made.
-        plan = work.plan()
+        plans = _for_each(works, _ScanWork.plan)
+        return _list_cells(plans, format, output)
+    # A mistake in a matrix, or in any package's name, is found before a store is made.
+    scans = _for_each(works, _ScanWork.make_ready)
     with Store.open(store) as opened:
         try:
-            session = work.compiled(opened, plan, announced)
+            sessions = _compile(scans, opened)
         except KeyboardInterrupt:
             return common.interrupted()
-        run_view = view(opened, [session.run], waived, known)
+        run_view = view(opened, [session.run for session in sessions], waived, known)
         common.show(format, _report(run_view, known, baseline), output)
         if write_baseline:
             common.update_baseline(write_baseline, run_view.summary.standings)
     # The answer is about kernels that are no more.
-    changed = [Exit.INCOMPLETE] if strict and session.plan.stale else []
+    is_stale = any(session.plan.stale for session in sessions)
+    changed = [Exit.INCOMPLETE] if strict and is_stale else []
     return exit_code(run_view.summary.tally, strict=strict, others=changed)
 
 
@@ -149,11 +154,16 @@ class _ScanWork:
     # How many candidates are tried for a failure; None searches no fallbacks.
     fallback_budget: int | None
 
-    def announced(self) -> Question | None:
-        """What a scan of a package asks; None where the cells are known without a capture."""
+    def make_ready(self) -> _ReadyScan:
+        """The work with its question, or with its plan where the cells are known without a
+        capture."""
         from flacheck.inputs import planning
 
-        return planning.announced(self.subject, self.selection)
+        announced = planning.announced(self.subject, self.selection)
+        plan = None
+        if announced is None:
+            plan = self.plan()
+        return _ReadyScan(self, announced, plan)
 
     def plan(self) -> Plan:
         """The cells, for which a package is captured."""
@@ -165,7 +175,7 @@ class _ScanWork:
 
     def compiled(self, store: Store, plan: Plan | None, announced: Question | None) -> Session:
         """The run in the store with all its cells compiled; without a plan the announced question
-        is planned first."""
+        is planned first. EmptySelection leaves no run."""
         from flacheck.cli.progress import follow
         from flacheck.engine.session import environment
         from flacheck.scan.session import find_fallbacks
@@ -199,6 +209,67 @@ class _ScanWork:
             max_failures=self.max_failures,
             run=run,
             lets_pass=self.lets_pass,
+        )
+
+
+@dataclass(frozen=True)
+class _ReadyScan:
+    """A scan that is about to begin: what it asks, or its plan where the cells are known."""
+
+    work: _ScanWork
+    announced: Question | None
+    plan: Plan | None
+
+    def compiled(self, store: Store, failures: int) -> Session:
+        """The run with all its cells compiled, after so many failures of the runs before it."""
+        work = self.work
+        if work.max_failures is not None:
+            work = replace(work, max_failures=work.max_failures - failures)
+        return work.compiled(store, self.plan, self.announced)
+
+
+def _for_each(items: Sequence[_Item], call: Callable[[_Item], _Result]) -> list[_Result]:
+    """Call a function with each item. An item whose selection is empty is named and left out;
+    EmptySelection where all are."""
+    results = []
+    empty: list[EmptySelection] = []
+    for item in items:
+        try:
+            results.append(call(item))
+        except EmptySelection as error:
+            empty.append(error)
+    if not results:
+        raise EmptySelection("; ".join(map(str, empty)))
+    common.say(*map(str, empty))
+    return results
+
+
+def _compile(scans: Sequence[_ReadyScan], store: Store) -> list[Session]:
+    """A finished session for each scan; after `--max-failures` failures the rest is left."""
+    failures = 0
+
+    def compile_next(scan: _ReadyScan) -> Session | None:
+        nonlocal failures
+        limit = scan.work.max_failures
+        if limit is not None and failures >= limit:
+            common.say(f"{scan.work.subject.name} is not scanned (--max-failures)")
+            return None
+        if len(scans) > 1:
+            common.say(f"scanning {scan.work.subject.name}")
+        session = scan.compiled(store, failures)
+        failures += session.failures
+        return session
+
+    return [session for session in _for_each(scans, compile_next) if session is not None]
+
+
+def _check_captured(captured: Path | None, subjects: Sequence[Subject]) -> None:
+    """UsageError for a file of captures that several packages would share."""
+    if captured is not None and len(subjects) > 1:
+        names = " and ".join(subject.name for subject in subjects)
+        raise UsageError(
+            f"--captured {captured} holds the captures of one package, and --package names {names}:"
+            " scan each by itself, with a file of its own"
         )
 
 
@@ -246,19 +317,14 @@ def _say_what_is_here() -> None:
     common.say("no MATRIX and no --package were given: scanning flacheck's own kernels (quick)")
 
 
-def _list_cells(plan: Plan, output: Path | None) -> int:
+def _list_cells(plans: Sequence[Plan], format: str, output: Path | None) -> int:
     """Write what would be compiled; the exit code."""
-    common.write(_listed(plan), output)
-    common.say(f"{len(plan.cells)} cells; nothing was compiled (--dry-run)")
+    from flacheck.reports import plan as plan_report
+
+    cells = [cell for plan in plans for cell in plan.cells]
+    if format == "table":
+        common.write(plan_report.lines(cells), output)
+    else:
+        common.show(format, plan_report.report([plan.name for plan in plans], cells), output)
+    common.say(f"{len(cells)} cells; nothing was compiled (--dry-run)")
     return Exit.OK
-
-
-def _listed(plan: Plan) -> Iterator[str]:
-    """A line a cell, in the order they would be compiled."""
-    from flacheck.analysis.order import parameters, settings
-
-    for cell in plan.cells:
-        options = settings(cell.options)
-        shape = parameters(cell) or settings(cell.shape)
-        compiled = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name)
-        yield "  ".join((*compiled, cell.dtype or "-", shape, options)).rstrip() + "\n"

@@ -55,6 +55,8 @@ class Session:
     run: str = ""
     # Failures that a waiver or a baseline lets pass: `max_failures` does not count them.
     lets_pass: Callable[[Observed], bool] = lambda cell: False
+    # The failures so far that `max_failures` counts.
+    failures: int = 0
 
     def __post_init__(self) -> None:
         question, key_sets = self.plan.asks()
@@ -96,14 +98,14 @@ class Session:
 
     def records(self) -> Iterator[Record]:
         """Each cell's record as it is settled. Closing the iterator ends the workers."""
-        failures = compiled = 0
+        compiled = 0
         with self.workers() as loop:
             for record in self._asked(loop):
                 yield record
                 compiled += not record.cached
-                failures += self._is_failure(record)
-                if self.max_failures and failures >= self.max_failures:
-                    _LOG.info(f"stopped after {failures} failures (--max-failures)")
+                self.failures += self._is_failure(record)
+                if self.max_failures and self.failures >= self.max_failures:
+                    _LOG.info(f"stopped after {self.failures} failures (--max-failures)")
                     return
         self.finish()
         if compiled:

@@ -65,14 +65,16 @@ def _good_releases(summary: Summary) -> Iterator[str]:
     compiler that is not Triton, and the Triton builds that no requirement names."""
     tritons = [release for release in summary.known_good if release.triton]
     pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
-    for (triton, torch), on in pins.items():
+    for (triton, torch), pinned_targets in pins.items():
         admitted = Requirement(triton).specifier
         names = [
             release.toolchain
             for release in tritons
             if release.has_index and admitted.contains(release.triton or "", prereleases=True)
         ]
-        yield _extent_of(summary, " and ".join(filter(None, (torch, triton))), names, on)
+        yield _extent_of(
+            summary, " and ".join(filter(None, (torch, triton))), names, pinned_targets
+        )
     pinned = {pin.target for pin in summary.specifiers}
     for release in tritons:
         on = [target for target in release.targets if target not in pinned]
@@ -81,9 +83,9 @@ def _good_releases(summary: Summary) -> Iterator[str]:
             yield _extent_of(summary, named, [release.toolchain], on)
     others = [release for release in summary.known_good if not release.triton]
     by_targets = grouped((release.targets, release.toolchain) for release in others)
-    for on, names in by_targets.items():
+    for good_targets, names in by_targets.items():
         listed = ", ".join(some([spoken(name) for name in names], phrases.NAMED))
-        yield _extent_of(summary, listed, names, on)
+        yield _extent_of(summary, listed, names, good_targets)
 
 
 def _extent_of(
@@ -99,19 +101,23 @@ def _extent_of(
             continue
         counts.update(cell.verdict.value for cell in standing.cells)
         counts["not tested"] += len(standing.untested)
-    rest = (
-        counts["fails"] and counted(counts["fails"], "tolerated failure"),
-        counts["unknown"] and f"{counts['unknown']} without a verdict",
-        counts["skipped"] and f"{counts['skipped']} skipped",
-        counts["not tested"] and f"{counts['not tested']} not tested",
-    )
+    rest = []
+    if counts["fails"]:
+        rest.append(counted(counts["fails"], "tolerated failure"))
+    for verdict, words in (
+        ("unknown", "without a verdict"),
+        ("skipped", "skipped"),
+        ("not tested", "not tested"),
+    ):
+        if counts[verdict]:
+            rest.append(f"{counts[verdict]} {words}")
     compiled = counts["compiles"]
     cells = f"{compiled} of {counted(counts.total(), 'cell')}"
     verb = "compile"
     if compiled == 1:
         verb = "compiles"
     said = f"{cells} {verb} with {named} on {', '.join(targets)}"
-    return phrases.beside(said, ", ".join(filter(None, rest)))
+    return phrases.beside(said, ", ".join(rest))
 
 
 def mixed(view: RunView) -> Iterator[Part]:

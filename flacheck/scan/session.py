@@ -96,6 +96,7 @@ def view(
         records=lambda: mark_slow(_records(store, runs), summary.slow),
         summary=summary,
         mixed=tuple(questions.mixed_captures(places)),
+        names=tuple(run.id for run in runs),
     )
 
 
