@@ -7,11 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 
+from flacheck import toolchains
 from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
 
@@ -23,6 +25,24 @@ def test_values_are_repeated_or_separated_by_commas() -> None:
     assert common.numbers("--num-warps", ["4,8", "16"]) == (4, 8, 16)
     with pytest.raises(UsageError, match="--num-warps takes whole numbers"):
         common.numbers("--num-warps", ["4.5"])
+
+
+def test_every_flag_of_a_selection_is_repeated_or_separated_by_commas() -> None:
+    """Both ways select the same, and name the same compilers."""
+    values = (
+        ["a", "b"],
+        ["sm80", "sm90"],
+        ["bf16", "fp16"],
+        ["4", "8"],
+        ["2", "3"],
+        ["3.5.1", "3.6.0"],
+        ["2.9", "2.10"],
+        ["x", "y"],
+    )
+    repeated = common.selection(*values)
+    joined = common.selection(*([",".join(each)] for each in values))
+    assert toolchains.resolve(joined.toolchains) == toolchains.resolve(repeated.toolchains)
+    assert replace(joined, toolchains=()) == replace(repeated, toolchains=())
 
 
 def test_packages_are_repeated_or_separated_by_commas(here: Path) -> None:
