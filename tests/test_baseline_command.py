@@ -35,7 +35,7 @@ SCAN = ("scan", "l.jsonl", "--target", "sm90", "--memory", "512", "-j", "1")
 def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project's folder with a launches file; nothing asks an index."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(here / "cache"))
-    monkeypatch.setattr(torch_pins, "refresh", lambda: None)
+    monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
     write(here, HEADER, launch())
     return here
 

@@ -16,7 +16,7 @@ from flacheck.toolchains import by_torch, cache, index, torch_pins, triton_relea
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
     monkeypatch.setattr(cache, "read_json", lambda name: {})
-    monkeypatch.setattr(torch_pins, "refresh", lambda: None)
+    monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
     known = [Version(text) for text in triton_releases.known()]
     monkeypatch.setattr(index, "available", lambda *_: known)
     monkeypatch.setattr(triton_releases, "_reason", lambda version: None)

@@ -7,11 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 
+from flacheck import toolchains
 from flacheck.api import arguments
 from flacheck.cli import common
 from flacheck.errors import Exit, UsageError
@@ -24,6 +26,35 @@ def test_values_are_repeated_or_separated_by_commas() -> None:
     assert arguments.numbers("--num-warps", ["4,8", "16"]) == (4, 8, 16)
     with pytest.raises(UsageError, match="--num-warps takes whole numbers"):
         arguments.numbers("--num-warps", ["4.5"])
+
+
+def test_every_flag_of_a_selection_is_repeated_or_separated_by_commas() -> None:
+    """Both ways select the same, and name the same compilers."""
+    values = (
+        ["a", "b"],
+        ["sm80", "sm90"],
+        ["bf16", "fp16"],
+        ["4", "8"],
+        ["2", "3"],
+        ["3.5.1", "3.6.0"],
+        ["2.9", "2.10"],
+        ["x", "y"],
+    )
+    flags = ("kernel", "target", "dtype", "num_warps", "num_stages", "triton", "torch", "op")
+    repeated = arguments.selection_of(**dict(zip(flags, values, strict=True)))
+    joined = arguments.selection_of(
+        **{flag: ",".join(each) for flag, each in zip(flags, values, strict=True)}
+    )
+    assert toolchains.resolve(joined.toolchains) == toolchains.resolve(repeated.toolchains)
+    assert replace(joined, toolchains=()) == replace(repeated, toolchains=())
+
+
+def test_packages_are_repeated_or_separated_by_commas(here: Path) -> None:
+    """Each once; a bound belongs to the package before it, and a folder may have a comma."""
+    (here / "a,b").mkdir()
+    names = ["one==1.0,two==2.0", "./a,b", "one==1.0", "three>=1,<2"]
+    assert arguments.packages_of(names) == ("one==1.0", "two==2.0", "./a,b", "three>=1,<2")
+    assert arguments.packages_of([""]) == ()
 
 
 @pytest.mark.parametrize(

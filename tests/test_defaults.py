@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import typer
 
+from flacheck.api.arguments import packages_of
 from flacheck.cli import app, defaults
 from flacheck.errors import UsageError
 from tests.test_cli import flacheck
@@ -78,6 +79,19 @@ def test_a_projects_paths_are_its_own(here: Path, monkeypatch: pytest.MonkeyPatc
     write(here, text)
     monkeypatch.chdir(below)
     assert defaults.of(COMMAND, below, {})["scan"]["matrix"] == str(here / "m.yaml")
+
+
+def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a list or separated by commas; each path among them is the project's own."""
+    below = here / "below"
+    below.mkdir()
+    write(here, '[tool.flacheck]\npackage = [".", "two==2.0"]\n')
+    monkeypatch.chdir(below)
+    assert defaults.of(COMMAND, below, {})["scan"]["package"] == [str(here), "two==2.0"]
+    maps = defaults.of(COMMAND, below, {"FLACHECK_PACKAGE": "one==1.0, two==2.0"})
+    assert packages_of(maps["scan"]["package"]) == ("one==1.0", "two==2.0")
+    with pytest.raises(UsageError, match="'two' names no package"):
+        defaults.of(COMMAND, below, {"FLACHECK_PACKAGE": "one==1.0,two"})
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import flacheck
 from flacheck.capabilities.diff.package_view import PackageWord, refusals
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.errors import Exit
+from flacheck.model import Record
 from flacheck.tables import advisories
 from tests.made_diff import NEW, OLD, compared, kernels, result, side
 from tests.made_records import failure, unknown
@@ -183,6 +184,48 @@ def test_the_pin_is_to_when_nothing_speaks_against_it() -> None:
         "triton==3.6.0",
     )
     assert told(result(*same, advisories=(against, against)))[0] == "to"
+
+
+def _failing(toolchain: str, *names: str) -> list[Record]:
+    return [failure(toolchain=toolchain, kernel=f"a.b:{name}") for name in names]
+
+
+def test_a_release_under_which_nothing_compiles_is_never_pinned() -> None:
+    """Neither TO because it breaks nothing, nor FROM because TO is advised against."""
+    fails = (_failing(OLD, "one", "two"), _failing(NEW, "one", "two"))
+    none = result(*fails)
+    assert told(none) == ("none", None, None)
+    assert none.pin.why == "no kernel compiles under either release"
+    assert told(result(*fails, advisories=((), advised("3.5.1")))) == ("none", None, None)
+    timed_out = [unknown(toolchain=NEW, kernel="a.b:one")]
+    assert told(result(_failing(OLD, "one"), timed_out)) == ("none", None, None)
+
+
+def test_a_release_that_compiles_what_failed_before_is_pinned() -> None:
+    """The reason counts what compiles and does not speak of kernels that compiled before."""
+    mended = result(_failing(OLD, "one"), kernels(NEW, "one"))
+    assert told(mended)[0] == "to"
+    assert (
+        mended.pin.why
+        == "nothing compiled under torch 2.9.1, and 1 cell compiles under torch 2.12.1"
+    )
+
+
+def test_the_reason_for_a_pin_names_kernels_without_a_verdict() -> None:
+    """A timeout breaks nothing, and is not evidence that all compiles either."""
+    before = kernels(OLD, "one", "two")
+    after = [*kernels(NEW, "one"), unknown(toolchain=NEW, kernel="a.b:two")]
+    partly = result(before, after)
+    assert told(partly)[0] == "to"
+    assert partly.pin.why == ("1 of 2 kernels that compiled still compile; 1 has no verdict (two)")
+
+
+def test_the_reason_against_a_release_without_a_verdict_is_no_advisory() -> None:
+    """FROM is pinned when nothing is known to compile under TO, and the reason says so."""
+    before = kernels(OLD, "one")
+    unanswered = result(before, [unknown(toolchain=NEW, kernel="a.b:one")])
+    assert told(unanswered)[0] == "from"
+    assert unanswered.pin.why == "no kernel that compiled is known to compile under torch 2.12.1"
 
 
 def told(made: Comparison) -> tuple[str, str | None, str | None]:

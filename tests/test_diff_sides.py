@@ -24,7 +24,7 @@ from tests.made_reports import of_scan
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
     monkeypatch.setattr(torch_pins.cache, "read_json", lambda name: {})
-    monkeypatch.setattr(torch_pins, "refresh", lambda: None)
+    monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
     known = [Version(text) for text in triton_releases.known()]
     monkeypatch.setattr(index, "available", lambda *_: known)
     monkeypatch.setattr(triton_releases, "_reason", lambda version: None)

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from flacheck import reports
 from flacheck.capabilities.gate.result import ReleaseState, WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.model import Record
+from flacheck.reports import gate as gate_report
+from flacheck.reports.document import Display
 from tests.made_gate import (
     BROKEN,
     COMPILES,
@@ -92,6 +95,17 @@ def test_a_release_is_good_as_the_contract_has_it(
     """
     (version,) = gate(records, "triton==3.4.0").versions
     assert (version.state.value, version.why) == (state, why)
+
+
+def test_a_good_release_counts_only_cells_with_evidence() -> None:
+    """A timeout that another configuration makes up for is counted apart from the cells."""
+    records = [record(**on("3.4.0")), unknown(**on("3.4.0"), options={"num_warps": 8})]
+    result = gate(records, "triton==3.4.0")
+    (version,) = result.versions
+    assert (version.cells, version.unknown) == (1, 1)
+    report = gate_report.report(result, "flacheck gate", suggest=False, strict=False)
+    shown = "".join(reports.render("markdown", report, Display()))
+    assert "1 cell on sm90, 1 without a verdict" in shown
 
 
 def test_targets_that_are_asked_must_all_be_known() -> None:

@@ -108,6 +108,7 @@ def test_a_lock_holds_a_toolkit_by_itself(tmp_path: Path) -> None:
         (["nvcc==13.0"], "==13.0.*"),
         (["nvcc>=13.0,<13.3"], ">=13.0,<13.3"),
         (["nvcc==13.0.88", "nvcc==13.1.115"], "==13.0.88 || ==13.1.115"),
+        (["nvcc==13.0.88,nvcc==13.1.115"], "==13.0.88 || ==13.1.115"),
     ],
 )
 def test_a_compiler_with_a_version_is_one_more_pin(specs: list[str], specifier: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import Specifier
+from flacheck.analysis.summary import Summary, summarise
 from flacheck.model import Record, Verdict
 from flacheck.reports.conclusions import answer
 from tests.made_records import (
@@ -21,6 +24,7 @@ from tests.made_records import (
     skipped,
     summarised,
     unknown,
+    whole,
 )
 
 
@@ -29,8 +33,8 @@ def _good(*records: Record) -> list[str]:
 
 
 def test_a_release_whose_cells_all_compile_is_known_good() -> None:
-    """A known-good release comes with its torch releases, its targets and how many cells were
-    asked.
+    """A known-good release comes with its torch releases, its targets and how many cells are
+    evidence.
     """
     summary = summarised([record(), record(target="sm80")])
     (release,) = json.loads(json.dumps(summary.to_json()))["known_good"]
@@ -104,15 +108,15 @@ def test_other_compilers_are_not_taken_for_triton() -> None:
     (good,) = summary.known_good
     assert (good.toolchain, good.triton, good.torch) == ("nvcc==13.1.115", None, ())
     assert summary.specifiers == ()
-    assert answer(summary) == "Everything that was asked compiles with nvcc 13.1.115 on sm90."
+    assert answer(summary) == "1 of 1 cell compiles with nvcc 13.1.115 on sm90."
 
 
 def test_compilers_beside_each_other_are_each_told() -> None:
     """Runs of Triton and of nvcc as one report."""
     cells = [record(), record(toolchain="nvcc==13.1.115", target="sm80"), failure(target="sm120")]
     assert answer(summarised(cells, CONTEXT)) == (
-        "Everything that was asked compiles with torch==2.6.0 and triton==3.2.0 on sm90; "
-        "nvcc 13.1.115 on sm80. No release is known good on sm120."
+        "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90; "
+        "1 of 1 cell compiles with nvcc 13.1.115 on sm80. No release is known good on sm120."
     )
 
 
@@ -144,4 +148,69 @@ def test_advisories_are_told_of_every_release_that_was_asked() -> None:
     assert summarised(asked, context).advisories == (
         ("3.1.0", ("sm90",), "3.1.0 computes wrongly"),
         ("3.2.0", ("sm80", "sm90"), "3.2.0 computes wrongly"),
+    )
+
+
+def _made_up(**more: Any) -> Record:
+    """A launch that the driver made up and that the front end refuses: it is no evidence."""
+    return failure("FC000", "unsupported operand", stage="ast", **more)
+
+
+def _with_made_up(cells: Sequence[Record]) -> Summary:
+    """The summary of a scan whose question says that its front-end failures were made up."""
+    made_up = [cell.key for cell in cells if cell.stage == "ast"]
+    standings = whole(cells, made_up=made_up)
+    return summarise(cells, replace(CONTEXT, standings=standings, made_up=frozenset(made_up)))
+
+
+def test_known_good_counts_only_cells_with_evidence() -> None:
+    """Untested launches, timeouts and skipped cells are not counted as known good."""
+    cells = [
+        record(),
+        record(options={"num_warps": 8}),
+        failure("FC501", tolerated=True, options={"num_warps": 16}),
+        unknown(options={"num_warps": 2}),
+        skipped(options={"num_warps": 1}),
+        *(_made_up(kernel=f"m:kernel_{number}") for number in range(4)),
+    ]
+    (release,) = _with_made_up(cells).known_good
+    assert release.cells == 3
+
+
+def test_the_answer_counts_what_was_not_tested() -> None:
+    """The sentence names how many cells compile and how the other cells ended."""
+    cells = [
+        record(),
+        failure("FC501", tolerated=True, options={"num_warps": 16}),
+        unknown(options={"num_warps": 2}),
+        skipped(options={"num_warps": 1}),
+        _made_up(kernel="m:one"),
+        _made_up(kernel="m:two"),
+    ]
+    assert answer(_with_made_up(cells)) == (
+        "1 of 6 cells compiles with torch==2.6.0 and triton==3.2.0 on sm90 "
+        "(1 tolerated failure, 1 without a verdict, 1 skipped, 2 not tested)."
+    )
+
+
+def test_a_pin_counts_the_cells_of_its_releases_only() -> None:
+    """A release that fails elsewhere, and a good release that the pin excludes, add no cells."""
+    cells = [
+        record(),
+        record(toolchain="triton==3.1.0"),
+        failure(toolchain="triton==3.4.0"),
+        failure(target="sm80"),
+    ]
+    context = replace(CONTEXT, advisories=lambda triton, target: ["wrong"] * (triton == "3.1.0"))
+    assert answer(summarised(cells, context)) == (
+        "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90. "
+        "No release is known good on sm80."
+    )
+
+
+def test_a_local_build_that_alone_is_good_is_named() -> None:
+    """No requirement can name a local build, so the answer names the build itself."""
+    cells = [record(toolchain="triton==3.6.0+local.ab12cd34")]
+    assert answer(summarised(cells)) == (
+        "1 of 1 cell compiles with Triton 3.6.0+local.ab12cd34, which no index has, on sm90."
     )

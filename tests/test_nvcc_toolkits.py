@@ -94,8 +94,9 @@ def test_compilers_of_two_languages_are_no_one_question() -> None:
     """A package is asked for what it launches or for what its build compiles."""
     assert toolchains.language_of(["nvcc==13.0.*", "nvcc==13.1"]) == "cuda"
     assert toolchains.language_of([]) == "triton"
-    with pytest.raises(UsageError, match="different languages"):
-        toolchains.language_of(["3.6.0", "nvcc==13.0"])
+    for specs in (["3.6.0", "nvcc==13.0"], ["3.6.0,nvcc==13.0"]):
+        with pytest.raises(UsageError, match="different languages"):
+            toolchains.language_of(specs)
 
 
 def test_a_units_options_are_completed_and_checked() -> None:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from flacheck.toolchains import index, wheels
+from flacheck.errors import ToolchainError, UsageError
+from flacheck.toolchains import by_torch, index, wheels
 from flacheck.toolchains import torch_pins as pins
 
 KNOWN = [
@@ -129,6 +131,41 @@ def test_a_refresh_offline_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "available", unreachable)
     pins.refresh()
     assert pins.pins()["2.15.0"] == "~=3.9.0"
+
+
+def test_an_index_that_did_not_answer_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failed look-up does not count as the day's; an explicit request does not wait."""
+    answers: list[bool] = []
+
+    def available(*_: object) -> list[Version]:
+        answers.append(bool(answers))
+        if not answers[-1]:
+            raise wheels.Offline("no network")
+        return [Version("2.6.0")]
+
+    monkeypatch.setattr(index, "available", available)
+    pins.refresh()
+    assert not pins.is_complete()
+    pins.refresh()
+    assert answers == [False]
+    with pytest.raises(UsageError, match=r"no release of torch matches ==2\.99\.\*"):
+        by_torch.releases(SpecifierSet("==2.99.*"))
+    assert answers == [False, True]
+    assert pins.is_complete()
+
+
+def test_a_torch_that_only_the_index_could_know_is_unknown_while_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Exit code 3: nobody can tell whether it exists."""
+
+    def unreachable(*_: object) -> list[Version]:
+        raise wheels.Offline("no network")
+
+    monkeypatch.setattr(index, "available", unreachable)
+    with pytest.raises(ToolchainError, match="flacheck knows no release of torch") as error:
+        by_torch.releases(SpecifierSet("==2.99.*"))
+    assert error.value.exit_code == 3
 
 
 def test_a_release_without_triton_in_its_metadata_teaches_nothing(

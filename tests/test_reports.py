@@ -342,7 +342,7 @@ def test_amd_targets_say_that_they_are_experimental() -> None:
 def test_one_sentence_answers_the_question() -> None:
     """What to pin, where nothing is to be pinned, and what is not known yet."""
     good = summarised([record()], Context(torch_for=lambda _: ["2.6.0"], specifier=between))
-    said = "Everything that was asked compiles with torch==2.6.0 and triton==3.2.0 on sm90."
+    said = "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90."
     assert conclusions.answer(good) == said
     advised = summarised(
         [record()],
@@ -371,3 +371,10 @@ def test_an_infinity_that_a_launch_was_called_with_is_a_word(name: str) -> None:
     assert found["launch"]["args"] == {"eps": {"float": "inf"}, "fill": {"constexpr": "-inf"}}
     assert made.launch is not None
     assert made.launch.args == args
+
+
+def test_a_failure_elsewhere_says_nothing_of_a_release_without_a_verdict() -> None:
+    """One release fails and the other timed out: the answer claims nothing of the second."""
+    cells = [failure(), unknown(toolchain="triton==3.1.0")]
+    said = "No release is known good on sm90: some cells fail, others reached no verdict."
+    assert conclusions.answer(summarised(cells)) == said

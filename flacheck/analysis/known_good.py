@@ -18,7 +18,7 @@ Place = tuple[str, str]
 @dataclass(frozen=True)
 class KnownGood:
     """A compiler that is known good for some targets; of a Triton release also the torch releases
-    that pin it."""
+    that pin it. `cells` counts the cells with evidence."""
 
     toolchain: str
     torch: tuple[str, ...]
@@ -68,7 +68,7 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
     releases = []
     for toolchain in sorted(targets, key=by_version):
         on = sorted(targets[toolchain], key=by_target)
-        count = sum(standing.tried for target in on for standing in good[toolchain, target])
+        count = sum(len(standing.evidence) for target in on for standing in good[toolchain, target])
         torch: Sequence[str] = ()
         advisories: list[Any] = []
         name, version = split(toolchain)

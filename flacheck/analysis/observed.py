@@ -84,6 +84,12 @@ class Observed:
         return self.verdict is Verdict.FAILS
 
     @property
+    def is_evidence(self) -> bool:
+        """True for a compile that reached its last stage and for a failure; a timeout, a skipped
+        cell and a compile with `--until` prove nothing."""
+        return self.fails or (self.compiles and not self.partial)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What a fallback may change: options, tuned constexprs, dtype."""
         return {**self.options, **self.parts.tuned, "dtype": self.dtype}

@@ -83,9 +83,9 @@ class Standing:
         )
 
     @property
-    def tried(self) -> int:
-        """How many answered cells were asked of the compiler at all."""
-        return sum(cell.verdict is not Verdict.SKIPPED for cell in (*self.cells, *self.untested))
+    def evidence(self) -> tuple[Observed, ...]:
+        """The cells whose verdict is evidence for or against the toolchain."""
+        return tuple(cell for cell in self.cells if cell.is_evidence)
 
     @property
     def is_good(self) -> bool:

@@ -81,12 +81,13 @@ class Summary:
 class RunView:
     """One run, or several as one, as a report shows it: `run` is the run's JSON object, `records`
     gives all records anew each time it is called; `mixed` are the (question, toolchain, target)
-    that shards of different captures asked."""
+    that shards of different captures asked; `names` are the ids of all runs."""
 
     run: Json
     records: Callable[[], Iterable[Record]]
     summary: Summary
     mixed: tuple[tuple[str, str, str], ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def _identity(one: Fallback) -> tuple[Any, ...]:

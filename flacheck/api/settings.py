@@ -6,7 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flacheck.api.arguments import dtypes, numbers, seconds, split, torch_requirements
+from flacheck.api.arguments import (
+    dtypes,
+    numbers,
+    packages_of,
+    seconds,
+    split,
+    torch_requirements,
+)
 from flacheck.config import settings
 from flacheck.config.settings import ProjectSettings as ProjectSettings
 from flacheck.errors import UsageError, did_you_mean
@@ -55,13 +62,14 @@ def _check_matrix(value: str) -> None:
         raise matrix.unreadable(file, error) from None
 
 
-def _check_package(value: str) -> None:
+def _check_packages(values: list[str]) -> None:
     from flacheck.packages import checkouts, package
 
-    if not checkouts.is_path(value):
-        package.parse(value)
-    elif not Path(value).expanduser().is_dir():
-        raise UsageError("there is no such folder")
+    for name in packages_of(values):
+        if not checkouts.is_path(name):
+            package.parse(name)
+        elif not Path(name).expanduser().is_dir():
+            raise UsageError("there is no such folder")
 
 
 def _check_until(value: str) -> None:
@@ -80,6 +88,6 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "num_stages": lambda values: numbers("num-stages", values),
     "timeout": seconds,
     "matrix": _check_matrix,
-    "package": _check_package,
+    "package": _check_packages,
     "until": _check_until,
 }

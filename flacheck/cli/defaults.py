@@ -23,8 +23,10 @@ _PREFIX = "FLACHECK_"
 _OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
 # Options whose values may be paths: a project's are relative to its pyproject.toml.
 _PATHS = ("matrix", "package", "store", "baseline")
-# Versions and specifiers, in which a space is no end. 3.10 as a number is 3.1.
+# Versions and specifiers. 3.10 as a number is 3.1.
 _VERSIONS = ("triton", "toolchain", "torch", "releases")
+# Options whose values may hold a space.
+_SPACED = (*_VERSIONS, "package")
 # These look for one cell, in the store when nothing else is typed: what a project's scans are about
 # does not answer where the cell is.
 _OF_ONE_CELL = ("bisect", "repro")
@@ -111,13 +113,17 @@ def _of_project(
                 f"{project.where(key)}: {key!r} is no setting: in [tool.flacheck] stand options "
                 f"of the commands by their names, and waivers{hint}"
             )
-        if name in _PATHS and isinstance(value, str) and project.file is not None:
+        if name in _PATHS and project.file is not None:
             value = _from_project(value, project.file.parent, folder)
         yield _Given(name, value, project.where(key), is_text=False)
 
 
-def _from_project(value: str, project: Path, folder: Path) -> str:
-    """A relative path as seen from the current folder, below the project's."""
+def _from_project(value: Any, project: Path, folder: Path) -> Any:
+    """A relative path, or each of a list, as seen from the current folder, below the project's."""
+    if isinstance(value, list):
+        return [_from_project(each, project, folder) for each in value]
+    if not isinstance(value, str):
+        return value
     is_path = value == "." or "/" in value or (project / value).exists()
     if project == folder or not is_path:
         return value
@@ -171,7 +177,7 @@ def _typed(given: _Given, option: _Option) -> Any:
 def _several(given: _Given) -> list[Any]:
     if isinstance(given.value, list):
         return given.value
-    if given.is_text and given.option not in _VERSIONS:
+    if given.is_text and given.option not in _SPACED:
         return list(given.value.split())
     return [given.value]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from flacheck.model.kernel import Kernel
 from flacheck.model.launch import Launch
-from flacheck.model.values import digest
+from flacheck.model.values import Json, digest
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,22 @@ class Cell:
                 "until": self.until,
             }
         )
+
+    def to_json(self) -> Json:
+        """What reports say of the cell; its record's JSON begins with it."""
+        return {
+            "key": self.key,
+            "kernel": self.kernel.name,
+            "package": self.kernel.package,
+            "how": self.kernel.origin.how,
+            "toolchain": self.toolchain,
+            "target": self.target,
+            "dtype": self.dtype,
+            "shape": dict(self.shape),
+            "launch": self.launch.to_json() if self.launch else None,
+            "options": dict(self.options),
+            "widened": self.widened,
+        }
 
     def others(self) -> Iterator[Cell]:
         """The cells of the alternatives, which take the place of this one in their order."""

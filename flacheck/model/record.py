@@ -97,19 +97,8 @@ class Record:
         return self.cell.options
 
     def to_json(self) -> Json:
-        cell = self.cell
         return {
-            "key": cell.key,
-            "kernel": cell.kernel.name,
-            "package": cell.kernel.package,
-            "how": self.how,
-            "toolchain": cell.toolchain,
-            "target": cell.target,
-            "dtype": cell.dtype,
-            "shape": dict(cell.shape),
-            "launch": cell.launch.to_json() if cell.launch else None,
-            "options": dict(cell.options),
-            "widened": cell.widened,
+            **self.cell.to_json(),
             "verdict": self.verdict.value,
             **{name: getattr(self, name) for name in _OWN_FIELDS},
             "findings": list(self.findings),

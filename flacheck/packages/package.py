@@ -141,10 +141,14 @@ def parse(spec: str) -> tuple[str, str]:
 
 
 def _unknown(name: str, version: str, error: ToolchainError) -> str:
+    """Return why the index has no such package; raise Offline where that is unknown."""
     try:
         there = index.available(name, binary_only=False)
     except wheels.NotFound:
         return f"there is no package {name} in the package index"
+    except wheels.Offline:
+        # An index that does not answer may have it.
+        raise
     except ToolchainError:
         return str(error)
     if Version(version) in there:

@@ -1,7 +1,10 @@
 """What a run comes to, for people: the answer, what is known good and why the rest is not, what
 to pin for each dtype, what was not covered."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+
+from packaging.requirements import Requirement
 
 from flacheck.analysis.known_good import KnownGood, grouped
 from flacheck.analysis.order import by_target, counted, kernel_name, short, some, spoken
@@ -27,63 +30,94 @@ def answer(summary: Summary) -> str:
     if not summary.standings:
         return "This run asked no whole question, so it says nothing about a release as a whole."
     targets = sorted({each.target for each in summary.standings}, key=by_target)
-    if summary.specifiers:
-        pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
-        said = [
-            f"{' and '.join(filter(None, (torch, triton)))} on {', '.join(on)}"
-            for (triton, torch), on in pins.items()
-        ]
-        said += _good_others(summary)
-        line = f"Everything that was asked compiles with {'; '.join(said)}."
-        without = [target for target in targets if target not in _targets_of(summary)]
-        if without:
-            line += f" No release is known good on {', '.join(without)}."
-        if all(release.advisories for release in summary.known_good):
-            line += " Advisories speak against every one of these releases (see Known good)."
-        return line
     if summary.known_good:
-        return _without_pin(summary, targets)
+        return _good_answer(summary, targets)
     if summary.partial:
         answered = sum(each.answered for each in summary.standings)
         asked = sum(each.asked or 0 for each in summary.standings)
         if all(each.asked is not None for each in summary.standings):
             return f"No answer yet: {answered} of {asked} cells are compiled."
         return f"No answer yet: {answered} cells are compiled, and nobody knows of how many."
-    failing = sum(bool(each.failing) for each in summary.standings)
-    if failing:
+    has_failure = any(each.failing for each in summary.standings)
+    is_open = any(each.undecided and not each.failing for each in summary.standings)
+    if has_failure and not is_open:
         return f"No release that was asked compiles everything on {', '.join(targets)}."
-    return f"No release is known good on {', '.join(targets)}: some cells reached no verdict."
+    why = "some cells reached no verdict"
+    if has_failure:
+        why = "some cells fail, others reached no verdict"
+    return f"No release is known good on {', '.join(targets)}: {why}."
 
 
-def _good_others(summary: Summary) -> list[str]:
-    """`nvcc 13.0.88 on sm90a` for each good compiler that is not Triton; those of the same targets
-    together."""
-    others = [release for release in summary.known_good if release.triton is None]
-    by_targets = grouped((release.targets, spoken(release.toolchain)) for release in others)
-    return [
-        f"{', '.join(some(names, phrases.NAMED))} on {', '.join(on)}"
-        for on, names in by_targets.items()
-    ]
-
-
-def _without_pin(summary: Summary, targets: Sequence[str]) -> str:
-    """The answer where something is good and no requirement of torch or Triton says what."""
-    said = _good_others(summary)
-    tritons = [release.triton for release in summary.known_good if release.triton]
-    if tritons:
-        said.append(f"Triton {', '.join(tritons)}, which no index has")
-    line = f"Everything that was asked compiles with {'; '.join(said)}."
-    known = {target for release in summary.known_good for target in release.targets}
-    without = [target for target in targets if target not in known]
+def _good_answer(summary: Summary, targets: Sequence[str]) -> str:
+    """The answer where a release is known good: how many cells compile with what to pin."""
+    line = f"{'; '.join(_good_releases(summary))}."
+    good_targets = {target for release in summary.known_good for target in release.targets}
+    without = [target for target in targets if target not in good_targets]
     if without:
         line += f" No release is known good on {', '.join(without)}."
+    if all(release.advisories for release in summary.known_good):
+        line += " Advisories speak against every one of these releases (see Known good)."
     return line
 
 
-def _targets_of(summary: Summary) -> set[str]:
-    others = (release for release in summary.known_good if release.triton is None)
-    good = {target for release in others for target in release.targets}
-    return good | {pin.target for pin in summary.specifiers}
+def _good_releases(summary: Summary) -> Iterator[str]:
+    """`25 of 41 cells compile with triton==3.2.0 on sm90 (16 not tested)` for each pin, each good
+    compiler that is not Triton, and the Triton builds that no requirement names."""
+    tritons = [release for release in summary.known_good if release.triton]
+    pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
+    for (triton, torch), pinned_targets in pins.items():
+        admitted = Requirement(triton).specifier
+        names = [
+            release.toolchain
+            for release in tritons
+            if release.has_index and admitted.contains(release.triton or "", prereleases=True)
+        ]
+        yield _extent_of(
+            summary, " and ".join(filter(None, (torch, triton))), names, pinned_targets
+        )
+    pinned = {pin.target for pin in summary.specifiers}
+    for release in tritons:
+        on = [target for target in release.targets if target not in pinned]
+        if on:
+            named = f"Triton {release.triton}, which no index has,"
+            yield _extent_of(summary, named, [release.toolchain], on)
+    others = [release for release in summary.known_good if not release.triton]
+    by_targets = grouped((release.targets, release.toolchain) for release in others)
+    for good_targets, names in by_targets.items():
+        listed = ", ".join(some([spoken(name) for name in names], phrases.NAMED))
+        yield _extent_of(summary, listed, names, good_targets)
+
+
+def _extent_of(
+    summary: Summary, named: str, toolchains: Sequence[str], targets: Sequence[str]
+) -> str:
+    """How many cells compile with these toolchains on these targets where they are known good, and
+    how the other cells ended."""
+    good = {(each.toolchain, target) for each in summary.known_good for target in each.targets}
+    counts = Counter[str]()
+    for standing in summary.standings:
+        is_named = standing.toolchain in toolchains and standing.target in targets
+        if not is_named or standing.place not in good:
+            continue
+        counts.update(cell.verdict.value for cell in standing.cells)
+        counts["not tested"] += len(standing.untested)
+    rest = []
+    if counts["fails"]:
+        rest.append(counted(counts["fails"], "tolerated failure"))
+    for verdict, words in (
+        ("unknown", "without a verdict"),
+        ("skipped", "skipped"),
+        ("not tested", "not tested"),
+    ):
+        if counts[verdict]:
+            rest.append(f"{counts[verdict]} {words}")
+    compiled = counts["compiles"]
+    cells = f"{compiled} of {counted(counts.total(), 'cell')}"
+    verb = "compile"
+    if compiled == 1:
+        verb = "compiles"
+    said = f"{cells} {verb} with {named} on {', '.join(targets)}"
+    return phrases.beside(said, ", ".join(rest))
 
 
 def mixed(view: RunView) -> Iterator[Part]:

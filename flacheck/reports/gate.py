@@ -110,6 +110,8 @@ def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
             for count, word in (
                 (release.waived, "waived"),
                 (release.known, "known from the baseline"),
+                (release.unknown, "without a verdict"),
+                (release.untested, "not tested"),
             )
             if count
         )

@@ -73,7 +73,8 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield from known_good(view.summary)
     yield from dtype_tables(view.summary)
     # What the first failure means, which releases have it; the same report for others to read.
-    commands = [f"flacheck report {view.run['id']} --format markdown"]
+    runs = " ".join(view.names or (view.run["id"],))
+    commands = [f"flacheck report {runs} --format markdown"]
     for group in view.summary.by_signature[:1]:
         about = (f"flacheck explain {group.code}", f"flacheck bisect {group.example[:12]}")
         commands = [*about, *commands]

@@ -49,16 +49,19 @@ def resolve(specs: Iterable[str]) -> Resolution:
     choices: dict[str, Choice] = {}
     warnings: list[str] = []
     for text in specs:
-        parts = [text]
-        # A path may hold commas; everything else is split.
-        if not _is_path(text):
-            parts = split_specs(text)
-        for spec in parts:
+        for spec in _single_specs(text):
             resolution = _resolve(spec)
             warnings += resolution.warnings
             for choice in resolution.choices:
                 choices.setdefault(choice.identity, choice)
     return Resolution(tuple(choices.values()), tuple(dict.fromkeys(warnings)))
+
+
+def _single_specs(text: str) -> list[str]:
+    """The specifications in a text; a path may hold commas and is one."""
+    if _is_path(text):
+        return [text]
+    return split_specs(text)
 
 
 def _is_path(text: str) -> bool:
@@ -100,7 +103,8 @@ def family_of(toolchain: str) -> Family:
 
 def language_of(specs: Iterable[str]) -> str:
     """What the compilers of specifications compile; UsageError where they differ."""
-    languages = dict.fromkeys(_family_asked(spec).language for spec in specs)
+    single = [spec for text in specs for spec in _single_specs(text)]
+    languages = dict.fromkeys(_family_asked(spec).language for spec in single)
     if len(languages) > 1:
         raise UsageError(
             f"{' and '.join(languages)} are different languages: ask for the compilers of one"

@@ -7,7 +7,7 @@ import re
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from flacheck.errors import UsageError
+from flacheck.errors import ToolchainError, UsageError
 from flacheck.toolchains import index, torch_pins, triton_releases
 from flacheck.toolchains.base import Choice, Resolution
 
@@ -51,12 +51,18 @@ def _installed() -> str:
 
 def releases(specifiers: SpecifierSet) -> dict[str, str]:
     """The torch releases that specifiers admit, oldest first, each with the newest known Triton
-    release that it requires. Raises UsageError where there is none."""
+    release that it requires. Raises UsageError where there is none, ToolchainError where the index
+    could not be read for newer ones."""
     admitted = _admitted(specifiers)
     if not admitted:
         # Perhaps it is newer than what flacheck was shipped with.
-        torch_pins.refresh()
+        torch_pins.refresh(again=not torch_pins.is_complete())
         admitted = _admitted(specifiers)
+    if not admitted and not torch_pins.is_complete():
+        raise ToolchainError(
+            f"flacheck knows no release of torch that matches {specifiers}, and the package index"
+            " could not be read for newer ones; check the network and the index settings"
+        )
     if not admitted:
         raise UsageError(f"no release of torch matches {specifiers}; there are {_near(specifiers)}")
     known = [Version(text) for text in triton_releases.known()]

@@ -1,9 +1,11 @@
-"""Which versions of a distribution exist: asked of the user's own index, once a day."""
+"""The versions of a distribution in the user's own indexes, looked up once a day."""
 
 import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from textwrap import shorten
+from urllib.parse import urlsplit, urlunsplit
 
 from packaging.version import InvalidVersion, Version
 
@@ -11,14 +13,33 @@ from flacheck.errors import ToolchainError
 from flacheck.toolchains import cache, wheels
 
 DAY = 86_400.0
+# Characters of pip's reason in a message.
+_REASON = 160
 _LISTED = re.compile(r"^Available versions:\s*(.+)$", re.MULTILINE)
+# pip goes on without an index, or a page of links, that it cannot read, and ends well if any other
+# one answers. With two -v it prints each of them, in these words from 2020 on.
+_UNREAD = re.compile(
+    r"^\s*(?:Could not fetch URL (?P<fetched>\S+): (?P<failure>.+)"
+    r"|(?:WARNING: )?Skipping page (?P<skipped>\S+) because (?P<reason>.+))$",
+    re.MULTILINE,
+)
+# With these an index answers that it has no such distribution.
+_HAS_NONE = re.compile(r"^(?:404|410) Client Error")
+
+
+class PartialAnswer(wheels.Offline):
+    """Some of the indexes did not answer: `versions` are those that the others list."""
+
+    def __init__(self, message: str, versions: Sequence[Version]) -> None:
+        super().__init__(message)
+        self.versions = versions
 
 
 def available(name: str, python: str | None = None, binary_only: bool = True) -> list[Version]:
     """Final versions with a file for this Python (or for `python`, "3.13"), oldest first.
 
-    Raises NotFound, Offline or another ToolchainError. What was read is kept for a day, and longer
-    while offline.
+    Raises NotFound, PartialAnswer, Offline or another ToolchainError. The answer of all indexes is
+    kept for a day, and longer while one of them does not answer.
     """
     book = f"index/{name}.json"
     kind = "all"
@@ -31,18 +52,32 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
         return parsed(entry["versions"])
     try:
         versions = _ask(name, python, binary_only)
-    except wheels.Offline:
+    except wheels.Offline as error:
         if not entry:
             raise
-        return parsed(entry["versions"])
+        listed = getattr(error, "versions", ())
+        return sorted({*parsed(entry["versions"]), *listed})
     entry = {"time": time.time(), "versions": [str(version) for version in versions]}
     cache.write_json(book, {**known, page: entry})
     return versions
 
 
+def has(name: str, version: Version, python: str | None = None) -> bool:
+    """Return True if an index has a file of this version for this Python (or for `python`).
+
+    Raises what `available` raises; PartialAnswer only if the indexes that answered lack it.
+    """
+    try:
+        return version in available(name, python)
+    except PartialAnswer as error:
+        if version not in error.versions:
+            raise
+        return True
+
+
 def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
     # An index that does not answer must not hold up a scan that can do without.
-    flags = ["--retries", "1", "--timeout", "15"]
+    flags = ["--retries", "1", "--timeout", "15", "-vv"]
     if python:
         flags += ["--python-version", python]
     if binary_only:
@@ -52,13 +87,38 @@ def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
     for installer in reversed(wheels.require_installers()):
         code, output = wheels.run([*installer.pip, "index", "versions", name, *flags], name)
         listed = _LISTED.search(output)
+        unread = _unread(output)
+        doing = f"look up {name}"
+        partly = (
+            f"cannot {doing}: {unread}; check the network and the index settings of"
+            f" {installer.name}, and try again"
+        )
         if code == 0 and listed:
-            return parsed(listed[1].split(","))
-        doing, folder = f"look up {name}", cache.root() / "index"
-        errors.append(wheels.diagnose(output, doing, folder, installer.name))
-        if isinstance(errors[-1], wheels.Offline):
-            raise errors[-1]
+            versions = parsed(listed[1].split(","))
+            if unread:
+                raise PartialAnswer(partly, versions)
+            return versions
+        error = wheels.diagnose(output, doing, cache.root() / "index", installer.name)
+        if unread and isinstance(error, wheels.NotFound):
+            error = PartialAnswer(partly, ())
+        if isinstance(error, wheels.Offline):
+            raise error
+        errors.append(error)
     raise errors[0]
+
+
+def _unread(output: str) -> str:
+    """The first index that pip could not read, with the reason; empty if all were read."""
+    for match in _UNREAD.finditer(output):
+        url = match["fetched"] or match["skipped"]
+        reason = match["failure"] or match["reason"]
+        if not _HAS_NONE.match(reason):
+            where = urlsplit(url)
+            # A URL may hold a password.
+            shown = urlunsplit((where.scheme, where.netloc.rpartition("@")[2], where.path, "", ""))
+            said = reason.removesuffix(" - skipping").partition(" for url:")[0]
+            return f"{shown} did not answer ({shorten(said, _REASON, placeholder=' …')})"
+    return ""
 
 
 def parsed(texts: Sequence[str]) -> list[Version]:

@@ -1,7 +1,7 @@
 """CUDA toolkits: which there are, what belongs to each, and which targets each knows."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -29,11 +29,13 @@ def known() -> list[Version]:
 
 def here() -> tuple[list[Version], tuple[str, ...]]:
     """The releases that can be had, and a warning when the index could not be asked."""
+    warnings: tuple[str, ...] = ()
     try:
-        listed = index.available(_DISTRIBUTION)
+        listed: Sequence[Version] = index.available(_DISTRIBUTION)
     except ToolchainError as error:
-        return known(), (f"{error}; going by the releases that flacheck knows of",)
-    return sorted({*known(), *(v for v in listed if v >= OLDEST)}), ()
+        listed = getattr(error, "versions", ())
+        warnings = (f"{error}; going by the releases that flacheck knows of",)
+    return sorted({*known(), *(v for v in listed if v >= OLDEST)}), warnings
 
 
 def newest_of_minors(versions: Iterable[Version]) -> list[Version]:
@@ -52,6 +54,8 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     if not versions or Version(f"{versions[-1].major + 1}.0") in specifiers:
         listed, warnings = here()
         versions = [version for version in listed if version in specifiers]
+    if not versions and warnings:
+        raise ToolchainError(f"flacheck knows no {NAME} that matches {specifiers}: {warnings[0]}")
     if not versions:
         there = ", ".join(map(str, known()))
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {there}{_older()}")
@@ -77,7 +81,7 @@ def resolved(
 
 def exact(version: Version) -> Choice:
     """A release by its version, from the shipped table before the index is asked."""
-    if version in known() or version in here()[0]:
+    if version in known() or (version >= OLDEST and index.has(_DISTRIBUTION, version)):
         return release(version)
     near = ", ".join(map(str, index.near(version, known())))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}{_older()}")

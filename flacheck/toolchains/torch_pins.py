@@ -16,6 +16,7 @@ from flacheck.tables import table
 from flacheck.toolchains import cache, index, wheels
 
 _BOOK = "index/torch_pins.json"
+_HOUR = 3_600.0
 
 
 def pins() -> dict[str, str]:
@@ -32,32 +33,44 @@ def torch_for(triton: str) -> list[str]:
     return [torch for torch, pin in known if SpecifierSet(pin).contains(version, True)]
 
 
-def refresh() -> None:
-    """Learn the pins of torch releases newer than the shipped table, at most once a day; silent
-    when offline."""
+def refresh(again: bool = False) -> None:
+    """Learn the pins of torch releases newer than the shipped table, at most once a day, unless
+    `again`, or an hour after an index that did not answer; silent when offline."""
     book = cache.read_json(_BOOK)
-    if time.time() - book.get("time", 0) < index.DAY:
+    wait = index.DAY
+    if not book.get("complete", True):
+        wait = _HOUR
+    if not again and time.time() - book.get("time", 0) < wait:
         return
     learned = dict(book.get("pins", {}))
     newest = max(map(Version, table("torch_pins")["pins"]))
+    complete = False
     with suppress(ToolchainError):
         for version in index.available("torch"):
             if version > newest and str(version) not in learned:
                 pin = _ask(str(version))
                 if pin:
                     learned[str(version)] = pin
-    cache.write_json(_BOOK, {"time": time.time(), "pins": learned})
+        complete = True
+    cache.write_json(_BOOK, {"time": time.time(), "pins": learned, "complete": complete})
+
+
+def is_complete() -> bool:
+    """Return False if the last refresh could not read the index: torch may have newer releases."""
+    complete: bool = cache.read_json(_BOOK).get("complete", True)
+    return complete
 
 
 def _ask(torch: str) -> str | None:
-    """The Triton specifier in a torch release's metadata; nothing is downloaded but that."""
+    """The Triton specifier in a torch release's metadata; nothing is downloaded but that. Raises
+    ToolchainError where the metadata cannot be read."""
     flags = ["--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-"]
     for installer in reversed(wheels.require_installers()):
         command = [*installer.pip, "install", *flags, f"torch=={torch}"]
         code, output = wheels.run(command, f"torch {torch}")
         if code == 0:
             return _triton_pin(output)
-    return None
+    raise wheels.diagnose(output, f"look up torch {torch}", cache.root(), installer.name)
 
 
 def _triton_pin(report: str) -> str | None:

@@ -1,6 +1,7 @@
 """Triton's releases: which there are, which have a wheel for this Python, and which targets each
 knows."""
 
+import platform
 import shlex
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,8 @@ def _shipped() -> dict[Version, dict[str, Any]]:
 
 def _reason(version: Version) -> str | None:
     """Why a release of the shipped table has no wheel here."""
+    if platform.system() != "Linux":
+        return _no_wheel()
     row = _shipped()[version]
     (first, last), machines = row["python"], row["machines"]
     machine = cache.python_tag().partition("-")[2] or "x86_64"
@@ -43,6 +46,11 @@ def _reason(version: Version) -> str | None:
 
 
 def _no_wheel() -> str:
+    if platform.system() != "Linux":
+        return (
+            f"no wheel for {platform.system()}; Triton's wheels are for Linux: work there, in a"
+            " container for example"
+        )
     return f"no wheel for CPython 3.{python_minor()}"
 
 
@@ -94,6 +102,8 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
         listed, warnings = index.available(NAME), ()
     except ToolchainError as error:
         known = {v for v in _shipped() if _reason(v) is None} | set(_in_cache())
+        # Some indexes may have answered while another did not.
+        known.update(v for v in getattr(error, "versions", ()) if v >= OLDEST)
         return sorted(known), (f"{error}; going by the releases that flacheck knows of",)
     return [v for v in listed if v >= OLDEST], warnings
 
@@ -105,6 +115,10 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     wanted = [version for version in known if version in specifiers]
     if not wanted:
         ask_for_torch(str(specifiers), specifiers)
+        if warnings:
+            raise ToolchainError(
+                f"flacheck knows no {NAME} that matches {specifiers}: {warnings[0]}"
+            )
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
     choices = []
     for version in wanted:
@@ -123,15 +137,13 @@ def exact(version: Version) -> Choice:
     for known in _shipped():
         if known == version:
             return release(known, _reason(known))
-    there = _in_cache()
-    if version not in there:
-        there = index.available(NAME)
-    if version in there:
-        return release(there[there.index(version)])
+    if version in _in_cache() or index.has(NAME, version):
+        return release(version)
     # Perhaps it has a wheel for some other Python (the shipped table knows the older releases).
     for minor in range(12, 15):
-        if minor != python_minor() and version in index.available(NAME, f"3.{minor}"):
+        if minor != python_minor() and index.has(NAME, version, f"3.{minor}"):
             return release(version, _no_wheel())
+    there = index.available(NAME)
     near = _listing(index.near(version, sorted({*there, *_shipped()})))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}")
 

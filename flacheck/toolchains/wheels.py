@@ -235,7 +235,7 @@ def diagnose(output: str, doing: str, folder: Path, installer: str) -> Toolchain
         return BoundsConflict(f"cannot {doing}: {installer} failed: {said}", bounds)
     if _NOT_FOUND.search(output):
         return NotFound(
-            f"cannot {doing}: {installer} finds no such release for this Python ({said})"
+            f"cannot {doing}: {installer} finds no such release for this Python and system ({said})"
         )
     return ToolchainError(f"cannot {doing}: {installer} failed: {said}")
 

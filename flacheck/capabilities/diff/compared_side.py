@@ -40,13 +40,23 @@ class ComparedSide:
         return self.name
 
     @property
-    def can_be_pinned(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether there is a verdict, on the whole of what was asked."""
         return self.has_verdict and self.partial is None
 
     @property
+    def can_be_pinned(self) -> bool:
+        """True if a cell compiles and every requested cell has a record."""
+        return self.compiles > 0 and self.partial is None
+
+    @property
+    def compiles(self) -> int:
+        """The number of cells that compile."""
+        return self.verdicts.get(Verdict.COMPILES, 0)
+
+    @property
     def has_verdict(self) -> bool:
-        return bool(self.verdicts.get(Verdict.COMPILES) or self.verdicts.get(Verdict.FAILS))
+        return bool(self.compiles or self.verdicts.get(Verdict.FAILS))
 
     def to_json(self) -> Json:
         return {

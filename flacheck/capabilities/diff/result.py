@@ -7,7 +7,7 @@ from functools import cached_property
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.order import kernel_name, some, split, spoken
+from flacheck.analysis.order import counted, kernel_name, some, split, spoken
 from flacheck.capabilities.diff.compared_side import AdvisedPin, ComparedSide, exactly, pinned
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, Grown
 from flacheck.capabilities.diff.package_view import PackageWord
@@ -163,24 +163,54 @@ class Comparison:
         """What to require: TO when nothing speaks against it, else FROM, else another release."""
         advised = [bool(advisories) for advisories in self.advisories]
         before, after = self.before, self.after
-        if not self.is_regression and after.can_be_pinned and not advised[1]:
-            return pinned("to", after, f"all that compiled under {before.release} still compiles")
+        keeps = self._keeps_kernels
+        if keeps and not advised[1]:
+            return pinned("to", after, self._reason_for_to)
         if before.can_be_pinned and not advised[0]:
-            why = f"{after.release} is advised against"
-            if self.is_regression:
-                why = f"{after.release} breaks kernels that compiled"
-            return pinned("from", before, why)
+            return pinned("from", before, self._reason_against_to)
         if self.others:
             triton, torches = self.others[-1]
             why = f"all that compiled under {before.release} compiles there, by stored results"
             return AdvisedPin("other", exactly("torch", torches[-1:]), f"triton=={triton}", why)
-        if not self.is_regression and after.can_be_pinned and all(advised):
+        if keeps and all(advised):
             why = "both releases are advised against, and the kernels of this one compile"
             return pinned("to", after, why)
         why = "neither release is without a failure or an advisory"
         if before.partial or after.partial:
             why = "what is stored answers only a part of what was asked"
+        elif not before.compiles and not after.compiles:
+            why = "no kernel compiles under either release"
         return AdvisedPin("none", None, None, why)
+
+    @property
+    def _keeps_kernels(self) -> bool:
+        """True if TO compiles kernels and breaks none: where FROM compiled any, some of these."""
+        if self.is_regression or not self.after.can_be_pinned:
+            return False
+        return self.kernels.still > 0 or not self.kernels.compiled
+
+    @property
+    def _reason_for_to(self) -> str:
+        """Why TO is pinned, with the kernels that were not compiled under it."""
+        before, after = self.before, self.after
+        if not self.kernels.compiled:
+            cells = counted(after.compiles, "cell compiles", "cells compile")
+            return f"nothing compiled under {before.release}, and {cells} under {after.release}"
+        if self.kernels.still == len(self.kernels.compiled):
+            return f"all that compiled under {before.release} still compiles"
+        return "; ".join([self._compiled, *self._exceptions])
+
+    @property
+    def _reason_against_to(self) -> str:
+        """Why FROM is pinned and not TO."""
+        after = self.after
+        if self.is_regression:
+            return f"{after.release} breaks kernels that compiled"
+        if self.advisories[1]:
+            return f"{after.release} is advised against"
+        if after.partial:
+            return f"only {after.partial} cells are answered under {after.release}"
+        return f"no kernel that compiled is known to compile under {after.release}"
 
     def exit_code(self, strict: bool = False) -> Exit:
         """Findings come before what is incomplete; `strict` counts what has no verdict, too."""
@@ -189,7 +219,7 @@ class Comparison:
         if self.is_regression:
             return Exit.FINDINGS
         sides = (self.before, self.after)
-        if any(side.missing or not side.can_be_pinned for side in sides):
+        if any(side.missing or not side.is_answered for side in sides):
             return Exit.INCOMPLETE
         gaps = (*self.kernels.lost, *self.kernels.cut)
         if strict and (gaps or self.of(DifferenceKind.UNKNOWN)):

@@ -122,7 +122,7 @@ def _release(text: str, name: str, specifier: str) -> ReleaseSide:
         return _by_torch(text, specifier, notes)
     choices = toolchains.resolve([f"{name}{specifier}"]).choices
     if not choices:
-        raise UsageError(f"{text}: no such release has a wheel for this Python")
+        raise UsageError(f"{text}: no such release has a wheel for this Python and system")
     choice = max(choices, key=lambda each: Version(each.version))
     if len(choices) > 1:
         admitted = [each.version for each in choices]

@@ -156,7 +156,7 @@ def compiler_pins(specs: Sequence[str]) -> tuple[GatedCompiler | None, tuple[Pin
     Raises UsageError for several compilers, and for one that no file pins.
     """
     chosen: dict[GatedCompiler, list[str]] = {}
-    for spec in specs:
+    for spec in [part for text in specs for part in split_specs(text)]:
         match = _COMPILER.fullmatch(spec.strip())
         if match is None:
             raise UsageError(f"--toolchain {spec}: expected a compiler, nvcc or nvcc>=13.0,<13.3")

@@ -46,8 +46,9 @@ class JudgedRelease:
     """A release, or `>3.9.0` and the like, by its records; `triton` names it, of whatever compiler
     the gate is. `failures` are those that count,
     `waived` counts the cells that fail with leave, `known` those that a baseline lets pass; `why`
-    says what keeps the release from being good; `untested` counts cells that say nothing. `torch`
-    are the releases that it may come with."""
+    says what keeps the release from being good; `cells` counts the cells with evidence, `unknown`
+    those without a verdict, and `untested` the launches that are no evidence. `torch` are the
+    releases that it may come with."""
 
     triton: str
     state: ReleaseState
@@ -59,6 +60,7 @@ class JudgedRelease:
     known: int = 0
     why: str = ""
     torch: tuple[str, ...] = ()
+    unknown: int = 0
     untested: int = 0
     answered: int = 0
     asked: int | None = 0

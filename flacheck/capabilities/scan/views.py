@@ -81,6 +81,7 @@ def view(
         records=partial(_records_again, store.path.parent, runs, summary.slow),
         summary=summary,
         mixed=tuple(questions.mixed_captures(places)),
+        names=tuple(run.id for run in runs),
     )
 
 
