@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +33,7 @@ from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.store import Store
 from flacheck.toolchains import Resolver
+from tests.test_cli import flacheck
 from tests.test_launches import HEADER, LAUNCH, launch, write
 from tests.test_launches import KERNEL as CUT
 
@@ -283,10 +282,7 @@ def test_a_kernel_of_ours_that_is_gone_is_said(
 
 
 def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flacheck", "bisect", *args]
-    return subprocess.run(
-        command, cwd=cwd, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True
-    )
+    return flacheck("bisect", *args, cwd=cwd)
 
 
 @pytest.mark.parametrize(

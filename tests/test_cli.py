@@ -17,7 +17,6 @@ from flacheck.store import Store
 from tests.made_records import PACKAGE, record, records_in, scanned
 from tests.warm import WarmCommand
 
-
 WARM = WarmCommand()
 
 

@@ -59,7 +59,9 @@ class WarmCommand:
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(request) + "\n")
         self._server.stdin.flush()
-        return int(self._server.stdout.readline())
+        answer = self._server.stdout.readline()
+        assert answer, "the warm flacheck ended: its traceback is on stderr"
+        return int(answer)
 
 
 def _path(file: IO[str]) -> str:
