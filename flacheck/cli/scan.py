@@ -12,7 +12,7 @@ import typer
 from flacheck.cli import common, flags
 from flacheck.cli.flags import option
 from flacheck.config import settings
-from flacheck.errors import EmptySelection, Exit, UsageError
+from flacheck.errors import INSTALL_TORCH, EmptySelection, Exit, UsageError
 
 if TYPE_CHECKING:
     from flacheck.analysis.observed import Observed
@@ -242,7 +242,7 @@ def _say_what_is_here() -> None:
         *(f"  {command}" for command in here.commands()),
     )
     if not here.has_torch:
-        common.say("a package is captured with torch: pip install 'flacheck[torch]'")
+        common.say(f"a package is captured with torch: {INSTALL_TORCH}")
     common.say("no MATRIX and no --package were given: scanning flacheck's own kernels (quick)")
 
 
