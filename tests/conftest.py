@@ -34,7 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-index",
         action="store_true",
-        help="Fail tests that cannot reach the package index, after a second try. Default: skip.",
+        help="Fail network tests that cannot reach the package index, after a second try, or that "
+        "skip for another reason. Default: skip.",
     )
 
 
@@ -62,14 +63,21 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def skip_without_index(item: pytest.Item) -> Generator[None, object, object]:
-    """Turn an index error of a network test into a skip, except under --require-index."""
+    """Turn an index error of a network test into a skip; under --require-index, a skip into a
+    failure."""
+    if item.get_closest_marker("network") is None:
+        return (yield)
+    is_required = item.config.getoption("--require-index")
     try:
         return (yield)
     except INDEX_ERRORS as error:
-        is_network = item.get_closest_marker("network") is not None
-        if not is_network or item.config.getoption("--require-index"):
+        if is_required:
             raise
         pytest.skip(f"the package index is slow or cannot be reached: {error}")
+    except pytest.skip.Exception as skip:
+        if is_required:
+            pytest.fail(f"--require-index forbids this skip: {skip.msg}")
+        raise
 
 
 @pytest.fixture

@@ -23,6 +23,15 @@ def test_reaches_the_index_late():
 def test_never_reaches_the_index():
     raise Offline("no route")
 
+@pytest.mark.network
+def test_skips():
+    pytest.skip("no wheel")
+
+@pytest.mark.network
+@pytest.mark.skipif(True, reason="needs torch")
+def test_is_skipped_by_a_mark():
+    pass
+
 def test_needs_no_index():
     raise Offline("a defect")
 """
@@ -42,11 +51,11 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_a_network_test_without_its_index_is_skipped(project: pytest.Pytester) -> None:
     """The skip names the reason; a test that needs no index fails."""
     done = project.runpytest_subprocess("-rs")
-    done.assert_outcomes(skipped=2, failed=1)
+    done.assert_outcomes(skipped=4, failed=1)
 
 
 def test_ci_tries_again_and_then_fails_by_name(project: pytest.Pytester) -> None:
     """Under --require-index nothing becomes a skip."""
     done = project.runpytest_subprocess("--require-index")
-    done.assert_outcomes(passed=1, failed=2)
+    done.assert_outcomes(passed=1, failed=3, errors=1)
     done.stdout.fnmatch_lines(["FAILED *::test_never_reaches_the_index*"])
