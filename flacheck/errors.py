@@ -4,6 +4,12 @@ import difflib
 from collections.abc import Iterable
 from enum import IntEnum
 
+# The command that installs the torch of flacheck's extra `torch`; a test compares the two.
+INSTALL_TORCH = (
+    "pip install torch==2.13.0 (the CPU build is enough: add "
+    "--index-url https://download.pytorch.org/whl/cpu)"
+)
+
 
 class Exit(IntEnum):
     """The public exit codes; the command line returns nothing else."""

@@ -23,26 +23,61 @@ hypothesis.settings.load_profile("flacheck")
 RELEASES = ["3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.3.1", "3.4.0", "3.5.0", "3.9.0"]
 
 
+# The errors of a package index that is slow or cannot be reached.
+INDEX_ERRORS = (wheels.Offline, subprocess.TimeoutExpired)
+# Seconds before CI tries again a test that could not reach the index.
+RERUN_DELAY = 60
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that CI gives."""
+    parser.addoption(
+        "--require-index",
+        action="store_true",
+        help="Fail network tests that cannot reach the package index, after a second try, or that "
+        "skip for another reason. Default: skip.",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run network tests a second time under --require-index if the index did not answer."""
+    if not config.getoption("--require-index"):
+        return
+    names = [error.__name__ for error in INDEX_ERRORS]
+    again = pytest.mark.flaky(reruns=1, reruns_delay=RERUN_DELAY, only_rerun=names)
+    for item in items:
+        if item.get_closest_marker("network") is not None:
+            item.add_marker(again)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """A test that needs the package index says so when there is none, or a slow one: it does not
-    fail."""
-    return (yield from _needing_the_index(item))
+    """Skip a network test whose package index is slow or cannot be reached."""
+    return (yield from skip_without_index(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """The same for what is installed before a test."""
-    return (yield from _needing_the_index(item))
+    """Skip a network test whose fixtures cannot install what they need."""
+    return (yield from skip_without_index(item))
 
 
-def _needing_the_index(item: pytest.Item) -> Generator[None, object, object]:
+def skip_without_index(item: pytest.Item) -> Generator[None, object, object]:
+    """Turn an index error of a network test into a skip; under --require-index, a skip into a
+    failure."""
+    if item.get_closest_marker("network") is None:
+        return (yield)
+    is_required = item.config.getoption("--require-index")
     try:
         return (yield)
-    except (wheels.Offline, subprocess.TimeoutExpired) as error:
-        if item.get_closest_marker("network") is None:
+    except INDEX_ERRORS as error:
+        if is_required:
             raise
         pytest.skip(f"the package index is slow or cannot be reached: {error}")
+    except pytest.skip.Exception as skip:
+        if is_required:
+            pytest.fail(f"--require-index forbids this skip: {skip.msg}")
+        raise
 
 
 @pytest.fixture

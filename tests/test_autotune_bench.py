@@ -160,6 +160,7 @@ def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
     assert "arange" in found[2].failed
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     """From a matrix to times, their spread, and the rank of the estimate."""
@@ -234,6 +235,7 @@ def test_a_configuration_that_takes_its_worker_along_ends_no_other(tmp_path: Pat
     assert found[4].failed.startswith("not tried")
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_configuration_that_hangs_is_ended(tmp_path: Path) -> None:
     """And none of that kernel is tried after it."""

@@ -13,6 +13,7 @@ import pytest
 
 from flacheck.captures.drive import Drive, Driven
 from flacheck.engine.judge import judge
+from flacheck.inputs import replay
 from flacheck.inputs.expand import Selection
 from flacheck.model import Cut, Imported, Verdict
 from flacheck.packages.package import Package
@@ -46,7 +47,7 @@ class Report:
 
 @pytest.fixture
 def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
-    """The package launches one kernel on each card that it is called on."""
+    """A package that launches one kernel on each card; torch is beside flacheck."""
     cards: list[str] = []
     launched = launch(package=SHOP.identity, kernel="shop.ops:scale")
     file = write(tmp_path, HEADER, launched)
@@ -61,6 +62,8 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     monkeypatch.setattr(captured.packages, "provide_package", lambda spec: SHOP)
     monkeypatch.setattr(captured, "provide", lambda choice: SimpleNamespace(identity="triton"))
     monkeypatch.setattr(captured, "launchable", lambda path, prefix: {})
+    # Kernels are imported beside torch only; nothing is imported here, so any folder will do.
+    monkeypatch.setattr(replay, "torch_folder", lambda: "/nowhere")
     monkeypatch.setattr(Package, "modules", ("shop",))
     return Report(cards, report)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +39,7 @@ from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.toolchains import Resolver
+from tests.test_cli import flacheck
 from tests.test_launches import HEADER, LAUNCH, launch, write
 from tests.test_launches import KERNEL as CUT
 
@@ -350,10 +349,7 @@ def test_a_kernel_of_ours_that_is_gone_is_said(
 
 
 def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flacheck", "bisect", *args]
-    return subprocess.run(
-        command, cwd=cwd, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True
-    )
+    return flacheck("bisect", *args, cwd=cwd)
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,14 @@ import pytest
 from flacheck.model import Record
 from flacheck.store import Store
 from tests.made_records import PACKAGE, record, records_in, scanned
+from tests.warm import WarmCommand
+
+WARM = WarmCommand()
 
 
 def flacheck(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flacheck", *args],
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", **environment},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    """Run the command in a process of its own."""
+    return WARM.run(args, cwd, {**os.environ, "NO_COLOR": "1", **environment})
 
 
 @pytest.fixture

@@ -1,36 +1,61 @@
-"""What the tests themselves do where there is no package index."""
+"""Network tests where the package index does not answer."""
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
-from flacheck.toolchains import wheels
-from tests.conftest import _needing_the_index
+pytest_plugins = ["pytester"]
+
+# A network test that cannot reach the index in its first run, or never.
+TESTS = """
+import pytest
+from flacheck.toolchains.wheels import Offline
+
+runs = []
+
+@pytest.mark.network
+def test_reaches_the_index_late():
+    runs.append(1)
+    if len(runs) == 1:
+        raise Offline("no route")
+
+@pytest.mark.network
+def test_never_reaches_the_index():
+    raise Offline("no route")
+
+@pytest.mark.network
+def test_skips():
+    pytest.skip("no wheel")
+
+@pytest.mark.network
+@pytest.mark.skipif(True, reason="needs torch")
+def test_is_skipped_by_a_mark():
+    pass
+
+def test_needs_no_index():
+    raise Offline("a defect")
+"""
 
 
-class Marked:
-    """A test with a mark, or without."""
-
-    def __init__(self, mark: object) -> None:
-        self._mark = mark
-
-    def get_closest_marker(self, name: str) -> object:
-        return self._mark
-
-
-ERRORS = (wheels.Offline("no route"), subprocess.TimeoutExpired("uv", 60))
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project with these tests and our conftest.py, without the delay before a second run."""
+    pytester.makepyfile(TESTS)
+    pytester.makeconftest(
+        "from tests import conftest\nfrom tests.conftest import *\nconftest.RERUN_DELAY = 0\n"
+    )
+    pytester.makeini("[pytest]\nmarkers = network: needs the package index")
+    return pytester
 
 
-@pytest.mark.parametrize("error", ERRORS)
-def test_a_test_without_its_index_is_skipped(error: Exception) -> None:
-    """With the reason; any other test fails as ever."""
-    needing = _needing_the_index(Marked("network"))  # type: ignore[arg-type]
-    next(needing)
-    with pytest.raises(pytest.skip.Exception, match="the package index is slow or cannot be"):
-        needing.throw(error)
-    plain = _needing_the_index(Marked(None))  # type: ignore[arg-type]
-    next(plain)
-    with pytest.raises(type(error)):
-        plain.throw(error)
+def test_a_network_test_without_its_index_is_skipped(project: pytest.Pytester) -> None:
+    """The skip names the reason; a test that needs no index fails."""
+    done = project.runpytest_subprocess("-rs")
+    done.assert_outcomes(skipped=4, failed=1)
+
+
+def test_ci_tries_again_and_then_fails_by_name(project: pytest.Pytester) -> None:
+    """Under --require-index nothing becomes a skip."""
+    done = project.runpytest_subprocess("--require-index")
+    done.assert_outcomes(passed=1, failed=3, errors=1)
+    done.stdout.fnmatch_lines(["FAILED *::test_never_reaches_the_index*"])

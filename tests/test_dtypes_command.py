@@ -36,6 +36,7 @@ def run(target: str, *options: str) -> Result:
     return CliRunner().invoke(app, ["dtypes", target, *options])
 
 
+@pytest.mark.slow
 def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
     """Both promotions of one tensor are cast, nothing is left, and the user's file is untouched."""
     file = write(tmp_path, "mixed", TWICE, CONTRACT)

@@ -47,6 +47,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_finding_says_what_its_kernels_take(measured: dict[str, Any]) -> None:
     """A wider operand takes more shared memory, at the layer's own head size, on the card."""
@@ -57,6 +58,7 @@ def test_a_finding_says_what_its_kernels_take(measured: dict[str, Any]) -> None:
     assert 0 < cost["intended"] < cost["actual"] < cost["limit"]
 
 
+@pytest.mark.slow
 @needs_torch
 def test_the_largest_head_that_fits(measured: dict[str, Any]) -> None:
     """By GPU and dtypes: the promotion costs an H100 the largest heads; a smaller GPU holds less

@@ -39,6 +39,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, ["dtypes", *words])
 
 
+@pytest.mark.slow
 @needs_torch
 def test_a_training_script_is_followed_as_it_is(tmp_path: Path) -> None:
     """In the mode that it runs in by itself, with its own arguments, forward and backward, though

@@ -27,7 +27,7 @@ from flacheck.captures import tests
 from flacheck.captures.travelling import Captures
 from flacheck.engine import policies, programs
 from flacheck.engine.provider import torch_folder
-from flacheck.errors import IncompleteError, UsageError
+from flacheck.errors import INSTALL_TORCH, IncompleteError, UsageError
 from flacheck.guest.engine import channel
 from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json, digest
@@ -163,7 +163,7 @@ def prepare(drives: Sequence[Drive], at_once: int = 1) -> None:
 def _check_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise IncompleteError(
-            "capturing a package needs torch beside flacheck: pip install 'flacheck[torch]'"
+            f"capturing a package needs torch in flacheck's environment: {INSTALL_TORCH}"
         )
 
 

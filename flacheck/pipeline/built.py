@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flacheck.captures.travelling import Captures
 from flacheck.engine.provider import torch_folder
-from flacheck.errors import EmptySelection, IncompleteError, UsageError
+from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
 from flacheck.inputs.expand import Selection, Source, check_kernels, expand
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import Json, Kernel, Launch, Question, Unit, digest
@@ -179,8 +179,8 @@ def _includes(build: ProjectBuild, root: Path) -> Iterator[str]:
         folder = torch_folder()
         if folder is None:
             raise IncompleteError(
-                "the build includes torch's headers, and torch is not installed beside flacheck: "
-                "pip install 'flacheck[torch]'"
+                "the build includes torch's headers, and torch is not installed in flacheck's "
+                f"environment: {INSTALL_TORCH}"
             )
         torch = Path(folder) / "torch" / "include"
         yield str(torch)

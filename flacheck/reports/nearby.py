@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from flacheck.analysis.order import counted
+from flacheck.errors import INSTALL_TORCH
 from flacheck.inputs.nearby import Surroundings
 
 
@@ -17,5 +18,5 @@ def sentences(here: Surroundings) -> Iterator[str]:
     for command in here.commands():
         yield f"  {command}"
     if not here.has_torch:
-        yield "a package is captured with torch: pip install 'flacheck[torch]'"
+        yield f"a package is captured with torch: {INSTALL_TORCH}"
     yield "no MATRIX and no --package were given: scanning flacheck's own kernels (quick)"

@@ -1,0 +1,52 @@
+"""CI runs the README's commands word for word, and the README's install lines are true."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import tomlkit
+
+from flacheck.captures import drive
+from flacheck.errors import INSTALL_TORCH, IncompleteError
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_ci_runs_the_two_commands_of_the_readme() -> None:
+    """The script reads them from README.md, in whose first section they stand alone in a block."""
+    done = subprocess.run(
+        ["bash", ".ci/run", "--commands"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    section = README.partition("## Install and run\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```sh\n(pip install [^\n]+ && [^\n]+)\n```$", section, re.MULTILINE)
+    assert done.stdout.splitlines() == blocks
+    assert blocks == [
+        "pip install . && flacheck scan",
+        "pip install -e '.[test]' && python -m pytest",
+    ]
+
+
+def test_torch_is_installed_by_the_same_command_everywhere() -> None:
+    """The README, the error without torch and the extra name one release."""
+    extras = tomlkit.parse((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    (pinned, *_) = extras["torch"]
+    command, _, cpu_build = INSTALL_TORCH.partition(" (")
+    assert command == f"pip install {pinned}"
+    assert f"\n{command} " in README
+    address = "https://download.pytorch.org/whl/cpu"
+    assert address in cpu_build
+    assert address in README
+
+
+def test_a_capture_without_torch_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is installed or run before."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(IncompleteError, match=re.escape(INSTALL_TORCH)):
+        drive.prepare([])
