@@ -69,8 +69,9 @@ def test_a_worker_has_no_way_out_that_the_kernel_can_close(tmp_path: Path) -> No
 def test_a_worker_for_units_may_run_a_shell_and_nothing_else(tmp_path: Path) -> None:
     """nvcc gives its commands to one; all else is closed as ever."""
     outside = secret(tmp_path)
-    config = {"path": [], "identity": "nvcc==1", "toolkit": str(toolkit(tmp_path))}
-    config["packages"] = {"p": {"path": str(tmp_path / "cuda-13.9.7"), "modules": []}}
+    root = str(toolkit(tmp_path))
+    packages = {"p": {"path": root, "modules": []}}
+    config = {"path": [], "identity": "nvcc==1", "toolkit": root, "packages": packages}
     closed = closed_to({**config, "programs": ["/bin/sh"]}, outside)
     assert not closed.pop("programs")
     assert {name for name, is_closed in closed.items() if is_closed} >= expected() - {"programs"}
@@ -88,8 +89,8 @@ def test_a_package_may_run_programs_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_policy_is_the_users_own_only_where_that_is_meant() -> None:
     """No toolchain's worker has one from its configuration."""
-    for config in ({"path": []}, {"path": [], "toolkit": "/x"}, {"path": [], "library": "/x"}):
-        policy = policies.of_worker({**config, "identity": "x"}, "/scratch")
+    for more in ({}, {"toolkit": "/x"}, {"library": "/x"}):
+        policy = policies.of_worker({"path": [], "identity": "x", **more}, "/scratch")
         assert policy["write"] == ["/scratch", "/dev/null"]
         assert not policy["trusted"]
         assert "/" not in [*policy["read"], *policy["execute"]]
