@@ -353,6 +353,50 @@ def test_a_guard_that_ends_the_script_is_passed(tmp_path: Path) -> None:
     assert len(build.units) == 1 and build.warnings == ()
 
 
+def test_a_build_goes_on_where_a_condition_would_leave_it_early(tmp_path: Path) -> None:
+    """However many of them stand before the extension."""
+    build = script(
+        tmp_path,
+        "def flags():",
+        "    found = []",
+        "    for arch in probe():",
+        "        if is_old(arch):",
+        "            continue",
+        "        found.append(f'-gencode=arch=compute_{arch}')",
+        "    return found",
+        "def extensions():",
+        *[f"    if probe({n}):\n        return []" for n in range(30)],
+        "    if not flags():",
+        "        return []",
+        "    return [CUDAExtension('m', ['a.cu'])]",
+        "setup(ext_modules=extensions())",
+    )
+    assert [unit.file for unit in build.units] == ["a.cu"]
+
+
+def test_an_extension_that_was_not_reached_is_named(tmp_path: Path) -> None:
+    """Where not every outcome was followed."""
+    lines = [f"{'    ' * n}if probe({n}) == {n} and not probe({n}):" for n in range(8)]
+    build = script(
+        tmp_path,
+        "CUDAExtension('m', ['a.cu'])",
+        *lines,
+        f"{'    ' * 8}for n in other():",
+        f"{'    ' * 9}if n != 'x':",
+        f"{'    ' * 10}pass",
+        f"{'    ' * 9}else:",
+        *[
+            f"{'    ' * (10 + n)}if ask({n}):\n{'    ' * (11 + n)}pass\n{'    ' * (10 + n)}else:"
+            for n in range(6)
+        ],
+        f"{'    ' * 16}CUDAExtension('n', ['b.cu'])",
+    )
+    assert [unit.file for unit in build.units] == ["a.cu"]
+    assert any("not every combination of" in warning for warning in build.warnings)
+    last = "no followed outcome of the script's conditions makes this extension"
+    assert any(warning.endswith(last) for warning in build.warnings)
+
+
 def test_a_flag_that_depends_on_the_machine_is_named(tmp_path: Path) -> None:
     """It is left out, with its line; what a scan chooses itself needs no word."""
     build = script(

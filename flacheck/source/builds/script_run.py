@@ -106,7 +106,7 @@ class ScriptWalk:
 
     `decisions` has the outcome of conditions, by their text. Afterwards `extensions` has every
     extension that was made, and `undecided` each unknown condition without a decision, by its text,
-    with its line.
+    with its line and the outcome that was taken.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class ScriptWalk:
         self._environment: dict[str, Any] = {}
         self.line = 0
         self.extensions: list[Extension] = []
-        self.undecided: dict[str, int] = {}
+        self.undecided: dict[str, tuple[int, bool]] = {}
 
     def follow(self, tree: ast.Module) -> None:
         """Follow a module from its first statement to its last.
@@ -178,7 +178,11 @@ class ScriptWalk:
         added = self._value(node.value, scope)
         if isinstance(before, list) and isinstance(node.op, ast.Add):
             # In place: other names of the list see it, too.
-            before += added if isinstance(added, (list, tuple)) else [UnknownValue(node.value)]
+            before += (
+                added
+                if isinstance(added, (list, tuple))
+                else [UnknownValue(node.value, is_many=True)]
+            )
             bounded(before)
             return
         try:
@@ -188,7 +192,8 @@ class ScriptWalk:
         self._assign(node.target, after, scope)
 
     def _do_If(self, node: ast.If, scope: _Scope) -> None:
-        if _ends_script(node.body) or not self._is_true(node.test, scope):
+        usual = not _leaves_early(node.body)
+        if _ends_script(node.body) or not self._is_true(node.test, scope, usual):
             self._block(node.orelse, scope)
         else:
             self._block(node.body, scope)
@@ -329,29 +334,26 @@ class ScriptWalk:
             return None
         if isinstance(value, (_ScriptFunction, Extension)):
             return True
-        # An unknown item stands for any number of items.
-        if (
-            value
-            and isinstance(value, list)
-            and all(isinstance(item, UnknownValue) for item in value)
-        ):
-            return None
+        if value and isinstance(value, list):
+            # Those that stand for any number of items may stand for none.
+            sure = [x for x in value if not isinstance(x, UnknownValue) or not x.is_many]
+            return True if sure else None
         return bool(value)
 
-    def _is_true(self, test: ast.expr, scope: _Scope) -> bool:
-        """Return the outcome of a condition: worked out, decided by the caller, or noted."""
+    def _is_true(self, test: ast.expr, scope: _Scope, usual: bool = True) -> bool:
+        """Return the outcome of a condition: worked out, decided by the caller, or the usual one,
+        which is noted."""
         self._work.spend(1)
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return not self._is_true(test.operand, scope)
+            return not self._is_true(test.operand, scope, not usual)
         if isinstance(test, ast.BoolOp):
-            return self._joined(test, scope)
-        value = self._value(test, scope)
-        truth = self._truth(value)
+            return self._joined(test, scope, usual)
+        truth = self._truth(self._value(test, scope))
         if truth is not None:
             return truth
-        return self._decided(test)
+        return self._decided(test, usual)
 
-    def _joined(self, test: ast.BoolOp, scope: _Scope) -> bool:
+    def _joined(self, test: ast.BoolOp, scope: _Scope, usual: bool) -> bool:
         """Return the outcome of an `and` or `or`; one known operand can settle it."""
         settles = isinstance(test.op, ast.Or)
         open_operands = []
@@ -362,11 +364,11 @@ class ScriptWalk:
             if truth is None:
                 open_operands.append(operand)
         for operand in open_operands:
-            if self._is_true(operand, scope) is settles:
+            if self._is_true(operand, scope, usual) is settles:
                 return settles
         return not settles
 
-    def _decided(self, test: ast.expr) -> bool:
+    def _decided(self, test: ast.expr, usual: bool) -> bool:
         """Return the outcome of an unknown condition; one on AMD's GPUs does not hold."""
         if test not in self._texts:
             names = [getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(test)]
@@ -378,8 +380,8 @@ class ScriptWalk:
             return isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.NotEq))
         if text in self._decisions:
             return self._decisions[text]
-        self.undecided.setdefault(text, test.lineno)
-        return True
+        # One outcome wherever the condition stands.
+        return self.undecided.setdefault(text, (test.lineno, usual))[1]
 
     # Expressions
 
@@ -433,7 +435,9 @@ class ScriptWalk:
                 items.append(self._value(element, scope))
                 continue
             value = self._value(element.value, scope)
-            items += value if isinstance(value, (list, tuple)) else [UnknownValue(element)]
+            items += (
+                value if isinstance(value, (list, tuple)) else [UnknownValue(element, is_many=True)]
+            )
             bounded(items)
         return items
 
@@ -599,7 +603,7 @@ class ScriptWalk:
         if callee.name in _EXITS:
             raise Stopped
         if callee.last_name.endswith("Extension"):
-            return self._extension(callee.last_name, args, named)
+            return self._extension(callee.last_name, args, named, node)
         if callee.name in ("os.getenv", "os.environb.get"):
             return script_values.method(self._environment, "get", args, named)
         if callee.name in ("map", "filter", "functools.partial"):
@@ -611,7 +615,7 @@ class ScriptWalk:
             lists = [arg for arg in args if isinstance(arg, list)]
             is_helper = callee.name not in _KNOWN_CALLS and not self._library.has(callee.name)
             if lists and is_helper:
-                return [*lists[0], UnknownValue(node)]
+                return [*lists[0], UnknownValue(node, is_many=True)]
             raise
 
     def _arguments(self, node: ast.Call, scope: _Scope) -> tuple[list[Any], dict[str, Any]]:
@@ -719,10 +723,20 @@ class ScriptWalk:
         if parameters.kwarg:
             scope.values[parameters.kwarg.arg] = left
 
-    def _extension(self, kind: str, args: list[Any], named: dict[str, Any]) -> Extension:
-        extension = Extension(kind, dict(zip(("name", "sources"), args)) | named)
+    def _extension(
+        self, kind: str, args: list[Any], named: dict[str, Any], call: ast.Call
+    ) -> Extension:
+        extension = Extension(kind, call.lineno, dict(zip(("name", "sources"), args)) | named)
         self.extensions.append(extension)
         return extension
+
+
+def _leaves_early(body: Sequence[ast.stmt]) -> bool:
+    """Return True for a block that skips what follows: a build usually goes on."""
+    last = body[-1]
+    if isinstance(last, ast.Return):
+        return last.value is None or ast.unparse(last.value) in ("[]", "None", "False", "()")
+    return isinstance(last, (ast.Continue, ast.Break))
 
 
 def _ends_script(body: Sequence[ast.stmt]) -> bool:

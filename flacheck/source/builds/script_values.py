@@ -33,10 +33,11 @@ class NotWorkedOut(Exception):
 @dataclass(frozen=True, eq=False)
 class UnknownValue:
     """A value that cannot be worked out, the expression that has it, and its full name where it is
-    imported or built in (`torch.version.cuda`)."""
+    imported or built in (`torch.version.cuda`). In a list it may stand for any number of items."""
 
     node: ast.AST
     name: str = ""
+    is_many: bool = False
 
     @property
     def line(self) -> int:
@@ -46,6 +47,10 @@ class UnknownValue:
     def last_name(self) -> str:
         return self.name.rpartition(".")[2]
 
+    def as_items(self) -> "UnknownValue":
+        """Return what stands for the items of this value in a list."""
+        return UnknownValue(self.node, self.name, is_many=True)
+
     def written(self) -> str:
         """Return the source of the expression."""
         return ast.unparse(self.node)
@@ -53,9 +58,10 @@ class UnknownValue:
 
 @dataclass(eq=False)
 class Extension:
-    """A call that makes an extension: its class and its arguments by name."""
+    """A call that makes an extension: its class, its line, and its arguments by name."""
 
     kind: str
+    line: int
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
@@ -139,9 +145,9 @@ def binary(operation: ast.operator, left: Any, right: Any) -> Any:
         case ast.Add(), list() | tuple(), list() | tuple():
             return bounded([*left, *right])
         case ast.Add(), list() | tuple(), UnknownValue():
-            return [*left, right]
+            return [*left, right.as_items()]
         case ast.Add(), UnknownValue(), list() | tuple():
-            return [left, *right]
+            return [left.as_items(), *right]
         case ast.Add(), str(), str():
             return bounded(left + right)
         case ast.Div(), str(), str():
@@ -259,7 +265,7 @@ def _list_method(owner: list[Any], name: str, args: list[Any]) -> Any:
             owner.append(item)
             bounded(owner)
         case (("extend" | "update"), [UnknownValue() as items]):
-            owner.append(items)
+            owner.append(items.as_items())
         case (("extend" | "update"), [(list() | tuple()) as items]):
             owner.extend(items)
             bounded(owner)

@@ -43,6 +43,7 @@ _MOST_STEPS = 200_000
 # Ways through a script: all outcomes of five conditions, and each outcome of thirty.
 _MOST_RUNS = 40
 _MOST_WARNINGS = 20
+_MOST_CONDITIONS = 3
 # Flags that change what a compiler prints, and nothing else.
 _IDLE = re.compile(r"(?:-Xptxas|--ptxas-options)=-v|-w")
 
@@ -88,6 +89,8 @@ class _Exploration:
         self._work = StepBudget(_MOST_STEPS)
         self._library = Library(root, self._work.spend)
         self._lines: dict[str, int] = {}
+        # Lines of the extensions that some way made.
+        self._reached: set[int] = set()
         # Conditions whose outcome changes the units.
         self._telling: set[str] = set()
         self._units: dict[BuildUnit, BuildUnit] = {}
@@ -107,7 +110,7 @@ class _Exploration:
         return tuple(listed)
 
     def explore(self) -> None:
-        """Follow the script with every unknown condition true, then with outcomes changed."""
+        """Follow the script with the usual outcomes of its conditions, then with others."""
         waiting = [_Way({})]
         tried: set[frozenset[tuple[str, bool]]] = {frozenset()}
         broken_runs = []
@@ -128,9 +131,10 @@ class _Exploration:
                     raise self._refused(run.line) from None
                 waiting.append(way)
                 break
-            self._lines.update(run.undecided)
-            for condition in run.undecided:
-                decisions = {**way.decisions, condition: False}
+            self._reached.update(extension.line for extension in run.extensions)
+            for condition, (line, outcome) in run.undecided.items():
+                self._lines[condition] = line
+                decisions = {**way.decisions, condition: not outcome}
                 identity = frozenset(decisions.items())
                 if identity not in tried:
                     tried.add(identity)
@@ -154,15 +158,27 @@ class _Exploration:
         """Warn of outcomes that were not followed, and may change the units."""
         combined: set[str] = set()
         for way in ways:
-            if len(way.decisions) == 1:
-                message = f"`{_shortened(way.flip)}` depends on the machine; taken as true"
-                self._warn(self._lines[way.flip], message)
-            elif self._telling.issuperset(way.decisions):
+            if len(way.decisions) > 1:
                 combined.update(way.decisions)
+                continue
+            message = f"`{_shortened(way.flip)}` depends on the machine; one outcome was followed"
+            self._warn(self._lines[way.flip], message)
         if combined:
-            named = ", ".join(f"`{_shortened(condition)}`" for condition in sorted(combined))
-            message = f"not every combination of the outcomes of {named} was followed"
-            self._warn(min(self._lines[condition] for condition in combined), message)
+            conditions = sorted(combined, key=lambda condition: self._lines[condition])
+            named = ", ".join(f"`{_shortened(each)}`" for each in conditions[:_MOST_CONDITIONS])
+            message = f"not every combination of {len(combined)} conditions was followed: {named}"
+            self._warn(self._lines[conditions[0]], message)
+        if ways:
+            self._warn_of_unreached()
+
+    def _warn_of_unreached(self) -> None:
+        for node in ast.walk(self._tree):
+            if not isinstance(node, ast.Call) or node.lineno in self._reached:
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name in (*_OF_TORCH, "Extension"):
+                message = "no followed outcome of the script's conditions makes this extension"
+                self._warn(node.lineno, message)
 
     def _take(self, run: ScriptWalk, way: _Way) -> frozenset[BuildUnit]:
         """Add the units of a run, and return them."""
