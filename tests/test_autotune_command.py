@@ -100,6 +100,7 @@ def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
     releases = provided(own, "sm90", [own])
     with Compilers(releases, chosen.packages) as compilers:
         begun = begin(chosen.cell, compilers)
+    assert chosen.record is not None
     assert begun.original.args["BLOCK"] == {"constexpr": 64}
     assert begun.record.signature == chosen.record.signature
 

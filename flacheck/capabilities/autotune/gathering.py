@@ -262,7 +262,7 @@ def _of_entries(
     provided: _Packages,
     targets: Sequence[str],
     driven: bool,
-    every_key: bool,
+    every_key: bool = False,
 ) -> Iterator[Tuned]:
     """One launch of a kernel under each toolchain on each target, the first in a dtype asked; with
     `every_key` one of each binary."""
