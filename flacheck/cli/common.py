@@ -177,10 +177,10 @@ def subject(
     if is_typed(context, "matrix") and not is_typed(context, "package"):
         package = ()
     name = one_package(context, package)
-    named = []
+    names = []
     if name is not None:
-        named = [name]
-    (only,) = subjects(context, matrix, named, trust, configs)
+        names = [name]
+    (only,) = subjects(context, matrix, names, trust, configs)
     return only
 
 

@@ -159,11 +159,11 @@ class _ScanWork:
         capture."""
         from flacheck.inputs import planning
 
-        announced = planning.announced(self.subject, self.selection)
+        question = planning.announced(self.subject, self.selection)
         plan = None
-        if announced is None:
+        if question is None:
             plan = self.plan()
-        return _ReadyScan(self, announced, plan)
+        return _ReadyScan(self, question, plan)
 
     def plan(self) -> Plan:
         """The cells, for which a package is captured."""
@@ -214,10 +214,11 @@ class _ScanWork:
 
 @dataclass(frozen=True)
 class _ReadyScan:
-    """A scan that is about to begin: what it asks, or its plan where the cells are known."""
+    """A scan before its first compile, with its question, or with its plan where the cells are
+    known."""
 
     work: _ScanWork
-    announced: Question | None
+    question: Question | None
     plan: Plan | None
 
     def compiled(self, store: Store, failures: int) -> Session:
@@ -225,7 +226,7 @@ class _ReadyScan:
         work = self.work
         if work.max_failures is not None:
             work = replace(work, max_failures=work.max_failures - failures)
-        return work.compiled(store, self.plan, self.announced)
+        return work.compiled(store, self.plan, self.question)
 
 
 def _for_each(items: Sequence[_Item], call: Callable[[_Item], _Result]) -> list[_Result]:
@@ -263,12 +264,12 @@ def _compile(scans: Sequence[_ReadyScan], store: Store) -> list[Session]:
     return [session for session in _for_each(scans, compile_next) if session is not None]
 
 
-def _check_captured(captured: Path | None, subjects: Sequence[Subject]) -> None:
-    """UsageError for a file of captures that several packages would share."""
-    if captured is not None and len(subjects) > 1:
+def _check_captured(file: Path | None, subjects: Sequence[Subject]) -> None:
+    """Raise UsageError for a file of captures that several packages would share."""
+    if file is not None and len(subjects) > 1:
         names = " and ".join(subject.name for subject in subjects)
         raise UsageError(
-            f"--captured {captured} holds the captures of one package, and --package names {names}:"
+            f"--captured {file} holds the captures of one package, and --package names {names}:"
             " scan each by itself, with a file of its own"
         )
 
