@@ -26,7 +26,7 @@ _PATHS = ("matrix", "package", "store", "baseline")
 # Versions and specifiers. 3.10 as a number is 3.1.
 _VERSIONS = ("triton", "toolchain", "torch", "releases")
 # Options whose values may hold a space.
-_SPACED = (*_VERSIONS, "package")
+_WITH_SPACES = (*_VERSIONS, "package")
 # These look for one cell, in the store when nothing else is typed: what a project's scans are about
 # does not answer where the cell is.
 _OF_ONE_CELL = ("bisect", "repro")
@@ -177,7 +177,7 @@ def _typed(given: _Given, option: _Option) -> Any:
 def _several(given: _Given) -> list[Any]:
     if isinstance(given.value, list):
         return given.value
-    if given.is_text and given.option not in _SPACED:
+    if given.is_text and given.option not in _WITH_SPACES:
         return list(given.value.split())
     return [given.value]
 

@@ -65,7 +65,7 @@ class Cell:
         )
 
     def to_json(self) -> Json:
-        """What reports say of the cell; its record's JSON begins with it."""
+        """Return the fields of the cell with which its record's JSON begins."""
         return {
             "key": self.key,
             "kernel": self.kernel.name,

@@ -141,13 +141,13 @@ def parse(spec: str) -> tuple[str, str]:
 
 
 def _unknown(name: str, version: str, error: ToolchainError) -> str:
-    """Return why the index has no such package; raise Offline where that is unknown."""
+    """Return why the package cannot be found; raise Offline if an index did not answer."""
     try:
         there = index.available(name, binary_only=False)
     except wheels.NotFound:
         return f"there is no package {name} in the package index"
     except wheels.Offline:
-        # An index that does not answer may have it.
+        # The package may be in the index that did not answer.
         raise
     except ToolchainError:
         return str(error)

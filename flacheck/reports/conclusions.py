@@ -49,7 +49,7 @@ def answer(summary: Summary) -> str:
 
 
 def _good_answer(summary: Summary, targets: Sequence[str]) -> str:
-    """The answer where a release is known good: how many cells compile with what to pin."""
+    """Return the answer where a release is known good, with the pins and their counts."""
     line = f"{'; '.join(_good_releases(summary))}."
     good_targets = {target for release in summary.known_good for target in release.targets}
     without = [target for target in targets if target not in good_targets]
@@ -65,34 +65,32 @@ def _good_releases(summary: Summary) -> Iterator[str]:
     compiler that is not Triton, and the Triton builds that no requirement names."""
     tritons = [release for release in summary.known_good if release.triton]
     pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
-    for (triton, torch), pinned_targets in pins.items():
-        admitted = Requirement(triton).specifier
+    for (triton, torch), pinned_on in pins.items():
+        specifier = Requirement(triton).specifier
         names = [
             release.toolchain
             for release in tritons
-            if release.has_index and admitted.contains(release.triton or "", prereleases=True)
+            if release.has_index and specifier.contains(release.triton or "", prereleases=True)
         ]
-        yield _extent_of(
-            summary, " and ".join(filter(None, (torch, triton))), names, pinned_targets
-        )
-    pinned = {pin.target for pin in summary.specifiers}
+        yield _extent_of(summary, " and ".join(filter(None, (torch, triton))), names, pinned_on)
+    pin_targets = {pin.target for pin in summary.specifiers}
     for release in tritons:
-        on = [target for target in release.targets if target not in pinned]
+        on = [target for target in release.targets if target not in pin_targets]
         if on:
-            named = f"Triton {release.triton}, which no index has,"
-            yield _extent_of(summary, named, [release.toolchain], on)
+            name = f"Triton {release.triton}, which no index has,"
+            yield _extent_of(summary, name, [release.toolchain], on)
     others = [release for release in summary.known_good if not release.triton]
     by_targets = grouped((release.targets, release.toolchain) for release in others)
     for good_targets, names in by_targets.items():
-        listed = ", ".join(some([spoken(name) for name in names], phrases.NAMED))
-        yield _extent_of(summary, listed, names, good_targets)
+        compilers = ", ".join(some([spoken(name) for name in names], phrases.NAMED))
+        yield _extent_of(summary, compilers, names, good_targets)
 
 
 def _extent_of(
-    summary: Summary, named: str, toolchains: Sequence[str], targets: Sequence[str]
+    summary: Summary, compiler: str, toolchains: Sequence[str], targets: Sequence[str]
 ) -> str:
-    """How many cells compile with these toolchains on these targets where they are known good, and
-    how the other cells ended."""
+    """Count the cells that compile with these toolchains on those of the targets where they are
+    known good, and name the outcomes of the other cells."""
     good = {(each.toolchain, target) for each in summary.known_good for target in each.targets}
     counts = Counter[str]()
     for standing in summary.standings:
@@ -111,12 +109,12 @@ def _extent_of(
     ):
         if counts[verdict]:
             rest.append(f"{counts[verdict]} {words}")
-    compiled = counts["compiles"]
-    cells = f"{compiled} of {counted(counts.total(), 'cell')}"
+    count = counts["compiles"]
+    cells = f"{count} of {counted(counts.total(), 'cell')}"
     verb = "compile"
-    if compiled == 1:
+    if count == 1:
         verb = "compiles"
-    said = f"{cells} {verb} with {named} on {', '.join(targets)}"
+    said = f"{cells} {verb} with {compiler} on {', '.join(targets)}"
     return phrases.beside(said, ", ".join(rest))
 
 

@@ -26,16 +26,16 @@ def report(about: Sequence[str], cells: Sequence[Cell]) -> document.Report:
 def lines(cells: Iterable[Cell]) -> Iterator[str]:
     """A line for each cell, for people, grep and awk."""
     for cell in cells:
-        named = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name)
-        yield "  ".join((*named, *_parameters(cell))).rstrip() + "\n"
+        columns = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name)
+        yield "  ".join((*columns, *_parameters(cell))).rstrip() + "\n"
 
 
 def _parts(subject: str, result: str, cells: Iterable[Cell]) -> Iterator[Part]:
     yield document.Title(subject, result, Tone.PLAIN)
     rows = []
     for cell in cells:
-        named = (cell.key[:12], short(cell.toolchain), cell.target, cell.stage)
-        rows.append(row(*named, kernel_name(cell.kernel.name), *_parameters(cell)))
+        columns = (cell.key[:12], short(cell.toolchain), cell.target, cell.stage)
+        rows.append(row(*columns, kernel_name(cell.kernel.name), *_parameters(cell)))
     yield document.Table(_HEADINGS, tuple(rows))
 
 

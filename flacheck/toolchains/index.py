@@ -16,14 +16,14 @@ DAY = 86_400.0
 # Characters of pip's reason in a message.
 _REASON = 160
 _LISTED = re.compile(r"^Available versions:\s*(.+)$", re.MULTILINE)
-# pip goes on without an index, or a page of links, that it cannot read, and ends well if any other
-# one answers. With two -v it prints each of them, in these words from 2020 on.
+# pip skips an index, or a page of links, that it cannot read, and exits with 0 if another lists the
+# distribution. With -vv it prints a line for each skipped page, in these words since 2020.
 _UNREAD = re.compile(
     r"^\s*(?:Could not fetch URL (?P<fetched>\S+): (?P<failure>.+)"
     r"|(?:WARNING: )?Skipping page (?P<skipped>\S+) because (?P<reason>.+))$",
     re.MULTILINE,
 )
-# With these an index answers that it has no such distribution.
+# These mean that the index lacks the distribution.
 _HAS_NONE = re.compile(r"^(?:404|410) Client Error")
 
 
@@ -55,8 +55,8 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
     except wheels.Offline as error:
         if not entry:
             raise
-        listed = getattr(error, "versions", ())
-        return sorted({*parsed(entry["versions"]), *listed})
+        others = getattr(error, "versions", ())
+        return sorted({*parsed(entry["versions"]), *others})
     entry = {"time": time.time(), "versions": [str(version) for version in versions]}
     cache.write_json(book, {**known, page: entry})
     return versions
@@ -108,16 +108,17 @@ def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
 
 
 def _unread(output: str) -> str:
-    """The first index that pip could not read, with the reason; empty if all were read."""
+    """Name the first index that pip could not read, with the reason; empty if it read all."""
     for match in _UNREAD.finditer(output):
         url = match["fetched"] or match["skipped"]
         reason = match["failure"] or match["reason"]
         if not _HAS_NONE.match(reason):
-            where = urlsplit(url)
+            parts = urlsplit(url)
             # A URL may hold a password.
-            shown = urlunsplit((where.scheme, where.netloc.rpartition("@")[2], where.path, "", ""))
-            said = reason.removesuffix(" - skipping").partition(" for url:")[0]
-            return f"{shown} did not answer ({shorten(said, _REASON, placeholder=' …')})"
+            host = parts.netloc.rpartition("@")[2]
+            page = urlunsplit((parts.scheme, host, parts.path, "", ""))
+            cause = reason.removesuffix(" - skipping").partition(" for url:")[0]
+            return f"{page} did not answer ({shorten(cause, _REASON, placeholder=' …')})"
     return ""
 
 

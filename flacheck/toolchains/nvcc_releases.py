@@ -31,11 +31,11 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
     """The releases that can be had, and a warning when the index could not be asked."""
     warnings: tuple[str, ...] = ()
     try:
-        listed: Sequence[Version] = index.available(_DISTRIBUTION)
+        versions: Sequence[Version] = index.available(_DISTRIBUTION)
     except ToolchainError as error:
-        listed = getattr(error, "versions", ())
+        versions = getattr(error, "versions", ())
         warnings = (f"{error}; going by the releases that flacheck knows of",)
-    return sorted({*known(), *(v for v in listed if v >= OLDEST)}), warnings
+    return sorted({*known(), *(v for v in versions if v >= OLDEST)}), warnings
 
 
 def newest_of_minors(versions: Iterable[Version]) -> list[Version]:
