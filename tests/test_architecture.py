@@ -49,7 +49,10 @@ GUEST_ROOMS = (
     "workers",
     "fake_cuda",
     "recorder",
-    "package_driver",
+    "capture_reuse",
+    "solver",
+    "inference",
+    "search",
     "test_suite",
     "dtypes",
 )

@@ -1,0 +1,496 @@
+"""Constraints on the arguments of a call that failed, from the code that raised the error.
+
+The frames of the error still hold their variables. The condition of the `assert` or `if` that ended
+the call is taken apart, each part that does not hold is traced back to the call's arguments, and
+the values that meet it become constraints. No package is treated specially.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from .argument_dataflow import (
+    DTYPE,
+    GIVE,
+    OBJECT,
+    OMIT,
+    SHAPE,
+    TABLE,
+    VALUE,
+    ArgumentDataflow,
+    Constraint,
+    call_name,
+    ignore_errors,
+)
+from .traceback_frames import TracebackFrame
+
+# Constraints of one error, and values of one set or table.
+_MAX_CONSTRAINTS = 16
+_MAX_VALUES = 6
+# Numbers in place of a tensor with one element, by the function that converts it.
+_SCALARS = {"int": 1, "float": 1.0, "bool": True}
+# Values of built-in types.
+_PLAIN_VALUES: dict[Any, Any] = {
+    int: 64,
+    float: 1.0,
+    bool: True,
+    str: "none",
+    tuple: (1, 1),
+    list: [1, 1],
+}
+_NOT_A_SCALAR = re.compile(r"one element tensors|converted to Scalar")
+_NOT_A_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteration")
+_MISSING_ARGUMENT = re.compile(r"missing \d+ required positional argument")
+_MISSING_DIMENSION = re.compile(r"Dimension out of range")
+_NOT_A_SHAPE = re.compile(r"must be tuple of ints")
+_EXTENT = 16
+_HUGE_EXTENT = 1 << 16
+
+
+def refusal_constraints(error: BaseException, arguments: Mapping[str, Any]) -> list[Constraint]:
+    """Return the constraints that may avoid an error, the likeliest first.
+
+    `arguments` are all parameters of the call by name, omitted ones with their defaults.
+    """
+    constraints: list[Constraint] = []
+    for frame in reversed(_package_frames(error)):
+        if frame.function is None:
+            continue
+        solver = ConditionSolver(arguments, frame)
+        suggestions = ignore_errors(solver.avoid_error(error))
+        constraints += itertools.islice(suggestions, _MAX_CONSTRAINTS)
+        if constraints:
+            break
+    unique = {constraint.identity: constraint for constraint in constraints}
+    return sorted(unique.values(), key=_is_huge)
+
+
+def _package_frames(error: BaseException) -> list[TracebackFrame]:
+    """Return the frames of an error without those of libraries, such as torch's autograd."""
+    frames = []
+    trace = error.__traceback__
+    caller: TracebackFrame | None = None
+    while trace is not None:
+        frame = TracebackFrame(trace.tb_frame, trace.tb_lineno)
+        if not frame.is_library:
+            frame.caller = caller
+            caller = frame
+            frames.append(frame)
+        trace = trace.tb_next
+    return frames
+
+
+def _is_huge(constraint: Constraint) -> bool:
+    """Return True for a tensor longer than any real one, as the product of another's extents."""
+    return constraint.kind == SHAPE and max(constraint.value, default=0) > _HUGE_EXTENT
+
+
+class ConditionSolver(ArgumentDataflow):
+    """Finds constraints that meet a condition, or avoid an error, in one frame."""
+
+    def avoid_error(self, error: BaseException) -> Iterator[Constraint]:
+        """Yield constraints that may avoid an error raised at the frame's line."""
+        statement, branches = self._frame.statement()
+        if isinstance(statement, ast.Assert):
+            yield from self.require(statement.test, True)
+        elif isinstance(statement, ast.Raise):
+            for condition, truth in branches:
+                yield from self.require(condition, not truth)
+        elif statement is not None:
+            yield from self._avoid_failed_operation(statement, error)
+
+    def _avoid_failed_operation(
+        self, statement: ast.stmt, error: BaseException
+    ) -> Iterator[Constraint]:
+        text = str(error)
+        if isinstance(error, TypeError) and _MISSING_ARGUMENT.search(text):
+            yield from ignore_errors(self._add_missing_arguments(statement, text))
+            return
+        head = statement
+        if isinstance(statement, (ast.If, ast.While)):
+            head = ast.Expr(statement.test)
+        elif isinstance(statement, (ast.For, ast.With)):
+            return
+        if "oolean value of Tensor" in text:
+            for name in _condition_names(head):
+                if isinstance(self._frame.names.get(name.id), torch.Tensor):
+                    yield from self.constrain(name, False)
+        for node in ast.walk(head):
+            yield from self._fix_node(node, error, text)
+        if isinstance(error, IndexError) and _MISSING_DIMENSION.search(text):
+            yield from ignore_errors(self._add_dimensions(head))
+        if _NOT_A_SEQUENCE.search(text):
+            yield from ignore_errors(self._wrap_numbers(head))
+        if _NOT_A_SHAPE.search(text):
+            yield from ignore_errors(self._replace_shapes(head))
+        if isinstance(statement, ast.Assign) and "unpack" in text:
+            yield from ignore_errors(self._unpack(statement))
+        if isinstance(error, (RuntimeError, IndexError, TypeError)):
+            yield from self._match_operands(head)
+
+    def _fix_node(self, node: ast.AST, error: BaseException, text: str) -> Iterator[Constraint]:
+        """Yield constraints for an expression that may have raised the error."""
+        if isinstance(node, ast.Subscript) and isinstance(error, KeyError):
+            yield from self._use_table_keys(node)
+        elif isinstance(node, ast.Subscript) and isinstance(error, (TypeError, IndexError)):
+            yield from ignore_errors(self._make_subscriptable(node))
+        elif isinstance(node, ast.Attribute) and f"attribute '{node.attr}'" in text:
+            yield from self._make_object(node)
+        elif isinstance(node, ast.BinOp) and isinstance(error, ZeroDivisionError):
+            yield from ignore_errors(self._avoid_zero_divisor(node))
+        elif isinstance(node, ast.Call) and _NOT_A_SCALAR.search(text):
+            yield from ignore_errors(self._make_scalar(node))
+
+    def _add_missing_arguments(self, statement: ast.stmt, text: str) -> Iterator[Constraint]:
+        """Yield constraints for a launch that lacks arguments of its kernel.
+
+        Either a table lacks options, or a tensor has too few dimensions for `*x.stride()[2:]`.
+        """
+        missing = re.findall(r"'(\w+)'", text)
+        for name, argument in self._arguments.items():
+            if isinstance(argument, dict):
+                yield Constraint(TABLE, name, (*argument, *missing))
+        for node in ast.walk(statement):
+            if not isinstance(node, ast.Starred):
+                continue
+            part: ast.AST = node.value
+            if isinstance(part, ast.Subscript):
+                part = part.value
+            if isinstance(part, ast.Call):
+                part = part.func
+            if isinstance(part, ast.Attribute) and part.attr in ("stride", "shape", "size"):
+                tensor = self._frame.evaluate(part.value)
+                yield from self._constrain_rank(part.value, tensor.dim() + len(missing))
+
+    def _wrap_numbers(self, head: ast.AST) -> Iterator[Constraint]:
+        """Yield a sequence of one number for `len(dim)` and `for d in dim` of a number."""
+        for node in ast.walk(head):
+            if isinstance(node, ast.Name):
+                number = self._frame.names.get(node.id)
+                if isinstance(number, (int, float)) and not isinstance(number, bool):
+                    yield from self._repeat(node, number, 1)
+
+    def _replace_shapes(self, head: ast.AST) -> Iterator[Constraint]:
+        """Yield one or two extents for `torch.empty(shape)` of a tensor."""
+        for node in self._tensor_names(head):
+            for name in self._source_arguments(node):
+                yield Constraint(VALUE, name, _EXTENT)
+                yield Constraint(VALUE, name, (_EXTENT, _EXTENT))
+
+    def _tensor_names(self, node: ast.AST) -> Iterator[ast.Name]:
+        """Yield the names of tensors in an expression."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name):
+                value = self._frame.names.get(part.id)
+                if isinstance(value, torch.Tensor):
+                    yield part
+
+    def _add_dimensions(self, head: ast.AST) -> Iterator[Constraint]:
+        """Yield shapes with the dimensions that `x.stride(2)` reads of a tensor with fewer."""
+        least_ranks: dict[str, tuple[ast.expr, int]] = {}
+        for node in ast.walk(head):
+            method = getattr(node, "func", None)
+            if not isinstance(node, ast.Call) or not isinstance(method, ast.Attribute):
+                continue
+            if method.attr not in ("stride", "size") or len(node.args) != 1:
+                continue
+            index = self._frame.evaluate(node.args[0])
+            if type(index) is int:
+                key = ast.dump(method.value)
+                _, rank = least_ranks.get(key, (method.value, 0))
+                least_ranks[key] = (method.value, max(index + 1, -index, rank))
+        for tensor, rank in least_ranks.values():
+            if self._frame.evaluate(tensor).dim() < rank:
+                yield from self._constrain_rank(tensor, rank)
+
+    def _avoid_zero_divisor(self, node: ast.BinOp) -> Iterator[Constraint]:
+        """Yield constraints that make a divisor 1, such as the quotient of two sizes."""
+        is_division = isinstance(node.op, (ast.FloorDiv, ast.Mod, ast.Div))
+        if is_division and self._frame.evaluate(node.right) == 0:
+            yield from self.constrain(node.right, 1)
+
+    def _make_scalar(self, node: ast.Call) -> Iterator[Constraint]:
+        """Yield a number for `float(x)` or `x.item()` of a tensor with several elements."""
+        name = call_name(node)
+        operand: ast.expr | None = None
+        if name in _SCALARS and len(node.args) == 1:
+            operand = node.args[0]
+        elif name == "item" and isinstance(node.func, ast.Attribute):
+            operand = node.func.value
+        if operand is None or not isinstance(self._frame.evaluate(operand), torch.Tensor):
+            return
+        for argument in self._source_arguments(operand):
+            yield Constraint(VALUE, argument, _SCALARS.get(name, 1))
+
+    def _make_subscriptable(self, node: ast.Subscript) -> Iterator[Constraint]:
+        """Yield constraints for a subscript of a value that does not support it.
+
+        For `config["BLOCK"]` of a number it is a table with all keys that the function reads; for
+        `x.shape[2]` of a tensor with fewer dimensions, or `sizes[1]` of a number, more elements.
+        """
+        current = self._frame.evaluate(node.value)
+        if isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
+            yield from self._lengthen(node.value, current, node.slice.value + 1)
+            return
+        if not isinstance(current, (int, float, torch.Tensor)):
+            return
+        if not isinstance(node.value, ast.Name):
+            return
+        keys = self._constant_keys(node.value.id, node)
+        if keys and all(isinstance(key, str) for key in keys):
+            for name in self._source_arguments(node.value):
+                yield Constraint(TABLE, name, tuple(dict.fromkeys(keys)))
+
+    def _constant_keys(self, variable: str, node: ast.expr) -> list[Any]:
+        """Return the constants that the function uses as keys of a variable."""
+        keys = []
+        for part in ast.walk(self._frame.function or node):
+            if not isinstance(part, ast.Subscript) or getattr(part.value, "id", "") != variable:
+                continue
+            if isinstance(part.slice, ast.Constant):
+                keys.append(part.slice.value)
+        return keys
+
+    def _lengthen(self, node: ast.expr, current: Any, length: int) -> Iterator[Constraint]:
+        """Yield constraints that give an expression at least so many elements."""
+        if isinstance(current, torch.Size):
+            if len(current) < length:
+                yield from self._constrain_length(node, length)
+        elif isinstance(current, (int, float)) and isinstance(node, ast.Name):
+            for key in self._constant_keys(node.id, node):
+                if type(key) is int:
+                    length = max(length, key + 1)
+            yield from self._repeat(node, current, length)
+
+    def _use_table_keys(self, node: ast.Subscript) -> Iterator[Constraint]:
+        """Yield the keys of the table in `TABLE[x.dtype]` as values of the subscript."""
+        table = self._frame.evaluate(node.value)
+        if isinstance(table, Mapping):
+            for key in list(table)[:_MAX_VALUES]:
+                yield from self.constrain(node.slice, key)
+
+    def _make_object(self, node: ast.Attribute) -> Iterator[Constraint]:
+        """Yield an object with the attribute for `config.size` of a number or tensor."""
+        current = self._frame.evaluate(node.value)
+        if current is None or isinstance(current, (int, float, str, torch.Tensor)):
+            for name in self._source_arguments(node.value):
+                yield Constraint(OBJECT, name, node.attr)
+
+    def _unpack(self, statement: ast.Assign) -> Iterator[Constraint]:
+        """Yield constraints for `x, y = value` of a value with another number of elements."""
+        target = statement.targets[0]
+        value = statement.value
+        if not isinstance(target, ast.Tuple):
+            return
+        length = len(target.elts)
+        current = self._frame.evaluate(value)
+        method = getattr(getattr(value, "func", None), "attr", "")
+        if method == "stride":
+            yield from self._constrain_length(value, length)
+            return
+        is_sequence = isinstance(current, (tuple, list)) and not isinstance(current, torch.Size)
+        if is_sequence and current:
+            yield from self._repeat(value, current[0], length)
+        elif isinstance(current, (int, float)):
+            yield from self._repeat(value, current, length)
+        else:
+            yield from self._constrain_length(value, length)
+
+    def _match_operands(self, statement: ast.stmt) -> Iterator[Constraint]:
+        """Yield, for each tensor in a statement, the shape and dtype of each other tensor."""
+        tensors = {node.id: node for node in self._tensor_names(statement)}
+        for name, other_name in itertools.permutations(tensors, 2):
+            tensor = self._frame.names[name]
+            other = self._frame.names[other_name]
+            if tensor.shape != other.shape:
+                yield from self._constrain_shape(tensors[name], tuple(other.shape))
+            # An index tensor remains an index tensor, and the tensor that it indexes remains too.
+            is_same_kind = tensor.dtype.is_floating_point == other.dtype.is_floating_point
+            if tensor.dtype != other.dtype and is_same_kind:
+                for argument in self._source_arguments(tensors[name]):
+                    yield Constraint(DTYPE, argument, other.dtype)
+
+    def require(self, condition: ast.expr, truth: bool) -> Iterator[Constraint]:
+        """Yield constraints that give a condition a truth that it does not have now."""
+        if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
+            yield from self.require(condition.operand, not truth)
+        elif isinstance(condition, ast.BoolOp):
+            for part in condition.values:
+                if bool(self._frame.evaluate(part)) != truth:
+                    yield from ignore_errors(self.require(part, truth))
+        elif isinstance(condition, ast.Compare):
+            yield from self._require_comparisons(condition, truth)
+        elif isinstance(condition, ast.Call):
+            yield from self._require_call(condition, truth)
+        elif isinstance(condition, ast.Name):
+            yield from self._require_variable(condition, truth)
+        elif isinstance(condition, ast.Attribute):
+            yield from self.constrain(condition, truth)
+        elif isinstance(condition, ast.BinOp) and not truth:
+            # `if heads % groups: raise`
+            yield from self.constrain(condition, 0)
+
+    def _require_variable(self, condition: ast.Name, truth: bool) -> Iterator[Constraint]:
+        assignment = self._last_assignment(condition.id)
+        if assignment is not None and not isinstance(assignment, tuple):
+            yield from self.require(assignment, truth)
+        elif isinstance(self._frame.names.get(condition.id), bool) or not truth:
+            yield from self.constrain(condition, truth)
+
+    def _require_comparisons(self, condition: ast.Compare, truth: bool) -> Iterator[Constraint]:
+        """Yield constraints for each pair in `a < b < c`."""
+        operands = [condition.left, *condition.comparators]
+        for left, operator, right in zip(operands, condition.ops, operands[1:]):
+            pair = ast.fix_missing_locations(ast.Compare(left, [operator], [right]))
+            holds = bool(self._frame.evaluate(ast.copy_location(pair, condition)))
+            if holds != truth:
+                yield from ignore_errors(self._require_comparison(left, operator, right, truth))
+
+    def _require_comparison(
+        self, left: ast.expr, operator: ast.cmpop, right: ast.expr, truth: bool
+    ) -> Iterator[Constraint]:
+        must_be_equal = isinstance(operator, (ast.Eq, ast.Is)) == truth
+        if isinstance(operator, (ast.Is, ast.IsNot)) and _is_none(right):
+            kind = OMIT if must_be_equal else GIVE
+            for name in self._source_arguments(left):
+                yield Constraint(kind, name)
+        elif isinstance(operator, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
+            if must_be_equal:
+                yield from self._match_strides(left, right)
+                yield from self.constrain(left, self._frame.evaluate(right))
+                yield from self.constrain(right, self._frame.evaluate(left))
+            else:
+                yield from self._require_unequal(left)
+        elif isinstance(operator, (ast.In, ast.NotIn)):
+            if isinstance(operator, ast.In) == truth:
+                for value in list(self._frame.evaluate(right))[:_MAX_VALUES]:
+                    yield from self.constrain(left, value)
+        else:
+            yield from self._require_order(left, operator, right, truth)
+
+    def _require_unequal(self, left: ast.expr) -> Iterator[Constraint]:
+        """Yield constraints that increment the left one of two equal numbers."""
+        value = self._frame.evaluate(left)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield from self.constrain(left, value + 1)
+
+    def _match_strides(self, left: ast.expr, right: ast.expr) -> Iterator[Constraint]:
+        """Yield the other's shape for each of two tensors that must have one stride in common."""
+        left_tensor = self._stride_tensor(left)
+        right_tensor = self._stride_tensor(right)
+        if left_tensor is not None and right_tensor is not None:
+            right_shape = tuple(self._frame.evaluate(right_tensor).shape)
+            yield from self._constrain_shape(left_tensor, right_shape)
+            left_shape = tuple(self._frame.evaluate(left_tensor).shape)
+            yield from self._constrain_shape(right_tensor, left_shape)
+
+    def _stride_tensor(self, node: ast.expr) -> ast.expr | None:
+        """Return the tensor whose stride an expression is."""
+        if isinstance(node, ast.Name):
+            assignment = self._last_assignment(node.id)
+            if isinstance(assignment, ast.expr):
+                node = assignment
+        method = getattr(node, "func", None)
+        if isinstance(method, ast.Attribute) and method.attr == "stride":
+            return method.value
+        return None
+
+    def _require_order(
+        self, left: ast.expr, operator: ast.cmpop, right: ast.expr, truth: bool
+    ) -> Iterator[Constraint]:
+        left_value = self._frame.evaluate(left)
+        right_value = self._frame.evaluate(right)
+        if not isinstance(left_value, (int, float)) or not isinstance(right_value, (int, float)):
+            return
+        is_strict = isinstance(operator, (ast.Lt, ast.Gt)) == truth
+        left_is_less = isinstance(operator, (ast.Lt, ast.LtE)) == truth
+        step = int(is_strict)
+        if not left_is_less:
+            step = -step
+        yield from self.constrain(left, right_value - step)
+        yield from self.constrain(right, left_value + step)
+
+    def _require_call(self, condition: ast.Call, truth: bool) -> Iterator[Constraint]:
+        name = call_name(condition)
+        if name == "isinstance" and truth:
+            classes = self._frame.evaluate(condition.args[1])
+            if not isinstance(classes, tuple):
+                classes = (classes,)
+            for instance_class in classes:
+                yield from self._require_instance(condition.args[0], instance_class)
+        elif name in ("all", "any"):
+            elements = condition.args[0]
+            if isinstance(elements, (ast.GeneratorExp, ast.ListComp)):
+                yield from self._require_each(elements, truth)
+        elif name == "is_complex" and truth:
+            operands = list(condition.args)
+            if isinstance(condition.func, ast.Attribute):
+                operands.append(condition.func.value)
+            for operand in operands:
+                for argument in self._source_arguments(operand):
+                    yield Constraint(DTYPE, argument, torch.complex64)
+
+    def _require_instance(self, node: ast.expr, instance_class: Any) -> Iterator[Constraint]:
+        for name in self._source_arguments(node):
+            if instance_class in _PLAIN_VALUES:
+                yield Constraint(VALUE, name, _PLAIN_VALUES[instance_class])
+            elif instance_class is torch.Tensor:
+                yield Constraint(GIVE, name)
+            elif isinstance(instance_class, type):
+                yield Constraint(OBJECT, name, instance_class)
+
+    def _require_each(
+        self, comprehension: ast.GeneratorExp | ast.ListComp, truth: bool
+    ) -> Iterator[Constraint]:
+        """Yield constraints for each element of `all(t.dtype == q.dtype for t in (k, v))`."""
+        loop = comprehension.generators[0]
+        if not isinstance(loop.target, ast.Name):
+            return
+        for element in getattr(loop.iter, "elts", []):
+            substitution = _NameSubstitution(loop.target.id, element)
+            condition = substitution.visit(_copy_expression(comprehension.elt))
+            yield from ignore_errors(self.require(ast.fix_missing_locations(condition), truth))
+
+
+def _condition_names(statement: ast.AST) -> Iterator[ast.Name]:
+    """Yield the names that a statement uses as conditions."""
+    for node in ast.walk(statement):
+        conditions: Iterable[ast.expr] = ()
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
+            conditions = [node.test]
+        elif isinstance(node, ast.BoolOp):
+            conditions = node.values
+        elif isinstance(node, ast.UnaryOp):
+            conditions = [node.operand]
+        elif isinstance(node, ast.Expr):
+            conditions = [node.value]
+        for condition in conditions:
+            if isinstance(condition, ast.Name):
+                yield condition
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _copy_expression(node: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(node), mode="eval").body
+
+
+class _NameSubstitution(ast.NodeTransformer):
+    """Replaces a name in an expression by another expression."""
+
+    def __init__(self, name: str, replacement: ast.expr) -> None:
+        self._name = name
+        self._replacement = replacement
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id == self._name:
+            return self._replacement
+        return node
