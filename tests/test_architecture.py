@@ -45,6 +45,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = next(rooms for rooms in ROOMS if len(rooms) > 1)
 # The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
 GUEST_ROOMS = (
+    "pysource",
     "engine",
     "workers",
     "fake_cuda",

@@ -166,7 +166,7 @@ class Arguments:
             self._object_depth -= 1
 
     def _construct(self, constructor: Operator, plan: CallPlan) -> Any:
-        """Call a constructor; meet the constraints of its errors one after the other."""
+        """Call a constructor until no error yields another constraint on its arguments."""
         attempted: set[str] = set()
         while True:
             arguments = self.build(constructor, plan, constructor.parameters)
@@ -190,7 +190,7 @@ class Arguments:
     def _infer(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter, sizes: Sizes
     ) -> Any:
-        """Return an argument that the plan has no value for."""
+        """Infer an argument that the plan does not contain."""
         name = parameter.name
         if optimizers.takes_weights(operator, parameter):
             return optimizers.weights(self.dtype)
@@ -247,6 +247,7 @@ class Arguments:
     def infer_dtype(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
     ) -> torch.dtype:
+        """Return the likeliest dtype of a tensor."""
         name = parameter.name
         annotation = str(parameter.annotation)
         dtype_name = plan.dtypes.get(name) or self._common.dtypes.get(name)

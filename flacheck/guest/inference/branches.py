@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ..pysource.functions import variable_name
+
 
 @dataclass(frozen=True)
 class TensorComparisons:
@@ -56,21 +58,21 @@ def compared_tensors(module: str) -> TensorComparisons:
         if variable:
             comparisons.add_ranks(variable, values)
         if isinstance(node.left, ast.Attribute) and node.left.attr == "dtype":
-            variable = getattr(node.left.value, "id", "")
+            variable = variable_name(node.left.value)
             comparisons.add_dtypes(variable, values)
     return comparisons
 
 
 def _rank_variable(node: ast.expr) -> str:
     """Return the variable in `x.ndim`, `x.dim()` and `len(x.shape)`."""
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and node.args:
-        node = node.args[0]
-        attributes: tuple[str, ...] = ("shape",)
-    elif isinstance(node, ast.Call):
-        node = node.func
-        attributes = ("dim", "ndimension")
-    else:
-        attributes = ("ndim",)
-    if isinstance(node, ast.Attribute) and node.attr in attributes:
-        return str(getattr(node.value, "id", ""))
-    return ""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="len"), args=[ast.Attribute(value=tensor, attr="shape"), *_]
+        ):
+            return variable_name(tensor)
+        case ast.Call(func=ast.Attribute(value=tensor, attr="dim" | "ndimension")):
+            return variable_name(tensor)
+        case ast.Attribute(value=tensor, attr="ndim"):
+            return variable_name(tensor)
+        case _:
+            return ""

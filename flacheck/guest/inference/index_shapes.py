@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .function_source import parameter_names
+from ..pysource.functions import method_name, parameter_names
 
 Symbols = tuple[str, ...]
 
@@ -146,8 +146,7 @@ def _reassigned_names(node: ast.FunctionDef) -> Iterator[str]:
     for part in ast.walk(node):
         if not isinstance(part, ast.Assign):
             continue
-        method = getattr(getattr(part.value, "func", None), "attr", "")
-        if method in _SAME_SHAPE_METHODS or isinstance(part.value, ast.IfExp):
+        if method_name(part.value) in _SAME_SHAPE_METHODS or isinstance(part.value, ast.IfExp):
             continue
         for target in part.targets:
             if isinstance(target, ast.Name):

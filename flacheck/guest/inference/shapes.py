@@ -13,8 +13,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from ..pysource.functions import (
+    calls_in,
+    function_tree,
+    parameter_names,
+    passed_arguments,
+    variable_name,
+)
 from . import signatures
-from .function_source import function_tree, parameter_names
 from .index_shapes import IndexShape, index_shapes, parameter_aliases
 from .operators import LAYER, Operator
 from .plans import CallPlan, Recipe
@@ -367,7 +373,7 @@ def _unpacked_dimensions(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]
     value = statement.value
     if not isinstance(target, ast.Tuple):
         return
-    names = [getattr(element, "id", "") for element in target.elts]
+    names = [variable_name(element) for element in target.elts]
     if isinstance(value, ast.Tuple) and value.elts and isinstance(value.elts[0], ast.Starred):
         names = names[: len(names) - len(value.elts) + 1]
         value = value.elts[0].value
@@ -375,7 +381,7 @@ def _unpacked_dimensions(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]
         value = value.func
     if not isinstance(value, ast.Attribute) or value.attr not in ("shape", "size"):
         return
-    tensor = getattr(value.value, "id", None)
+    tensor = variable_name(value.value)
     if tensor and names and all(names):
         yield tensor, tuple("X" if set(name) == {"_"} else name for name in names)
 
@@ -390,9 +396,7 @@ def _callee_properties(
     function = inspect.unwrap(function)
     scope = getattr(function, "__globals__", {})
     aliases = parameter_aliases(node)
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call):
-            continue
+    for call in calls_in(node):
         callee = _find_callee(call.func, scope)
         if callee is None or callee is function:
             continue
@@ -408,7 +412,7 @@ def _find_callee(node: ast.expr, scope: dict[str, Any]) -> Callable[..., Any] | 
     if isinstance(node, ast.Name):
         callee = scope.get(node.id)
     elif isinstance(node, ast.Attribute) and node.attr == "apply":
-        function_class = scope.get(getattr(node.value, "id", ""))
+        function_class = scope.get(variable_name(node.value))
         callee = getattr(function_class, "forward", None)
     if not callable(callee):
         return None
@@ -425,12 +429,9 @@ def _passed_variables(call: ast.Call, callee: Callable[..., Any]) -> Iterator[tu
     if parameters and parameters[0] == "ctx":
         # The call goes through `apply`, which passes the context itself.
         parameters = parameters[1:]
-    for argument, parameter in zip(call.args, parameters):
+    for parameter, argument in passed_arguments(call, parameters):
         if isinstance(argument, ast.Name):
             yield argument.id, parameter
-    for keyword in call.keywords:
-        if isinstance(keyword.value, ast.Name) and keyword.arg:
-            yield keyword.value.id, keyword.arg
 
 
 def _size_meaning(symbol: str) -> str | int | None:

@@ -111,7 +111,7 @@ def _calls_of(name: str) -> list[_Call]:
 
 
 def _calls_of_overload(name: str, overload: str) -> list[_Call]:
-    """Return the calls of one overload, or of all overloads if that one has no calls."""
+    """Return the calls of one overload, or of all overloads if that one lacks calls."""
     calls = _calls_of(name)
     overload = overload.lower()
     overloads = {overload, re.sub(r"_?out$", "", overload) or "default"}

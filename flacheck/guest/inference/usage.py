@@ -19,7 +19,16 @@ from typing import Any
 
 from torch._library.custom_ops import CustomOpDef
 
-from .function_source import function_tree, parameter_names
+from ..pysource.functions import (
+    called_name,
+    calls_in,
+    function_tree,
+    last_name,
+    method_name,
+    parameter_names,
+    passed_arguments,
+    variable_name,
+)
 
 TENSOR, INDICES, NUMBER, FLAG, FRACTION = "Tensor", "IntTensor", "int", "bool", "float"
 INTEGERS, FRACTIONS = "list[int]", "list[float]"
@@ -52,6 +61,8 @@ _MEMORY_FUNCTIONS = frozenset(
 
 # A parameter's name → its kind.
 Kinds = dict[str, str]
+# Names that a function uses, each with the kind of the usage.
+Usages = Iterator[tuple[str, str]]
 # A variable's name → the first value that is assigned to it.
 _Assignments = dict[str, ast.expr]
 
@@ -101,16 +112,15 @@ def positional_names(function: Callable[..., Any], depth: int = 0) -> list[str]:
         return names
     # For `arguments = _parse(*args)`, the callee's names.
     scope = getattr(inspect.unwrap(function), "__globals__", {})
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call) or len(call.args) != 1:
+    for call in calls_in(node):
+        if len(call.args) != 1:
             continue
-        (argument,) = call.args
-        name = getattr(getattr(argument, "value", None), "id", "")
         callee, _ = _find_callee(call.func, scope)
         if callee is None:
             continue
-        if isinstance(argument, ast.Starred) and name == node.args.vararg.arg:
-            return positional_names(callee, depth + 1)
+        match call.args[0]:
+            case ast.Starred(value=ast.Name(id=name)) if name == node.args.vararg.arg:
+                return positional_names(callee, depth + 1)
     return []
 
 
@@ -133,7 +143,7 @@ def _names_of_unpacking(node: ast.FunctionDef, vararg: str) -> list[str] | None:
             continue
         elements = part.targets[0].elts
         names = list(_plain_names(elements))
-        if getattr(part.value, "id", "") != vararg or len(names) != len(elements):
+        if variable_name(part.value) != vararg or len(names) != len(elements):
             continue
         if shortest is None or len(names) < len(shortest):
             shortest = names
@@ -152,7 +162,7 @@ def _names_of_subscripts(node: ast.FunctionDef, vararg: str) -> dict[int, str]:
             value = value.body
         if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
             index = value.slice.value
-            if getattr(value.value, "id", "") == vararg and type(index) is int:
+            if variable_name(value.value) == vararg and type(index) is int:
                 names.setdefault(index, part.targets[0].id)
     return names
 
@@ -166,32 +176,31 @@ def _first_kind(name: str, kinds: set[str]) -> str:
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
     for decorator in node.decorator_list:
-        function = getattr(decorator, "func", decorator)
-        if getattr(function, "attr", getattr(function, "id", "")) == "jit":
+        if "jit" in (last_name(decorator), called_name(decorator)):
             return True
     return False
 
 
-def _direct_usages(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+def _direct_usages(node: ast.FunctionDef) -> Usages:
     """Yield the names that a function itself uses, each with the kind of the usage."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-            if part.attr in _TENSOR_ATTRIBUTES:
-                yield part.value.id, TENSOR
-        elif isinstance(part, ast.Call):
-            yield from _call_usages(part)
-        elif isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Mod, ast.FloorDiv)):
-            for name in _plain_names((part.left, part.right)):
-                yield name, NUMBER
-        elif isinstance(part, (ast.If, ast.IfExp, ast.While)):
-            for name in _condition_names(part.test):
-                yield name, FLAG
-        elif isinstance(part, (ast.GeneratorExp, ast.ListComp)):
-            yield from _comprehension_usages(part)
+        match part:
+            case ast.Attribute(value=ast.Name(id=name)) if part.attr in _TENSOR_ATTRIBUTES:
+                yield name, TENSOR
+            case ast.Call():
+                yield from _call_usages(part)
+            case ast.BinOp(op=ast.Mod() | ast.FloorDiv()):
+                for name in _plain_names((part.left, part.right)):
+                    yield name, NUMBER
+            case ast.If() | ast.IfExp() | ast.While():
+                for name in _condition_names(part.test):
+                    yield name, FLAG
+            case ast.GeneratorExp() | ast.ListComp():
+                yield from _comprehension_usages(part)
 
 
-def _call_usages(call: ast.Call) -> Iterator[tuple[str, str]]:
-    function = getattr(call.func, "attr", getattr(call.func, "id", ""))
+def _call_usages(call: ast.Call) -> Usages:
+    function = called_name(call)
     if function in _TENSOR_FUNCTIONS:
         for name in _plain_names(call.args):
             yield name, TENSOR
@@ -202,13 +211,13 @@ def _call_usages(call: ast.Call) -> Iterator[tuple[str, str]]:
 
 def _comprehension_usages(
     comprehension: ast.GeneratorExp | ast.ListComp,
-) -> Iterator[tuple[str, str]]:
+) -> Usages:
     """Yield the sequence of numbers in `tuple(int(n) for n in widths)`."""
     loop = comprehension.generators[0]
     element = comprehension.elt
     if not isinstance(element, ast.Call) or not isinstance(loop.iter, ast.Name):
         return
-    converter = getattr(element.func, "id", "")
+    converter = variable_name(element.func)
     if converter not in _SEQUENCE_KINDS:
         return
     if list(_plain_names(element.args)) == list(_plain_names([loop.target])):
@@ -217,13 +226,14 @@ def _comprehension_usages(
 
 def _condition_names(condition: ast.expr) -> Iterator[str]:
     """Yield the names that are conditions by themselves."""
-    if isinstance(condition, ast.Name):
-        yield condition.id
-    elif isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
-        yield from _condition_names(condition.operand)
-    elif isinstance(condition, ast.BoolOp):
-        for part in condition.values:
-            yield from _condition_names(part)
+    match condition:
+        case ast.Name():
+            yield condition.id
+        case ast.UnaryOp(op=ast.Not()):
+            yield from _condition_names(condition.operand)
+        case ast.BoolOp():
+            for part in condition.values:
+                yield from _condition_names(part)
 
 
 def _plain_names(nodes: Iterable[ast.expr]) -> Iterator[str]:
@@ -233,29 +243,17 @@ def _plain_names(nodes: Iterable[ast.expr]) -> Iterator[str]:
             yield node.id
 
 
-def _callee_usages(
-    node: ast.FunctionDef, scope: dict[str, Any], depth: int
-) -> Iterator[tuple[str, str]]:
+def _callee_usages(node: ast.FunctionDef, scope: dict[str, Any], depth: int) -> Usages:
     """Yield the names that are passed to kernels and functions, each with its kind there."""
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call):
-            continue
+    for call in calls_in(node):
         callee, bound_parameters = _find_callee(call.func, scope)
         if callee is None:
             continue
         kinds = parameter_kinds(callee, depth + 1)
         parameters = list(inspect.signature(callee).parameters)[bound_parameters:]
-        for parameter, argument in _passed_arguments(call, parameters):
+        for parameter, argument in passed_arguments(call, parameters):
             if isinstance(argument, ast.Name) and parameter in kinds:
                 yield argument.id, kinds[parameter]
-
-
-def _passed_arguments(call: ast.Call, parameters: Iterable[str]) -> Iterator[tuple[str, ast.expr]]:
-    """Yield a callee's parameters, each with the expression that is passed to it."""
-    yield from zip(parameters, call.args)
-    for keyword in call.keywords:
-        if keyword.arg:
-            yield keyword.arg, keyword.value
 
 
 def _find_callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Callable[..., Any] | None, int]:
@@ -267,7 +265,7 @@ def _find_callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Callable[..., A
     if isinstance(node, ast.Name):
         callee = scope.get(node.id)
     elif isinstance(node, ast.Attribute) and node.attr == "apply":
-        function_class = scope.get(getattr(node.value, "id", ""))
+        function_class = scope.get(variable_name(node.value))
         callee = getattr(function_class, "forward", None)
         bound_parameters = 1
     if isinstance(callee, CustomOpDef):
@@ -311,8 +309,8 @@ def kernel_parameter_kinds(
 def _memory_addresses(node: ast.FunctionDef) -> list[ast.expr]:
     """Return the addresses that a kernel loads from or stores to."""
     addresses = []
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call) and _is_memory_access(call):
+    for call in calls_in(node):
+        if method_name(call) in _MEMORY_FUNCTIONS:
             addresses += call.args[:1]
             for keyword in call.keywords:
                 if keyword.arg == "base":
@@ -337,27 +335,23 @@ def _callee_pointers(
     assignments: _Assignments,
     parameters: list[str],
     depth: int,
-) -> Iterator[tuple[str, str]]:
+) -> Usages:
     """Yield the parameters that a kernel passes to others as pointers, each with its kind."""
     if depth >= _MAX_DEPTH:
         return
-    for call in ast.walk(node):
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+    for call in calls_in(node):
+        if not isinstance(call.func, ast.Name):
             continue
         callee, _ = _find_callee(call.func, scope)
         if callee is None:
             continue
         kinds = parameter_kinds(callee, depth + 1)
         callee_parameters = inspect.signature(callee).parameters
-        for name, argument in _passed_arguments(call, callee_parameters):
+        for name, argument in passed_arguments(call, callee_parameters):
             if kinds.get(name) in (TENSOR, INDICES):
                 pointer = _base_pointer(argument, assignments, parameters)
                 if pointer:
                     yield pointer, kinds[name]
-
-
-def _is_memory_access(call: ast.Call) -> bool:
-    return getattr(call.func, "attr", "") in _MEMORY_FUNCTIONS
 
 
 def _base_pointer(
@@ -378,7 +372,7 @@ def _base_pointer(
         if node.id in parameters:
             return node.id
         return None
-    if isinstance(node, ast.Call) and _is_memory_access(node) and node.args:
+    if isinstance(node, ast.Call) and method_name(node) in _MEMORY_FUNCTIONS and node.args:
         return _base_pointer(node.args[0], assignments, parameters, depth)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         # `x.to(tl.pointer_type(…))`
@@ -403,7 +397,4 @@ def _address_variables(addresses: list[ast.expr], assignments: _Assignments) -> 
 
 
 def _contains_load(node: ast.expr) -> bool:
-    for part in ast.walk(node):
-        if getattr(getattr(part, "func", None), "attr", "") == "load":
-            return True
-    return False
+    return any(method_name(call) == "load" for call in calls_in(node))

@@ -40,7 +40,7 @@ def record_warnings() -> Iterator[WarningsLog]:
             _add_warning(log, str(message), filename)
         show(message, category, filename, *args, **options)
 
-    # Python prints log records only while the root logger has no handler. Our handler would
+    # Python prints log records only while the root logger lacks a handler. This handler would
     # silence them, so a stream handler prints them.
     stream_handler = logging.StreamHandler(sys.stderr)
     stream_handler.setLevel(logging.WARNING)

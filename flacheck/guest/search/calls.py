@@ -70,7 +70,7 @@ class CallResult:
 
     @property
     def succeeded(self) -> bool:
-        """True if the call ended normally, or its forward did and there is no backward."""
+        """True if the call ended normally, or its forward did without a backward."""
         if self.error is None:
             return True
         return self.stage == "backward" and self.error.kind == "NotImplementedError"
@@ -290,7 +290,7 @@ def _with_defaults(
 def _constructor_arguments(
     operator: Operator, plan: CallPlan, arguments: Arguments, shapes: Shapes
 ) -> dict[str, Any]:
-    """Build the arguments that a class's constructor has no default for."""
+    """Build the arguments of a class's constructor that lack a default."""
     with BODIES.resting():
         included = plan.include.union(plan.build)
         parameters = []

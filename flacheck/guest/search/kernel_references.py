@@ -147,7 +147,7 @@ class KernelReferences:
         for cell in function.__closure__ or ():
             try:
                 yield cell.cell_contents
-            except ValueError:  # The variable has no value yet.
+            except ValueError:  # The variable is not assigned yet.
                 continue
         if hasattr(function, "__wrapped__"):
             yield function.__wrapped__

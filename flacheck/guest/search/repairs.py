@@ -42,7 +42,7 @@ from ..solver.argument_dataflow import (
 from .attempts import CaughtError
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-# Triton has no complex numbers, but some kernels read complex tensors as pairs of floats.
+# Triton lacks complex numbers, but some kernels read complex tensors as pairs of floats.
 DTYPE_NAMES |= {torch.complex64: "complex64", torch.complex128: "complex128"}
 # Errors of operators that do not support training.
 _GRADIENT_ERROR = re.compile(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..pysource.functions import called_name, calls_in, passed_arguments, variable_name
 from .traceback_frames import TracebackFrame
 
 SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE, FIELD = range(9)
@@ -56,18 +57,15 @@ class Constraint:
         return f"{self.kind} {self.name} {self.value!r}"
 
 
-def ignore_errors(constraints: Iterator[Constraint]) -> Iterator[Constraint]:
+Constraints = Iterator[Constraint]
+
+
+def ignore_errors(constraints: Constraints) -> Constraints:
     """Yield constraints until an error: expressions of a package may raise any exception."""
     try:
         yield from constraints
     except Exception:
         return
-
-
-def call_name(call: ast.Call) -> str:
-    """Return the last part of the name of a call's function; empty for other expressions."""
-    name: str = getattr(call.func, "id", getattr(call.func, "attr", ""))
-    return name
 
 
 class ArgumentDataflow:
@@ -78,7 +76,7 @@ class ArgumentDataflow:
         self._frame = frame
         self._depth = depth
 
-    def constrain(self, node: ast.expr, value: Any) -> Iterator[Constraint]:
+    def constrain(self, node: ast.expr, value: Any) -> Constraints:
         """Yield constraints that give an expression a value."""
         if self._depth > MAX_DEPTH:
             return
@@ -88,24 +86,33 @@ class ArgumentDataflow:
         finally:
             self._depth -= 1
 
-    def _constrain(self, node: ast.expr, value: Any) -> Iterator[Constraint]:
-        if isinstance(node, ast.Name):
-            yield from self._constrain_name(node, value)
-        elif isinstance(node, ast.Attribute):
-            yield from self._constrain_attribute(node, value)
-        elif isinstance(node, ast.Subscript):
-            yield from self._constrain_subscript(node, value)
-        elif isinstance(node, ast.Call):
-            yield from self._constrain_call(node, value)
-        elif isinstance(node, ast.BinOp):
-            yield from self._constrain_arithmetic(node, value)
-        elif isinstance(node, (ast.Tuple, ast.List)):
-            for element, element_value in zip(node.elts, value):
-                if self._frame.evaluate(element) != element_value:
-                    yield from self.constrain(element, element_value)
+    def _constrain(self, node: ast.expr, value: Any) -> Constraints:
+        match node:
+            case ast.Name():
+                yield from self._constrain_name(node, value)
+            case ast.Attribute():
+                yield from self._constrain_attribute(node, value)
+            case ast.Subscript():
+                yield from self._constrain_subscript(node, value)
+            case ast.Call():
+                yield from self._constrain_call(node, value)
+            case ast.BinOp():
+                yield from self._constrain_arithmetic(node, value)
+            case ast.Tuple() | ast.List():
+                for element, element_value in zip(node.elts, value):
+                    if self._value(element) != element_value:
+                        yield from self.constrain(element, element_value)
 
-    def _constrain_name(self, node: ast.Name, value: Any) -> Iterator[Constraint]:
-        current = self._frame.names.get(node.id)
+    def _value(self, node: ast.expr) -> Any:
+        """Return an expression's value in the frame."""
+        return self._frame.evaluate(node)
+
+    def _variable(self, name: str) -> Any:
+        """Return a variable's value in the frame, else None."""
+        return self._frame.names.get(name)
+
+    def _constrain_name(self, node: ast.Name, value: Any) -> Constraints:
+        current = self._variable(node.id)
         assignment = self._last_assignment(node.id)
         if isinstance(assignment, tuple):
             sequence, index = assignment
@@ -122,7 +129,7 @@ class ArgumentDataflow:
             for name in self._source_arguments(node):
                 yield Constraint(VALUE, name, value)
 
-    def _constrain_attribute(self, node: ast.Attribute, value: Any) -> Iterator[Constraint]:
+    def _constrain_attribute(self, node: ast.Attribute, value: Any) -> Constraints:
         if node.attr == "shape":
             yield from self._constrain_shape(node.value, tuple(value))
         elif node.attr == "dtype" and isinstance(value, torch.dtype):
@@ -133,9 +140,9 @@ class ArgumentDataflow:
         elif isinstance(node.value, ast.Name):
             yield from self._constrain_field(node.value.id, node.attr, value)
 
-    def _constrain_field(self, variable: str, field: str, value: Any) -> Iterator[Constraint]:
+    def _constrain_field(self, variable: str, field: str, value: Any) -> Constraints:
         """Yield constraints on a field of an object; `self` is the object that is called."""
-        instance = self._frame.names.get(variable)
+        instance = self._variable(variable)
         is_argument = False
         if instance is not None and not isinstance(instance, torch.Tensor):
             for name, argument in self._arguments.items():
@@ -145,10 +152,10 @@ class ArgumentDataflow:
         if not is_argument and variable == "self":
             yield Constraint(BUILD, field, value)
 
-    def _constrain_subscript(self, node: ast.Subscript, value: Any) -> Iterator[Constraint]:
+    def _constrain_subscript(self, node: ast.Subscript, value: Any) -> Constraints:
         """Yield constraints for `x.shape[1]` and `x.shape[:2]`."""
         if not isinstance(node.slice, ast.Slice):
-            index = self._frame.evaluate(node.slice)
+            index = self._value(node.slice)
             yield from self._constrain_extent(node.value, index, value)
             return
         tensor, shape = self._shape_of(node.value)
@@ -156,12 +163,12 @@ class ArgumentDataflow:
             return
         bounds: list[Any] = []
         for bound in (node.slice.lower, node.slice.upper):
-            bounds.append(bound and self._frame.evaluate(bound))
+            bounds.append(bound and self._value(bound))
         extents = list(shape)
         extents[slice(*bounds)] = tuple(value)
         yield from self._constrain_shape(tensor, tuple(extents))
 
-    def _constrain_extent(self, node: ast.expr, index: int, value: Any) -> Iterator[Constraint]:
+    def _constrain_extent(self, node: ast.expr, index: int, value: Any) -> Constraints:
         """Yield constraints that give one dimension of `x.shape` or `x.size()` an extent."""
         tensor, shape = self._shape_of(node)
         if tensor is None or isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -180,94 +187,103 @@ class ArgumentDataflow:
             if isinstance(assignment, ast.expr):
                 return self._shape_of(assignment)
         if isinstance(node, ast.Attribute) and node.attr in ("shape", "size"):
-            shape = self._frame.evaluate(node.value).shape
+            shape = self._value(node.value).shape
             return node.value, tuple(shape)
         return None, ()
 
-    def _constrain_call(self, node: ast.Call, value: Any) -> Iterator[Constraint]:
-        name = call_name(node)
+    def _constrain_call(self, node: ast.Call, value: Any) -> Constraints:
+        name = called_name(node)
         if isinstance(node.func, ast.Attribute) and name in _TENSOR_METHODS:
             yield from self._constrain_method(node.func, node.args, value)
-        elif name == "len" and node.args:
-            yield from self._constrain_len(node.args[0], value)
-        elif name == "prod" and node.args:
-            factors = tuple(self._frame.evaluate(node.args[0]))
-            for extents in _with_product(factors, value):
-                yield from self.constrain(node.args[0], extents)
-        elif name == "cdiv" and len(node.args) > 1:
-            divisor = self._frame.evaluate(node.args[1])
-            yield from self.constrain(node.args[0], value * divisor)
-        elif name == "next_power_of_2" and node.args:
-            yield from self.constrain(node.args[0], value)
         elif name in _TRANSPARENT_FUNCTIONS:
             for argument in node.args:
                 yield from self.constrain(argument, value)
+        elif node.args:
+            yield from self._constrain_function(name, node.args, value)
+
+    def _constrain_function(self, name: str, args: list[ast.expr], value: Any) -> Constraints:
+        first = args[0]
+        match name:
+            case "len":
+                yield from self._constrain_len(first, value)
+            case "prod":
+                factors = tuple(self._value(first))
+                for extents in _with_product(factors, value):
+                    yield from self.constrain(first, extents)
+            case "cdiv" if len(args) > 1:
+                divisor = self._value(args[1])
+                yield from self.constrain(first, value * divisor)
+            case "next_power_of_2":
+                yield from self.constrain(first, value)
 
     def _constrain_method(
         self, method: ast.Attribute, args: list[ast.expr], value: Any
-    ) -> Iterator[Constraint]:
+    ) -> Constraints:
         tensor = method.value
-        if method.attr == "size" and args:
-            shape = ast.Attribute(tensor, "shape", ast.Load())
-            yield from self._constrain_extent(shape, self._frame.evaluate(args[0]), value)
-        elif method.attr == "size":
-            yield from self._constrain_shape(tensor, tuple(value))
-        elif method.attr == "element_size" and value in _DTYPES_BY_SIZE:
-            for name in self._source_arguments(tensor):
-                for dtype in _DTYPES_BY_SIZE[value]:
-                    yield Constraint(DTYPE, name, dtype)
-        elif method.attr == "numel":
-            count = int(value)
-            shape_now = tuple(self._frame.evaluate(tensor).shape)
-            for extents in ((count,), *_with_product(shape_now, count)):
-                yield from self._constrain_shape(tensor, extents)
-        elif method.attr in ("dim", "ndimension"):
-            yield from self._constrain_rank(tensor, value)
-        elif method.attr == "stride" and args and value == 1:
-            # In a contiguous tensor only the last dimension has a stride of 1.
-            index = self._frame.evaluate(args[0])
-            yield from self._constrain_rank(tensor, index + 1)
+        match method.attr:
+            case "size" if args:
+                shape = ast.Attribute(tensor, "shape", ast.Load())
+                yield from self._constrain_extent(shape, self._value(args[0]), value)
+            case "size":
+                yield from self._constrain_shape(tensor, tuple(value))
+            case "element_size" if value in _DTYPES_BY_SIZE:
+                for name in self._source_arguments(tensor):
+                    for dtype in _DTYPES_BY_SIZE[value]:
+                        yield Constraint(DTYPE, name, dtype)
+            case "numel":
+                count = int(value)
+                shape_now = tuple(self._value(tensor).shape)
+                yield from self._constrain_shape(tensor, (count,))
+                for extents in _with_product(shape_now, count):
+                    yield from self._constrain_shape(tensor, extents)
+            case "dim" | "ndimension":
+                yield from self._constrain_rank(tensor, value)
+            case "stride" if args and value == 1:
+                # In a contiguous tensor only the last dimension has a stride of 1.
+                index = self._value(args[0])
+                yield from self._constrain_rank(tensor, index + 1)
 
-    def _constrain_len(self, node: ast.expr, length: Any) -> Iterator[Constraint]:
-        sequence = self._frame.evaluate(node)
+    def _constrain_len(self, node: ast.expr, length: Any) -> Constraints:
+        sequence = self._value(node)
         is_sequence = isinstance(sequence, (tuple, list)) and not isinstance(sequence, torch.Size)
         if is_sequence and sequence:
             yield from self._repeat(node, sequence[0], length)
         else:
             yield from self._constrain_length(node, length)
 
-    def _constrain_arithmetic(self, node: ast.BinOp, value: Any) -> Iterator[Constraint]:
-        left = self._frame.evaluate(node.left)
-        right = self._frame.evaluate(node.right)
-        if isinstance(node.op, ast.Mult):
-            if right and value % right == 0:
-                yield from self.constrain(node.left, value // right)
-            if left and value % left == 0:
-                yield from self.constrain(node.right, value // left)
-        elif isinstance(node.op, ast.Add):
-            yield from self.constrain(node.left, value - right)
-            yield from self.constrain(node.right, value - left)
-        elif isinstance(node.op, ast.Sub):
-            yield from self.constrain(node.left, value + right)
-        elif isinstance(node.op, ast.FloorDiv):
-            yield from self.constrain(node.left, value * right)
-            if value:
-                yield from self.constrain(node.right, left // value)
-        elif isinstance(node.op, ast.Mod) and value == 0:
-            next_multiple = -(-left // right) * right
-            yield from self.constrain(node.left, next_multiple)
-            yield from self.constrain(node.right, left)
-        elif isinstance(node.op, ast.BitAnd) and value == 0:
-            next_power = 1 << (int(left) - 1).bit_length()
-            yield from self.constrain(node.left, next_power)
+    def _constrain_arithmetic(self, node: ast.BinOp, value: Any) -> Constraints:
+        left = self._value(node.left)
+        right = self._value(node.right)
+        match node.op:
+            case ast.Mult():
+                if right and value % right == 0:
+                    yield from self.constrain(node.left, value // right)
+                if left and value % left == 0:
+                    yield from self.constrain(node.right, value // left)
+            case ast.Add():
+                yield from self.constrain(node.left, value - right)
+                yield from self.constrain(node.right, value - left)
+            case ast.Sub():
+                yield from self.constrain(node.left, value + right)
+            case ast.FloorDiv():
+                yield from self.constrain(node.left, value * right)
+                if value:
+                    yield from self.constrain(node.right, left // value)
+            case ast.Mod() if value == 0:
+                next_multiple = -(-left // right) * right
+                yield from self.constrain(node.left, next_multiple)
+                yield from self.constrain(node.right, left)
+            case ast.BitAnd() if value == 0:
+                next_power = 1 << (int(left) - 1).bit_length()
+                yield from self.constrain(node.left, next_power)
 
-    def _constrain_shape(self, tensor: ast.expr, shape: Extents) -> Iterator[Constraint]:
+    def _constrain_shape(self, tensor: ast.expr, shape: Extents) -> Constraints:
         for name in self._source_arguments(tensor):
             yield Constraint(SHAPE, name, shape)
 
-    def _constrain_rank(self, tensor: ast.expr, rank: Any) -> Iterator[Constraint]:
+    def _constrain_rank(self, tensor: ast.expr, rank: Any) -> Constraints:
         """Yield shapes of a rank: leading dimensions are added, or joined, or dropped."""
-        shape = tuple(self._frame.evaluate(tensor).shape)
+        shape = tuple(self._value(tensor).shape)
         if type(rank) is not int or rank < 0 or rank == len(shape):
             return
         surplus = len(shape) - rank
@@ -294,7 +310,7 @@ class ArgumentDataflow:
                 # `x.contiguous()`, `x.T`: the constraint applies to `x` as well.
                 yield from self._source_arguments(inner.value)
             return
-        current = self._frame.names.get(node.id)
+        current = self._variable(node.id)
         if isinstance(current, torch.Tensor):
             for name, argument in self._arguments.items():
                 if argument is current:
@@ -315,7 +331,7 @@ class ArgumentDataflow:
 
     def _lists_of(self, node: ast.expr) -> Iterator[str]:
         """Yield the arguments that are the list of tensors which a variable holds."""
-        tensors = self._frame.names.get(getattr(node, "id", ""))
+        tensors = self._variable(variable_name(node))
         if not isinstance(tensors, (list, tuple)) or not tensors:
             return
         first = tensors[0]
@@ -342,19 +358,14 @@ class ArgumentDataflow:
             return
         code = self._frame.frame.f_code
         parameters = code.co_varnames[: code.co_argcount]
-        for call in ast.walk(statement):
-            if not isinstance(call, ast.Call):
-                continue
-            name = call_name(call)
+        for call in calls_in(statement):
+            name = called_name(call)
             bound_parameters = 0
             if parameters[:1] == ("self",) or (name == "apply" and parameters[:1] == ("ctx",)):
                 bound_parameters = 1
             elif name != code.co_name:
                 continue
-            passed = dict(zip(parameters[bound_parameters:], call.args))
-            for keyword in call.keywords:
-                if keyword.arg:
-                    passed[keyword.arg] = keyword.value
+            passed = dict(passed_arguments(call, parameters[bound_parameters:]))
             expression = passed.get(parameter)
             if expression is not None and not isinstance(expression, ast.Starred):
                 dataflow = type(self)(self._arguments, caller, self._depth + 1)
@@ -386,12 +397,12 @@ class ArgumentDataflow:
                         result = part
         return result
 
-    def _repeat(self, node: ast.expr, element: Any, length: int) -> Iterator[Constraint]:
+    def _repeat(self, node: ast.expr, element: Any, length: int) -> Constraints:
         """Yield a tuple of equal elements as the value of an expression's argument."""
         for name in self._source_arguments(node):
             yield Constraint(VALUE, name, (element,) * length)
 
-    def _constrain_length(self, node: ast.expr, length: int) -> Iterator[Constraint]:
+    def _constrain_length(self, node: ast.expr, length: int) -> Constraints:
         """Yield constraints that give `x.shape`, `x.size()` or `x.stride()` a length."""
         if isinstance(node, ast.Call):
             node = node.func

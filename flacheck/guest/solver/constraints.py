@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
+from ..pysource.functions import called_name, method_name
 from .argument_dataflow import (
     DTYPE,
     GIVE,
@@ -25,7 +26,7 @@ from .argument_dataflow import (
     VALUE,
     ArgumentDataflow,
     Constraint,
-    call_name,
+    Constraints,
     ignore_errors,
 )
 from .traceback_frames import TracebackFrame
@@ -94,20 +95,21 @@ def _is_huge(constraint: Constraint) -> bool:
 class ConditionSolver(ArgumentDataflow):
     """Finds constraints that meet a condition, or avoid an error, in one frame."""
 
-    def avoid_error(self, error: BaseException) -> Iterator[Constraint]:
+    def avoid_error(self, error: BaseException) -> Constraints:
         """Yield constraints that may avoid an error raised at the frame's line."""
         statement, branches = self._frame.statement()
-        if isinstance(statement, ast.Assert):
-            yield from self.require(statement.test, True)
-        elif isinstance(statement, ast.Raise):
-            for condition, truth in branches:
-                yield from self.require(condition, not truth)
-        elif statement is not None:
-            yield from self._avoid_failed_operation(statement, error)
+        match statement:
+            case None:
+                return
+            case ast.Assert():
+                yield from self.require(statement.test, True)
+            case ast.Raise():
+                for condition, truth in branches:
+                    yield from self.require(condition, not truth)
+            case _:
+                yield from self._avoid_failed_operation(statement, error)
 
-    def _avoid_failed_operation(
-        self, statement: ast.stmt, error: BaseException
-    ) -> Iterator[Constraint]:
+    def _avoid_failed_operation(self, statement: ast.stmt, error: BaseException) -> Constraints:
         text = str(error)
         if isinstance(error, TypeError) and _MISSING_ARGUMENT.search(text):
             yield from ignore_errors(self._add_missing_arguments(statement, text))
@@ -119,7 +121,7 @@ class ConditionSolver(ArgumentDataflow):
             return
         if "oolean value of Tensor" in text:
             for name in _condition_names(head):
-                if isinstance(self._frame.names.get(name.id), torch.Tensor):
+                if isinstance(self._variable(name.id), torch.Tensor):
                     yield from self.constrain(name, False)
         for node in ast.walk(head):
             yield from self._fix_node(node, error, text)
@@ -134,20 +136,21 @@ class ConditionSolver(ArgumentDataflow):
         if isinstance(error, (RuntimeError, IndexError, TypeError)):
             yield from self._match_operands(head)
 
-    def _fix_node(self, node: ast.AST, error: BaseException, text: str) -> Iterator[Constraint]:
+    def _fix_node(self, node: ast.AST, error: BaseException, text: str) -> Constraints:
         """Yield constraints for an expression that may have raised the error."""
-        if isinstance(node, ast.Subscript) and isinstance(error, KeyError):
-            yield from self._use_table_keys(node)
-        elif isinstance(node, ast.Subscript) and isinstance(error, (TypeError, IndexError)):
-            yield from ignore_errors(self._make_subscriptable(node))
-        elif isinstance(node, ast.Attribute) and f"attribute '{node.attr}'" in text:
-            yield from self._make_object(node)
-        elif isinstance(node, ast.BinOp) and isinstance(error, ZeroDivisionError):
-            yield from ignore_errors(self._avoid_zero_divisor(node))
-        elif isinstance(node, ast.Call) and _NOT_A_SCALAR.search(text):
-            yield from ignore_errors(self._make_scalar(node))
+        match node, error:
+            case ast.Subscript(), KeyError():
+                yield from self._use_table_keys(node)
+            case ast.Subscript(), TypeError() | IndexError():
+                yield from ignore_errors(self._make_subscriptable(node))
+            case ast.Attribute(), _ if f"attribute '{node.attr}'" in text:
+                yield from self._make_object(node)
+            case ast.BinOp(), ZeroDivisionError():
+                yield from ignore_errors(self._avoid_zero_divisor(node))
+            case ast.Call(), _ if _NOT_A_SCALAR.search(text):
+                yield from ignore_errors(self._make_scalar(node))
 
-    def _add_missing_arguments(self, statement: ast.stmt, text: str) -> Iterator[Constraint]:
+    def _add_missing_arguments(self, statement: ast.stmt, text: str) -> Constraints:
         """Yield constraints for a launch that lacks arguments of its kernel.
 
         Either a table lacks options, or a tensor has too few dimensions for `*x.stride()[2:]`.
@@ -165,18 +168,18 @@ class ConditionSolver(ArgumentDataflow):
             if isinstance(part, ast.Call):
                 part = part.func
             if isinstance(part, ast.Attribute) and part.attr in ("stride", "shape", "size"):
-                tensor = self._frame.evaluate(part.value)
+                tensor = self._value(part.value)
                 yield from self._constrain_rank(part.value, tensor.dim() + len(missing))
 
-    def _wrap_numbers(self, head: ast.AST) -> Iterator[Constraint]:
+    def _wrap_numbers(self, head: ast.AST) -> Constraints:
         """Yield a sequence of one number for `len(dim)` and `for d in dim` of a number."""
         for node in ast.walk(head):
             if isinstance(node, ast.Name):
-                number = self._frame.names.get(node.id)
+                number = self._variable(node.id)
                 if isinstance(number, (int, float)) and not isinstance(number, bool):
                     yield from self._repeat(node, number, 1)
 
-    def _replace_shapes(self, head: ast.AST) -> Iterator[Constraint]:
+    def _replace_shapes(self, head: ast.AST) -> Constraints:
         """Yield one or two extents for `torch.empty(shape)` of a tensor."""
         for node in self._tensor_names(head):
             for name in self._source_arguments(node):
@@ -187,54 +190,53 @@ class ConditionSolver(ArgumentDataflow):
         """Yield the names of tensors in an expression."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
-                value = self._frame.names.get(part.id)
+                value = self._variable(part.id)
                 if isinstance(value, torch.Tensor):
                     yield part
 
-    def _add_dimensions(self, head: ast.AST) -> Iterator[Constraint]:
+    def _add_dimensions(self, head: ast.AST) -> Constraints:
         """Yield shapes with the dimensions that `x.stride(2)` reads of a tensor with fewer."""
         least_ranks: dict[str, tuple[ast.expr, int]] = {}
         for node in ast.walk(head):
-            method = getattr(node, "func", None)
-            if not isinstance(node, ast.Call) or not isinstance(method, ast.Attribute):
-                continue
-            if method.attr not in ("stride", "size") or len(node.args) != 1:
-                continue
-            index = self._frame.evaluate(node.args[0])
-            if type(index) is int:
-                key = ast.dump(method.value)
-                _, rank = least_ranks.get(key, (method.value, 0))
-                least_ranks[key] = (method.value, max(index + 1, -index, rank))
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=tensor, attr="stride" | "size"), args=[argument]
+                ):
+                    index = self._value(argument)
+                    if type(index) is int:
+                        key = ast.dump(tensor)
+                        _, rank = least_ranks.get(key, (tensor, 0))
+                        least_ranks[key] = (tensor, max(index + 1, -index, rank))
         for tensor, rank in least_ranks.values():
-            if self._frame.evaluate(tensor).dim() < rank:
+            if self._value(tensor).dim() < rank:
                 yield from self._constrain_rank(tensor, rank)
 
-    def _avoid_zero_divisor(self, node: ast.BinOp) -> Iterator[Constraint]:
+    def _avoid_zero_divisor(self, node: ast.BinOp) -> Constraints:
         """Yield constraints that make a divisor 1, such as the quotient of two sizes."""
         is_division = isinstance(node.op, (ast.FloorDiv, ast.Mod, ast.Div))
-        if is_division and self._frame.evaluate(node.right) == 0:
+        if is_division and self._value(node.right) == 0:
             yield from self.constrain(node.right, 1)
 
-    def _make_scalar(self, node: ast.Call) -> Iterator[Constraint]:
+    def _make_scalar(self, node: ast.Call) -> Constraints:
         """Yield a number for `float(x)` or `x.item()` of a tensor with several elements."""
-        name = call_name(node)
+        name = called_name(node)
         operand: ast.expr | None = None
         if name in _SCALARS and len(node.args) == 1:
             operand = node.args[0]
         elif name == "item" and isinstance(node.func, ast.Attribute):
             operand = node.func.value
-        if operand is None or not isinstance(self._frame.evaluate(operand), torch.Tensor):
+        if operand is None or not isinstance(self._value(operand), torch.Tensor):
             return
         for argument in self._source_arguments(operand):
             yield Constraint(VALUE, argument, _SCALARS.get(name, 1))
 
-    def _make_subscriptable(self, node: ast.Subscript) -> Iterator[Constraint]:
+    def _make_subscriptable(self, node: ast.Subscript) -> Constraints:
         """Yield constraints for a subscript of a value that does not support it.
 
         For `config["BLOCK"]` of a number it is a table with all keys that the function reads; for
         `x.shape[2]` of a tensor with fewer dimensions, or `sizes[1]` of a number, more elements.
         """
-        current = self._frame.evaluate(node.value)
+        current = self._value(node.value)
         if isinstance(node.slice, ast.Constant) and type(node.slice.value) is int:
             yield from self._lengthen(node.value, current, node.slice.value + 1)
             return
@@ -251,13 +253,13 @@ class ConditionSolver(ArgumentDataflow):
         """Return the constants that the function uses as keys of a variable."""
         keys = []
         for part in ast.walk(self._frame.function or node):
-            if not isinstance(part, ast.Subscript) or getattr(part.value, "id", "") != variable:
-                continue
-            if isinstance(part.slice, ast.Constant):
-                keys.append(part.slice.value)
+            match part:
+                case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
+                    if name == variable:
+                        keys.append(key)
         return keys
 
-    def _lengthen(self, node: ast.expr, current: Any, length: int) -> Iterator[Constraint]:
+    def _lengthen(self, node: ast.expr, current: Any, length: int) -> Constraints:
         """Yield constraints that give an expression at least so many elements."""
         if isinstance(current, torch.Size):
             if len(current) < length:
@@ -268,30 +270,29 @@ class ConditionSolver(ArgumentDataflow):
                     length = max(length, key + 1)
             yield from self._repeat(node, current, length)
 
-    def _use_table_keys(self, node: ast.Subscript) -> Iterator[Constraint]:
+    def _use_table_keys(self, node: ast.Subscript) -> Constraints:
         """Yield the keys of the table in `TABLE[x.dtype]` as values of the subscript."""
-        table = self._frame.evaluate(node.value)
+        table = self._value(node.value)
         if isinstance(table, Mapping):
             for key in list(table)[:_MAX_VALUES]:
                 yield from self.constrain(node.slice, key)
 
-    def _make_object(self, node: ast.Attribute) -> Iterator[Constraint]:
+    def _make_object(self, node: ast.Attribute) -> Constraints:
         """Yield an object with the attribute for `config.size` of a number or tensor."""
-        current = self._frame.evaluate(node.value)
+        current = self._value(node.value)
         if current is None or isinstance(current, (int, float, str, torch.Tensor)):
             for name in self._source_arguments(node.value):
                 yield Constraint(OBJECT, name, node.attr)
 
-    def _unpack(self, statement: ast.Assign) -> Iterator[Constraint]:
+    def _unpack(self, statement: ast.Assign) -> Constraints:
         """Yield constraints for `x, y = value` of a value with another number of elements."""
         target = statement.targets[0]
         value = statement.value
         if not isinstance(target, ast.Tuple):
             return
         length = len(target.elts)
-        current = self._frame.evaluate(value)
-        method = getattr(getattr(value, "func", None), "attr", "")
-        if method == "stride":
+        current = self._value(value)
+        if method_name(value) == "stride":
             yield from self._constrain_length(value, length)
             return
         is_sequence = isinstance(current, (tuple, list)) and not isinstance(current, torch.Size)
@@ -302,7 +303,7 @@ class ConditionSolver(ArgumentDataflow):
         else:
             yield from self._constrain_length(value, length)
 
-    def _match_operands(self, statement: ast.stmt) -> Iterator[Constraint]:
+    def _match_operands(self, statement: ast.stmt) -> Constraints:
         """Yield, for each tensor in a statement, the shape and dtype of each other tensor."""
         tensors = {node.id: node for node in self._tensor_names(statement)}
         for name, other_name in itertools.permutations(tensors, 2):
@@ -316,78 +317,86 @@ class ConditionSolver(ArgumentDataflow):
                 for argument in self._source_arguments(tensors[name]):
                     yield Constraint(DTYPE, argument, other.dtype)
 
-    def require(self, condition: ast.expr, truth: bool) -> Iterator[Constraint]:
+    def require(self, condition: ast.expr, truth: bool) -> Constraints:
         """Yield constraints that give a condition a truth that it does not have now."""
-        if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
-            yield from self.require(condition.operand, not truth)
-        elif isinstance(condition, ast.BoolOp):
-            for part in condition.values:
-                if bool(self._frame.evaluate(part)) != truth:
-                    yield from ignore_errors(self.require(part, truth))
-        elif isinstance(condition, ast.Compare):
-            yield from self._require_comparisons(condition, truth)
-        elif isinstance(condition, ast.Call):
-            yield from self._require_call(condition, truth)
-        elif isinstance(condition, ast.Name):
-            yield from self._require_variable(condition, truth)
-        elif isinstance(condition, ast.Attribute):
-            yield from self.constrain(condition, truth)
-        elif isinstance(condition, ast.BinOp) and not truth:
-            # `if heads % groups: raise`
-            yield from self.constrain(condition, 0)
+        match condition:
+            case ast.UnaryOp(op=ast.Not()):
+                yield from self.require(condition.operand, not truth)
+            case ast.BoolOp():
+                for part in condition.values:
+                    if bool(self._value(part)) != truth:
+                        yield from ignore_errors(self.require(part, truth))
+            case ast.Compare():
+                yield from self._require_comparisons(condition, truth)
+            case ast.Call():
+                yield from self._require_call(condition, truth)
+            case ast.Name():
+                yield from self._require_variable(condition, truth)
+            case ast.Attribute():
+                yield from self.constrain(condition, truth)
+            case ast.BinOp() if not truth:
+                # `if heads % groups: raise`
+                yield from self.constrain(condition, 0)
 
-    def _require_variable(self, condition: ast.Name, truth: bool) -> Iterator[Constraint]:
+    def _require_variable(self, condition: ast.Name, truth: bool) -> Constraints:
         assignment = self._last_assignment(condition.id)
         if assignment is not None and not isinstance(assignment, tuple):
             yield from self.require(assignment, truth)
-        elif isinstance(self._frame.names.get(condition.id), bool) or not truth:
+        elif isinstance(self._variable(condition.id), bool) or not truth:
             yield from self.constrain(condition, truth)
 
-    def _require_comparisons(self, condition: ast.Compare, truth: bool) -> Iterator[Constraint]:
+    def _require_comparisons(self, condition: ast.Compare, truth: bool) -> Constraints:
         """Yield constraints for each pair in `a < b < c`."""
         operands = [condition.left, *condition.comparators]
         for left, operator, right in zip(operands, condition.ops, operands[1:]):
             pair = ast.fix_missing_locations(ast.Compare(left, [operator], [right]))
-            holds = bool(self._frame.evaluate(ast.copy_location(pair, condition)))
+            holds = bool(self._value(ast.copy_location(pair, condition)))
             if holds != truth:
                 yield from ignore_errors(self._require_comparison(left, operator, right, truth))
 
     def _require_comparison(
         self, left: ast.expr, operator: ast.cmpop, right: ast.expr, truth: bool
-    ) -> Iterator[Constraint]:
-        must_be_equal = isinstance(operator, (ast.Eq, ast.Is)) == truth
-        if isinstance(operator, (ast.Is, ast.IsNot)) and _is_none(right):
-            kind = OMIT if must_be_equal else GIVE
-            for name in self._source_arguments(left):
-                yield Constraint(kind, name)
-        elif isinstance(operator, (ast.Eq, ast.NotEq, ast.Is, ast.IsNot)):
-            if must_be_equal:
-                yield from self._match_strides(left, right)
-                yield from self.constrain(left, self._frame.evaluate(right))
-                yield from self.constrain(right, self._frame.evaluate(left))
-            else:
-                yield from self._require_unequal(left)
-        elif isinstance(operator, (ast.In, ast.NotIn)):
-            if isinstance(operator, ast.In) == truth:
-                for value in list(self._frame.evaluate(right))[:_MAX_VALUES]:
-                    yield from self.constrain(left, value)
-        else:
-            yield from self._require_order(left, operator, right, truth)
+    ) -> Constraints:
+        match operator:
+            case ast.Is() | ast.IsNot() if _is_none(right):
+                must_be_none = isinstance(operator, ast.Is) == truth
+                kind = OMIT if must_be_none else GIVE
+                for name in self._source_arguments(left):
+                    yield Constraint(kind, name)
+            case ast.Eq() | ast.Is():
+                yield from self._require_equality(left, right, truth)
+            case ast.NotEq() | ast.IsNot():
+                yield from self._require_equality(left, right, not truth)
+            case ast.In() | ast.NotIn():
+                must_be_in = isinstance(operator, ast.In) == truth
+                if must_be_in:
+                    for value in list(self._value(right))[:_MAX_VALUES]:
+                        yield from self.constrain(left, value)
+            case _:
+                yield from self._require_order(left, operator, right, truth)
 
-    def _require_unequal(self, left: ast.expr) -> Iterator[Constraint]:
+    def _require_equality(self, left: ast.expr, right: ast.expr, truth: bool) -> Constraints:
+        if truth:
+            yield from self._match_strides(left, right)
+            yield from self.constrain(left, self._value(right))
+            yield from self.constrain(right, self._value(left))
+        else:
+            yield from self._require_unequal(left)
+
+    def _require_unequal(self, left: ast.expr) -> Constraints:
         """Yield constraints that increment the left one of two equal numbers."""
-        value = self._frame.evaluate(left)
+        value = self._value(left)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             yield from self.constrain(left, value + 1)
 
-    def _match_strides(self, left: ast.expr, right: ast.expr) -> Iterator[Constraint]:
+    def _match_strides(self, left: ast.expr, right: ast.expr) -> Constraints:
         """Yield the other's shape for each of two tensors that must have one stride in common."""
         left_tensor = self._stride_tensor(left)
         right_tensor = self._stride_tensor(right)
         if left_tensor is not None and right_tensor is not None:
-            right_shape = tuple(self._frame.evaluate(right_tensor).shape)
+            right_shape = tuple(self._value(right_tensor).shape)
             yield from self._constrain_shape(left_tensor, right_shape)
-            left_shape = tuple(self._frame.evaluate(left_tensor).shape)
+            left_shape = tuple(self._value(left_tensor).shape)
             yield from self._constrain_shape(right_tensor, left_shape)
 
     def _stride_tensor(self, node: ast.expr) -> ast.expr | None:
@@ -396,16 +405,17 @@ class ConditionSolver(ArgumentDataflow):
             assignment = self._last_assignment(node.id)
             if isinstance(assignment, ast.expr):
                 node = assignment
-        method = getattr(node, "func", None)
-        if isinstance(method, ast.Attribute) and method.attr == "stride":
-            return method.value
-        return None
+        match node:
+            case ast.Call(func=ast.Attribute(value=tensor, attr="stride")):
+                return tensor
+            case _:
+                return None
 
     def _require_order(
         self, left: ast.expr, operator: ast.cmpop, right: ast.expr, truth: bool
-    ) -> Iterator[Constraint]:
-        left_value = self._frame.evaluate(left)
-        right_value = self._frame.evaluate(right)
+    ) -> Constraints:
+        left_value = self._value(left)
+        right_value = self._value(right)
         if not isinstance(left_value, (int, float)) or not isinstance(right_value, (int, float)):
             return
         is_strict = isinstance(operator, (ast.Lt, ast.Gt)) == truth
@@ -416,10 +426,10 @@ class ConditionSolver(ArgumentDataflow):
         yield from self.constrain(left, right_value - step)
         yield from self.constrain(right, left_value + step)
 
-    def _require_call(self, condition: ast.Call, truth: bool) -> Iterator[Constraint]:
-        name = call_name(condition)
+    def _require_call(self, condition: ast.Call, truth: bool) -> Constraints:
+        name = called_name(condition)
         if name == "isinstance" and truth:
-            classes = self._frame.evaluate(condition.args[1])
+            classes = self._value(condition.args[1])
             if not isinstance(classes, tuple):
                 classes = (classes,)
             for instance_class in classes:
@@ -436,7 +446,7 @@ class ConditionSolver(ArgumentDataflow):
                 for argument in self._source_arguments(operand):
                     yield Constraint(DTYPE, argument, torch.complex64)
 
-    def _require_instance(self, node: ast.expr, instance_class: Any) -> Iterator[Constraint]:
+    def _require_instance(self, node: ast.expr, instance_class: Any) -> Constraints:
         for name in self._source_arguments(node):
             if instance_class in _PLAIN_VALUES:
                 yield Constraint(VALUE, name, _PLAIN_VALUES[instance_class])
@@ -447,7 +457,7 @@ class ConditionSolver(ArgumentDataflow):
 
     def _require_each(
         self, comprehension: ast.GeneratorExp | ast.ListComp, truth: bool
-    ) -> Iterator[Constraint]:
+    ) -> Constraints:
         """Yield constraints for each element of `all(t.dtype == q.dtype for t in (k, v))`."""
         loop = comprehension.generators[0]
         if not isinstance(loop.target, ast.Name):
@@ -461,15 +471,16 @@ class ConditionSolver(ArgumentDataflow):
 def _condition_names(statement: ast.AST) -> Iterator[ast.Name]:
     """Yield the names that a statement uses as conditions."""
     for node in ast.walk(statement):
-        conditions: Iterable[ast.expr] = ()
-        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
-            conditions = [node.test]
-        elif isinstance(node, ast.BoolOp):
-            conditions = node.values
-        elif isinstance(node, ast.UnaryOp):
-            conditions = [node.operand]
-        elif isinstance(node, ast.Expr):
-            conditions = [node.value]
+        conditions: list[ast.expr] = []
+        match node:
+            case ast.If() | ast.IfExp() | ast.While() | ast.Assert():
+                conditions = [node.test]
+            case ast.BoolOp():
+                conditions = node.values
+            case ast.UnaryOp():
+                conditions = [node.operand]
+            case ast.Expr():
+                conditions = [node.value]
         for condition in conditions:
             if isinstance(condition, ast.Name):
                 yield condition

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..pysource.functions import called_name, calls_in, passed_arguments
 from ..workers.values import TORCH_NAMES
 from .argument_dataflow import DTYPE, GIVE, SHAPE, VALUE, Constraint
 
@@ -290,13 +291,9 @@ def _refused_line(error: BaseException) -> _RefusedLine:
         if callee_level is None or call is None:
             origins = dataflow.statement_origins(node)
             return _RefusedLine(_to_outermost(outer_origins, origins), tuple_lengths)
-        passed = [*zip(callee.parameters, call.args)]
-        for keyword in call.keywords:
-            if keyword.arg:
-                passed.append((keyword.arg, keyword.value))
         callee_origins = {}
         tuple_lengths = set()
-        for name, value in passed:
+        for name, value in passed_arguments(call, callee.parameters):
             origins = dataflow.origins([value])
             callee_origins[name] = _to_outermost(outer_origins, origins)
             if isinstance(value, ast.Tuple):
@@ -341,16 +338,10 @@ def _to_outermost(
     return list(outermost)
 
 
-def _function_name(call: ast.Call) -> str:
-    """Return the last part of the name of a call's function."""
-    name: str = getattr(call.func, "attr", getattr(call.func, "id", ""))
-    return name
-
-
 def _find_call(node: ast.AST, name: str) -> ast.Call | None:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call) and _function_name(part) == name:
-            return part
+    for call in calls_in(node):
+        if called_name(call) == name:
+            return call
     return None
 
 
@@ -366,20 +357,22 @@ class _KernelDataflow:
 
     def statement_origins(self, node: ast.AST) -> list[_Origin]:
         """Return the parameters that the values of a statement come from."""
-        if isinstance(node, (ast.FunctionDef, ast.Return)):
-            # A value returned on one path conflicts with that of another path.
-            return self.origins(self._return_values)
-        if isinstance(node, ast.For):
-            return self.origins([node.iter])
-        if isinstance(node, (ast.If, ast.While)):
-            return self.origins([node.test])
-        if isinstance(node, (ast.Assign, ast.Expr)):
-            return self.origins([node.value])
-        if isinstance(node, ast.AugAssign):
-            return self.origins([node.target, node.value])
-        if isinstance(node, ast.expr):
-            return self.origins([node])
-        return []
+        values: list[ast.expr] = []
+        match node:
+            case ast.FunctionDef() | ast.Return():
+                # A value returned on one path conflicts with that of another path.
+                values = self._return_values
+            case ast.For():
+                values = [node.iter]
+            case ast.If() | ast.While():
+                values = [node.test]
+            case ast.Assign() | ast.Expr():
+                values = [node.value]
+            case ast.AugAssign():
+                values = [node.target, node.value]
+            case ast.expr():
+                values = [node]
+        return self.origins(values)
 
     def origins(self, nodes: list[ast.expr]) -> list[_Origin]:
         """Return the parameters that expressions come from."""
@@ -420,7 +413,7 @@ class _KernelDataflow:
     def _visit_call(
         self, node: ast.Call, is_loaded: bool, visited: set[str], depth: int
     ) -> Iterator[_Origin]:
-        name = _function_name(node)
+        name = called_name(node)
         if name in _LOADS or (is_loaded and name in _BLOCK_POINTERS):
             for address in self._addresses(node):
                 yield from self._visit(address, True, visited, depth + 1)
@@ -481,18 +474,19 @@ def _parse_kernel(source: str) -> _KernelSource:
 
 def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Yield the variables that a statement assigns to, each with its value."""
-    if isinstance(node, ast.For):
-        if isinstance(node.target, ast.Name):
-            yield node.target.id, node.iter
-    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-        if node.value is not None and isinstance(node.target, ast.Name):
-            yield node.target.id, node.value
-    elif isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Name):
-                yield target.id, node.value
-            elif isinstance(target, ast.Tuple):
-                yield from _unpacked_assignments(target, node.value)
+    match node:
+        case ast.For(target=ast.Name(id=variable), iter=value):
+            yield variable, value
+        case ast.AugAssign(target=ast.Name(id=variable), value=value):
+            yield variable, value
+        case ast.AnnAssign(target=ast.Name(id=variable), value=ast.expr() as value):
+            yield variable, value
+        case ast.Assign():
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
+                elif isinstance(target, ast.Tuple):
+                    yield from _unpacked_assignments(target, node.value)
 
 
 def _unpacked_assignments(target: ast.Tuple, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from ..pysource.functions import calls_in, last_name
 from .argument_dataflow import Constraint, ignore_errors
 from .constraints import ConditionSolver
 from .traceback_frames import TracebackFrame
@@ -213,14 +214,12 @@ def _leaves_block(block: list[ast.stmt]) -> bool:
 
 def _calls_target(statement: ast.stmt, targets: set[str]) -> bool:
     """Return True if a statement calls or launches a target: `f(x)`, `f[grid](x)`, `F.apply(x)`."""
-    for node in ast.walk(statement):
-        if not isinstance(node, ast.Call):
-            continue
-        function: ast.AST = node.func
+    for call in calls_in(statement):
+        function = call.func
         if isinstance(function, ast.Subscript):
             function = function.value
         if isinstance(function, ast.Attribute) and function.attr == "apply":
             function = function.value
-        if getattr(function, "id", getattr(function, "attr", "")) in targets:
+        if last_name(function) in targets:
             return True
     return False

@@ -9,6 +9,8 @@ import textwrap
 from types import FrameType
 from typing import Any
 
+from ..pysource.functions import calls_in
+
 _LIBRARIES = ("torch", "triton", __name__.partition(".")[0])
 
 
@@ -84,8 +86,8 @@ def _statement_at(body: list[ast.stmt], line: int) -> ast.stmt | None:
 
 def _has_double_star(statement: ast.stmt) -> bool:
     """Return True if a call in the statement unpacks a dictionary of keyword arguments."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and any(keyword.arg is None for keyword in node.keywords):
+    for call in calls_in(statement):
+        if any(keyword.arg is None for keyword in call.keywords):
             return True
     return False
 
