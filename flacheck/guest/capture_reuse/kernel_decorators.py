@@ -146,6 +146,7 @@ def _signature_source(function: Any) -> str:
 
 
 def _plain_annotation(annotation: Any) -> Any:
+    """Return an annotation that can be evaluated without the package."""
     if annotation is _MISSING or isinstance(annotation, str):
         return annotation
     home = str(getattr(annotation, "__module__", "")).partition(".")[0]
@@ -155,6 +156,7 @@ def _plain_annotation(annotation: Any) -> Any:
 
 
 def _decorate(function: Any, layers: Iterable[Any]) -> Any:
+    """Apply decorators to a function, the innermost first."""
     import triton
 
     kernel: Any = triton.jit(function)

@@ -67,6 +67,7 @@ class ImportState:
     def _bound_reason(
         self, recorder: Recorder, queries: FrontendQueries, release_warnings: Iterable[object]
     ) -> str | None:
+        """Return why the capture is valid under its own release only, else None."""
         if any(True for _ in release_warnings):
             return "the package warns about a release"
         module_kernels = {kernel["name"] for kernel in self._kernels.values()}
@@ -160,6 +161,7 @@ class _CurrentRelease:
         return self._frontend_difference(record)
 
     def _frontend_difference(self, record: Mapping[str, Any]) -> str | None:
+        """Return the first kernel for which the front end's result differs, else None."""
         from triton.runtime.jit import JITFunction
 
         modules = {}

@@ -128,6 +128,7 @@ class TritonApiTrace:
         return not self._paused and _is_traced_module(_reading_module(), self.importing)
 
     def _add(self, query: str, result: str) -> None:
+        """Record a result; a second result that differs makes the query ambiguous."""
         previous = self.results.setdefault(query, result)
         if previous == result:
             return
@@ -141,6 +142,7 @@ class TritonApiTrace:
 
 @functools.cache
 def _watched_module_class(trace: TritonApiTrace) -> type[ModuleType]:
+    """Return the class of modules whose reads are recorded."""
     read_attribute = ModuleType.__getattribute__
 
     class WatchedModule(ModuleType):
@@ -217,6 +219,7 @@ def _reading_module() -> str:
 
 
 def _is_traced_module(reader: str, importing: bool) -> bool:
+    """Return True if reads by a module depend on the package."""
     package = reader.partition(".")[0]
     if package == _GUEST:
         return reader in _KERNEL_READERS

@@ -215,6 +215,7 @@ class Arguments:
     def _infer_tensor(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter, sizes: Sizes
     ) -> torch.Tensor | list[torch.Tensor]:
+        """Return a tensor, or a list of tensors, of the likeliest shape and dtype."""
         likeliest: tuple[int, ...] = ()
         for dimensions in self._shapes.candidates(operator, plan, parameter.name):
             extents = extents_of(dimensions, sizes)
@@ -334,6 +335,7 @@ def _from_recipe(value: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _tensor(extents: tuple[int, ...], dtype: torch.dtype, training: bool) -> torch.Tensor:
+    """Build a tensor of ones, zeros or random numbers, depending on its dtype."""
     if dtype == torch.bool:
         return torch.ones(extents, dtype=dtype, device="cuda")
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -434,6 +436,7 @@ def plain_value(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) 
 
 
 def _value_by_name(parameter: inspect.Parameter, sizes: Sizes) -> Any:
+    """Return the value of an argument without other evidence than its name."""
     if "str" in str(parameter.annotation):
         return "none"
     if isinstance(parameter.default, (int, float)):
@@ -556,6 +559,7 @@ def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
 
 
 def _constant_choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
+    """Return the constants that a parameter is compared with, and another number."""
     default = parameter.default
     types: tuple[type, ...] = (str, int)
     if isinstance(default, str):

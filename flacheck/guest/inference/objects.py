@@ -101,6 +101,7 @@ def matching_classes(operator: Operator, requirement: Any) -> Iterator[str]:
 
 
 def _attributes(owner: type) -> set[str]:
+    """Return the names of the attributes and annotated fields of a class."""
     names: set[str] = set()
     for base in owner.__mro__[:-1]:
         names.update(vars(base))

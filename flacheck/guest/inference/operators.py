@@ -3,10 +3,11 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..pysource.functions import Function
 from . import usage
 
 FUNCTION, LAYER, METHOD = "function", "layer", "method"
@@ -37,7 +38,7 @@ class Operator:
     outer: bool
     kernels: frozenset[str]
     parameters: tuple[inspect.Parameter, ...]
-    source: Callable[..., Any]
+    source: Function
     shared: bool = False
     method: str = ""
 
@@ -81,7 +82,7 @@ class Operator:
         return tuple(by_name.values())
 
 
-def parameters_of(thing: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+def parameters_of(thing: Function) -> tuple[inspect.Parameter, ...]:
     """Return the parameters of a function or class, or the names that it unpacks from `*args`."""
     try:
         all_parameters = list(inspect.signature(thing).parameters.values())
@@ -93,14 +94,14 @@ def parameters_of(thing: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     return _with_annotations(thing, parameters)
 
 
-def _unpacked_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _unpacked_parameters(function: Function) -> list[inspect.Parameter]:
     """Return the names that a function unpacks from its `*args` as parameters."""
     names = dict.fromkeys(usage.positional_names(function))
     return [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
 
 
 def _with_annotations(
-    function: Callable[..., Any], parameters: Iterable[inspect.Parameter]
+    function: Function, parameters: Iterable[inspect.Parameter]
 ) -> tuple[inspect.Parameter, ...]:
     """Annotate parameters without an annotation by their usage in the function."""
     if isinstance(function, type):

@@ -71,6 +71,9 @@ class CallPlan:
         return repr(replace(self, label=""))
 
 
+Plans = Iterator[CallPlan]
+
+
 class Recipe:
     """A recipe for a package's calls; the header comments of the recipe files describe the form.
 
@@ -106,7 +109,7 @@ class Recipe:
             plan = _apply_entry(plan, entry)
         return plan
 
-    def variants(self, operator: Operator, plan: CallPlan) -> Iterator[CallPlan]:
+    def variants(self, operator: Operator, plan: CallPlan) -> Plans:
         """Yield the recipe's variants of a plan."""
         number = 0
         for entry in self._entries(operator):
@@ -117,6 +120,7 @@ class Recipe:
 
 
 def _apply_entry(plan: CallPlan, entry: Mapping[str, Any], label: str | None = None) -> CallPlan:
+    """Return a plan with the changes of a recipe's entry."""
     tables = {name: entry[name] for name in _TABLES if entry.get(name)}
     training = entry.get("training", plan.training)
     plan = plan.with_changes(label, training=training, **tables)

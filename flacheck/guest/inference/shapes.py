@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ..pysource.functions import (
+    Function,
     calls_in,
     function_tree,
     parameter_names,
@@ -70,8 +71,11 @@ _ARITHMETIC = {
 }
 
 _MODEL = ("B", "T", "D")
-_QUERY, _VALUE, _GATE = ("B", "T", "H", "K"), ("B", "T", "H", "V"), ("B", "T", "H")
-_STATE, _STATES = ("N", "H", "K", "V"), ("B", "NT", "H", "K", "V")
+_QUERY = ("B", "T", "H", "K")
+_VALUE = ("B", "T", "H", "V")
+_GATE = ("B", "T", "H")
+_STATE = ("N", "H", "K", "V")
+_STATES = ("B", "NT", "H", "K", "V")
 # Usual names of tensors with their dimensions.
 _USUAL_NAMES: dict[str, Dimensions] = {
     **dict.fromkeys("q k query key r a b p gk w kg qg".split(), _QUERY),
@@ -89,7 +93,16 @@ _USUAL_NAMES: dict[str, Dimensions] = {
     **dict.fromkeys("cos sin".split(), ("B", "T", "K")),
     **dict.fromkeys("A_log D dt_bias sink sink_bias".split(), ("H",)),
 }
-_FALLBACKS = (_QUERY, _MODEL, _GATE, ("B*T", "D"), ("D",), ("H", "K"), ("D", "D"), ("B", "T"))
+_FALLBACKS = (
+    _QUERY,
+    _MODEL,
+    _GATE,
+    ("B*T", "D"),
+    ("D",),
+    ("H", "K"),
+    ("D", "D"),
+    ("B", "T"),
+)
 _ATTENTION_INPUTS = (("q", "k", "v"), ("Q", "K", "V"), ("query", "key", "value"))
 # Arguments of layers that are not as wide as the model.
 _TOKEN_ARGUMENTS = ("input_ids", "labels", "target", "attention_mask", "position_ids")
@@ -196,6 +209,7 @@ class Shapes:
 
 
 def _usual_shape(name: str) -> Dimensions | None:
+    """Return the dimensions of a tensor with a usual name."""
     for spelling in _spellings(name):
         if spelling in _USUAL_NAMES:
             return _USUAL_NAMES[spelling]
@@ -252,6 +266,7 @@ def _with_time(shapes: dict[str, Symbols]) -> dict[str, Symbols]:
 
 
 def _docstring_shapes(function: Any) -> dict[str, Symbols]:
+    """Return the dimensions of parameters in a docstring."""
     text = getattr(function, "__doc__", None)
     if not isinstance(text, str):
         return {}
@@ -332,7 +347,7 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 @functools.cache
-def unpacked_shapes(function: Callable[..., Any], depth: int = 0) -> dict[str, Symbols]:
+def unpacked_shapes(function: Function, depth: int = 0) -> dict[str, Symbols]:
     """Return the dimensions of parameters that a function and its callees unpack."""
     node = function_tree(function)
     if node is None:
@@ -352,7 +367,7 @@ def unpacked_shapes(function: Callable[..., Any], depth: int = 0) -> dict[str, S
 
 
 @functools.cache
-def read_shapes(function: Callable[..., Any], depth: int = 0) -> dict[str, IndexShape]:
+def read_shapes(function: Function, depth: int = 0) -> dict[str, IndexShape]:
     """Return the dimensions of parameters that a function and its callees read by index."""
     node = function_tree(function)
     if node is None:
@@ -388,8 +403,8 @@ def _unpacked_dimensions(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]
 
 def _callee_properties(
     node: ast.FunctionDef,
-    function: Callable[..., Any],
-    analyze: Callable[[Callable[..., Any], int], dict[str, Property]],
+    function: Function,
+    analyze: Callable[[Function, int], dict[str, Property]],
     depth: int,
 ) -> Iterator[tuple[str, Property]]:
     """Yield the variables that callees are passed, with their property in the callee."""
@@ -406,7 +421,7 @@ def _callee_properties(
                 yield aliases.get(variable, variable), properties[parameter]
 
 
-def _find_callee(node: ast.expr, scope: dict[str, Any]) -> Callable[..., Any] | None:
+def _find_callee(node: ast.expr, scope: dict[str, Any]) -> Function | None:
     """Return the package's function that is called; for `X.apply` the forward."""
     callee: Any = None
     if isinstance(node, ast.Name):
@@ -423,7 +438,7 @@ def _find_callee(node: ast.expr, scope: dict[str, Any]) -> Callable[..., Any] | 
     return None
 
 
-def _passed_variables(call: ast.Call, callee: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+def _passed_variables(call: ast.Call, callee: Function) -> Iterator[tuple[str, str]]:
     """Yield the caller's variables, each with the parameter that it is passed to."""
     parameters = list(inspect.signature(callee).parameters)
     if parameters and parameters[0] == "ctx":

@@ -10,8 +10,9 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+
+from ..pysource.functions import Function
 
 # Brackets around a list: `[B, T, H]`, `(num_tokens, 4)`.
 _LIST = re.compile(r"[\[(]([^\[\]()]{1,60})[\])]")
@@ -20,7 +21,7 @@ _QUOTED_LIST = re.compile(r"['\"]([^'\"]{1,60})['\"]")
 _SUBSCRIPT_LIST = re.compile(r"Tensor\[([^\[\]]{1,60})\]$")
 
 
-def signature_shapes(function: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+def signature_shapes(function: Function) -> Iterator[tuple[str, str]]:
     """Yield the parameters with dimensions, each with their list as text."""
     try:
         text = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))

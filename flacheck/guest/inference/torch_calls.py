@@ -18,7 +18,7 @@ from typing import Any
 
 from ..fake_cuda.registered import BODIES
 from .operators import FUNCTION, Operator
-from .plans import CallPlan
+from .plans import CallPlan, Plans
 
 _Call = dict[str, Any]
 
@@ -73,7 +73,7 @@ def implements_torch_operator(operator: Operator) -> bool:
     return any(BODIES.operators_of(operator.call))
 
 
-def plans(operator: Operator, plain: CallPlan) -> Iterator[CallPlan]:
+def plans(operator: Operator, plain: CallPlan) -> Plans:
     """Yield the plain plan with arguments of torch's tests that the function accepts."""
     if operator.kind != FUNCTION:
         return

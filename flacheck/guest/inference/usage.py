@@ -13,13 +13,14 @@ import functools
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any
 
 from torch._library.custom_ops import CustomOpDef
 
 from ..pysource.functions import (
+    Function,
     called_name,
     calls_in,
     function_tree,
@@ -30,8 +31,13 @@ from ..pysource.functions import (
     variable_name,
 )
 
-TENSOR, INDICES, NUMBER, FLAG, FRACTION = "Tensor", "IntTensor", "int", "bool", "float"
-INTEGERS, FRACTIONS = "list[int]", "list[float]"
+TENSOR = "Tensor"
+INDICES = "IntTensor"
+NUMBER = "int"
+FLAG = "bool"
+FRACTION = "float"
+INTEGERS = "list[int]"
+FRACTIONS = "list[float]"
 # Names of numbers that are neither sizes nor offsets.
 _FRACTION_NAMES = re.compile(r"scale|eps|alpha|beta|temp|softcap|momentum|rate|slope|(^|_)p$")
 _SEQUENCE_KINDS = {"int": INTEGERS, "float": FRACTIONS}
@@ -68,7 +74,7 @@ _Assignments = dict[str, ast.expr]
 
 
 @functools.cache
-def parameter_kinds(function: Callable[..., Any], depth: int = 0) -> Kinds:
+def parameter_kinds(function: Function, depth: int = 0) -> Kinds:
     """Return the kinds of parameters by their usage in a function and in its callees."""
     node = function_tree(function)
     if node is None:
@@ -88,7 +94,7 @@ def parameter_kinds(function: Callable[..., Any], depth: int = 0) -> Kinds:
     return {name: _first_kind(name, kinds) for name, kinds in kinds_by_name.items() if kinds}
 
 
-def local_kernels(function: Callable[..., Any]) -> list[str]:
+def local_kernels(function: Function) -> list[str]:
     """Return the names of the kernels that a function defines."""
     if not any(isinstance(constant, CodeType) for constant in function.__code__.co_consts):
         return []
@@ -102,7 +108,7 @@ def local_kernels(function: Callable[..., Any]) -> list[str]:
     return names
 
 
-def positional_names(function: Callable[..., Any], depth: int = 0) -> list[str]:
+def positional_names(function: Function, depth: int = 0) -> list[str]:
     """Return the names that a function gives the elements of its `*args`, in order."""
     node = function_tree(function)
     if node is None:
@@ -125,6 +131,7 @@ def positional_names(function: Callable[..., Any], depth: int = 0) -> list[str]:
 
 
 def _unpacked_names(node: ast.FunctionDef) -> list[str]:
+    """Return the names that a function gives the elements of its own `*args`."""
     if node.args.vararg is None:
         return []
     names = _names_of_unpacking(node, node.args.vararg.arg)
@@ -168,6 +175,7 @@ def _names_of_subscripts(node: ast.FunctionDef, vararg: str) -> dict[int, str]:
 
 
 def _first_kind(name: str, kinds: set[str]) -> str:
+    """Return the kind of a parameter from the kinds of its usages."""
     kind = next(kind for kind in _PRECEDENCE if kind in kinds)
     if kind == NUMBER and _FRACTION_NAMES.search(name):
         return FRACTION
@@ -175,6 +183,7 @@ def _first_kind(name: str, kinds: set[str]) -> str:
 
 
 def _is_kernel(node: ast.FunctionDef) -> bool:
+    """Return True for a function with the decorator `jit`."""
     for decorator in node.decorator_list:
         if "jit" in (last_name(decorator), called_name(decorator)):
             return True
@@ -200,6 +209,7 @@ def _direct_usages(node: ast.FunctionDef) -> Usages:
 
 
 def _call_usages(call: ast.Call) -> Usages:
+    """Yield the arguments of a function for tensors or for numbers."""
     function = called_name(call)
     if function in _TENSOR_FUNCTIONS:
         for name in _plain_names(call.args):
@@ -256,7 +266,7 @@ def _callee_usages(node: ast.FunctionDef, scope: dict[str, Any], depth: int) -> 
                 yield argument.id, kinds[parameter]
 
 
-def _find_callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Callable[..., Any] | None, int]:
+def _find_callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Function | None, int]:
     """Return the package's function that is called or launched, and its bound parameters."""
     bound_parameters = 0
     callee: Any = None

@@ -9,9 +9,11 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+Function = Callable[..., Any]
+
 
 @functools.cache
-def function_tree(function: Callable[..., Any]) -> ast.FunctionDef | None:
+def function_tree(function: Function) -> ast.FunctionDef | None:
     """Return a function's syntax tree; None without source and for lambdas."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))

@@ -14,7 +14,7 @@ from ..fake_cuda.registered import BODIES
 from ..inference import optimizers, torch_calls
 from ..inference.arguments import NOTHING, Arguments, as_number, is_length, is_tensor
 from ..inference.operators import LAYER, METHOD, Operator
-from ..inference.plans import CallPlan, Recipe
+from ..inference.plans import CallPlan, Plans, Recipe
 from ..inference.shapes import Shapes
 from ..recorder import frontend
 from ..recorder.recorder import Recorder
@@ -121,6 +121,7 @@ class Caller:
         return self._checks.queries
 
     def _check_limits(self, kernel: str, arguments: object) -> None:
+        """End a call with too many launches or too much work."""
         if self._recorder.calls > self._launch_limit:
             raise TooLong(f"made more than {_MAX_LAUNCHES} launches")
         if self.work() > self._work_limit:
@@ -130,7 +131,7 @@ class Caller:
         """Return the calls that the package itself made of an inner function."""
         return list(self._observed_calls.plans(operator, self.recipe.plain(operator)))
 
-    def torch_plans(self, operator: Operator) -> Iterator[CallPlan]:
+    def torch_plans(self, operator: Operator) -> Plans:
         """Return the calls that torch's tests make of the operator that a function implements."""
         return torch_calls.plans(operator, self.recipe.plain(operator))
 
@@ -339,6 +340,7 @@ def _call_arguments(operator: Operator, plan: CallPlan, arguments: Arguments) ->
 def _forward(
     operator: Operator, plan: CallPlan, function: Any, arguments: Mapping[str, Any]
 ) -> Any:
+    """Call a function with its arguments."""
     with torch.set_grad_enabled(plan.training):
         if getattr(operator.call, "__name__", "") == "apply":
             # An autograd function's `apply` accepts no keyword arguments.
@@ -353,6 +355,7 @@ def _forward(
 
 
 def _backward(tensors: list[torch.Tensor], gradient: float) -> None:
+    """Call the backward of tensors with a constant gradient."""
     outputs = [tensor for tensor in tensors if tensor.requires_grad]
     if outputs:
         gradients = [torch.full_like(tensor, gradient) for tensor in outputs]

@@ -87,6 +87,7 @@ def _is_layer(value: Any) -> bool:
 
 
 def _is_defined_in(module: str, name: str, value: Any) -> bool:
+    """Return True unless a module imports the function or class from another one."""
     if isinstance(value, CustomOpDef):
         return bool(value._init_fn.__module__ == module)
     if inspect.isfunction(value) or isinstance(value, type):
@@ -99,22 +100,56 @@ def _as_operator(
 ) -> Operator | None:
     """Return a function, autograd function or layer as an operator, else None."""
     if isinstance(value, CustomOpDef):
-        body = inspect.unwrap(value._init_fn)
-        return Operator(name, value, FUNCTION, outer, kernels, parameters_of(body), body, shared)
+        source = inspect.unwrap(value._init_fn)
+        return Operator(
+            name=name,
+            call=value,
+            kind=FUNCTION,
+            outer=outer,
+            kernels=kernels,
+            parameters=parameters_of(source),
+            source=source,
+            shared=shared,
+        )
     if inspect.isfunction(value):
         source = inspect.unwrap(value)
         parameters = parameters_of(value)
         if parameters and parameters[0].name == "ctx":
             # A part of an autograd function, which is called as a whole.
             return None
-        return Operator(name, value, FUNCTION, outer, kernels, parameters, source, shared)
+        return Operator(
+            name=name,
+            call=value,
+            kind=FUNCTION,
+            outer=outer,
+            kernels=kernels,
+            parameters=parameters,
+            source=source,
+            shared=shared,
+        )
     if issubclass(value, torch.autograd.Function):
-        forward = inspect.unwrap(value.forward)
-        parameters = tuple(p for p in parameters_of(forward) if p.name != "ctx")
-        return Operator(name, value.apply, FUNCTION, False, kernels, parameters, forward)
+        source = inspect.unwrap(value.forward)
+        parameters = tuple(p for p in parameters_of(source) if p.name != "ctx")
+        return Operator(
+            name=name,
+            call=value.apply,
+            kind=FUNCTION,
+            outer=False,
+            kernels=kernels,
+            parameters=parameters,
+            source=source,
+        )
     if issubclass(value, torch.nn.Module) and value.forward is not torch.nn.Module.forward:
         source = inspect.unwrap(value.forward)
-        return Operator(name, value, LAYER, outer, kernels, parameters_of(value), source)
+        return Operator(
+            name=name,
+            call=value,
+            kind=LAYER,
+            outer=outer,
+            kernels=kernels,
+            parameters=parameters_of(value),
+            source=source,
+        )
     return None
 
 
@@ -147,17 +182,31 @@ def _methods(name: str, owner: type, references: KernelReferences) -> list[Opera
 def _as_method(
     name: str, owner: type, method: str, kernels: frozenset[str], outer: bool
 ) -> Operator:
+    """Return a method as an operator."""
     name = f"{name}.{method}"
     attribute = inspect.getattr_static(owner, method)
     if isinstance(attribute, (staticmethod, classmethod)):
         # The method is called without an object.
         function = getattr(owner, method)
-        source = inspect.unwrap(attribute.__func__)
-        parameters = parameters_of(function)
-        return Operator(name, function, FUNCTION, outer, kernels, parameters, source)
-    source = inspect.unwrap(attribute)
-    parameters = parameters_of(owner)
-    return Operator(name, owner, METHOD, outer, kernels, parameters, source, method=method)
+        return Operator(
+            name=name,
+            call=function,
+            kind=FUNCTION,
+            outer=outer,
+            kernels=kernels,
+            parameters=parameters_of(function),
+            source=inspect.unwrap(attribute.__func__),
+        )
+    return Operator(
+        name=name,
+        call=owner,
+        kind=METHOD,
+        outer=outer,
+        kernels=kernels,
+        parameters=parameters_of(owner),
+        source=inspect.unwrap(attribute),
+        method=method,
+    )
 
 
 def _public_methods(owner: type) -> list[str]:

@@ -53,6 +53,7 @@ class FrontendChecks:
         return self._check_counts.total()
 
     def _add_launch(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> None:
+        """Note the form of a launch, and queue the launch for a check."""
         form = (kernel, _argument_form(function, arguments))
         self._forms.setdefault(self._trust.latest, form)
         if kernel in self._accepted_kernels:
@@ -98,6 +99,7 @@ class FrontendChecks:
     def _check(
         self, kernel: str, function: Kernel, arguments: Mapping[str, Any]
     ) -> Exception | None:
+        """Check one launch and add the check to the queries."""
         if not self._is_set_up:
             self._is_set_up = True
             frontend.set_up()

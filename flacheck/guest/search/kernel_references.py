@@ -107,6 +107,7 @@ class KernelReferences:
             queue += references
 
     def _direct_references(self, value: Any) -> Iterator[Any]:
+        """Yield the objects that an object refers to."""
         if isinstance(value, ModuleType):
             # Only single names of modules are followed: a lazy module may raise for other names.
             return
@@ -136,6 +137,7 @@ class KernelReferences:
             yield from list(vars(value).values())
 
     def _class_references(self, owner: type) -> Iterator[Any]:
+        """Yield the methods and base classes of a class."""
         for attribute in vars(owner).values():
             if _may_refer(attribute):
                 yield attribute
@@ -144,6 +146,7 @@ class KernelReferences:
                 yield base
 
     def _function_references(self, function: FunctionType) -> Iterator[Any]:
+        """Yield the objects in the closure and the code of a function."""
         for cell in function.__closure__ or ():
             try:
                 yield cell.cell_contents
@@ -156,6 +159,7 @@ class KernelReferences:
             yield from self._code_references(function.__code__, function.__globals__)
 
     def _code_references(self, code: CodeType, scope: dict[str, Any]) -> Iterator[Any]:
+        """Yield the objects that the names in a function's code are bound to."""
         for name in code.co_names:
             value = scope.get(name)
             if value is None and "." in name:
@@ -202,6 +206,7 @@ class KernelReferences:
         return isinstance(getattr(value, "__dict__", None), dict)
 
     def _is_own(self, module: str | None) -> bool:
+        """Return True for modules of the packages."""
         return (module or "").partition(".")[0] in self._packages
 
 

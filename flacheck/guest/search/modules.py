@@ -72,6 +72,7 @@ class NoFakeTensor:
 
 
 def _hide_fake_tensor_class(module: ModuleType) -> None:
+    """Replace the class of fake tensors among the globals of a module."""
     for name, value in list(vars(module).items()):
         if value is FakeTensor:
             setattr(module, name, NoFakeTensor)
@@ -118,6 +119,7 @@ def _load_module(
     modules: dict[str, ModuleType],
     failures: dict[str, str],
 ) -> None:
+    """Import a module, or add its error to the failures."""
     if _is_skipped(name, skip_patterns):
         return
     module = _import_module(name)

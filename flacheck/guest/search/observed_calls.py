@@ -6,7 +6,7 @@ arguments inferred from its signature.
 
 import functools
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from ..inference.arguments import LENGTHS
 from ..inference.operators import FUNCTION, Operator
-from ..inference.plans import CallPlan
+from ..inference.plans import CallPlan, Plans
 from ..workers.values import TORCH_NAMES
 
 _TRITON_NAMES = {getattr(torch, torch_name): name for name, torch_name in TORCH_NAMES.items()}
@@ -79,7 +79,7 @@ class ObservedCalls:
             if len(kept) < _MAX_CALLS and arguments not in kept:
                 kept.append(arguments)
 
-    def plans(self, operator: Operator, plain: CallPlan) -> Iterator[CallPlan]:
+    def plans(self, operator: Operator, plain: CallPlan) -> Plans:
         """Yield the plain plan with the arguments of each call; values of a recipe remain."""
         for number, arguments in enumerate(self._calls.get(operator.name, ()), 1):
             label = f"as the package calls it, {number}"

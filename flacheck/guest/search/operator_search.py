@@ -134,6 +134,7 @@ class OperatorSearch:
         return names
 
     def _run_round(self, step: _Step, operators: Iterable[Operator], share: float) -> None:
+        """Run a step for operators until the end of the round's time."""
         self._round_end = self._end * share
         for operator in operators:
             if self._is_time_over():
@@ -175,9 +176,11 @@ class OperatorSearch:
         return operator.is_built, -missing / len(operator.kernels), -missing
 
     def _missing_kernels(self, operator: Operator) -> frozenset[str]:
+        """Return the kernels of an operator without an accepted launch."""
         return operator.kernels - self._caller.recorded_kernels
 
     def _report_entry(self, operator: Operator) -> dict[str, Any]:
+        """Return an operator's entry in the report."""
         if operator.name not in self.report:
             self.report[operator.name] = {
                 "kernels": sorted(operator.kernels),
@@ -195,6 +198,7 @@ class OperatorSearch:
         return Repairs(operator, self._caller.shapes)
 
     def _base_plan(self, operator: Operator) -> tuple[CallPlan, int]:
+        """Return the plan that an operator's variants start from, with the tries of each."""
         if operator.name in self._base_plans:
             return self._base_plans[operator.name]
         return self._recipe.plain(operator), 1
@@ -365,6 +369,7 @@ class OperatorSearch:
         dtype: str,
         path: PathConditions | None = None,
     ) -> CallResult:
+        """Call an operator and add the result to the report."""
         result = self._caller.call(operator, plan, dtype, path)
         entry = self._report_entry(operator)
         entry["calls"] += 1

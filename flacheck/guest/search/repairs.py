@@ -1,7 +1,7 @@
 """Plans that may succeed after a call failed: changes that meet constraints, and guesses."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from inspect import Parameter
 from typing import Any
@@ -25,8 +25,8 @@ from ..inference.objects import (
     matching_classes,
 )
 from ..inference.operators import Operator
-from ..inference.plans import CallPlan
-from ..inference.shapes import SIZES, Shapes, dimensions_in, extents_of, size_letter
+from ..inference.plans import CallPlan, Plans
+from ..inference.shapes import SIZES, Dimensions, Shapes, dimensions_in, extents_of, size_letter
 from ..solver.argument_dataflow import (
     BUILD,
     DTYPE,
@@ -63,7 +63,7 @@ class Repairs:
         self._operator = operator
         self._shapes = shapes
 
-    def meet(self, plan: CallPlan, constraints: Iterable[Constraint]) -> Iterator[CallPlan]:
+    def meet(self, plan: CallPlan, constraints: Iterable[Constraint]) -> Plans:
         """Yield plans that each meet one of some constraints."""
         for constraint in constraints:
             yield from self._meet(plan, constraint)
@@ -117,7 +117,7 @@ class Repairs:
         plans += self._change_shapes(plan, [*mentioned, *self._operator.takes])
         return plans
 
-    def _meet(self, plan: CallPlan, constraint: Constraint) -> Iterator[CallPlan]:
+    def _meet(self, plan: CallPlan, constraint: Constraint) -> Plans:
         """Yield plans that meet a constraint; none if no argument can meet it."""
         name = constraint.name
         value = constraint.value
@@ -161,7 +161,7 @@ class Repairs:
         """Return the size of one dimension that gives a tensor its extents, else nothing."""
         if name in plan.shapes:
             return {}
-        dimensions = self._shapes.candidates(self._operator, plan, name)[0]
+        dimensions = self._candidates(plan, name)[0]
         current = extents_of(dimensions, {**SIZES, **plan.sizes})
         if current is None or len(current) != len(extents):
             return {}
@@ -190,10 +190,18 @@ class Repairs:
         for parameter in self._operator.takes:
             if parameter.name == name or not self._is_tensor(parameter):
                 continue
-            candidates = self._shapes.candidates(self._operator, plan, parameter.name)
+            candidates = self._candidates(plan, parameter.name)
             if candidates and extents_of(candidates[0], sizes) == extents:
                 return candidates[0]
         return extents
+
+    def _candidates(self, plan: CallPlan, name: str) -> list[Dimensions]:
+        """Return the shapes that an argument may have."""
+        return self._shapes.candidates(self._operator, plan, name)
+
+    def _choices(self, parameter: Parameter) -> list[Any]:
+        """Return the values that are worth trying for a parameter."""
+        return choices(self._operator, parameter)
 
     def _is_tensor(self, parameter: Parameter) -> bool:
         return is_tensor(parameter, self._shapes.is_documented(self._operator, parameter.name))
@@ -202,7 +210,7 @@ class Repairs:
         self, plan: CallPlan, parameter: Parameter, text: str
     ) -> list[CallPlan]:
         """Return plans with other values of a constructor's argument."""
-        values = choices(self._operator, parameter) + _values_in_text(text, parameter)
+        values = self._choices(parameter) + _values_in_text(text, parameter)
         plans = []
         for value in values[:_MAX_BUILD_VALUES]:
             plans.append(plan.with_changes(build={parameter.name: value}))
@@ -220,24 +228,22 @@ class Repairs:
             if is_optional:
                 return [plan.including(name)]
             return [plan.with_changes(values={name: value}) for value in other_numbers(parameter)]
-        values = dict.fromkeys(
-            choices(self._operator, parameter) + _values_in_text(text, parameter)
-        )
+        values = dict.fromkeys(self._choices(parameter) + _values_in_text(text, parameter))
         if not values and parameter.default is None:
             return [plan.including(name)]
         return [plan.with_changes(values={name: value}) for value in list(values)[:_MAX_VALUES]]
 
-    def _change_shapes(self, plan: CallPlan, parameters: Iterable[Parameter]) -> Iterator[CallPlan]:
+    def _change_shapes(self, plan: CallPlan, parameters: Iterable[Parameter]) -> Plans:
         """Yield plans with the next likely shapes of each tensor."""
         for parameter in parameters:
             name = parameter.name
             is_passed = parameter.default is NOTHING or name in plan.include
             if is_passed and self._is_tensor(parameter):
-                for dimensions in self._shapes.candidates(self._operator, plan, name)[1:4]:
+                for dimensions in self._candidates(plan, name)[1:4]:
                     yield plan.with_changes(shapes={name: dimensions})
 
 
-def omit_objects(operator: Operator, plan: CallPlan) -> Iterator[CallPlan]:
+def omit_objects(operator: Operator, plan: CallPlan) -> Plans:
     """Yield plans with None for one object or tensor that may be None."""
     for parameter in operator.takes:
         name = parameter.name

@@ -1,7 +1,6 @@
 """Variants of a plan that are worth a call, to reach other kernels of an operator."""
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from inspect import Parameter
 from typing import Any
@@ -10,8 +9,8 @@ from ..inference.arguments import NOTHING, choices, is_axis, is_length, is_tenso
 from ..inference.branches import compared_tensors
 from ..inference.objects import annotated_class
 from ..inference.operators import LAYER, Operator
-from ..inference.plans import CallPlan
-from ..inference.shapes import Shapes
+from ..inference.plans import CallPlan, Plans
+from ..inference.shapes import Dimensions, Shapes
 from .repairs import DTYPE_NAMES, omit_objects, pack_sequences
 
 # Sizes that are changed together, the most informative first: head sizes that need other tiles,
@@ -38,7 +37,7 @@ class Variations:
         self._operator = operator
         self._shapes = shapes
 
-    def usual(self, base: CallPlan) -> Iterator[CallPlan]:
+    def usual(self, base: CallPlan) -> Plans:
         """Yield variants with packed sequences, states in and out, and a layer's inference."""
         lengths = self._packed_lengths()
         states = []
@@ -61,7 +60,7 @@ class Variations:
         if self._operator.kind == LAYER:
             yield base.with_changes("short, inference", sizes=_SHORT, training=False)
 
-    def unusual(self, base: CallPlan) -> Iterator[CallPlan]:
+    def unusual(self, base: CallPlan) -> Plans:
         """Yield variants in which one argument or size is changed."""
         yield from self._without_batch(base)
         yield from self._other_arguments(base)
@@ -94,7 +93,7 @@ class Variations:
                 lengths.append(parameter)
         return lengths
 
-    def _without_batch(self, base: CallPlan) -> Iterator[CallPlan]:
+    def _without_batch(self, base: CallPlan) -> Plans:
         """Yield packed sequences in tensors without a batch dimension of 1."""
         lengths = self._packed_lengths()
         shapes: dict[str, Any] = {}
@@ -103,23 +102,23 @@ class Variations:
                 continue
             name = parameter.name
             plan = replace(base, shapes={})
-            dimensions = self._shapes.candidates(self._operator, plan, name)[0]
+            dimensions = self._candidates(plan, name)[0]
             if dimensions[0] == "B" and len(dimensions) > 2:
                 shapes[name] = dimensions[1:]
         if lengths and shapes:
             yield pack_sequences(base, *lengths).with_changes("packed, flat", shapes=shapes)
 
-    def _other_arguments(self, base: CallPlan) -> Iterator[CallPlan]:
+    def _other_arguments(self, base: CallPlan) -> Plans:
         """Yield plans with an optional tensor or object, or another value of an argument."""
         for parameter in self._operator.takes:
             name = parameter.name
             if self._is_optional_tensor(parameter) or self._is_optional_object(parameter):
                 yield base.including(name).with_changes(f"with {name}")
             elif not is_length(parameter) and not self._is_tensor(parameter):
-                for value in choices(self._operator, parameter):
+                for value in self._choices(parameter):
                     yield base.with_changes(f"{name}={value}", values={name: value})
 
-    def _without_objects(self, base: CallPlan) -> Iterator[CallPlan]:
+    def _without_objects(self, base: CallPlan) -> Plans:
         """Yield plans without each object that may be None, and without all of them."""
         plans = list(omit_objects(self._operator, base))
         for plan in plans:
@@ -132,23 +131,23 @@ class Variations:
                         values[name] = None
             yield base.with_changes("without any object", values=values)
 
-    def _other_build_arguments(self, base: CallPlan) -> Iterator[CallPlan]:
+    def _other_build_arguments(self, base: CallPlan) -> Plans:
         """Yield plans with another value of a constructor's argument."""
         for parameter in self._operator.parameters:
-            for value in choices(self._operator, parameter):
+            for value in self._choices(parameter):
                 label = f"{parameter.name}={value}"
                 build = {parameter.name: value}
                 yield base.with_changes(label, build=build)
                 yield base.with_changes(f"{label}, short", build=build, sizes=_SHORT)
 
-    def _other_numbers(self, base: CallPlan) -> Iterator[CallPlan]:
+    def _other_numbers(self, base: CallPlan) -> Plans:
         """Yield plans with numbers that are off by default, and numbers in place of tensors."""
         for parameter in self._operator.takes:
             name = parameter.name
             for value in other_numbers(parameter):
                 yield base.with_changes(f"{name}={value}", values={name: value})
 
-    def _along_axes(self, base: CallPlan) -> Iterator[CallPlan]:
+    def _along_axes(self, base: CallPlan) -> Plans:
         """Yield other values of arguments together with a dimension to work along.
 
         Along all dimensions an operator often uses another kernel.
@@ -156,23 +155,23 @@ class Variations:
         for axis in self._operator.takes:
             if not is_axis(self._operator, axis):
                 continue
-            for index in choices(self._operator, axis):
+            for index in self._choices(axis):
                 for other in self._operator.takes:
                     if other is axis or self._is_tensor(other):
                         continue
-                    for value in choices(self._operator, other):
+                    for value in self._choices(other):
                         label = f"{axis.name}={index}, {other.name}={value}"
                         values = {axis.name: index, other.name: value}
                         yield base.with_changes(label, values=values)
 
-    def _compared_tensors(self, base: CallPlan) -> Iterator[CallPlan]:
+    def _compared_tensors(self, base: CallPlan) -> Plans:
         """Yield tensors of the ranks and dtypes that the operator's module compares them with."""
         comparisons = compared_tensors(self._operator.module)
         for parameter in self._operator.takes:
             name = parameter.name
             if not self._is_tensor(parameter):
                 continue
-            dimensions = self._shapes.candidates(self._operator, base, name)[0]
+            dimensions = self._candidates(base, name)[0]
             for rank in comparisons.ranks.get(name, [])[:_MAX_BRANCHES]:
                 if rank != len(dimensions):
                     missing = max(rank - len(dimensions), 0)
@@ -194,6 +193,14 @@ class Variations:
         if parameter.default is not None:
             return False
         return annotated_class(self._operator, parameter) is not None
+
+    def _candidates(self, plan: CallPlan, name: str) -> list[Dimensions]:
+        """Return the shapes that an argument may have."""
+        return self._shapes.candidates(self._operator, plan, name)
+
+    def _choices(self, parameter: Parameter) -> list[Any]:
+        """Return the values that are worth trying for a parameter."""
+        return choices(self._operator, parameter)
 
     def _is_tensor(self, parameter: Parameter) -> bool:
         return is_tensor(parameter, self._is_documented(parameter))

@@ -112,6 +112,7 @@ class ArgumentDataflow:
         return self._frame.names.get(name)
 
     def _constrain_name(self, node: ast.Name, value: Any) -> Constraints:
+        """Yield constraints for a variable, a parameter or a tensor."""
         current = self._variable(node.id)
         assignment = self._last_assignment(node.id)
         if isinstance(assignment, tuple):
@@ -130,6 +131,7 @@ class ArgumentDataflow:
                 yield Constraint(VALUE, name, value)
 
     def _constrain_attribute(self, node: ast.Attribute, value: Any) -> Constraints:
+        """Yield constraints for `x.shape`, `x.dtype`, `x.ndim` and fields of objects."""
         if node.attr == "shape":
             yield from self._constrain_shape(node.value, tuple(value))
         elif node.attr == "dtype" and isinstance(value, torch.dtype):
@@ -192,6 +194,7 @@ class ArgumentDataflow:
         return None, ()
 
     def _constrain_call(self, node: ast.Call, value: Any) -> Constraints:
+        """Yield constraints for the arguments of a call, or for a tensor and its method."""
         name = called_name(node)
         if isinstance(node.func, ast.Attribute) and name in _TENSOR_METHODS:
             yield from self._constrain_method(node.func, node.args, value)
@@ -202,6 +205,7 @@ class ArgumentDataflow:
             yield from self._constrain_function(name, node.args, value)
 
     def _constrain_function(self, name: str, args: list[ast.expr], value: Any) -> Constraints:
+        """Yield constraints for `len(x)`, `prod(x)`, `cdiv(x, y)` and `next_power_of_2(x)`."""
         first = args[0]
         match name:
             case "len":
@@ -219,6 +223,7 @@ class ArgumentDataflow:
     def _constrain_method(
         self, method: ast.Attribute, args: list[ast.expr], value: Any
     ) -> Constraints:
+        """Yield constraints for a tensor by the value of a method such as `x.size(0)`."""
         tensor = method.value
         match method.attr:
             case "size" if args:
@@ -244,6 +249,7 @@ class ArgumentDataflow:
                 yield from self._constrain_rank(tensor, index + 1)
 
     def _constrain_len(self, node: ast.expr, length: Any) -> Constraints:
+        """Yield constraints for the length of a list, or of a shape."""
         sequence = self._value(node)
         is_sequence = isinstance(sequence, (tuple, list)) and not isinstance(sequence, torch.Size)
         if is_sequence and sequence:
@@ -252,6 +258,7 @@ class ArgumentDataflow:
             yield from self._constrain_length(node, length)
 
     def _constrain_arithmetic(self, node: ast.BinOp, value: Any) -> Constraints:
+        """Yield constraints for each operand, with the current value of the other one."""
         left = self._value(node.left)
         right = self._value(node.right)
         match node.op:
@@ -278,6 +285,7 @@ class ArgumentDataflow:
                 yield from self.constrain(node.left, next_power)
 
     def _constrain_shape(self, tensor: ast.expr, shape: Extents) -> Constraints:
+        """Yield a shape for the arguments that a tensor is a form of."""
         for name in self._source_arguments(tensor):
             yield Constraint(SHAPE, name, shape)
 
@@ -428,6 +436,7 @@ def _with_product(extents: Extents, product: int) -> Iterator[Extents]:
 def _unpacked_value(
     target: ast.Tuple, value: ast.expr, variable: str
 ) -> ast.expr | tuple[ast.expr, int] | None:
+    """Return a variable's value in `x, y = value`: an expression, or the sequence and the index."""
     for index, element in enumerate(target.elts):
         if isinstance(element, ast.Name) and element.id == variable:
             if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):

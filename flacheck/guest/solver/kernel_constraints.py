@@ -254,6 +254,7 @@ def _full_message(error: BaseException) -> str:
 
 
 def _share_storage(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if two tensors are views of one memory."""
     if tensor is other:
         return True
     try:
@@ -339,6 +340,7 @@ def _to_outermost(
 
 
 def _find_call(node: ast.AST, name: str) -> ast.Call | None:
+    """Return the first call of a function."""
     for call in calls_in(node):
         if called_name(call) == name:
             return call
@@ -386,6 +388,7 @@ class _KernelDataflow:
     def _visit(
         self, node: ast.AST, is_loaded: bool, visited: set[str], depth: int
     ) -> Iterator[_Origin]:
+        """Yield the parameters that an expression comes from."""
         if depth > _MAX_DEPTH:
             return
         if isinstance(node, ast.Name):
@@ -413,6 +416,7 @@ class _KernelDataflow:
     def _visit_call(
         self, node: ast.Call, is_loaded: bool, visited: set[str], depth: int
     ) -> Iterator[_Origin]:
+        """Yield the parameters that a call's result comes from."""
         name = called_name(node)
         if name in _LOADS or (is_loaded and name in _BLOCK_POINTERS):
             for address in self._addresses(node):
@@ -490,6 +494,7 @@ def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _unpacked_assignments(target: ast.Tuple, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the variables of `x, y = value`, each with its value."""
     values = [value] * len(target.elts)
     if isinstance(value, ast.Tuple) and len(value.elts) == len(values):
         values = value.elts

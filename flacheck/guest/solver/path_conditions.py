@@ -19,7 +19,7 @@ from typing import Any
 
 from ..pysource.functions import calls_in, last_name
 from .argument_dataflow import Constraint, ignore_errors
-from .constraints import ConditionSolver
+from .conditions import ConditionSolver
 from .traceback_frames import TracebackFrame
 
 # Levels of callers of the function that launches.
@@ -160,6 +160,7 @@ class _ModuleFunction:
 
 @functools.cache
 def _module_functions(module: str) -> tuple[_ModuleFunction, ...]:
+    """Return a module's functions and methods; none without source."""
     try:
         file = inspect.getsourcefile(sys.modules[module]) or ""
         tree = ast.parse(inspect.getsource(sys.modules[module]))
@@ -209,6 +210,7 @@ def _inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def _leaves_block(block: list[ast.stmt]) -> bool:
+    """Return True if a block ends with `return`, `raise`, `continue` or `break`."""
     return bool(block) and isinstance(block[-1], _BLOCK_ENDS)
 
 
