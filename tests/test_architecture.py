@@ -49,11 +49,15 @@ FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = ("scan", "bisect", "diff", "repro", "autotune", "gate", "dtypes")
 # The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
 GUEST_ROOMS = (
+    "pysource",
     "engine",
     "workers",
     "fake_cuda",
     "recorder",
-    "package_driver",
+    "capture_reuse",
+    "solver",
+    "inference",
+    "search",
     "test_suite",
     "dtypes",
 )

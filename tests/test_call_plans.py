@@ -13,12 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.calls import CaughtError, TooLong, attempt
-from flacheck.guest.package_driver.following import SHAPE, Demand
-from flacheck.guest.package_driver.operators import FUNCTION, Operator, parameters_of
-from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.shapes import Shapes
-from flacheck.guest.package_driver.variations import Variations
+from flacheck.guest.inference.operators import FUNCTION, Operator, parameters_of
+from flacheck.guest.inference.plans import CallPlan, Recipe
+from flacheck.guest.inference.shapes import Shapes
+from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
+from flacheck.guest.search.repairs import Repairs
+from flacheck.guest.search.variations import Variations
+from flacheck.guest.solver.argument_dataflow import SHAPE, Constraint
 
 
 def sample(
@@ -43,6 +44,11 @@ def variations() -> Variations:
     return Variations(OPERATOR, Shapes([OPERATOR], Recipe({})))
 
 
+@pytest.fixture
+def repairs() -> Repairs:
+    return Repairs(OPERATOR, Shapes([OPERATOR], Recipe({})))
+
+
 def test_a_plan_is_the_same_under_another_label() -> None:
     """A plan that was tried is not tried again."""
     plan = CallPlan(sizes={"T": 1})
@@ -53,8 +59,8 @@ def test_a_plan_is_the_same_under_another_label() -> None:
 def test_a_plan_gives_and_omits_arguments() -> None:
     """An argument that is given is no longer None, one that is omitted has no value."""
     plan = CallPlan(values={"a": None, "b": 1})
-    assert plan.giving("a", "b") == CallPlan(given=frozenset("ab"), values={"b": 1})
-    assert plan.giving("a", "b").omitting("b") == CallPlan(given=frozenset("a"))
+    assert plan.including("a", "b") == CallPlan(include=frozenset("ab"), values={"b": 1})
+    assert plan.including("a", "b").omitting("b") == CallPlan(include=frozenset("a"))
 
 
 def test_a_recipe_says_more_by_longer_patterns() -> None:
@@ -70,9 +76,11 @@ def test_a_recipe_says_more_by_longer_patterns() -> None:
     )
     plain = recipe.plain(OPERATOR)
     assert plain.sizes == {"T": 8, "B": 1}
-    assert plain.given == {"weight"}
-    assert recipe.skips(OPERATOR) is None
-    assert list(recipe.variants(OPERATOR, plain)) == [plain.but("variant 1", training=False)]
+    assert plain.include == {"weight"}
+    assert recipe.skip_reason(OPERATOR) is None
+    assert list(recipe.variants(OPERATOR, plain)) == [
+        plain.with_changes("variant 1", training=False)
+    ]
 
 
 def test_a_call_takes_what_is_hidden_in_kwargs() -> None:
@@ -85,14 +93,14 @@ def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations
     plans = {plan.label: plan for plan in variations.usual(CallPlan())}
     assert list(plans) == ["states", "packed", "packed, states"]
     assert plans["packed, states"].values == {"output_final_state": True}
-    assert plans["packed, states"].given == {"cu_seqlens"}
+    assert plans["packed, states"].include == {"cu_seqlens"}
     assert plans["packed"].sizes == {"B": 1, "N": 3}
 
 
 def test_unusual_variants_change_one_thing(variations: Variations) -> None:
     """Tensors that are optional, words that the code compares with, flags, and sizes."""
     plans = {plan.label: plan for plan in variations.unusual(CallPlan())}
-    assert plans["with weight"].given == {"weight"}
+    assert plans["with weight"].include == {"weight"}
     assert plans["mode=parallel"].values == {"mode": "parallel"}
     assert plans["output_final_state=True"].values == {"output_final_state": True}
     assert plans["K=64, V=128"].sizes == {"K": 64, "V": 128}
@@ -103,25 +111,23 @@ def test_unusual_variants_change_one_thing(variations: Variations) -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("weight must be given", CallPlan(given=frozenset({"weight"}))),
+        ("weight must be given", CallPlan(include=frozenset({"weight"}))),
         ("x must have the shape [B, T, H]", CallPlan(shapes={"x": ("B", "T", "H")})),
         ("x must be float32", CallPlan(dtypes={"x": "fp32"})),
         ("mode is 'parallel' or 'fused'", CallPlan(values={"mode": "parallel"})),
     ],
 )
-def test_an_error_suggests_its_repair(
-    variations: Variations, said: str, expected: CallPlan
-) -> None:
+def test_an_error_suggests_its_repair(repairs: Repairs, said: str, expected: CallPlan) -> None:
     """The likeliest comes first."""
     error = CaughtError("ValueError", said, (), "")
-    assert variations.repairs(CallPlan(), "forward", error)[0] == expected
+    assert repairs.after_error(CallPlan(), "forward", error)[0] == expected
 
 
-def test_an_argument_that_is_refused_is_left_out(variations: Variations) -> None:
+def test_an_argument_that_is_refused_is_left_out(repairs: Repairs) -> None:
     """An optional one that was given."""
     error = CaughtError("ValueError", "weight is not supported", (), "")
-    plan = CallPlan(given=frozenset({"weight"}))
-    assert variations.repairs(plan, "forward", error)[0] == CallPlan()
+    plan = CallPlan(include=frozenset({"weight"}))
+    assert repairs.after_error(plan, "forward", error)[0] == CallPlan()
 
 
 def test_an_attempt_ends_with_a_value_or_an_error() -> None:
@@ -183,23 +189,25 @@ def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
     """Under whichever name; the one tensor alone is the next thing to try."""
     parameters = parameters_of(dense)
     offered = Operator("m:dense", dense, FUNCTION, True, frozenset(), parameters, dense)
-    varied = Variations(offered, Shapes([offered], Recipe({})))
-    wants = (Demand(SHAPE, "q", (1, 512, 4, 64)),)
+    varied = Repairs(offered, Shapes([offered], Recipe({})))
+    wants = (Constraint(SHAPE, "q", (1, 512, 4, 64)),)
     error = CaughtError("ValueError", "", (), "", wants)
-    first, second = varied.repairs(CallPlan(), "forward", error)
+    first, second = varied.after_error(CallPlan(), "forward", error)
     assert first.sizes == {"batch": 1, "B": 1}
     assert second.sizes == {}
     assert second.shapes == {"q": (1, 512, 4, 64)}
     # A tensor that is to have another's shape leaves the dimensions alone.
-    wants = (Demand(SHAPE, "q", (2, 4, 512, 64)),)
-    (only,) = varied.repairs(CallPlan(), "forward", CaughtError("ValueError", "", (), "", wants))
+    wants = (Constraint(SHAPE, "q", (2, 4, 512, 64)),)
+    (only,) = varied.after_error(
+        CallPlan(), "forward", CaughtError("ValueError", "", (), "", wants)
+    )
     assert only.sizes == {}
 
 
-def test_what_is_for_inference_only_is_called_so(variations: Variations) -> None:
+def test_what_is_for_inference_only_is_called_so(repairs: Repairs) -> None:
     """Nothing else of the plan changes."""
     error = CaughtError("NotImplementedError", "this kernel is inference-only", (), "")
-    assert variations.repairs(CallPlan(), "forward", error) == [CallPlan(training=False)]
+    assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
 
 
 def packed(x: torch.Tensor, lengths: torch.Tensor | None, offsets: torch.Tensor | None) -> None: ...
@@ -233,5 +241,5 @@ def test_packed_sequences_may_have_no_batch_around_them() -> None:
     op = Operator(f"{__name__}:flat", flat, FUNCTION, True, frozenset(), parameters_of(flat), flat)
     base = CallPlan(shapes={"x": ("B", "T", "H")})
     plan = next(Variations(op, Shapes([op], Recipe({}))).unusual(base))
-    assert (plan.label, plan.given) == ("packed, flat", {"cu_seqlens"})
+    assert (plan.label, plan.include) == ("packed, flat", {"cu_seqlens"})
     assert plan.shapes == {"x": ("T", "D")}

@@ -13,8 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.demands import demands
-from flacheck.guest.package_driver.following import (
+from flacheck.guest.solver.argument_dataflow import (
     BUILD,
     DTYPE,
     FIELD,
@@ -24,8 +23,9 @@ from flacheck.guest.package_driver.following import (
     SHAPE,
     TABLE,
     VALUE,
-    Demand,
+    Constraint,
 )
+from flacheck.guest.solver.constraints import refusal_constraints
 
 Wanted = list[tuple[int, str, Any]]
 
@@ -35,7 +35,7 @@ def wanted(function: Callable[..., Any], **given: Any) -> Wanted:
     try:
         function(**given)
     except Exception as error:
-        return [(each.kind, each.name, each.value) for each in demands(error, given)]
+        return [(each.kind, each.name, each.value) for each in refusal_constraints(error, given)]
     raise AssertionError("the call was not refused")
 
 
@@ -202,7 +202,7 @@ def test_code_that_leads_nowhere_ends() -> None:
     """Circles, and objects that answer everything and raise whatever they like."""
     assert wanted(endless, x=zeros(2)) is not None
     assert wanted(odd, thing=Everything()) == []
-    assert Demand(VALUE, "x", 1).identity != Demand(VALUE, "x", 2).identity
+    assert Constraint(VALUE, "x", 1).identity != Constraint(VALUE, "x", 2).identity
 
 
 def dividing(q: Any, k: Any) -> int:

@@ -131,7 +131,7 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None, **more: Any) -> D
     }
     output, report = Path(config["output"]), Path(config["report"])
     output.write_text("")
-    boot = ["-c", channel.BOOT, str(GUEST), ".package_driver"]
+    boot = ["-c", channel.BOOT, str(GUEST), ".search"]
     command = [sys.executable, *boot, json.dumps(config)]
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     subprocess.run(
@@ -488,13 +488,13 @@ def test_objects_are_made_and_their_methods_called(tmp_path: Path) -> None:
 
 def test_what_triton_calls_its_values_is_written_down(tmp_path: Path) -> None:
     """A constant of its own among what a package met ended the whole capture."""
-    from flacheck.guest.package_driver import _write
+    from flacheck.guest.search import write_json
 
     class Constant:
         def __repr__(self) -> str:
             return "constexpr[3]"
 
-    _write({"kernels": {"m:k": [Constant()]}}, str(tmp_path / "asked.json"))
+    write_json({"kernels": {"m:k": [Constant()]}}, str(tmp_path / "asked.json"))
     assert json.loads((tmp_path / "asked.json").read_text()) == {
         "kernels": {"m:k": ["constexpr[3]"]}
     }

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.modules import NoFakeTensor, NotImported, load
+from flacheck.guest.search.modules import NoFakeTensor, NotImported, load
 
 NAME = "made_up_shop"
 Writer = Callable[[dict[str, str]], None]
@@ -118,7 +118,7 @@ def test_a_package_that_asks_for_fake_tensors_finds_none(package: Writer) -> Non
 
 def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> None:
     """A tuner that somebody wrote, and a table of several; torch's objects are not looked into."""
-    from flacheck.guest.package_driver.offered import operators
+    from flacheck.guest.search.entry_points import find_operators
 
     kernel = """
     class Kernel:
@@ -138,13 +138,13 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
     """
     package({"a.py": textwrap.dedent(kernel)})
     modules, _ = load([NAME], ())
-    offered = {each.name: each.kernels for each in operators(modules, [NAME])}
+    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
     assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:scale"})}
 
 
 def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> None:
     """Relative or not; what it imports of others is none, nor what a lazy module has not got."""
-    from flacheck.guest.package_driver.offered import operators
+    from flacheck.guest.search.entry_points import find_operators
 
     kernels = """
     class Kernel:
@@ -174,7 +174,7 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
     files = {"kernels.py": kernels, "a.py": functions, "lazy.py": lazy}
     package({name: textwrap.dedent(text) for name, text in files.items()})
     modules, _ = load([NAME], ())
-    offered = {each.name: each.kernels for each in operators(modules, [NAME])}
+    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
     assert offered == {
         f"{NAME}.a:near": frozenset({f"{NAME}.kernels:one"}),
         f"{NAME}.a:far": frozenset({f"{NAME}.kernels:two"}),
@@ -183,7 +183,7 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
 
 def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) -> None:
     """Also where a function within it asks that module for it."""
-    from flacheck.guest.package_driver.offered import operators
+    from flacheck.guest.search.entry_points import find_operators
 
     kernels = """
     class Kernel:
@@ -208,7 +208,7 @@ def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) 
     """
     package({"kernels.py": textwrap.dedent(kernels), "a.py": textwrap.dedent(functions)})
     modules, _ = load([NAME], ())
-    offered = {each.name: each.kernels for each in operators(modules, [NAME])}
+    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
     home = f"{NAME}.kernels"
     assert offered == {f"{NAME}.a:outer": frozenset({f"{home}:one", f"{home}:two"})}
 
@@ -216,8 +216,8 @@ def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) 
 def test_methods_of_objects_are_found(package: Writer) -> None:
     """What leads to a kernel through other methods of the object, private ones aside; of a class
     whose constructor alone leads there, all that is public."""
-    from flacheck.guest.package_driver.offered import operators
-    from flacheck.guest.package_driver.operators import FUNCTION, METHOD
+    from flacheck.guest.inference.operators import FUNCTION, METHOD
+    from flacheck.guest.search.entry_points import find_operators
 
     text = """
     import enum
@@ -261,7 +261,7 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
     """
     package({"a.py": textwrap.dedent(text)})
     modules, _ = load([NAME], ())
-    offered = {each.name.partition(":")[2]: each for each in operators(modules, [NAME])}
+    offered = {each.name.partition(":")[2]: each for each in find_operators(modules, [NAME])}
     one, two = f"{NAME}.a:one", f"{NAME}.a:two"
     assert {name: each.kernels for name, each in offered.items()} == {
         "Base.inherited": {one},
@@ -282,7 +282,7 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
 
 def test_an_object_that_answers_every_attribute_is_no_kernel(package: Writer) -> None:
     """As one does in place of a compiled library that is not there: it never launches anything."""
-    from flacheck.guest.package_driver.offered import operators
+    from flacheck.guest.search.entry_points import find_operators
 
     text = """
     class Absent:
@@ -297,12 +297,12 @@ def test_an_object_that_answers_every_attribute_is_no_kernel(package: Writer) ->
     """
     package({"a.py": textwrap.dedent(text)})
     modules, _ = load([NAME], ())
-    assert operators(modules, [NAME]) == []
+    assert find_operators(modules, [NAME]) == []
 
 
 def test_a_part_of_an_autograd_function_is_not_called(package: Writer) -> None:
     """Nobody but torch has the context that it takes first."""
-    from flacheck.guest.package_driver.offered import operators
+    from flacheck.guest.search.entry_points import find_operators
 
     text = """
     class Kernel:
@@ -317,4 +317,4 @@ def test_a_part_of_an_autograd_function_is_not_called(package: Writer) -> None:
     """
     package({"a.py": textwrap.dedent(text)})
     modules, _ = load([NAME], ())
-    assert operators(modules, [NAME]) == []
+    assert find_operators(modules, [NAME]) == []

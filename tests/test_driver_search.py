@@ -12,11 +12,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.calls import CallResult, CaughtError
-from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, parameters_of
-from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.search import _OF_TORCHS, OperatorSearch
-from flacheck.guest.package_driver.shapes import Shapes
+from flacheck.guest.inference.operators import FUNCTION, LAYER, Operator, parameters_of
+from flacheck.guest.inference.plans import CallPlan, Recipe
+from flacheck.guest.inference.shapes import Shapes
+from flacheck.guest.search.attempts import CaughtError
+from flacheck.guest.search.calls import CallResult
+from flacheck.guest.search.operator_search import ALWAYS_TORCH_CALLS, OperatorSearch
 
 # What a call of an operator comes to.
 Ending = Callable[[Operator, CallPlan, str], CallResult]
@@ -50,23 +51,23 @@ class Caller:
 
     def __init__(self, ending: Ending, operators: Sequence[Operator], recipe: Recipe) -> None:
         self.recipe, self.shapes = recipe, Shapes(operators, recipe)
-        self.recorded: frozenset[str] = frozenset()
+        self.recorded_kernels: frozenset[str] = frozenset()
         self.calls: list[tuple[str, str, str]] = []
         self._ending = ending
         self.of_torch: list[CallPlan] = []
 
-    def as_torch(self, operator: Operator) -> list[CallPlan]:
+    def torch_plans(self, operator: Operator) -> list[CallPlan]:
         return self.of_torch
 
-    def passed(self, operator: Operator) -> list[CallPlan]:
+    def observed_plans(self, operator: Operator) -> list[CallPlan]:
         return []
 
     def call(
-        self, operator: Operator, plan: CallPlan, dtype: str, watch: object = None
+        self, operator: Operator, plan: CallPlan, dtype: str, path: object = None
     ) -> CallResult:
         self.calls.append((operator.name[2:], plan.label, dtype))
         ended = self._ending(operator, plan, dtype)
-        self.recorded |= ended.recorded
+        self.recorded_kernels |= ended.new_kernels
         return ended
 
 
@@ -136,7 +137,7 @@ def test_an_error_is_repaired_as_it_suggests() -> None:
     """The plan that then works is the one that others vary."""
 
     def wants_weight(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        if "weight" in plan.given:
+        if "weight" in plan.include:
             return fine(operator, plan, dtype)
         return CallResult(0, frozenset(), "forward", raised("weight must be given"))
 
@@ -152,19 +153,20 @@ def test_torchs_calls_come_before_what_is_made_up() -> None:
 
     def ending(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         seen.append(plan)
-        if plan.torchs:
+        if plan.from_torch:
             return CallResult(0, frozenset(), "forward", raised("weight must be given"))
         return fine(operator, plan, dtype)
 
     op = operator("op", "a")
     caller = Caller(ending, [op], Recipe({}))
     caller.of_torch = [
-        CallPlan(f"torch's {n}", values={"x": n}, torchs=True) for n in range(_OF_TORCHS + 2)
+        CallPlan(f"torch's {n}", values={"x": n}, from_torch=True)
+        for n in range(ALWAYS_TORCH_CALLS + 2)
     ]
     search = OperatorSearch([op], caller, ("bf16",), PLENTY)  # type: ignore[arg-type]
     search.run()
     labels = [plan.label for plan in seen]
-    assert labels == [*(f"torch's {n}" for n in range(_OF_TORCHS)), "plain"]
+    assert labels == [*(f"torch's {n}" for n in range(ALWAYS_TORCH_CALLS)), "plain"]
 
 
 def test_a_plan_that_nothing_repairs_is_given_up() -> None:
@@ -245,7 +247,7 @@ def test_the_budget_counts_work_and_not_the_time(monkeypatch: pytest.MonkeyPatch
             took += slowness
             return took
 
-        monkeypatch.setattr("flacheck.guest.package_driver.search.time.process_time", took_so_far)
+        monkeypatch.setattr("flacheck.guest.search.operator_search.time.process_time", took_so_far)
         operators = [operator("f", "k"), operator("g", "k")]
         clock = lambda: 0.5 * len(caller.calls)  # noqa: E731
         search = OperatorSearch(operators, caller, ["bf16"], 20.0, clock=clock)  # type: ignore[arg-type]
@@ -278,7 +280,7 @@ def test_a_branch_behind_two_doors_is_found() -> None:
 
     def nested(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         recorded = {"a"}
-        if "weight" in plan.given and plan.sizes.get("K") == 128:
+        if "weight" in plan.include and plan.sizes.get("K") == 128:
             recorded.add("b")
         return CallResult(1, frozenset(recorded), "backward", None)
 
@@ -287,22 +289,22 @@ def test_a_branch_behind_two_doors_is_found() -> None:
     kernels = frozenset({"a", "b"})
     op = Operator("m:op", gated, FUNCTION, True, kernels, parameters_of(gated), gated)
     caller, _ = searched(op, ending=nested)
-    assert caller.recorded == {"a", "b"}
+    assert caller.recorded_kernels == {"a", "b"}
 
 
 def test_a_kernel_that_does_not_take_its_launch_is_asked_for_again() -> None:
     """The call that worked is kept where no repair helps."""
-    from flacheck.guest.package_driver.following import DTYPE, Demand
+    from flacheck.guest.solver.argument_dataflow import DTYPE, Constraint
 
     def refusing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         if plan.dtypes.get("x") == "i32":
             return CallResult(1, frozenset({"a"}), "backward", None)
-        wants = (Demand(DTYPE, "x", torch.int32),)
+        wants = (Constraint(DTYPE, "x", torch.int32),)
         refused = CaughtError("KernelRefused", "wants integers", (), "", wants)
         return CallResult(1, frozenset(), "backward", None, refused)
 
     caller, search = searched(operator("op", "a"), ending=refusing)
-    assert caller.recorded == {"a"}
+    assert caller.recorded_kernels == {"a"}
     assert search.report["m:op"]["failures"] == {}
     caller, search = searched(operator("op", "a", "b"), ending=refusing)
     assert "plain" in search.report["m:op"]["worked"]

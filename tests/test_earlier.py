@@ -21,16 +21,16 @@ from flacheck.captures import drive
 from flacheck.captures.cards import card
 from flacheck.captures.drive import GUEST, Drive
 from flacheck.engine import programs
-from flacheck.guest.engine import channel
-from flacheck.guest.package_driver import asked
-from flacheck.guest.package_driver.asked import (
+from flacheck.guest.capture_reuse import triton_api_trace as asked
+from flacheck.guest.capture_reuse.triton_api_trace import (
     MISSING,
-    TritonAnswers,
-    answered,
-    differs,
+    TritonApiTrace,
+    class_kind,
     fingerprint,
-    kind,
+    first_difference,
+    run_query,
 )
+from flacheck.guest.engine import channel
 from flacheck.guest.workers import values
 from flacheck.packages.package import Package
 from flacheck.toolchains import FAMILIES
@@ -92,7 +92,7 @@ def best(x: torch.Tensor):
 def moved(x: torch.Tensor, steps: torch.Tensor):
     shifted[(1,)](x, steps, x.numel(), B=16)
 """
-_BOOT = ["-c", channel.BOOT, str(GUEST), ".package_driver.earlier"]
+_BOOT = ["-c", channel.BOOT, str(GUEST), ".capture_reuse.reuse"]
 
 
 def lines(file: Path) -> list[Any]:
@@ -175,7 +175,7 @@ def test_the_first_that_holds_of_several_is_taken_over(first: Path, tmp_path: Pa
         kernel["signature"] = "(other)"
     (tmp_path / "other.json").write_text(json.dumps(earlier))
     said = again(first, tmp_path, told(first), str(tmp_path / "other.json"))
-    assert "is decorated otherwise" in said
+    assert "have another result" in said
     assert (tmp_path / "output").read_text() == (first / "l.jsonl").read_text()
 
 
@@ -242,19 +242,19 @@ def _other_words(earlier: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_answer({"triton __version__": "'3.1.0'"}), "triton __version__ is another"),
-        (_answer({"triton no_such_thing": "function"}), "triton no_such_thing is another"),
-        (_answer({"triton.gone cdiv": "here"}), "triton.gone cdiv is another"),
-        (_answer({"import triton.gone": "True"}), "import triton.gone is another"),
-        (_answer({"triton Config": ""}), "triton Config is another"),
-        (_answer({"kind triton.runtime.jit.JITFunction": "of dtype"}), "JITFunction is another"),
-        (_answer({"triton jit": '["jit", ["fn"], ["gone"]]'}), "triton jit is another"),
-        (_answer({"triton jit": '["jit", ["it", "fn"], []]'}), "triton jit is another"),
-        (_another_config, "tiny.asking:tuned is decorated otherwise"),
+        (_answer({"triton __version__": "'3.1.0'"}), "triton __version__ differs"),
+        (_answer({"triton no_such_thing": "function"}), "triton no_such_thing differs"),
+        (_answer({"triton.gone cdiv": "here"}), "triton.gone cdiv differs"),
+        (_answer({"import triton.gone": "True"}), "import triton.gone differs"),
+        (_answer({"triton Config": ""}), "triton Config differs"),
+        (_answer({"kind triton.runtime.jit.JITFunction": "of dtype"}), "JITFunction differs"),
+        (_answer({"triton jit": '["jit", ["fn"], ["gone"]]'}), "triton jit differs"),
+        (_answer({"triton jit": '["jit", ["it", "fn"], []]'}), "triton jit differs"),
+        (_another_config, "decorators of tiny.asking:tuned have another result"),
         (_gone_option, "TypeError: "),
         (_gone_api, "AttributeError: module 'triton.language' has no attribute 'no_such_thing'"),
-        (_another_key, "tiny.asking:tuned is decorated otherwise"),
-        (_another_parameter, "tiny.asking:tuned is decorated otherwise"),
+        (_another_key, "decorators of tiny.asking:tuned have another result"),
+        (_another_parameter, "decorators of tiny.asking:tuned have another result"),
         (
             lambda earlier: earlier["options"].update(num_warps=False),
             "num_warps is an option of one",
@@ -263,9 +263,9 @@ def _other_words(earlier: dict[str, Any]) -> None:
             lambda earlier: earlier["options"].update(no_option=True),
             "no_option is an option of one",
         ),
-        (_taken, "the front end says something else of shifted"),
-        (_refused, "the front end says something else of"),
-        (_other_words, "the front end says something else of shifted"),
+        (_taken, "the front end has another result for shifted"),
+        (_refused, "the front end has another result for"),
+        (_other_words, "the front end has another result for shifted"),
         (lambda earlier: earlier.update(bound="a call made kernels"), "a call made kernels"),
     ],
 )
@@ -314,14 +314,16 @@ def test_some_captures_hold_under_their_own_release_only(
 def test_what_cannot_be_compared_is_never_the_same() -> None:
     """Objects that nobody knows, modules that are gone, and a version that is another."""
     assert fingerprint(object()) == ""
-    assert differs({"triton a": ""}) == "triton a"
-    assert answered("no.such.module a") == ""
-    assert answered("import triton.no.such.module") == "False"
+    assert first_difference({"triton a": ""}) == "triton a"
+    assert run_query("no.such.module a") == ""
+    assert run_query("import triton.no.such.module") == "False"
     import triton
 
-    assert answered("distribution triton") == answered("triton __version__").strip("'")
-    assert answered("triton __version__") == repr(triton.__version__)
-    assert differs({"import triton.testing": "True", "triton no_such_thing": MISSING}) is None
+    assert run_query("distribution triton") == run_query("triton __version__").strip("'")
+    assert run_query("triton __version__") == repr(triton.__version__)
+    assert (
+        first_difference({"import triton.testing": "True", "triton no_such_thing": MISSING}) is None
+    )
 
 
 def test_a_class_that_tells_objects_apart_is_known_by_those(tmp_path: Path) -> None:
@@ -331,10 +333,10 @@ def test_a_class_that_tells_objects_apart_is_known_by_those(tmp_path: Path) -> N
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    assert kind(JITFunction) == "of JITFunction"
-    assert kind(Autotuner) == "of Autotuner"
-    assert kind(object).count(",") == 7
-    assert kind(abc.ABC) == ""
+    assert class_kind(JITFunction) == "of JITFunction"
+    assert class_kind(Autotuner) == "of Autotuner"
+    assert class_kind(object).count(",") == 7
+    assert class_kind(abc.ABC) == ""
 
 
 @pytest.mark.parametrize(
@@ -358,14 +360,14 @@ def test_only_a_class_in_isinstance_tells_objects_apart(
     (tmp_path / "asking.py").write_text(line + "\n")
     code = compile((tmp_path / "asking.py").read_text(), str(tmp_path / "asking.py"), "exec")
     try:
-        module.Kind = asked.TritonAnswers
-        answers = TritonAnswers()
+        module.Kind = asked.TritonApiTrace
+        answers = TritonApiTrace()
         answers.watch(name)
         exec(code, {"triton": module, "__name__": "shop.ops"})
     finally:
         del sys.modules[name]
-    assert (f"kind {name}.Kind" in answers.answers) is is_told_apart
-    assert (f"{name} Kind" in answers.answers) is not is_told_apart
+    assert (f"kind {name}.Kind" in answers.results) is is_told_apart
+    assert (f"{name} Kind" in answers.results) is not is_told_apart
 
 
 def test_a_watched_module_is_a_module_still() -> None:
@@ -373,22 +375,22 @@ def test_a_watched_module_is_a_module_still() -> None:
     name = "triton_like"
     sys.modules[name] = module = ModuleType(name)
     try:
-        answers = TritonAnswers()
+        answers = TritonApiTrace()
         answers.watch(name)
         module.block = 16
         assert copy.deepcopy(module) is module and isinstance(module, ModuleType)
         read = "module.block, hasattr(module, 'gone')"
         exec(read, {"module": module, "__name__": "shop.ops"})
-        assert answers.answers == {f"{name} block": "16", f"{name} gone": MISSING}
-        assert not answers.changed
+        assert answers.results == {f"{name} block": "16", f"{name} gone": MISSING}
+        assert not answers.ambiguous
         module.gone = sys
         exec(read, {"module": module, "__name__": "shop.ops"})
-        assert answers.answers[f"{name} gone"] == "module sys"
-        assert answers.answers[f"first {name}.gone"] == MISSING
-        assert not answers.changed
+        assert answers.results[f"{name} gone"] == "module sys"
+        assert answers.results[f"first {name}.gone"] == MISSING
+        assert not answers.ambiguous
         module.block = 32
         exec(read, {"module": module, "__name__": "shop.ops"})
-        assert answers.changed == {f"{name} block"}
+        assert answers.ambiguous == {f"{name} block"}
     finally:
         del sys.modules[name]
 
@@ -412,27 +414,27 @@ def test_the_code_of_a_function_tells_it_from_another(monkeypatch: pytest.Monkey
 def test_only_questions_of_the_package_are_noted() -> None:
     """What the standard library, torch's compiler and Triton itself ask says nothing; what torch
     asks counts while the package is imported."""
-    answers = TritonAnswers()
+    answers = TritonApiTrace()
     namespace = {"answers": answers, "__name__": "shop.ops"}
-    exec("answers.read('triton', 'cdiv', 1); answers.missing('triton', 'x')", namespace)
-    assert answers.answers == {"triton cdiv": "1", "triton x": MISSING}
+    exec("answers.add_read('triton', 'cdiv', 1); answers.add_missing('triton', 'x')", namespace)
+    assert answers.results == {"triton cdiv": "1", "triton x": MISSING}
     for asker in ("torch._inductor.runtime", "torch._dynamo", "triton.language", "inspect"):
         namespace["__name__"] = asker
-        exec("answers.read('triton', 'jit', 1)", namespace)
-    assert "triton jit" not in answers.answers
+        exec("answers.add_read('triton', 'jit', 1)", namespace)
+    assert "triton jit" not in answers.results
     import triton
 
     # Under the name that a backend's module has in old releases.
     namespace["__name__"] = "driver"
     own = str(Path(triton.__file__).parent / "backends" / "nvidia" / "driver.py")
-    exec(compile("answers.read('triton', 'jit', 1)", own, "exec"), namespace)
-    assert "triton jit" not in answers.answers
+    exec(compile("answers.add_read('triton', 'jit', 1)", own, "exec"), namespace)
+    assert "triton jit" not in answers.results
     namespace["__name__"] = "torch.utils._triton"
-    exec("answers.read('triton', 'jit', 1)", namespace)
-    assert answers.answers.pop("triton jit") == "1"
+    exec("answers.add_read('triton', 'jit', 1)", namespace)
+    assert answers.results.pop("triton jit") == "1"
     answers.importing = False
-    exec("answers.read('triton', 'jit', 1)", namespace)
-    assert "triton jit" not in answers.answers
+    exec("answers.add_read('triton', 'jit', 1)", namespace)
+    assert "triton jit" not in answers.results
 
 
 class Tiny(Package):
@@ -538,7 +540,7 @@ def test_what_a_comparison_left_behind_is_not_kept(
     run = programs.run
 
     def killed(arguments: list[str], *rest: Any, **named: Any) -> programs.ProgramEnd:
-        if ".package_driver.earlier" not in arguments:
+        if ".capture_reuse.reuse" not in arguments:
             return run(arguments, *rest, **named)
         config = json.loads(arguments[-1])
         Path(config["output"]).write_text('{"schema": "half')

@@ -16,20 +16,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver import usage
-from flacheck.guest.package_driver.arguments import (
+from flacheck.guest.inference import usage
+from flacheck.guest.inference.arguments import (
     DTYPES,
     Arguments,
-    _plain,
     as_number,
     choices,
     is_length,
     is_tensor,
     other_numbers,
+    plain_value,
 )
-from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator, parameters_of
-from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.shapes import SIZES, Shapes
+from flacheck.guest.inference.operators import FUNCTION, LAYER, Operator, parameters_of
+from flacheck.guest.inference.plans import CallPlan, Recipe
+from flacheck.guest.inference.shapes import SIZES, Shapes
 
 
 def annotated(
@@ -115,7 +115,7 @@ def test_words_worth_trying_are_those_that_the_code_knows() -> None:
 )
 def test_a_plain_value_follows_its_name(name: str, expected: Any) -> None:
     """Where nothing else says more."""
-    assert _plain(operator(plain), parameter(plain, name), SIZES) == expected
+    assert plain_value(operator(plain), parameter(plain, name), SIZES) == expected
 
 
 def test_what_a_plan_says_comes_before_what_is_guessed() -> None:
@@ -185,7 +185,7 @@ def test_what_nobody_tells_is_a_guess(function: Any, is_guess: bool) -> None:
         # There is no card here: a tensor is guessed before it is made.
         with contextlib.suppress(AssertionError, RuntimeError):
             arguments.build(made, CallPlan(), [each])
-        made_up.append(arguments.guessed)
+        made_up.append(arguments.has_guesses)
     assert made_up[-1] is is_guess
 
 
@@ -202,7 +202,7 @@ def test_several_plain_values(annotation: str, expected: Any) -> None:
     """As many as the annotation says; two where it does not."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     asked = inspect.Parameter("where", kind, annotation=annotation)
-    assert _plain(operator(plain), asked, SIZES) == expected
+    assert plain_value(operator(plain), asked, SIZES) == expected
 
 
 def test_between_two_bounds_lies_something() -> None:
@@ -210,7 +210,7 @@ def test_between_two_bounds_lies_something() -> None:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     low = inspect.Parameter("min_range", kind, annotation="tuple[float, float]")
     high = inspect.Parameter("max_range", kind, annotation="tuple[float, float]")
-    assert _plain(operator(plain), low, SIZES) < _plain(operator(plain), high, SIZES)
+    assert plain_value(operator(plain), low, SIZES) < plain_value(operator(plain), high, SIZES)
 
 
 def reducing(x: torch.Tensor, ord: int = 2, dim=None, eps: float = 1.0):  # type: ignore[no-untyped-def]
@@ -222,7 +222,7 @@ def reducing(x: torch.Tensor, ord: int = 2, dim=None, eps: float = 1.0):  # type
 def test_where_a_function_works_along() -> None:
     """The last dimension or the first; no width, as for layers."""
     assert choices(operator(reducing), parameter(reducing, "dim")) == [-1, 0]
-    assert _plain(operator(reducing), parameter(reducing, "dim"), SIZES) == -1
+    assert plain_value(operator(reducing), parameter(reducing, "dim"), SIZES) == -1
 
 
 def test_numbers_that_decide_are_worth_trying() -> None:
@@ -238,12 +238,12 @@ def indexing(x: torch.Tensor, where: torch.Tensor) -> None:
 def test_a_tensor_of_addresses_holds_integers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its annotation and its name say."""
     told = {"where": usage.INDICES, "x": usage.TENSOR}
-    monkeypatch.setattr(usage, "kinds", lambda function: told)
+    monkeypatch.setattr(usage, "parameter_kinds", lambda function: told)
     offered = operator(indexing)
     arguments = Arguments(Shapes([offered], Recipe({})), Recipe({}), "bf16")
     where = parameter(indexing, "where")
-    assert arguments._dtype_of(offered, CallPlan(), where) == torch.int64
-    assert arguments._dtype_of(offered, CallPlan(), parameter(indexing, "x")) == torch.bfloat16
+    assert arguments.infer_dtype(offered, CallPlan(), where) == torch.int64
+    assert arguments.infer_dtype(offered, CallPlan(), parameter(indexing, "x")) == torch.bfloat16
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_numbers_of_dtypes_and_of_bits(name: str, annotation: Any, expected: Any
     """A package may count its dtypes; elements have eight bits."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     asked = inspect.Parameter(name, kind, annotation=annotation)
-    assert _plain(operator(plain), asked, SIZES) == expected
+    assert plain_value(operator(plain), asked, SIZES) == expected
 
 
 class Schedule(enum.Enum):
@@ -294,9 +294,9 @@ def test_a_shape_has_several_dimensions() -> None:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     annotation = "int | Sequence[int]"
     shape = inspect.Parameter("out_shape", kind, annotation=annotation)
-    assert _plain(operator(plain), shape, SIZES) == [64, 64]
+    assert plain_value(operator(plain), shape, SIZES) == [64, 64]
     count = inspect.Parameter("count", kind, annotation=annotation)
-    assert _plain(operator(plain), count, SIZES) == 64
+    assert plain_value(operator(plain), count, SIZES) == 64
 
 
 def test_the_widths_of_a_layers_parts_rise() -> None:
@@ -304,8 +304,8 @@ def test_the_widths_of_a_layers_parts_rise() -> None:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     dims = inspect.Parameter("dims", kind, annotation="list[int]")
     layer = dataclasses.replace(operator(plain), kind=LAYER)
-    assert _plain(layer, dims, SIZES) == [64, 256]
-    assert _plain(operator(plain), dims, SIZES) == [64, 64]
+    assert plain_value(layer, dims, SIZES) == [64, 256]
+    assert plain_value(operator(plain), dims, SIZES) == [64, 64]
 
 
 def test_sizes_are_tried_smaller_and_larger() -> None:
@@ -344,7 +344,7 @@ def test_what_a_constructor_says_nothing_of_is_a_number() -> None:
     assert as_number(layer, width, True) is width
     assert as_number(operator(plain), width, False) is width
     dropout = as_number(layer, inspect.Parameter("attn_dropout", kind), False)
-    assert _plain(layer, dropout, SIZES) == 0.1
+    assert plain_value(layer, dropout, SIZES) == 0.1
 
 
 @dataclasses.dataclass
@@ -370,9 +370,9 @@ class Never:
 def test_what_an_objects_constructor_refuses_is_given_otherwise() -> None:
     """One number after the other; what does not say what it wants is raised."""
     given = Arguments(Shapes([], Recipe({})), Recipe({}), "fp16")
-    assert given._object(f"{__name__}:Format") == Format(5, 8)
+    assert given.build_object(f"{__name__}:Format") == Format(5, 8)
     with pytest.raises(ValueError, match="never"):
-        given._object(f"{__name__}:Never")
+        given.build_object(f"{__name__}:Never")
 
 
 class Layout(abc.ABC):
@@ -393,5 +393,5 @@ class Strided(Other):
 def test_an_object_of_an_abstract_class_is_of_one_below_it() -> None:
     """The first that can be made."""
     given = Arguments(Shapes([], Recipe({})), Recipe({}), "fp16")
-    made = given._object(f"{__name__}:Layout")
+    made = given.build_object(f"{__name__}:Layout")
     assert (type(made), made.width) == (Strided, 64)

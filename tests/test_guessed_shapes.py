@@ -11,17 +11,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.operators import FUNCTION, LAYER, Operator
-from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.shapes import (
+from flacheck.guest.inference.operators import FUNCTION, LAYER, Operator
+from flacheck.guest.inference.plans import CallPlan, Recipe
+from flacheck.guest.inference.shapes import (
     SIZES,
     Shapes,
     dimensions_in,
-    documented,
-    extent,
-    shape,
-    size,
-    unpacked,
+    documented_shapes,
+    extent_of,
+    extents_of,
+    size_of,
+    unpacked_shapes,
 )
 
 
@@ -31,7 +31,7 @@ from flacheck.guest.package_driver.shapes import (
 )
 def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, expected: int) -> None:
     """A name that says nothing has a middling size."""
-    assert size(name, SIZES) == expected
+    assert size_of(name, SIZES) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, expected: int) 
 )
 def test_an_extent_is_a_sum_over_dimensions(expression: str, expected: int | None) -> None:
     """A text that is no such expression, or has no value, is no extent."""
-    assert extent(expression, SIZES) == expected
+    assert extent_of(expression, SIZES) == expected
 
 
 def test_a_shape_needs_all_of_its_extents() -> None:
     """Numbers stand for themselves."""
-    assert shape(("B", 3, "H*K"), SIZES) == (2, 3, 256)
-    assert shape(("B", "no shape"), SIZES) is None
+    assert extents_of(("B", 3, "H*K"), SIZES) == (2, 3, 256)
+    assert extents_of(("B", "no shape"), SIZES) is None
 
 
 def test_a_docstring_says_shapes() -> None:
@@ -64,7 +64,7 @@ def test_a_docstring_says_shapes() -> None:
             other: of shape [B, T]
         """
 
-    assert documented(function) == {
+    assert documented_shapes(function) == {
         "q": ("B", "T", "H", "K"),
         "h0": ("N", "H", "K", "V"),
         "mask": ("B", "T", "H"),
@@ -89,7 +89,7 @@ def outer(q: Any, k: Any, v: Any, weight: Any) -> None:
 
 def test_code_unpacks_shapes() -> None:
     """Also that of a function to which an argument is handed on."""
-    assert unpacked(outer) == {
+    assert unpacked_shapes(outer) == {
         "q": ("B", "T", "H", "K"),
         "k": ("X", "T", "D"),
         "weight": ("H", "V"),
@@ -120,8 +120,8 @@ def test_candidates_come_by_their_worth() -> None:
     ]
     assert shapes.candidates(other, CallPlan(), "dx")[:2] == [("M", "W"), ("B", "T", "D")]
     assert shapes.candidates(other, CallPlan(), "unheard")[0] == ("B", "T", "H", "K")
-    assert shapes.known(one, "x")
-    assert not shapes.known(one, "y")
+    assert shapes.is_documented(one, "x")
+    assert not shapes.is_documented(one, "y")
 
 
 def test_a_layer_takes_hidden_states() -> None:
@@ -152,13 +152,13 @@ def test_the_sequence_may_be_called_s_or_n() -> None:
         _, _, _, S = block_indices.shape
         N, H, K, V = h0.shape
 
-    assert documented(by_s) == {
+    assert documented_shapes(by_s) == {
         "q": ("B", "NH", "T", "DHQK"),
         "gates": ("B", "NH", "T"),
         "rows": ("N", "D"),
     }
-    assert unpacked(by_n) == {"q": ("B", "H", "T", "D")}
-    assert unpacked(with_time) == {
+    assert unpacked_shapes(by_n) == {"q": ("B", "H", "T", "D")}
+    assert unpacked_shapes(with_time) == {
         "q": ("B", "T", "H", "K"),
         "block_indices": ("X", "X", "X", "S"),
         "h0": ("N", "H", "K", "V"),

@@ -15,12 +15,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.branches import branches
-from flacheck.guest.package_driver.indexed import Indexed, renamed
-from flacheck.guest.package_driver.operators import FUNCTION, Operator
-from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.shapes import Shapes, by_index, documented
-from flacheck.guest.package_driver.variations import Variations
+from flacheck.guest.inference.branches import compared_tensors
+from flacheck.guest.inference.index_shapes import IndexShape, parameter_aliases
+from flacheck.guest.inference.operators import FUNCTION, Operator
+from flacheck.guest.inference.plans import CallPlan, Recipe
+from flacheck.guest.inference.shapes import Shapes, documented_shapes, read_shapes
+from flacheck.guest.search.variations import Variations
 
 
 def attention(q, k, table, out, n):  # type: ignore[no-untyped-def]
@@ -39,16 +39,16 @@ def outer(q, cache):  # type: ignore[no-untyped-def]
 
 def test_the_highest_index_tells_the_rank() -> None:
     """Variables name extents; one extent alone, which every tensor has, tells nothing."""
-    told = by_index(attention)
-    assert told["q"] == Indexed(("B", "heads", "width"), all=True)
-    assert told["k"] == Indexed(("B", "T", "kv_heads"), all=False)
-    assert told["table"] == Indexed(("D",), all=True)
+    told = read_shapes(attention)
+    assert told["q"] == IndexShape(("B", "heads", "width"), is_complete=True)
+    assert told["k"] == IndexShape(("B", "T", "kv_heads"), is_complete=False)
+    assert told["table"] == IndexShape(("D",), is_complete=True)
     assert told.keys() == {"q", "k", "table"}
 
 
 def test_what_is_handed_on_is_asked_for_there() -> None:
     """By the parameter that it becomes."""
-    assert by_index(outer)["cache"] == Indexed(("B", "T", "kv_heads"), all=False)
+    assert read_shapes(outer)["cache"] == IndexShape(("B", "T", "kv_heads"), is_complete=False)
 
 
 def operator(function: Any) -> Operator:
@@ -85,7 +85,7 @@ def commented(
 
 def test_signatures_spell_out_shapes() -> None:
     """In comments behind parameters and in annotations."""
-    assert documented(commented) == {
+    assert documented_shapes(commented) == {
         "x": ("batch", "heads", "dim"),
         "index": ("Bi",),
         "rows": ("n", "4"),
@@ -101,7 +101,7 @@ def branching(scale: torch.Tensor, w: torch.Tensor) -> Any:
 
 def test_what_decides_a_branch_is_varied() -> None:
     """A tensor of the rank and one of the dtype that the module asks for."""
-    assert branches(__name__).ranks["scale"] == [1]
+    assert compared_tensors(__name__).ranks["scale"] == [1]
     offered = operator(branching)
     plans = list(Variations(offered, Shapes([offered], Recipe({}))).unusual(CallPlan()))
     by_label = {plan.label: plan for plan in plans}
@@ -117,7 +117,7 @@ def walked(x, w, rest):  # type: ignore[no-untyped-def]
 
 def test_strides_that_are_unpacked_tell_the_rank() -> None:
     """There is one for each dimension; how many a star takes is not known."""
-    assert by_index(walked) == {"w": Indexed(("T", "D"), all=True)}
+    assert read_shapes(walked) == {"w": IndexShape(("T", "D"), is_complete=True)}
 
 
 def copied(indices, x, rest, twice):  # type: ignore[no-untyped-def]
@@ -131,7 +131,7 @@ def copied(indices, x, rest, twice):  # type: ignore[no-untyped-def]
 
 def test_what_is_copied_under_another_name_is_followed() -> None:
     """Not what is given another shape, nor a name that is given two things."""
-    assert renamed(ast.parse(textwrap.dedent(inspect.getsource(copied))).body[0]) == {
+    assert parameter_aliases(ast.parse(textwrap.dedent(inspect.getsource(copied))).body[0]) == {
         "rows": "indices"
     }
-    assert by_index(copied)["indices"] == Indexed(("T", "D"), all=True)
+    assert read_shapes(copied)["indices"] == IndexShape(("T", "D"), is_complete=True)

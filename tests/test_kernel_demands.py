@@ -13,9 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.following import DTYPE, GIVE, SHAPE, VALUE
-from flacheck.guest.package_driver.front_end import Refusal
-from flacheck.guest.package_driver.kernel_demands import kernel_demands
+from flacheck.guest.solver.argument_dataflow import DTYPE, GIVE, SHAPE, VALUE
+from flacheck.guest.solver.kernel_constraints import Refusal, kernel_constraints
 
 Wanted = list[tuple[int, str, Any]]
 
@@ -34,8 +33,8 @@ class FrontEndError(Exception):
 
 
 def refused(error: FrontEndError, arguments: dict[str, Any], given: dict[str, Any]) -> Wanted:
-    demands = kernel_demands(Refusal("m:kernel", None, arguments, error), given)
-    return [(each.kind, each.name, each.value) for each in demands]
+    constraints = kernel_constraints(Refusal("m:kernel", arguments, error), given)
+    return [(each.kind, each.name, each.value) for each in constraints]
 
 
 COUNTING = """

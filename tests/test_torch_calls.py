@@ -16,12 +16,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flacheck.guest.fake_cuda.registered import BODIES
-from flacheck.guest.package_driver import arguments, torch_calls
-from flacheck.guest.package_driver.calls import CallResult, _rank
-from flacheck.guest.package_driver.operators import FUNCTION, Operator, parameters_of
-from flacheck.guest.package_driver.plans import CallPlan, Recipe
-from flacheck.guest.package_driver.shapes import Shapes
-from flacheck.guest.package_driver.trust import Rank
+from flacheck.guest.inference import arguments, torch_calls
+from flacheck.guest.inference.operators import FUNCTION, Operator, parameters_of
+from flacheck.guest.inference.plans import CallPlan, Recipe
+from flacheck.guest.inference.shapes import Shapes
+from flacheck.guest.search.calls import call_rank
+from flacheck.guest.search.trust import Rank
 
 FILE = Path(torch_calls.__file__).with_suffix(".jsonl")
 
@@ -69,7 +69,9 @@ def registered() -> Iterator[None]:
 def test_a_function_named_after_an_operator_takes_what_that_takes() -> None:
     """Also one that is named after an overload: `mean_dim` is `mean.dim`."""
     made = plans(mean_dim)
-    assert all(plan.torchs and plan.label.startswith("as torch's tests call mean") for plan in made)
+    assert all(
+        plan.from_torch and plan.label.startswith("as torch's tests call mean") for plan in made
+    )
     assert made[0].values["x"]["of"] == "bf16"
     assert all(isinstance(plan.values["dim"], list) for plan in made)
     assert [plan.values["keepdim"] for plan in made if "keepdim" in plan.values]
@@ -90,8 +92,8 @@ def test_a_function_that_takes_less_stands_for_something_else() -> None:
 
 def test_what_a_program_registered_counts_as_torchs(registered: None) -> None:
     """Whatever it is called; where it writes its results it gets what torch returned."""
-    assert torch_calls.is_torchs(operator(summed))
-    assert not torch_calls.is_torchs(operator(mean_dim))
+    assert torch_calls.implements_torch_operator(operator(summed))
+    assert not torch_calls.implements_torch_operator(operator(mean_dim))
     made = plans(summed)
     assert made[0].label == "as torch's tests call sum, 1"
     assert {name for plan in made for name in plan.values} == {"x", "dim", "out"}
@@ -99,11 +101,10 @@ def test_what_a_program_registered_counts_as_torchs(registered: None) -> None:
 
 def test_a_registered_functions_calls_are_seen() -> None:
     """Also where the package's own functions refer to it, as the one does that registers it."""
-    plan = CallPlan(torchs=True)
+    plan = CallPlan(from_torch=True)
     shared = dataclasses.replace(operator(summed), shared=True)
-    worked = CallResult(1, frozenset(), "forward", None)
-    assert _rank(shared, plan, worked, documented=True) == Rank.DOCUMENTED
-    assert _rank(shared, plan, worked, documented=False) == Rank.SHARED
+    assert call_rank(shared, plan, succeeded=True, is_documented=True) == Rank.DOCUMENTED
+    assert call_rank(shared, plan, succeeded=True, is_documented=False) == Rank.SHARED
 
 
 def test_tensors_of_calls_are_laid_out_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,8 +115,10 @@ def test_tensors_of_calls_are_laid_out_as_they_were(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(arguments, "_tensor", made)
     given = arguments.Arguments(Shapes([], Recipe({})), Recipe({}), "fp16")
-    told = torch_calls._read([{"t": "bf16[2,3;1,2]"}, {"t": "complex64[4]*"}, {"t": "i64[]"}, [1]])
-    strided, conjugate, number, plain = given._valued(told, {})
+    told = torch_calls.parse_tensors(
+        [{"t": "bf16[2,3;1,2]"}, {"t": "complex64[4]*"}, {"t": "i64[]"}, [1]]
+    )
+    strided, conjugate, number, plain = given.from_value(told, {})
     assert (strided.dtype, strided.shape, strided.stride()) == (torch.float16, (2, 3), (1, 2))
     assert conjugate.is_conj()
     assert (number.dtype, number.shape, plain) == (torch.int64, (), [1])
@@ -131,4 +134,4 @@ def test_the_file_has_each_operator_once() -> None:
         assert line["calls"], line["name"]
         for call in line["calls"]:
             assert call.keys() == {"overload", "args", "kwargs", "returned"}, line["name"]
-            torch_calls._read(call)
+            torch_calls.parse_tensors(call)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.package_driver.trust import Rank, Witness
 from flacheck.guest.recorder.journal import Journal
+from flacheck.guest.search.trust import LaunchTrust, Rank
 
 
 class Drive:
@@ -19,7 +19,7 @@ class Drive:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._journal = Journal(str(file), None, "real")
-        self.witness = Witness(SimpleNamespace(journal=self._journal))  # type: ignore[arg-type]
+        self.witness = LaunchTrust(SimpleNamespace(journal=self._journal))  # type: ignore[arg-type]
 
     def launch(
         self,
@@ -32,11 +32,11 @@ class Drive:
     ) -> None:
         line = {"kernel": kernel, "source": source, "launch": {"args": args}}
         self._journal.launch(line, f"text of {source}", {}, dict, path)
-        self.witness.ended(rank, guessed)
+        self.witness.end_call(rank, guessed)
 
     def sifted(self) -> list[dict[str, Any]]:
         self._journal.flush()
-        self.witness.sift(str(self._file))
+        self.witness.remove_untrusted(str(self._file))
         return [json.loads(line) for line in self._file.read_text().splitlines()]
 
 

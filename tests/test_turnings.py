@@ -16,9 +16,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver import turnings
-from flacheck.guest.package_driver.following import DTYPE, GIVE, SHAPE, VALUE, Demand
-from flacheck.guest.package_driver.turnings import Turnings
+from flacheck.guest.solver import path_conditions
+from flacheck.guest.solver.argument_dataflow import DTYPE, GIVE, SHAPE, VALUE, Constraint
+from flacheck.guest.solver.path_conditions import PathConditions
 
 SOURCE = """
 import math
@@ -54,50 +54,48 @@ def inner(x, width):
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     (tmp_path / "turning_shop.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    turnings._functions.cache_clear()
-    # What calls is this test.
-    monkeypatch.setattr(turnings, "_CALLER", __name__)
+    path_conditions._module_functions.cache_clear()
     yield importlib.import_module("turning_shop")
     del sys.modules["turning_shop"]
 
 
-def wanted(shop: ModuleType, kernel: str, **given: Any) -> list[Demand]:
-    turns = Turnings(f"turning_shop:{kernel}", frozenset({"turning_shop"}))
+def wanted(shop: ModuleType, kernel: str, **given: Any) -> list[Constraint]:
+    path = PathConditions(f"turning_shop:{kernel}", frozenset({"turning_shop"}))
     known = {"mask": None, **given}
-    with turns.watching(known):
+    with path.trace(known, caller=__name__):
         shop.norm(**given)
-    return turns.wanted
+    return path.constraints
 
 
 def test_a_branch_of_a_callee_wants_other_arguments(shop: ModuleType) -> None:
     """One branch after the other: the product of the shape is to be over 128, then over 4096."""
     x = torch.ones(8, 16)
     demands = wanted(shop, "large", x=x, shape=[2, 8])
-    assert demands == [Demand(VALUE, "shape", (2, 65)), Demand(VALUE, "shape", (1, 129))]
-    assert Demand(VALUE, "shape", (2, 2049)) in wanted(shop, "large", x=x, shape=(2, 65))
+    assert demands == [Constraint(VALUE, "shape", (2, 65)), Constraint(VALUE, "shape", (1, 129))]
+    assert Constraint(VALUE, "shape", (2, 2049)) in wanted(shop, "large", x=x, shape=(2, 65))
 
 
 def test_what_leaves_the_function_before_must_not(shop: ModuleType) -> None:
     """A branch that returns lies on the way of all that stands behind it."""
     demands = wanted(shop, "small", x=torch.ones(2, 4), shape=[2, 4])
-    assert Demand(SHAPE, "x", (2, 32)) in demands
+    assert Constraint(SHAPE, "x", (2, 32)) in demands
 
 
 def test_what_is_left_out_and_what_is_complex_is_wanted(shop: ModuleType) -> None:
     """An argument that is None by default, and a dtype."""
     x = torch.ones(8, 16)
-    assert Demand(GIVE, "mask") in wanted(shop, "masked", x=x, shape=[8])
+    assert Constraint(GIVE, "mask") in wanted(shop, "masked", x=x, shape=[8])
     assert wanted(shop, "complex_kernel", x=x, shape=[8]) == [
-        Demand(DTYPE, "x", torch.complex64),
+        Constraint(DTYPE, "x", torch.complex64),
     ]
 
 
 def test_a_call_that_turns_right_wants_nothing(shop: ModuleType) -> None:
     """And the program is no longer watched afterwards."""
     assert wanted(shop, "small", x=torch.ones(8, 16), shape=[8]) == []
-    assert sys.gettrace() is None or "turnings" not in repr(sys.gettrace())
+    assert sys.gettrace() is None or "path_conditions" not in repr(sys.gettrace())
 
 
 def test_a_kernel_that_no_branch_keeps_has_no_turnings(shop: ModuleType) -> None:
     """There is nothing to watch for one that nobody launches."""
-    assert not Turnings("turning_shop:nobody", frozenset({"turning_shop", "missing"}))
+    assert not PathConditions("turning_shop:nobody", frozenset({"turning_shop", "missing"}))

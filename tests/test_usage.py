@@ -15,8 +15,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.package_driver.operators import LAYER, Operator, parameters_of
-from flacheck.guest.package_driver.usage import kinds, local_kernels, of_kernel, positional
+from flacheck.guest.inference.operators import LAYER, Operator, parameters_of
+from flacheck.guest.inference.usage import (
+    kernel_parameter_kinds,
+    local_kernels,
+    parameter_kinds,
+    positional_names,
+)
 
 
 def host(x, n, causal, where, name):  # type: ignore[no-untyped-def]
@@ -30,7 +35,7 @@ def inner(indices, count):  # type: ignore[no-untyped-def]
 
 def test_a_function_tells_by_what_it_does() -> None:
     """Also by what the functions do that it calls; of some nothing is told."""
-    assert kinds(host) == {"x": "Tensor", "n": "int", "causal": "bool", "where": "Tensor"}
+    assert parameter_kinds(host) == {"x": "Tensor", "n": "int", "causal": "bool", "where": "Tensor"}
 
 
 def annotated(q: Any, scale: Any) -> Any:
@@ -39,7 +44,7 @@ def annotated(q: Any, scale: Any) -> Any:
 
 def test_a_number_called_scale_is_a_fraction() -> None:
     """Sizes and offsets have other names."""
-    assert kinds(annotated) == {"q": "Tensor", "scale": "float"}
+    assert parameter_kinds(annotated) == {"q": "Tensor", "scale": "float"}
 
 
 KERNEL = """
@@ -58,7 +63,7 @@ def test_a_kernel_tells_pointers_indices_and_numbers() -> None:
     """What begins an address is a pointer; entries that addresses are made of are indices."""
     node = ast.parse(textwrap.dedent(KERNEL)).body[0]
     assert isinstance(node, ast.FunctionDef)
-    assert of_kernel(node) == {
+    assert kernel_parameter_kinds(node) == {
         "X": "Tensor",
         "Out": "Tensor",
         "Table": "IntTensor",
@@ -76,7 +81,7 @@ def positions(*args: Any, **kwargs: Any) -> Any:
 
 def test_arguments_without_names_are_called_what_the_code_calls_them() -> None:
     """And are what is done with them."""
-    assert positional(positions) == ["x", "value"]
+    assert positional_names(positions) == ["x", "value"]
     told = [(each.name, each.annotation) for each in parameters_of(positions)]
     assert told == [("x", "Tensor"), ("value", "int")]
 
@@ -126,7 +131,7 @@ def test_a_kernel_does_what_the_kernels_do_that_it_calls(tmp_path: Path) -> None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert kinds(module.outer.fn) == {"X": "Tensor", "Scale": "Tensor", "n": "int"}
+    assert parameter_kinds(module.outer.fn) == {"X": "Tensor", "Scale": "Tensor", "n": "int"}
 
 
 def widths(dims, scales, sizes):  # type: ignore[no-untyped-def]
@@ -136,7 +141,7 @@ def widths(dims, scales, sizes):  # type: ignore[no-untyped-def]
 
 def test_what_is_walked_through_as_numbers_is_several() -> None:
     """Each made a number of; what is made something else tells nothing."""
-    assert kinds(widths) == {"dims": "list[int]", "scales": "list[float]"}
+    assert parameter_kinds(widths) == {"dims": "list[int]", "scales": "list[float]"}
 
 
 class Wide:
@@ -169,7 +174,7 @@ class Loss(torch.nn.Module):
 
 def test_what_is_unpacked_of_all_arguments_has_their_names() -> None:
     """Also where a function hands them all to another, and in a layer's forward."""
-    assert positional(parsed) == ["x", "y"]
+    assert positional_names(parsed) == ["x", "y"]
     loss = Operator("m:Loss", Loss, LAYER, True, frozenset(), parameters_of(Loss), Loss.forward)
     assert [each.name for each in loss.takes] == ["x", "y", "reduce"]
     assert [each.kind.name for each in loss.takes[:2]] == ["POSITIONAL_ONLY"] * 2

@@ -282,7 +282,7 @@ def _take_over(config: Json, folder: Path, drive: Drive, stop: threading.Event) 
     asked |= {"earlier": earlier, "scratch": str(scratch)}
     # However this ends, without a report the package is captured anew.
     programs.run(
-        ["-c", channel.BOOT, str(GUEST), ".package_driver.earlier", json.dumps(asked)],
+        ["-c", channel.BOOT, str(GUEST), ".capture_reuse.reuse", json.dumps(asked)],
         guest_environment(drive.toolchain, drive.package, scratch),
         scratch,
         folder / _TAKING_OVER,
@@ -306,7 +306,7 @@ def _drive(config: Json, folder: Path, drive: Drive, stop: threading.Event, what
 
     log = folder / _LOG_FILE
     ended = programs.run(
-        ["-c", channel.BOOT, str(GUEST), ".package_driver", json.dumps(config)],
+        ["-c", channel.BOOT, str(GUEST), ".search", json.dumps(config)],
         guest_environment(drive.toolchain, drive.package, scratch),
         scratch,
         log,

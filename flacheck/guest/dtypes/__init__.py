@@ -62,9 +62,9 @@ def main() -> None:
 def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     import torch  # noqa: F401 the fake device stands before anything of the package is imported
 
-    from ..package_driver.modules import NotImported, load
-    from ..package_driver.offered import operators
-    from ..package_driver.plans import Recipe
+    from ..inference.plans import Recipe
+    from ..search.entry_points import find_operators
+    from ..search.modules import NotImported, load
     from . import building, subjects
     from .follower import Follower
     from .runs import Runner
@@ -83,7 +83,7 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
             offered = [each.operator for each in chosen]
         else:
             modules, failed = load(config["modules"], recipe.skipped_modules)
-            offered = operators(modules, config["modules"])
+            offered = find_operators(modules, config["modules"])
             chosen = subjects.layers(offered)
         builder = building.Builder(offered, recipe, config.get("settings") or {})
         for each in chosen:
@@ -113,11 +113,11 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
 
 def _named(targets: list[str], modules: list[str], stand_ins: Any) -> list[Any]:
     """The subjects of these names; what the module of each needs may be stood in for."""
-    from ..package_driver.modules import enter
+    from ..search.modules import import_package
     from . import subjects
 
     for name in modules:
-        enter(name)
+        import_package(name)
     chosen = []
     for target in targets:
         stand_ins.packages.add(subjects.module_of(target).partition(".")[0])

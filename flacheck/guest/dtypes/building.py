@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from ..package_driver import objects
-from ..package_driver.arguments import NOTHING, Arguments
-from ..package_driver.calls import CaughtError, attempt
-from ..package_driver.operators import FUNCTION, LAYER, Operator
-from ..package_driver.plans import CallPlan, Recipe
-from ..package_driver.shapes import SIZES, Shapes, size
-from ..package_driver.variations import Variations
+from ..inference import objects
+from ..inference.arguments import NOTHING, Arguments
+from ..inference.operators import FUNCTION, LAYER, Operator
+from ..inference.plans import CallPlan, Recipe
+from ..inference.shapes import SIZES, Shapes, size_of
+from ..search.attempts import CaughtError, attempt
+from ..search.repairs import Repairs
 from .subjects import CONFIG, Followable, NoTarget, model_class
 
 # What a layer of a stack asks for and has no default for: which one it is, of how many.
@@ -49,14 +49,14 @@ class GuessedConfig:
         if "eps" in name:
             return 1e-5
         if _SIZES.search(name):
-            return size(name, SIZES)
+            return size_of(name, SIZES)
         return None
 
 
 def _has_fields(operator: Operator, parameter: inspect.Parameter) -> bool:
     """Whether an argument is annotated with a dataclass, which says itself what it holds."""
-    name = objects.annotated(operator, parameter)
-    return name is not None and dataclasses.is_dataclass(objects.find(name))
+    name = objects.annotated_class(operator, parameter)
+    return name is not None and dataclasses.is_dataclass(objects.find_class(name))
 
 
 def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -89,12 +89,12 @@ class Builder:
         for name, value in _SENSIBLE.items():
             if name in built and built[name].default in (None, NOTHING):
                 sensible[name] = value
-        plan = plan.but(build={**sensible, **plan.build})
+        plan = plan.with_changes(build={**sensible, **plan.build})
         for name, value in self._settings.items():
             if name in built and subject.kind != FUNCTION:
-                plan = plan.but(build={name: value})
+                plan = plan.with_changes(build={name: value})
             elif any(p.name == name for p in operator.takes):
-                plan = plan.but(values={name: value})
+                plan = plan.with_changes(values={name: value})
             else:
                 plan = self._extra(subject, plan, name, value)
         return plan
@@ -102,10 +102,10 @@ class Builder:
     def _extra(self, subject: Followable, plan: CallPlan, name: str, value: Any) -> CallPlan:
         """A name for the constructor's `**kwargs`, or for one size of the input (`T=2048`)."""
         if name.isupper() and isinstance(value, int):
-            return plan.but(sizes={name: value})
+            return plan.with_changes(sizes={name: value})
         signature = inspect.signature(subject.operator.call)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values()):
-            return plan.but(build={name: value})
+            return plan.with_changes(build={name: value})
         known = ", ".join([*signature.parameters, *(p.name for p in subject.operator.takes)])
         raise NoTarget(f"--arg {name}: {subject.name} takes {known}")
 
@@ -114,13 +114,13 @@ class Builder:
     ) -> list[CallPlan]:
         if subject.kind == CONFIG:
             return []
-        plans = Variations(subject.operator, self._shapes).repairs(plan, stage, error)
+        plans = Repairs(subject.operator, self._shapes).after_error(plan, stage, error)
         if stage == "build":
             plans += self._rebuilt(subject, plan)
         elif subject.kind == LAYER and not plan.shapes:
             # Gates and residuals of norms are as wide as what they are beside.
             names = [p.name for p in subject.operator.takes if p.default is NOTHING]
-            alike = plan.but(shapes=dict.fromkeys(names, _MODEL))
+            alike = plan.with_changes(shapes=dict.fromkeys(names, _MODEL))
             # Few calls are tried once the forward pass works.
             place = 0 if stage == "backward" else len(plans)
             plans.insert(place, alike)
@@ -140,10 +140,10 @@ class Builder:
             if "head" in parameter.name and type(parameter.default) is int:
                 heads[parameter.name] = _HEADS
         if heads and not plan.build.keys() & heads.keys():
-            yield plan.but(build=heads)
+            yield plan.with_changes(build=heads)
         for parameter in subject.operator.parameters:
             if isinstance(parameter.default, bool) and parameter.name not in plan.build:
-                yield plan.but(build={parameter.name: not parameter.default})
+                yield plan.with_changes(build={parameter.name: not parameter.default})
 
     def working(self, subject: Followable, run: Any) -> Iterator[tuple[CallPlan, Any]]:
         """Calls to try, each with what came of it, until the one that works."""
@@ -182,7 +182,7 @@ class Builder:
             guessed = parameter.name == "config" and not _has_fields(operator, parameter)
             if parameter.name in plan.build or not guessed:
                 plain.append(_plain(parameter))
-        given = arguments.build(operator, plan.but(values=plan.build), plain)
+        given = arguments.build(operator, plan.with_changes(values=plan.build), plain)
         if any(p.name == "config" and p.name not in given for p in asked):
             given["config"] = GuessedConfig()
         # What the constructor takes in its `**kwargs`.
@@ -194,7 +194,7 @@ class Builder:
         sized = plan
         if widths:
             # `B, T, _ = x.shape` has no name for the width.
-            sized = plan.but(sizes={"D": widths[0], "X": widths[0], **plan.sizes})
+            sized = plan.with_changes(sizes={"D": widths[0], "X": widths[0], **plan.sizes})
         return Built(layer, layer, arguments.build(operator, sized, operator.takes))
 
     def _model(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> Built:

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..package_driver.operators import FUNCTION
-from ..package_driver.plans import CallPlan
+from ..inference.operators import FUNCTION
+from ..inference.plans import CallPlan
 from .building import WIDTHS
 from .runs import Precision, Ran, Runner
 from .subjects import Followable
@@ -35,10 +35,10 @@ def _plans(
 ) -> Iterator[tuple[dict[str, int], CallPlan]]:
     if subject.kind == FUNCTION:
         sizes = dict.fromkeys(_INPUT_SIZES, size)
-        yield sizes, plan.but(sizes=sizes)
+        yield sizes, plan.with_changes(sizes=sizes)
         return
     for settings in _settings(subject.operator.parameters, plan.build, size):
-        yield settings, plan.but(build=settings)
+        yield settings, plan.with_changes(build=settings)
 
 
 def _settings(

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from ..package_driver.arguments import DTYPES
-from ..package_driver.calls import CaughtError, attempt
-from ..package_driver.plans import CallPlan
+from ..inference.arguments import DTYPES
+from ..inference.plans import CallPlan
+from ..search.attempts import CaughtError, attempt
 from . import places
 from .building import SECONDS, Builder
 from .follower import CallOperand, Follower, name_tensors, origin_of, short

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from ..package_driver.arguments import DTYPES
-from ..package_driver.calls import CaughtError, attempt
+from ..inference.arguments import DTYPES
+from ..search.attempts import CaughtError, attempt
 from .follower import Follower, name_tensors, short
 from .runs import Precision, noting, said
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import torch
 
-from ..package_driver.operators import FUNCTION, LAYER, Operator
+from ..inference.operators import FUNCTION, LAYER, Operator
 
 CONFIG = "config"
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)

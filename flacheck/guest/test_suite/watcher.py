@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ..fake_cuda.known_values import KnownValues
-from ..package_driver.work import Work, operations_in
+from ..search.work import Work, operations_in
 from . import cases
 
 # Of work, for one test, and its share of all: nothing is computed, so what takes longer loops over

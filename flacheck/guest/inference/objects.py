@@ -1,0 +1,178 @@
+"""Objects that operators take besides tensors and numbers, such as configurations and metadata.
+
+They are built by the constructors of the package's own classes.
+"""
+
+import enum
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from .operators import Operator
+
+# Classes that have an attribute: each costs a call.
+_MAX_CLASSES = 3
+_LIBRARIES = ("torch", "triton", "numpy")
+# The class for arguments that may be any of torch's modules.
+MODEL = torch.nn.Linear
+_NOT_OBJECTS = (torch.Tensor, torch.dtype, torch.device, torch.nn.Module, torch.Generator)
+_UNIONS = (typing.Union, types.UnionType)
+_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+
+
+class OptionTable(dict[str, Any]):
+    """A table of options, such as a kernel's configuration, with values that suit most kernels."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        super().__init__({key: self._likely_value(key) for key in keys})
+
+    @staticmethod
+    def _likely_value(key: str) -> int:
+        key = key.lower()
+        if "warp" in key or "group" in key:
+            return 4
+        if "stage" in key:
+            return 2
+        if "split" in key:
+            return 1
+        return 64
+
+
+def annotated_class(operator: Operator, parameter: inspect.Parameter) -> str | None:
+    """Return the class of an argument as `module:name`; None unless it is a package's class."""
+    annotation = _evaluate_annotation(operator, parameter)
+    if typing.get_origin(annotation) in _UNIONS:
+        for alternative in typing.get_args(annotation):
+            if _is_package_class(alternative):
+                return class_name(alternative)
+    if _is_package_class(annotation):
+        return class_name(annotation)
+    return None
+
+
+def accepts_none(operator: Operator, parameter: inspect.Parameter) -> bool:
+    """Return True if an argument may be None instead of a tensor or an object."""
+    annotation = _evaluate_annotation(operator, parameter)
+    if typing.get_origin(annotation) not in _UNIONS:
+        return False
+    alternatives = typing.get_args(annotation)
+    if type(None) not in alternatives:
+        return False
+    return any(_is_package_class(each) or each is torch.Tensor for each in alternatives)
+
+
+def is_model(operator: Operator, parameter: inspect.Parameter) -> bool:
+    """Return True if an argument may be any of torch's modules."""
+    annotation = _evaluate_annotation(operator, parameter)
+    return isinstance(annotation, type) and annotation in MODEL.__mro__[:-1]
+
+
+def matching_classes(operator: Operator, requirement: Any) -> Iterator[str]:
+    """Yield classes that are worth trying for an argument.
+
+    Args:
+        operator: the operator, whose module's classes come first.
+        requirement: the class, or the attribute that the class must have.
+    """
+    if isinstance(requirement, type):
+        if _is_package_class(requirement):
+            yield class_name(requirement)
+        return
+    if hasattr(MODEL, requirement) and not hasattr(torch.Tensor, requirement):
+        # For example `parameters` or `named_children`.
+        yield class_name(MODEL)
+        return
+    package = operator.module.partition(".")[0]
+    modules = [name for name in sys.modules if name.partition(".")[0] == package]
+    modules.sort(key=lambda name: (name != operator.module, name))
+    names: dict[str, None] = {}
+    for module in modules:
+        for value in list(vars(sys.modules[module]).values()):
+            if _is_package_class(value) and requirement in _attributes(value):
+                names.setdefault(class_name(value), None)
+        if len(names) >= _MAX_CLASSES:
+            break
+    yield from list(names)[:_MAX_CLASSES]
+
+
+def _attributes(owner: type) -> set[str]:
+    """Return the names of the attributes and annotated fields of a class."""
+    names: set[str] = set()
+    for base in owner.__mro__[:-1]:
+        names.update(vars(base))
+        annotations = vars(base).get("__annotations__")
+        # Classes of extension modules have a descriptor of that name.
+        if isinstance(annotations, dict):
+            names.update(annotations)
+    return names
+
+
+def find_class(name: str) -> type:
+    """Return the class named `module:name`."""
+    module, _, qualified_name = name.partition(":")
+    value: Any = sys.modules[module]
+    for part in qualified_name.split("."):
+        value = getattr(value, part)
+    found: type = value
+    return found
+
+
+def concrete_class(abstract: type) -> type:
+    """Return the class itself or its nearest subclass that is not abstract."""
+    queue = [abstract]
+    while queue:
+        candidate = queue.pop(0)
+        if not inspect.isabstract(candidate):
+            return candidate
+        queue += candidate.__subclasses__()
+    return abstract
+
+
+def constructor(built_class: type) -> Operator:
+    """Return the class as an operator, so that its arguments are inferred like all others."""
+    parameters = []
+    if not issubclass(built_class, enum.Enum):
+        for parameter in inspect.signature(built_class).parameters.values():
+            if parameter.kind not in _VARIADIC:
+                parameters.append(parameter)
+    return Operator(
+        name=class_name(built_class),
+        call=built_class,
+        kind="object",
+        outer=False,
+        kernels=frozenset(),
+        parameters=tuple(parameters),
+        source=built_class,
+    )
+
+
+def _evaluate_annotation(operator: Operator, parameter: inspect.Parameter) -> Any:
+    """Return a parameter's annotation; None if its text cannot be evaluated."""
+    annotation: Any = parameter.annotation
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        scope = vars(sys.modules[operator.module])
+        return eval(annotation, {**vars(typing), **scope})
+    except Exception:
+        return None
+
+
+def _is_package_class(value: Any) -> bool:
+    """Return True for classes of packages other than the common libraries."""
+    if not isinstance(value, type) or issubclass(value, _NOT_OBJECTS):
+        return False
+    if typing.get_origin(value) is not None:
+        return False
+    package = value.__module__.partition(".")[0]
+    return package not in sys.stdlib_module_names and package not in _LIBRARIES
+
+
+def class_name(value: type) -> str:
+    """Return a class as `module:name`."""
+    return f"{value.__module__}:{value.__qualname__}"

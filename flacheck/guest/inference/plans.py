@@ -1,0 +1,127 @@
+"""Plans of calls: how an operator is called once, and recipes for the calls of a package."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .operators import Operator
+
+_TABLES = ("values", "sizes", "shapes", "dtypes", "build")
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """A plan of one call.
+
+    Attributes:
+        include: optional arguments that are inferred like required ones.
+        values: arguments' values by name.
+        sizes: sizes of dimensions by their symbol.
+        shapes: dimensions of arguments by name.
+        dtypes: dtypes of arguments by name.
+        build: values of the arguments of a layer's or object's constructor.
+        training: True for a call with gradients.
+        from_package: True if the package itself passed the values.
+        from_torch: True if torch's tests pass the values to the operator that is implemented.
+    """
+
+    label: str = "plain"
+    include: frozenset[str] = frozenset()
+    values: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, Any] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    build: dict[str, Any] = field(default_factory=dict)
+    training: bool = True
+    from_package: bool = False
+    from_torch: bool = False
+
+    def including(self, *names: str) -> CallPlan:
+        """Return the plan with optional arguments, whose values of None are removed."""
+        values = {}
+        for name, value in self.values.items():
+            if name not in names or value is not None:
+                values[name] = value
+        return replace(self, include=self.include.union(names), values=values)
+
+    def without_value(self, name: str) -> CallPlan:
+        """Return the plan without the value of an argument, which is inferred instead."""
+        values = dict(self.values)
+        values.pop(name, None)
+        return replace(self, values=values)
+
+    def omitting(self, name: str) -> CallPlan:
+        """Return the plan without an optional argument."""
+        plan = self.without_value(name)
+        return replace(plan, include=self.include - {name})
+
+    def with_changes(self, label: str | None = None, **changes: Any) -> CallPlan:
+        """Return the plan with other flags, and with additional entries in its tables."""
+        for name, change in changes.items():
+            if isinstance(change, dict):
+                changes[name] = {**getattr(self, name), **change}
+        return replace(self, label=label or self.label, **changes)
+
+    @property
+    def identity(self) -> str:
+        """A text that is equal for plans that differ in their labels only."""
+        return repr(replace(self, label=""))
+
+
+Plans = Iterator[CallPlan]
+
+
+class Recipe:
+    """A recipe for a package's calls; the header comments of the recipe files describe the form.
+
+    Attributes:
+        skipped_modules: patterns of modules that are not imported.
+        common: the tables that apply to all operators.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self._operators = content.get("operators") or {}
+        self.skipped_modules = tuple(content.get("skip") or ())
+        tables: dict[str, Any] = {name: content.get(name) or {} for name in _TABLES}
+        self.common = CallPlan(**tables)
+
+    def _entries(self, operator: Operator) -> Iterator[Mapping[str, Any]]:
+        """Yield the entries for an operator; shorter patterns are more general and come first."""
+        for pattern in sorted(self._operators, key=len):
+            if fnmatch.fnmatchcase(operator.name, pattern):
+                yield self._operators[pattern] or {}
+
+    def skip_reason(self, operator: Operator) -> str | None:
+        """Return why an operator is not called; None if it is called."""
+        for entry in self._entries(operator):
+            reason: str | None = entry.get("skip")
+            if reason:
+                return reason
+        return None
+
+    def plain(self, operator: Operator) -> CallPlan:
+        """Return the plan of an operator's first call."""
+        plan = CallPlan()
+        for entry in self._entries(operator):
+            plan = _apply_entry(plan, entry)
+        return plan
+
+    def variants(self, operator: Operator, plan: CallPlan) -> Plans:
+        """Yield the recipe's variants of a plan."""
+        number = 0
+        for entry in self._entries(operator):
+            for variant in entry.get("variants") or ():
+                number += 1
+                label = variant.get("name") or f"variant {number}"
+                yield _apply_entry(plan, variant, label)
+
+
+def _apply_entry(plan: CallPlan, entry: Mapping[str, Any], label: str | None = None) -> CallPlan:
+    """Return a plan with the changes of a recipe's entry."""
+    tables = {name: entry[name] for name in _TABLES if entry.get(name)}
+    training = entry.get("training", plan.training)
+    plan = plan.with_changes(label, training=training, **tables)
+    return plan.including(*entry.get("give") or ())

@@ -1,0 +1,410 @@
+"""Kinds of parameters without an annotation, by their usage in the function.
+
+A function that reads `x.stride(0)` takes a tensor, one that divides by `n` a number, and one with
+`if causal` a flag. An argument that is passed to a kernel is what the kernel uses it as: a pointer
+is loaded from, a factor in an address is a number, and a tensor whose elements are part of
+addresses holds integers.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+from torch._library.custom_ops import CustomOpDef
+
+from ..pysource.functions import (
+    Function,
+    called_name,
+    calls_in,
+    function_tree,
+    last_name,
+    method_name,
+    parameter_names,
+    passed_arguments,
+    variable_name,
+)
+
+TENSOR = "Tensor"
+INDICES = "IntTensor"
+NUMBER = "int"
+FLAG = "bool"
+FRACTION = "float"
+INTEGERS = "list[int]"
+FRACTIONS = "list[float]"
+# Names of numbers that are neither sizes nor offsets.
+_FRACTION_NAMES = re.compile(r"scale|eps|alpha|beta|temp|softcap|momentum|rate|slope|(^|_)p$")
+_SEQUENCE_KINDS = {"int": INTEGERS, "float": FRACTIONS}
+# If usages disagree, a parameter has the first of these kinds.
+_PRECEDENCE = (INDICES, TENSOR, INTEGERS, FRACTIONS, FRACTION, NUMBER, FLAG)
+# Levels of callees.
+_MAX_DEPTH = 4
+_MAX_ADDRESS_DEPTH = 16
+_TENSOR_ATTRIBUTES = frozenset(
+    """
+    shape stride dtype device data_ptr contiguous is_contiguous size view reshape ndim dim numel
+    is_cuda t T transpose permute unsqueeze squeeze to float half bfloat16 new_empty new_zeros
+    element_size requires_grad clone detach copy_ zero_ fill_ flatten expand untyped_storage
+    """.split()
+)
+_TENSOR_FUNCTIONS = (
+    *("empty_like", "zeros_like", "ones_like", "rand_like", "full_like", "is_tensor"),
+    "save_for_backward",
+)
+_NUMBER_FUNCTIONS = ("range", "cdiv", "next_power_of_2", "ceil", "log2", "sqrt")
+_MEMORY_FUNCTIONS = frozenset(
+    """
+    load store make_block_ptr make_tensor_descriptor advance atomic_add atomic_max atomic_min
+    atomic_cas atomic_xchg atomic_or atomic_and
+    """.split()
+)
+
+# A parameter's name → its kind.
+Kinds = dict[str, str]
+# Names that a function uses, each with the kind of the usage.
+Usages = Iterator[tuple[str, str]]
+# A variable's name → the first value that is assigned to it.
+_Assignments = dict[str, ast.expr]
+
+
+@functools.cache
+def parameter_kinds(function: Function, depth: int = 0) -> Kinds:
+    """Return the kinds of parameters by their usage in a function and in its callees."""
+    node = function_tree(function)
+    if node is None:
+        return {}
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    if _is_kernel(node):
+        return kernel_parameter_kinds(node, scope, depth)
+    usages = list(_direct_usages(node))
+    if depth < _MAX_DEPTH:
+        usages += _callee_usages(node, scope, depth)
+    kinds_by_name: dict[str, set[str]] = {}
+    for name in (*parameter_names(node), *_unpacked_names(node)):
+        kinds_by_name[name] = set()
+    for name, kind in usages:
+        if name in kinds_by_name:
+            kinds_by_name[name].add(kind)
+    return {name: _first_kind(name, kinds) for name, kinds in kinds_by_name.items() if kinds}
+
+
+def local_kernels(function: Function) -> list[str]:
+    """Return the names of the kernels that a function defines."""
+    if not any(isinstance(constant, CodeType) for constant in function.__code__.co_consts):
+        return []
+    definition = function_tree(function)
+    if definition is None:
+        return []
+    names = []
+    for node in ast.walk(definition):
+        if isinstance(node, ast.FunctionDef) and node is not definition and _is_kernel(node):
+            names.append(node.name)
+    return names
+
+
+def positional_names(function: Function, depth: int = 0) -> list[str]:
+    """Return the names that a function gives the elements of its `*args`, in order."""
+    node = function_tree(function)
+    if node is None:
+        return []
+    names = _unpacked_names(node)
+    if names or node.args.vararg is None or depth >= _MAX_DEPTH:
+        return names
+    # For `arguments = _parse(*args)`, the callee's names.
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    for call in calls_in(node):
+        if len(call.args) != 1:
+            continue
+        callee, _ = _find_callee(call.func, scope)
+        if callee is None:
+            continue
+        match call.args[0]:
+            case ast.Starred(value=ast.Name(id=name)) if name == node.args.vararg.arg:
+                return positional_names(callee, depth + 1)
+    return []
+
+
+def _unpacked_names(node: ast.FunctionDef) -> list[str]:
+    """Return the names that a function gives the elements of its own `*args`."""
+    if node.args.vararg is None:
+        return []
+    names = _names_of_unpacking(node, node.args.vararg.arg)
+    if names is not None:
+        return names
+    names_by_index = _names_of_subscripts(node, node.args.vararg.arg)
+    consecutive = itertools.takewhile(names_by_index.__contains__, itertools.count())
+    return [names_by_index[index] for index in consecutive]
+
+
+def _names_of_unpacking(node: ast.FunctionDef, vararg: str) -> list[str] | None:
+    """Return the names in the shortest `x, y = args`; None if there is none."""
+    shortest: list[str] | None = None
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Tuple):
+            continue
+        elements = part.targets[0].elts
+        names = list(_plain_names(elements))
+        if variable_name(part.value) != vararg or len(names) != len(elements):
+            continue
+        if shortest is None or len(names) < len(shortest):
+            shortest = names
+    return shortest
+
+
+def _names_of_subscripts(node: ast.FunctionDef, vararg: str) -> dict[int, str]:
+    """Return the names in assignments such as `x = args[0]` by their index."""
+    names: dict[int, str] = {}
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Name):
+            continue
+        value = part.value
+        if isinstance(value, ast.IfExp):
+            # `args[0] if args else kwargs.get("input")`
+            value = value.body
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+            index = value.slice.value
+            if variable_name(value.value) == vararg and type(index) is int:
+                names.setdefault(index, part.targets[0].id)
+    return names
+
+
+def _first_kind(name: str, kinds: set[str]) -> str:
+    """Return the kind of a parameter from the kinds of its usages."""
+    kind = next(kind for kind in _PRECEDENCE if kind in kinds)
+    if kind == NUMBER and _FRACTION_NAMES.search(name):
+        return FRACTION
+    return kind
+
+
+def _is_kernel(node: ast.FunctionDef) -> bool:
+    """Return True for a function with the decorator `jit`."""
+    for decorator in node.decorator_list:
+        if "jit" in (last_name(decorator), called_name(decorator)):
+            return True
+    return False
+
+
+def _direct_usages(node: ast.FunctionDef) -> Usages:
+    """Yield the names that a function itself uses, each with the kind of the usage."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Attribute(value=ast.Name(id=name)) if part.attr in _TENSOR_ATTRIBUTES:
+                yield name, TENSOR
+            case ast.Call():
+                yield from _call_usages(part)
+            case ast.BinOp(op=ast.Mod() | ast.FloorDiv()):
+                for name in _plain_names((part.left, part.right)):
+                    yield name, NUMBER
+            case ast.If() | ast.IfExp() | ast.While():
+                for name in _condition_names(part.test):
+                    yield name, FLAG
+            case ast.GeneratorExp() | ast.ListComp():
+                yield from _comprehension_usages(part)
+
+
+def _call_usages(call: ast.Call) -> Usages:
+    """Yield the arguments of a function for tensors or for numbers."""
+    function = called_name(call)
+    if function in _TENSOR_FUNCTIONS:
+        for name in _plain_names(call.args):
+            yield name, TENSOR
+    elif function in _NUMBER_FUNCTIONS:
+        for name in _plain_names(call.args):
+            yield name, NUMBER
+
+
+def _comprehension_usages(
+    comprehension: ast.GeneratorExp | ast.ListComp,
+) -> Usages:
+    """Yield the sequence of numbers in `tuple(int(n) for n in widths)`."""
+    loop = comprehension.generators[0]
+    element = comprehension.elt
+    if not isinstance(element, ast.Call) or not isinstance(loop.iter, ast.Name):
+        return
+    converter = variable_name(element.func)
+    if converter not in _SEQUENCE_KINDS:
+        return
+    if list(_plain_names(element.args)) == list(_plain_names([loop.target])):
+        yield loop.iter.id, _SEQUENCE_KINDS[converter]
+
+
+def _condition_names(condition: ast.expr) -> Iterator[str]:
+    """Yield the names that are conditions by themselves."""
+    match condition:
+        case ast.Name():
+            yield condition.id
+        case ast.UnaryOp(op=ast.Not()):
+            yield from _condition_names(condition.operand)
+        case ast.BoolOp():
+            for part in condition.values:
+                yield from _condition_names(part)
+
+
+def _plain_names(nodes: Iterable[ast.expr]) -> Iterator[str]:
+    """Yield the names among some expressions."""
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            yield node.id
+
+
+def _callee_usages(node: ast.FunctionDef, scope: dict[str, Any], depth: int) -> Usages:
+    """Yield the names that are passed to kernels and functions, each with its kind there."""
+    for call in calls_in(node):
+        callee, bound_parameters = _find_callee(call.func, scope)
+        if callee is None:
+            continue
+        kinds = parameter_kinds(callee, depth + 1)
+        parameters = list(inspect.signature(callee).parameters)[bound_parameters:]
+        for parameter, argument in passed_arguments(call, parameters):
+            if isinstance(argument, ast.Name) and parameter in kinds:
+                yield argument.id, kinds[parameter]
+
+
+def _find_callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Function | None, int]:
+    """Return the package's function that is called or launched, and its bound parameters."""
+    bound_parameters = 0
+    callee: Any = None
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Name):
+        callee = scope.get(node.id)
+    elif isinstance(node, ast.Attribute) and node.attr == "apply":
+        function_class = scope.get(variable_name(node.value))
+        callee = getattr(function_class, "forward", None)
+        bound_parameters = 1
+    if isinstance(callee, CustomOpDef):
+        callee = callee._init_fn
+    for _ in range(_MAX_DEPTH):
+        if not inspect.isfunction(callee) and hasattr(callee, "fn"):
+            callee = callee.fn
+    if not inspect.isfunction(callee):
+        return None, 0
+    package = str(scope.get("__name__", "")).partition(".")[0]
+    if str(callee.__module__).partition(".")[0] != package:
+        return None, 0
+    return inspect.unwrap(callee), bound_parameters
+
+
+def kernel_parameter_kinds(
+    node: ast.FunctionDef, scope: dict[str, Any] | None = None, depth: int = 0
+) -> Kinds:
+    """Return the kinds of a kernel's parameters: pointers, pointers to indices, and numbers."""
+    parameters = [parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)]
+    assignments: _Assignments = {}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
+            assignments.setdefault(part.targets[0].id, part.value)
+    addresses = _memory_addresses(node)
+    kinds: Kinds = dict.fromkeys(parameters, NUMBER)
+    for address in addresses:
+        pointer = _base_pointer(address, assignments, parameters)
+        if pointer:
+            kinds[pointer] = TENSOR
+    callee_kinds = dict(_callee_pointers(node, scope or {}, assignments, parameters, depth))
+    # A pointer in this kernel is one to indices if a callee uses it so.
+    kinds.update(callee_kinds)
+    for variable in _address_variables(addresses, assignments):
+        pointer = _index_pointer(assignments.get(variable), assignments, parameters)
+        if pointer:
+            kinds[pointer] = INDICES
+    return kinds
+
+
+def _memory_addresses(node: ast.FunctionDef) -> list[ast.expr]:
+    """Return the addresses that a kernel loads from or stores to."""
+    addresses = []
+    for call in calls_in(node):
+        if method_name(call) in _MEMORY_FUNCTIONS:
+            addresses += call.args[:1]
+            for keyword in call.keywords:
+                if keyword.arg == "base":
+                    addresses.append(keyword.value)
+    return addresses
+
+
+def _index_pointer(
+    value: ast.expr | None, assignments: _Assignments, parameters: list[str]
+) -> str | None:
+    """Return the pointer that a variable is loaded from: `tl.load(…).to(tl.int64)`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr == "load" and value.args:
+            return _base_pointer(value.args[0], assignments, parameters)
+        value = value.func.value
+    return None
+
+
+def _callee_pointers(
+    node: ast.FunctionDef,
+    scope: dict[str, Any],
+    assignments: _Assignments,
+    parameters: list[str],
+    depth: int,
+) -> Usages:
+    """Yield the parameters that a kernel passes to others as pointers, each with its kind."""
+    if depth >= _MAX_DEPTH:
+        return
+    for call in calls_in(node):
+        if not isinstance(call.func, ast.Name):
+            continue
+        callee, _ = _find_callee(call.func, scope)
+        if callee is None:
+            continue
+        kinds = parameter_kinds(callee, depth + 1)
+        callee_parameters = inspect.signature(callee).parameters
+        for name, argument in passed_arguments(call, callee_parameters):
+            if kinds.get(name) in (TENSOR, INDICES):
+                pointer = _base_pointer(argument, assignments, parameters)
+                if pointer:
+                    yield pointer, kinds[name]
+
+
+def _base_pointer(
+    node: ast.expr, assignments: _Assignments, parameters: list[str], depth: int = 0
+) -> str | None:
+    """Return the parameter that an address starts with: the leftmost term of a sum."""
+    if depth > _MAX_ADDRESS_DEPTH:
+        return None
+    depth += 1
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+        left = _base_pointer(node.left, assignments, parameters, depth)
+        return left or _base_pointer(node.right, assignments, parameters, depth)
+    if isinstance(node, ast.Name):
+        if node.id in assignments:
+            pointer = _base_pointer(assignments[node.id], assignments, parameters, depth)
+            if pointer or node.id not in parameters:
+                return pointer
+        if node.id in parameters:
+            return node.id
+        return None
+    if isinstance(node, ast.Call) and method_name(node) in _MEMORY_FUNCTIONS and node.args:
+        return _base_pointer(node.args[0], assignments, parameters, depth)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        # `x.to(tl.pointer_type(…))`
+        return _base_pointer(node.func.value, assignments, parameters, depth)
+    return None
+
+
+def _address_variables(addresses: list[ast.expr], assignments: _Assignments) -> set[str]:
+    """Return the variables that addresses are computed from, directly or indirectly."""
+    variables: set[str] = set()
+    queue: list[ast.AST] = list(addresses)
+    while queue:
+        for part in ast.walk(queue.pop()):
+            if not isinstance(part, ast.Name) or part.id in variables:
+                continue
+            variables.add(part.id)
+            value = assignments.get(part.id)
+            # The address that a variable was loaded from is another address.
+            if value is not None and not _contains_load(value):
+                queue.append(value)
+    return variables
+
+
+def _contains_load(node: ast.expr) -> bool:
+    return any(method_name(call) == "load" for call in calls_in(node))

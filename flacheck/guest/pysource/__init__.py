@@ -1,0 +1,1 @@
+"""Analysis of Python source by the standard library alone."""

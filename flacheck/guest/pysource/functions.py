@@ -1,0 +1,81 @@
+"""Syntax trees of functions, their parameters, and the calls in them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+Function = Callable[..., Any]
+
+
+@functools.cache
+def function_tree(function: Function) -> ast.FunctionDef | None:
+    """Return a function's syntax tree; None without source and for lambdas."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        definition = tree.body[0]
+    except (OSError, TypeError, SyntaxError, IndexError, ValueError):
+        return None
+    if isinstance(definition, ast.FunctionDef):
+        return definition
+    return None
+
+
+def parameter_names(function: ast.FunctionDef) -> list[str]:
+    """Return the names of a function's parameters, without `*args` and `**kwargs`."""
+    arguments = function.args
+    parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return [parameter.arg for parameter in parameters]
+
+
+def last_name(node: ast.AST) -> str:
+    """Return a variable's name or the last part of an attribute; empty for other expressions."""
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return node.attr
+        case _:
+            return ""
+
+
+def variable_name(node: ast.AST | None) -> str:
+    """Return a variable's name; empty for other expressions."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ""
+
+
+def method_name(node: ast.AST) -> str:
+    """Return the name of the method that an expression calls; empty for other expressions."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return str(name)
+        case _:
+            return ""
+
+
+def called_name(node: ast.AST) -> str:
+    """Return the name of the function or method that an expression calls, else nothing."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func)
+    return ""
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls in a statement or function."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            yield part
+
+
+def passed_arguments(call: ast.Call, parameters: Iterable[str]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield a callee's parameters, each with the expression that is passed to it."""
+    yield from zip(parameters, call.args)
+    for keyword in call.keywords:
+        if keyword.arg:
+            yield keyword.arg, keyword.value

@@ -1,0 +1,93 @@
+"""Triton's front end as a check of launches: its setup, and its errors in a comparable form."""
+
+from __future__ import annotations
+
+import ast
+import os
+import textwrap
+from typing import Any
+
+from ..engine import releases
+from ..workers.removed import removed_api
+
+
+def set_up() -> None:
+    """Prepare the front end; call this once before the first check."""
+    # While Triton's API is traced, `triton.language` is not a plain module. Kernels that read it
+    # as a global would be rejected.
+    os.environ["TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"] = "1"
+    releases.skip_library_hash("")
+    releases.end_before_stages()
+    releases.watch_front_end(_note_removed_api)
+
+
+def argument_error(error: Exception | None) -> Exception | None:
+    """Return the error if other arguments of the launch might avoid it, else None."""
+    if error is None:
+        return None
+    if getattr(error, "lacks", None):
+        # The release has removed an API that the kernel uses: no argument helps.
+        return None
+    if not _is_source_error(error):
+        return None
+    return error
+
+
+def last_message(error: BaseException) -> str:
+    """Return the last line of the message of an error's root cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    message = str(getattr(error, "error_message", None) or error).strip()
+    if not message:
+        # A bare `assert` in the compiler.
+        return type(error).__name__
+    return message.splitlines()[-1]
+
+
+def comparable_error(error: BaseException | None) -> list[Any] | None:
+    """Return an error's message and the kernel statements that it passed, outermost first.
+
+    A kernel that was cut out of its module has other line numbers and partly other names, but the
+    same statements and calls. They are therefore identified by their index.
+    """
+    if error is None:
+        return None
+    parts = [last_message(error)]
+    cause: BaseException | None = error
+    while cause is not None:
+        part = f"{type(cause).__name__} {_source_location(cause)}"
+        parts.append(part.strip())
+        cause = cause.__cause__
+    return parts
+
+
+def _source_location(error: BaseException) -> str:
+    """Return the indices of the statements and calls of the kernel that an error is about."""
+    failing_node = getattr(error, "node", None)
+    source = getattr(error, "src", None)
+    if failing_node is None or not isinstance(source, str):
+        return ""
+    start = (failing_node.lineno, failing_node.col_offset)
+    statement_count = call_count = 0
+    statement_indices: list[int] = []
+    call_indices: list[int] = []
+    for node in ast.walk(ast.parse(textwrap.dedent(source))):
+        if isinstance(node, ast.stmt):
+            if node.lineno <= failing_node.lineno <= (node.end_lineno or 0):
+                statement_indices.append(statement_count)
+            statement_count += 1
+        elif isinstance(node, ast.Call):
+            if (node.lineno, node.col_offset) == start:
+                call_indices.append(call_count)
+            call_count += 1
+    return f"{statement_indices} {call_indices}"
+
+
+def _note_removed_api(error: BaseException) -> None:
+    """Attach the removed API to an error, before the compiler strips the error's frames."""
+    error.lacks = removed_api(error)  # type: ignore[attr-defined]
+
+
+def _is_source_error(error: Exception) -> bool:
+    """Return True if the error is about a line of a kernel, not about how it was called."""
+    return hasattr(error, "node") and hasattr(error, "src")

@@ -1,0 +1,162 @@
+"""Search for calls of a package's operators, layers and modules that launch all of its kernels.
+
+The recorder writes the launches. `main` runs with one argument, a JSON object:
+
+- `output` (the launches file), `report` (a JSON file),
+- `card` (a row of the table of GPUs),
+- `modules` (the packages), `own` (all modules of the distribution, if they are listed),
+- `package` (`name==version`), `packages` (folder → `name==version`),
+- `recipe` (a parsed recipe), `dtypes`,
+- `seconds` (the budget in seconds of work, see `work`),
+- `progress` (a file for the current activity),
+- `asked` (a JSON file for the record that other releases compare with, see `capture_reuse`).
+
+The report is a JSON object:
+
+- `import_error`, if there was one: {"module", "type", "text", "traceback"},
+- `modules`: {module: its import error},
+- `operators`: {name: {"kernels", "calls", "launches", "worked", "failures": {plan: error},
+  "skipped"?}},
+- `seconds` (CPU), `late`: True if the time was over before each plan was called in each dtype,
+- `cut`: the operators that were not called for lack of time,
+- `refused`: {kernel: the error of Triton's launcher},
+- `untaken`: {kernel without an accepted launch: the error of Triton's front end},
+- `said`: [{"text", "by"}], warnings about releases of Triton or torch,
+- `like`: the release whose capture was reused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..capture_reuse.reuse import ImportState
+from ..capture_reuse.triton_api_trace import TritonApiTrace
+from ..recorder.recorder import Recorder
+from ..recorder.session import Settings, session
+from ..recorder.warnings_log import WarningsLog, record_warnings
+from .trust import LaunchTrust
+
+
+def main() -> None:
+    """Capture the package that the first argument describes."""
+    config = json.loads(sys.argv[1])
+    packages = config.get("packages") or {}
+    settings = Settings(config["output"], config["card"], packages, config["package"])
+    trace = TritonApiTrace()
+    with session(settings) as recorder:
+        trace.begin()
+        capture = _Capture(config, recorder, LaunchTrust(recorder), trace)
+        with record_warnings() as warnings_log:
+            report = capture.run()
+        trace.end()
+    capture.finish(report, warnings_log)
+
+
+class _Capture:
+    """One capture of a package."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        recorder: Recorder,
+        trust: LaunchTrust,
+        trace: TritonApiTrace,
+    ) -> None:
+        self._config = config
+        self._recorder = recorder
+        self._trust = trust
+        self._trace = trace
+        self._reuse_state: ImportState | None = None
+        # The class is imported after torch.
+        self._caller: Any = None
+
+    def run(self) -> dict[str, Any]:
+        """Call the package's operators and return the report."""
+        import torch  # noqa: F401 the fake device must exist before the package is imported
+
+        from ..inference.plans import Recipe
+        from .modules import NotImported, load
+        from .seeding import reset_seeds
+
+        config = self._config
+        recipe = Recipe(config.get("recipe") or {})
+        self._show_progress(f"importing {', '.join(config['modules'])}")
+        reset_seeds()
+        own_modules = config.get("own") or ()
+        try:
+            modules, failures = load(config["modules"], recipe.skipped_modules, own_modules)
+        except NotImported as error:
+            name, cause = error.args
+            import_error = {
+                "module": name,
+                "type": cause.kind,
+                "text": cause.text,
+                "traceback": cause.trace,
+            }
+            return {"import_error": import_error, "modules": {}, "operators": {}}
+        return self._search(modules, failures, recipe)
+
+    def _search(self, modules: list[Any], failures: dict[str, str], recipe: Any) -> dict[str, Any]:
+        from ..inference.shapes import Shapes
+        from .calls import Caller
+        from .entry_points import find_operators
+        from .observed_calls import ObservedCalls
+        from .operator_search import OperatorSearch
+
+        config = self._config
+        operators = find_operators(modules, config["modules"])
+        packages = config.get("packages") or {}
+        self._reuse_state = ImportState(self._trace, modules, failures, packages)
+        observed_calls = ObservedCalls(modules, operators)
+        shapes = Shapes(operators, recipe)
+        caller = Caller(shapes, recipe, self._recorder, self._trust, observed_calls)
+        self._caller = caller
+        search = OperatorSearch(
+            operators,
+            caller,
+            config["dtypes"],
+            config["seconds"],
+            self._show_progress,
+            caller.work,
+        )
+        search.run()
+        return {
+            "modules": failures,
+            "operators": search.report,
+            "late": search.late,
+            "cut": search.cut,
+            "refused": self._recorder.refused,
+            "untaken": caller.refusals,
+        }
+
+    def finish(self, report: dict[str, Any], warnings_log: WarningsLog) -> None:
+        """Write the files of the capture; the report comes last."""
+        release_warnings = [{"text": text, "by": by} for text, by in warnings_log.items()]
+        report["said"] = release_warnings
+        self._trust.remove_untrusted(self._config["output"])
+        if self._reuse_state is not None and self._config.get("asked"):
+            queries = self._caller.frontend_queries
+            record = self._reuse_state.reuse_record(self._recorder, queries, release_warnings)
+            write_json(record, self._config["asked"])
+        report["seconds"] = round(time.process_time(), 1)
+        write_json(report, self._config["report"])
+
+    def _show_progress(self, activity: str) -> None:
+        path = self._config.get("progress")
+        if path:
+            with open(path, "w", encoding="utf-8", errors="replace") as file:
+                file.write(activity)
+
+
+def write_json(content: Mapping[str, Any], path: str) -> None:
+    """Write a JSON file in one step."""
+    partial = f"{path}.part"
+    with open(partial, "w", encoding="utf-8") as file:
+        # Triton's objects, such as those in a kernel's decorators, are written as their text.
+        json.dump(content, file, indent=1, default=repr)
+    os.replace(partial, path)

@@ -1,0 +1,115 @@
+"""Attempts to run a package's code, which may raise, hang or exit without ending the capture."""
+
+import linecache
+import signal
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+from ..solver.argument_dataflow import Constraint
+from ..solver.constraints import refusal_constraints
+
+T = TypeVar("T")
+# Seconds until an attempt that cannot be interrupted now is interrupted again.
+_RETRY_SECONDS = 0.005
+# Packages whose code runs between an operator of torch and the fake device.
+_DISPATCHERS = ("torch", __name__.partition(".")[0])
+_MAX_MESSAGE = 300
+
+
+class TooLong(BaseException):
+    """A piece of code used up its time; no `except Exception` of a package stops this."""
+
+
+@dataclass(frozen=True)
+class CaughtError:
+    """The error of an attempt.
+
+    Attributes:
+        kind: the name of the exception's class.
+        lines: the source lines that the error passed through, innermost last.
+        trace: the whole traceback.
+        constraints: constraints on the arguments that may avoid the error.
+    """
+
+    kind: str
+    text: str
+    lines: tuple[str, ...]
+    trace: str
+    constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """A text that is equal for errors of one line with equal constraints."""
+        constraints = "; ".join(constraint.identity for constraint in self.constraints)
+        return " ".join((self.kind, *self.lines[-1:], constraints))
+
+    def brief(self) -> str:
+        """Return the error in one short line."""
+        message = " ".join(self.text.split())[:_MAX_MESSAGE]
+        if not message and self.lines:
+            message = self.lines[-1]
+        return f"{self.kind}: {message}"
+
+
+def attempt(
+    code: Callable[[], T], seconds: float, arguments: Mapping[str, Any] | None = None
+) -> T | CaughtError:
+    """Return the result of `code`, or the error that it raised.
+
+    Args:
+        code: the piece of code to run.
+        seconds: the CPU time that it may take.
+        arguments: the arguments that its error may put constraints on.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if _is_within_torch(frame):
+            # torch's C++ code has called Python, and some of it does not survive an exception.
+            signal.setitimer(signal.ITIMER_PROF, _RETRY_SECONDS)
+            return
+        raise TooLong(f"took more than {seconds:g} s")
+
+    # CPU time is limited, so that the result does not depend on how busy the machine is.
+    previous_handler = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        return code()
+    except BaseException as error:
+        # A module may exit, and pytest skips a test by an exception that is not an Exception.
+        return _caught_error(error, arguments)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous_handler)
+
+
+def _caught_error(error: BaseException, arguments: Mapping[str, Any] | None) -> CaughtError:
+    constraints: tuple[Constraint, ...] = ()
+    if arguments is not None and not isinstance(error, TooLong):
+        constraints = tuple(refusal_constraints(error, arguments))
+    lines = _source_lines(error.__traceback__)
+    trace = "".join(traceback.format_exception(error))
+    return CaughtError(type(error).__name__, str(error), lines, trace, constraints)
+
+
+def _source_lines(trace: TracebackType | None) -> tuple[str, ...]:
+    """Return the source lines of a traceback without its first frame, which is `attempt`."""
+    lines = []
+    for frame in traceback.extract_tb(trace)[1:]:
+        line = linecache.getline(frame.filename, frame.lineno or 0)
+        lines.append(line.strip())
+    return tuple(lines)
+
+
+def _is_within_torch(frame: FrameType | None) -> bool:
+    """Return True if torch's dispatcher called the frame without a package's code in between."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in _DISPATCHERS:
+            return False
+        if frame.f_code.co_name == "__torch_dispatch__":
+            return True
+        frame = frame.f_back
+    return False

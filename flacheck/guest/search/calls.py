@@ -1,0 +1,398 @@
+"""One call of an operator: building its arguments, its forward and backward, and its launches."""
+
+import contextlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..capture_reuse.frontend_queries import FrontendQueries
+from ..fake_cuda.registered import BODIES
+from ..inference import optimizers, torch_calls
+from ..inference.arguments import NOTHING, Arguments, as_number, is_length, is_tensor
+from ..inference.operators import LAYER, METHOD, Operator
+from ..inference.plans import CallPlan, Plans, Recipe
+from ..inference.shapes import Shapes
+from ..recorder import frontend
+from ..recorder.recorder import Recorder
+from ..solver.argument_dataflow import Constraint
+from ..solver.kernel_constraints import kernel_constraints
+from ..solver.path_conditions import PathConditions
+from .attempts import CaughtError, TooLong, attempt
+from .frontend_checks import FrontendChecks
+from .observed_calls import ObservedCalls
+from .seeding import reset_seeds
+from .trust import LaunchTrust, Rank
+from .work import Work
+
+# CPU seconds for each stage of a call: nothing is computed, so a longer stage loops or hangs.
+_STAGE_SECONDS = 4.0
+# Seconds of counted work: they end a loop over launches at an equal count on every machine.
+_MAX_WORK = 2.0
+_OTHER_GRADIENT = 2.0
+# CPU seconds for the front end's checks of one call.
+_CHECK_SECONDS = 8.0
+# Launches of one call. Steps over a sequence launch hundreds, a loop that waits for the GPU is
+# endless.
+_MAX_LAUNCHES = 600
+# Constructors' names for the size of the last dimension of a layer's input.
+_INPUT_WIDTHS = (
+    *"hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split(),
+    *"input_size normalized_shape channels".split(),
+)
+# The parts of a plan that are changed only by trial and error.
+_TRIAL_TABLES = ("shapes", "dtypes", "build")
+# The sizes that change when sequences are packed.
+_PACKED_SIZES = {"B", "N"}
+_STATES = re.compile(r"state|^d?h0$|^dht$")
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """The result of a call.
+
+    Attributes:
+        launches: the number of launches.
+        new_kernels: the kernels that were recorded for the first time.
+        stage: the last stage: build, arguments, forward or backward.
+        error: the error that ended the call at that stage.
+        refusal: the error of a kernel that does not accept the arguments of its launch.
+    """
+
+    launches: int
+    new_kernels: frozenset[str]
+    stage: str
+    error: CaughtError | None
+    refusal: CaughtError | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """True if the call ended normally, or its forward did without a backward."""
+        if self.error is None:
+            return True
+        return self.stage == "backward" and self.error.kind == "NotImplementedError"
+
+
+class Caller:
+    """Calls operators under the recorder.
+
+    Attributes:
+        checks: the checks of launches by Triton's front end.
+        work: the counter of the work so far.
+    """
+
+    def __init__(
+        self,
+        shapes: Shapes,
+        recipe: Recipe,
+        recorder: Recorder,
+        trust: LaunchTrust,
+        observed_calls: ObservedCalls,
+    ) -> None:
+        self.shapes = shapes
+        self.recipe = recipe
+        self._recorder = recorder
+        self._trust = trust
+        self._observed_calls = observed_calls
+        self._checks = FrontendChecks(recorder, trust)
+        self.work = Work(recorder, self._checks)
+        self._launch_limit = 0
+        self._work_limit = 0.0
+        # The arguments of the current call.
+        self._arguments: Mapping[str, Any] = {}
+        recorder.heard = self._check_limits
+
+    @property
+    def recorded_kernels(self) -> frozenset[str]:
+        """The kernels with a launch that Triton's front end accepts."""
+        return frozenset(self._recorder.kernels.keys() - self._checks.refusals.keys())
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """The kernels without an accepted launch, each with the front end's message."""
+        return self._checks.refusals
+
+    @property
+    def frontend_queries(self) -> FrontendQueries:
+        """The front end's checks in the form that is written for other releases."""
+        return self._checks.queries
+
+    def _check_limits(self, kernel: str, arguments: object) -> None:
+        """End a call with too many launches or too much work."""
+        if self._recorder.calls > self._launch_limit:
+            raise TooLong(f"made more than {_MAX_LAUNCHES} launches")
+        if self.work() > self._work_limit:
+            raise TooLong(f"launched more than {_MAX_WORK:g} s of work")
+
+    def observed_plans(self, operator: Operator) -> list[CallPlan]:
+        """Return the calls that the package itself made of an inner function."""
+        return list(self._observed_calls.plans(operator, self.recipe.plain(operator)))
+
+    def torch_plans(self, operator: Operator) -> Plans:
+        """Return the calls that torch's tests make of the operator that a function implements."""
+        return torch_calls.plans(operator, self.recipe.plain(operator))
+
+    def call(
+        self,
+        operator: Operator,
+        plan: CallPlan,
+        dtype: str,
+        path: PathConditions | None = None,
+    ) -> CallResult:
+        """Call an operator's forward, and backward if a result is differentiable.
+
+        `path` is traced during the forward.
+        """
+        kernels_before = self.recorded_kernels
+        launches_before = self._recorder.calls
+        self._launch_limit = launches_before + _MAX_LAUNCHES
+        self._work_limit = self.work() + _MAX_WORK
+        self.work.calls += 1
+        reset_seeds()
+        self._recorder.hold_card()
+        arguments = Arguments(self.shapes, self.recipe, dtype)
+        self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
+        self._arguments = {}
+        stage, error = self._run_stages(operator, plan, arguments, path)
+        refusal = self._find_refusal()
+        self._recorder.during = None
+        launches = self._recorder.calls - launches_before
+        new_kernels = self.recorded_kernels - kernels_before
+        result = CallResult(launches, new_kernels, stage, error, refusal)
+        self._observed_calls.end_call(result.succeeded)
+        is_documented = not arguments.has_guesses and self._is_documented(operator, plan)
+        rank = call_rank(operator, plan, result.succeeded, is_documented)
+        self._trust.end_call(rank, arguments.has_guesses)
+        return result
+
+    def _find_refusal(self) -> CaughtError | None:
+        """Return the first refusal of a launch of the call, with the constraints of all."""
+        refusals = attempt(self._checks.check_pending, _CHECK_SECONDS)
+        if isinstance(refusals, CaughtError) or not refusals:
+            # The front end takes minutes for some unrolled loops.
+            return None
+        constraints: dict[str, Constraint] = {}
+        for refusal in refusals:
+            for constraint in kernel_constraints(refusal, self._arguments):
+                constraints[constraint.identity] = constraint
+        first = refusals[0]
+        message = frontend.last_message(first.error)
+        text = f"{first.kernel} does not take its arguments: {message}"
+        return CaughtError("KernelRefused", text, (), "", tuple(constraints.values()))
+
+    def _is_documented(self, operator: Operator, plan: CallPlan) -> bool:
+        """Return True if the plan calls the operator as its documentation does.
+
+        Nothing was found by trial and error, and no tensor is omitted that changes the result;
+        packed lengths and states are usually omitted.
+        """
+        plain = self.recipe.plain(operator)
+        plan_without_weights = optimizers.without_weights(operator, plan)
+        for table in _TRIAL_TABLES:
+            if getattr(plan_without_weights, table) != getattr(plain, table):
+                return False
+        if plan.from_torch:
+            return torch_calls.implements_torch_operator(operator)
+        values = {name for name in plan.values if "final_state" not in name}
+        if values - plain.values.keys():
+            return False
+        if plan.sizes.keys() - plain.sizes.keys() - _PACKED_SIZES:
+            return False
+        if optimizers.is_optimizer_step(operator):
+            # The only argument of a step is a closure that computes the loss again.
+            return True
+        return not any(
+            self._omits_tensor(operator, plan, parameter) for parameter in operator.takes
+        )
+
+    def _omits_tensor(
+        self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
+    ) -> bool:
+        """Return True if a plan omits a tensor other than packed lengths and states."""
+        if parameter.default is not None or parameter.name in plan.include:
+            return False
+        if is_length(parameter) or _STATES.search(parameter.name):
+            return False
+        return is_tensor(parameter, self.shapes.is_documented(operator, parameter.name))
+
+    def _run_stages(
+        self,
+        operator: Operator,
+        plan: CallPlan,
+        arguments: Arguments,
+        path: PathConditions | None,
+    ) -> tuple[str, CaughtError | None]:
+        """Return the last stage that the call reached, and the error that ended it."""
+        function = operator.call
+        if operator.is_built:
+            constructor_arguments = attempt(
+                lambda: _constructor_arguments(operator, plan, arguments, self.shapes),
+                _STAGE_SECONDS,
+            )
+            if isinstance(constructor_arguments, CaughtError):
+                return "build", constructor_arguments
+            build_values = _with_defaults(operator.parameters, constructor_arguments)
+            instance = attempt(
+                lambda: _build(operator, plan, arguments, constructor_arguments),
+                _STAGE_SECONDS,
+                build_values,
+            )
+            if isinstance(instance, CaughtError):
+                return "build", instance
+            function = instance
+            if operator.kind == LAYER:
+                width = _input_width(build_values)
+                if width:
+                    plan = plan.with_changes(sizes={"D": width, **plan.sizes})
+        call_arguments = attempt(lambda: _call_arguments(operator, plan, arguments), _STAGE_SECONDS)
+        if isinstance(call_arguments, CaughtError):
+            return "arguments", call_arguments
+        values = _with_defaults(operator.takes, call_arguments)
+        self._arguments = values
+
+        def forward() -> Any:
+            with _trace(path, values):
+                return _forward(operator, plan, function, call_arguments)
+
+        result = attempt(forward, _STAGE_SECONDS, values)
+        if isinstance(result, CaughtError):
+            return "forward", result
+        if not plan.training:
+            return "forward", None
+        error = attempt(lambda: _backward(list(_tensors(result)), 1.0), _STAGE_SECONDS)
+        if error is None:
+            # Losses read their gradient, and launch no kernel for a gradient of 1. An error of the
+            # second pass is ignored, because a graph may be freed after one pass.
+            attempt(lambda: _backward(_losses(result), _OTHER_GRADIENT), _STAGE_SECONDS)
+        return "backward", error
+
+
+def _trace(
+    path: PathConditions | None, values: Mapping[str, Any]
+) -> contextlib.AbstractContextManager[None]:
+    if path is None:
+        return contextlib.nullcontext()
+    return path.trace(values, caller=__name__)
+
+
+def _with_defaults(
+    parameters: tuple[inspect.Parameter, ...], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the values of all parameters, omitted ones with their defaults."""
+    values = {}
+    for parameter in parameters:
+        values[parameter.name] = arguments.get(parameter.name, parameter.default)
+    return values
+
+
+def _constructor_arguments(
+    operator: Operator, plan: CallPlan, arguments: Arguments, shapes: Shapes
+) -> dict[str, Any]:
+    """Build the arguments of a class's constructor that lack a default."""
+    with BODIES.resting():
+        included = plan.include.union(plan.build)
+        parameters = []
+        for parameter in operator.parameters:
+            if parameter.default is NOTHING or parameter.name in included:
+                is_documented = shapes.is_documented(operator, parameter.name)
+                parameters.append(as_number(operator, parameter, is_documented))
+        return arguments.build(operator, plan.with_changes(values=plan.build), parameters)
+
+
+def _build(
+    operator: Operator,
+    plan: CallPlan,
+    arguments: Arguments,
+    constructor_arguments: Mapping[str, Any],
+) -> Callable[..., Any]:
+    """Build a layer, or an object whose method is returned."""
+    instance = operator.call(**constructor_arguments)
+    if operator.kind == METHOD:
+        if isinstance(instance, torch.optim.Optimizer):
+            return optimizers.step_function(instance)
+        method: Callable[..., Any] = getattr(instance, operator.method)
+        return method
+    layer = instance.to(device="cuda", dtype=arguments.dtype)
+    # The result is ignored, because some packages override `train` without a return value.
+    layer.train(plan.training)
+    function: Callable[..., Any] = layer
+    return function
+
+
+def _input_width(build_values: Mapping[str, Any]) -> int | None:
+    """Return the width of a layer's input by its constructor's arguments."""
+    for name in _INPUT_WIDTHS:
+        width = build_values.get(name)
+        if isinstance(width, int):
+            return width
+    return None
+
+
+def _call_arguments(operator: Operator, plan: CallPlan, arguments: Arguments) -> dict[str, Any]:
+    """Build the arguments of the call with torch's operators, which a package may replace."""
+    with BODIES.resting():
+        return arguments.build(operator, plan, operator.takes)
+
+
+def _forward(
+    operator: Operator, plan: CallPlan, function: Any, arguments: Mapping[str, Any]
+) -> Any:
+    """Call a function with its arguments."""
+    with torch.set_grad_enabled(plan.training):
+        if getattr(operator.call, "__name__", "") == "apply":
+            # An autograd function's `apply` accepts no keyword arguments.
+            return function(*_with_defaults(operator.parameters, arguments).values())
+        positional_only = []
+        keywords = dict(arguments)
+        for parameter in operator.takes:
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                positional_only.append(arguments.get(parameter.name, parameter.default))
+                keywords.pop(parameter.name, None)
+        return function(*positional_only, **keywords)
+
+
+def _backward(tensors: list[torch.Tensor], gradient: float) -> None:
+    """Call the backward of tensors with a constant gradient."""
+    outputs = [tensor for tensor in tensors if tensor.requires_grad]
+    if outputs:
+        gradients = [torch.full_like(tensor, gradient) for tensor in outputs]
+        torch.autograd.backward(outputs, gradients)
+
+
+def _losses(result: Any) -> list[torch.Tensor]:
+    return [tensor for tensor in _tensors(result) if tensor.numel() == 1]
+
+
+def _tensors(result: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a result, also those in tuples, lists and dictionaries."""
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for element in result:
+            yield from _tensors(element)
+    elif isinstance(result, dict):
+        for element in list(result.values()):
+            yield from _tensors(element)
+
+
+def call_rank(operator: Operator, plan: CallPlan, succeeded: bool, is_documented: bool) -> Rank:
+    """Return how far the arguments of a call's launches are trusted."""
+    if not succeeded:
+        return Rank.FAILED
+    if operator.kind == LAYER:
+        return Rank.LAYER
+    if is_documented and plan.from_torch:
+        # A user who calls torch's operator calls this function with such arguments.
+        return Rank.DOCUMENTED
+    if not operator.outer:
+        if plan.from_package:
+            return Rank.PASSED
+        return Rank.INNER
+    if operator.shared:
+        return Rank.SHARED
+    if is_documented:
+        return Rank.DOCUMENTED
+    return Rank.OUTER

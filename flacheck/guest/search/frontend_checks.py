@@ -1,0 +1,128 @@
+"""Checks of recorded launches by Triton's front end.
+
+Nothing is compiled while launches are recorded. Without this check, an inferred argument of the
+wrong dtype or with too few strides would show only when the operator can no longer be called again.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+
+from ..capture_reuse.frontend_queries import FrontendQueries
+from ..engine.messages import Kernel
+from ..recorder import frontend
+from ..recorder.recorder import Recorder
+from ..solver.kernel_constraints import Refusal
+from .trust import LaunchTrust
+
+# Checks of one kernel in calls of one dtype: if none succeeded by then, others probably fail, too.
+_MAX_CHECKS = 24
+
+# A kernel's name with the form of its arguments, see `_argument_form`.
+_LaunchForm = tuple[str, str]
+
+
+class FrontendChecks:
+    """Collects launches while an operator is called and checks them after the call.
+
+    Attributes:
+        refusals: kernels without an accepted launch, each with the front end's last message.
+        queries: the checks in the form that is written for other releases.
+    """
+
+    def __init__(self, recorder: Recorder, trust: LaunchTrust) -> None:
+        self._recorder = recorder
+        self._trust = trust
+        trust.is_refused = self._is_refused
+        # The forms of launches by their identities.
+        self._forms: dict[str, _LaunchForm] = {}
+        recorder.arrived = self._add_launch
+        self._pending: dict[str, tuple[Kernel, Mapping[str, Any]]] = {}
+        self._accepted_kernels: set[str] = set()
+        self._errors: dict[_LaunchForm, Exception | None] = {}
+        self._check_counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.refusals: dict[str, str] = {}
+        self.queries = FrontendQueries(recorder.cut)
+        self._is_set_up = False
+
+    @property
+    def check_count(self) -> int:
+        """The number of checks so far."""
+        return self._check_counts.total()
+
+    def _add_launch(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> None:
+        """Note the form of a launch, and queue the launch for a check."""
+        form = (kernel, _argument_form(function, arguments))
+        self._forms.setdefault(self._trust.latest, form)
+        if kernel in self._accepted_kernels:
+            return
+        if self._check_counts[self._counter_key(kernel)] < _MAX_CHECKS:
+            # The first launch of a call is as informative as its later launches.
+            self._pending.setdefault(kernel, (function, dict(arguments)))
+
+    def _counter_key(self, kernel: str) -> tuple[str, str]:
+        """Return the kernel and the dtype of the current call, which ends the call's label."""
+        label = self._recorder.during or ""
+        dtype = label.rpartition(" ")[2]
+        return kernel, dtype
+
+    def _is_refused(self, identity: str) -> bool:
+        form = self._forms.get(identity, ("", ""))
+        return self._errors.get(form) is not None
+
+    def check_pending(self) -> list[Refusal]:
+        """Check the launches since the last call of this and return the refused ones in order."""
+        pending = self._pending
+        self._pending = {}
+        refusals = []
+        for kernel, (function, arguments) in pending.items():
+            form = (kernel, _argument_form(function, arguments))
+            if form not in self._errors:
+                try:
+                    self._errors[form] = self._check(kernel, function, arguments)
+                except BaseException:
+                    # The check timed out: a kernel that takes so long is not checked again.
+                    self._accepted_kernels.add(kernel)
+                    self.queries.unwritten = f"{kernel}: the front end did not end"
+                    raise
+            error = self._errors[form]
+            if error is None:
+                self._accepted_kernels.add(kernel)
+                self.refusals.pop(kernel, None)
+            else:
+                self.refusals[kernel] = frontend.last_message(error)
+                refusals.append(Refusal(kernel, arguments, error))
+        return refusals
+
+    def _check(
+        self, kernel: str, function: Kernel, arguments: Mapping[str, Any]
+    ) -> Exception | None:
+        """Check one launch and add the check to the queries."""
+        if not self._is_set_up:
+            self._is_set_up = True
+            frontend.set_up()
+        self._check_counts[self._counter_key(kernel)] += 1
+        error = frontend.argument_error(self._recorder.refusal(function, arguments))
+        self.queries.add(function, arguments, frontend.comparable_error(error))
+        return error
+
+
+def _argument_form(function: Kernel, arguments: Mapping[str, Any]) -> str:
+    """Return the properties of arguments that the front end may depend on."""
+    forms = []
+    for parameter in function.params:
+        value: Any = arguments.get(parameter.name)
+        if hasattr(value, "dtype"):
+            form = str(value.dtype)
+        elif isinstance(value, (tuple, list)):
+            form = str(len(value))
+        elif hasattr(value, "block_shape"):
+            form = f"{value.base.dtype} {value.block_shape}"
+        elif parameter.is_constexpr:
+            form = repr(value)
+        else:
+            form = type(value).__name__
+        forms.append(form)
+    return "; ".join(forms)

@@ -1,0 +1,165 @@
+"""Import of all modules of the packages to capture, with the reasons why others fail."""
+
+import fnmatch
+import functools
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ..engine.loader import LazyPackages
+from .attempts import CaughtError, attempt
+
+# CPU seconds for one import: some packages compile or probe while they are imported.
+_IMPORT_SECONDS = 30.0
+
+
+class NotImported(Exception):
+    """A package that cannot be imported: its name and the error."""
+
+
+def load(
+    names: Iterable[str], skip_patterns: Sequence[str], own_modules: Sequence[str] = ()
+) -> tuple[list[ModuleType], dict[str, str]]:
+    """Import the modules of packages; return them, and the others' errors by name.
+
+    A package whose `__init__` raises, because it registers models that a newer library registers
+    itself, for example, is imported without its `__init__` files.
+
+    Args:
+        names: the packages.
+        skip_patterns: patterns of the names of modules that are not imported.
+        own_modules: all modules of the distribution; by default they are found on the disk.
+
+    Raises:
+        NotImported: no module of any package can be imported.
+    """
+    modules: dict[str, ModuleType] = {}
+    failures: dict[str, str] = {}
+    package_errors: dict[str, CaughtError] = {}
+    names = list(names)
+    for name in names:
+        package = import_package(name)
+        if isinstance(package, CaughtError):
+            failures[name] = package.brief()
+            package_errors[name] = package
+        count_before = len(modules)
+        modules[name] = sys.modules[name]
+        for module in own_modules or _modules_on_disk(name):
+            if module.startswith(f"{name}."):
+                _load_module(module, skip_patterns, modules, failures)
+        # The package itself counts for one module.
+        if name in package_errors and len(modules) - count_before > 1:
+            del package_errors[name]
+    if len(package_errors) == len(names):
+        for name, error in package_errors.items():
+            raise NotImported(name, error)
+    for loaded_module in modules.values():
+        _hide_fake_tensor_class(loaded_module)
+    return list(modules.values()), failures
+
+
+class NoFakeTensor:
+    """Replaces the class of fake tensors in a package's modules.
+
+    A package that checks for a fake tensor checks whether torch.compile traces it, and would not
+    launch its kernels then.
+    """
+
+
+def _hide_fake_tensor_class(module: ModuleType) -> None:
+    """Replace the class of fake tensors among the globals of a module."""
+    for name, value in list(vars(module).items()):
+        if value is FakeTensor:
+            setattr(module, name, NoFakeTensor)
+
+
+def import_package(name: str) -> ModuleType | CaughtError:
+    """Import a package; return its error if only its modules can be imported."""
+    package = _import_module(name)
+    if isinstance(package, CaughtError):
+        if not _skip_init_files(name):
+            # A single module, or a namespace package: nothing else can be imported.
+            sys.modules[name] = ModuleType(name)
+            return package
+        importlib.import_module(name)
+    return package
+
+
+def _import_module(name: str) -> ModuleType | CaughtError:
+    return attempt(functools.partial(importlib.import_module, name), _IMPORT_SECONDS)
+
+
+def _skip_init_files(name: str) -> bool:
+    """Import the package anew, and its `__init__` files only when a name is read of one."""
+    init = os.path.join(name, "__init__.py")
+    root = None
+    for path in sys.path:
+        if os.path.isfile(os.path.join(path, init)):
+            root = path
+            break
+    if root is None:
+        return False
+    for module in list(sys.modules):
+        if module.partition(".")[0] == name:
+            del sys.modules[module]
+    finder = LazyPackages()
+    finder.folders[name] = root
+    sys.meta_path.insert(0, finder)
+    return True
+
+
+def _load_module(
+    name: str,
+    skip_patterns: Sequence[str],
+    modules: dict[str, ModuleType],
+    failures: dict[str, str],
+) -> None:
+    """Import a module, or add its error to the failures."""
+    if _is_skipped(name, skip_patterns):
+        return
+    module = _import_module(name)
+    if not isinstance(module, CaughtError):
+        modules[name] = module
+        return
+    failures[name] = module.brief()
+    folder = os.path.join(_parent_folder(name), name.rpartition(".")[2])
+    if os.path.isdir(folder):
+        # Modules inside a package that fails may be imported without it.
+        empty_package = ModuleType(name)
+        empty_package.__path__ = [folder]
+        sys.modules[name] = empty_package
+
+
+def _is_skipped(name: str, skip_patterns: Sequence[str]) -> bool:
+    """Return True if a pattern matches a module or a package around it."""
+    parts = name.split(".")
+    for length in range(2, len(parts) + 1):
+        prefix = ".".join(parts[:length])
+        if any(fnmatch.fnmatchcase(prefix, pattern) for pattern in skip_patterns):
+            return True
+    return False
+
+
+def _parent_folder(name: str) -> str:
+    """Return the folder that contains a module's file or folder."""
+    parent = sys.modules.get(name.rpartition(".")[0])
+    return next(iter(getattr(parent, "__path__", ())), "")
+
+
+def _modules_on_disk(name: str) -> Iterator[str]:
+    """Yield the modules of an imported package, each package before its modules."""
+    for folder in getattr(sys.modules[name], "__path__", ()):
+        yield from _modules_in_folder(name, folder)
+
+
+def _modules_in_folder(package: str, folder: str) -> Iterator[str]:
+    for entry in pkgutil.iter_modules([folder], f"{package}."):
+        yield entry.name
+        if entry.ispkg:
+            inner_folder = os.path.join(folder, entry.name.rpartition(".")[2])
+            yield from _modules_in_folder(entry.name, inner_folder)

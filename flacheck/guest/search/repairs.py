@@ -1,0 +1,307 @@
+"""Plans that may succeed after a call failed: changes that meet constraints, and guesses."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from inspect import Parameter
+from typing import Any
+
+import torch
+
+from ..inference import optimizers
+from ..inference.arguments import (
+    DTYPES,
+    NOTHING,
+    SEQUENCES,
+    choices,
+    is_length,
+    is_tensor,
+    other_numbers,
+)
+from ..inference.objects import (
+    OptionTable,
+    accepts_none,
+    class_name,
+    matching_classes,
+)
+from ..inference.operators import Operator
+from ..inference.plans import CallPlan, Plans
+from ..inference.shapes import SIZES, Dimensions, Shapes, dimensions_in, extents_of, size_letter
+from ..solver.argument_dataflow import (
+    BUILD,
+    DTYPE,
+    FIELD,
+    GIVE,
+    OBJECT,
+    OMIT,
+    SHAPE,
+    TABLE,
+    VALUE,
+    Constraint,
+)
+from .attempts import CaughtError
+
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+# Triton lacks complex numbers, but some kernels read complex tensors as pairs of floats.
+DTYPE_NAMES |= {torch.complex64: "complex64", torch.complex128: "complex128"}
+# Errors of operators that do not support training.
+_GRADIENT_ERROR = re.compile(
+    r"leaf Variable that requires grad|inference[- ]only|\.requires_grad\b|(?i:no_grad\(\))"
+)
+# The last source lines of an error, which are searched for names of arguments.
+_ERROR_LINES = 3
+# Values of one parameter.
+_MAX_BUILD_VALUES = 4
+_MAX_VALUES = 5
+_MAX_TEXT_VALUES = 4
+
+
+class Repairs:
+    """Changes of plans for one operator."""
+
+    def __init__(self, operator: Operator, shapes: Shapes) -> None:
+        self._operator = operator
+        self._shapes = shapes
+
+    def meet(self, plan: CallPlan, constraints: Iterable[Constraint]) -> Plans:
+        """Yield plans that each meet one of some constraints."""
+        for constraint in constraints:
+            yield from self._meet(plan, constraint)
+
+    def after_error(self, plan: CallPlan, stage: str, error: CaughtError) -> list[CallPlan]:
+        """Return plans that may avoid the error of a call at a stage, the likeliest first.
+
+        Arguments that the error mentions are added, omitted or changed.
+        """
+        text = " ".join((error.text, *error.lines[-_ERROR_LINES:]))
+        if _GRADIENT_ERROR.search(text) and plan.training:
+            return [plan.with_changes(training=False)]
+        if optimizers.is_optimizer_step(self._operator) and not plan.build:
+            build = optimizers.matrix_arguments(self._operator)
+            return [plan.with_changes("matrices only", build=build)]
+        if stage == "build":
+            return self._repair_constructor(plan, error, text)
+        plans = list(self.meet(plan, error.constraints))
+        if plans or error.kind == "KernelRefused":
+            return plans
+        return self._change_mentioned(plan, error.text, text)
+
+    def _repair_constructor(self, plan: CallPlan, error: CaughtError, text: str) -> list[CallPlan]:
+        plans = self._meet_constructor(plan, error.constraints)
+        for parameter in _mentioned(self._operator.parameters, text, preceded_by=r"[\w.]"):
+            plans += self._change_build_argument(plan, parameter, text)
+        return plans
+
+    def _meet_constructor(
+        self, plan: CallPlan, constraints: Iterable[Constraint]
+    ) -> list[CallPlan]:
+        """Return plans that meet constraints on a constructor's arguments."""
+        plans = []
+        constructor_plan = replace(plan, values=plan.build)
+        for changed_plan in self.meet(constructor_plan, constraints):
+            build = changed_plan.values | changed_plan.build
+            plans.append(replace(changed_plan, build=build, values=plan.values))
+        return plans
+
+    def _change_mentioned(self, plan: CallPlan, message: str, text: str) -> list[CallPlan]:
+        """Return plans in which single arguments that an error mentions are changed."""
+        # A name after a dot is an attribute of something else.
+        mentioned = _mentioned(self._operator.takes, text, preceded_by=r"[\w.]")
+        plans = [*omit_objects(self._operator, plan), *_apply_message(plan, mentioned, message)]
+        for parameter in mentioned:
+            plans += self._change_argument(plan, parameter, text)
+        if self._operator.is_built:
+            # A layer stores its constructor's arguments, so `self.mode` counts as well.
+            for parameter in _mentioned(self._operator.parameters, text, preceded_by=r"\w"):
+                plans += self._change_build_argument(plan, parameter, text)
+        plans += self._change_shapes(plan, [*mentioned, *self._operator.takes])
+        return plans
+
+    def _meet(self, plan: CallPlan, constraint: Constraint) -> Plans:
+        """Yield plans that meet a constraint; none if no argument can meet it."""
+        name = constraint.name
+        value = constraint.value
+        if constraint.kind == SHAPE:
+            sizes = self._sizes_for_shape(plan, name, value)
+            if sizes:
+                # All tensors with this dimension change together.
+                yield plan.with_changes(sizes=sizes)
+            shapes = {name: self._symbolic_shape(plan, name, value)}
+            yield plan.with_changes(shapes=shapes).without_value(name)
+        elif constraint.kind == DTYPE and value in DTYPE_NAMES:
+            yield plan.with_changes(dtypes={name: DTYPE_NAMES[value]})
+        elif constraint.kind == VALUE:
+            yield plan.with_changes(values={name: value})
+        elif constraint.kind == GIVE:
+            yield plan.without_value(name).including(name)
+        elif constraint.kind == OMIT:
+            yield self._without_argument(plan, name)
+        elif constraint.kind == OBJECT:
+            for found_class in matching_classes(self._operator, value):
+                yield plan.with_changes(values={name: {"object": found_class}})
+        elif constraint.kind == TABLE:
+            yield plan.with_changes(values={name: OptionTable(value)})
+        elif constraint.kind == FIELD:
+            yield _with_field(plan, name, value)
+        elif constraint.kind == BUILD:
+            names = [parameter.name for parameter in self._operator.parameters]
+            if name in names:
+                yield plan.with_changes(build={name: value})
+
+    def _without_argument(self, plan: CallPlan, name: str) -> CallPlan:
+        """Return the plan without an optional argument, or with None for another argument."""
+        for parameter in self._operator.takes:
+            if parameter.name == name and parameter.default is None:
+                return plan.omitting(name)
+        return plan.with_changes(values={name: None})
+
+    def _sizes_for_shape(
+        self, plan: CallPlan, name: str, extents: tuple[int, ...]
+    ) -> dict[str, int]:
+        """Return the size of one dimension that gives a tensor its extents, else nothing."""
+        if name in plan.shapes:
+            return {}
+        dimensions = self._candidates(plan, name)[0]
+        current = extents_of(dimensions, {**SIZES, **plan.sizes})
+        if current is None or len(current) != len(extents):
+            return {}
+        different = [index for index, extent in enumerate(extents) if extent != current[index]]
+        if len(different) != 1:
+            # The tensor probably needs the shape of another tensor.
+            return {}
+        dimension = dimensions[different[0]]
+        if not isinstance(dimension, str) or not dimension.isidentifier():
+            return {}
+        extent = extents[different[0]]
+        sizes = {dimension: extent}
+        letter = size_letter(dimension)
+        if letter:
+            sizes[letter] = extent
+        return sizes
+
+    def _symbolic_shape(
+        self, plan: CallPlan, name: str, extents: tuple[int, ...]
+    ) -> tuple[Any, ...]:
+        """Return the dimensions of another argument with these extents, else the extents.
+
+        A shape in names of dimensions changes with variations of their sizes.
+        """
+        sizes = {**SIZES, **plan.sizes}
+        for parameter in self._operator.takes:
+            if parameter.name == name or not self._is_tensor(parameter):
+                continue
+            candidates = self._candidates(plan, parameter.name)
+            if candidates and extents_of(candidates[0], sizes) == extents:
+                return candidates[0]
+        return extents
+
+    def _candidates(self, plan: CallPlan, name: str) -> list[Dimensions]:
+        """Return the shapes that an argument may have."""
+        return self._shapes.candidates(self._operator, plan, name)
+
+    def _choices(self, parameter: Parameter) -> list[Any]:
+        """Return the values that are worth trying for a parameter."""
+        return choices(self._operator, parameter)
+
+    def _is_tensor(self, parameter: Parameter) -> bool:
+        return is_tensor(parameter, self._shapes.is_documented(self._operator, parameter.name))
+
+    def _change_build_argument(
+        self, plan: CallPlan, parameter: Parameter, text: str
+    ) -> list[CallPlan]:
+        """Return plans with other values of a constructor's argument."""
+        values = self._choices(parameter) + _values_in_text(text, parameter)
+        plans = []
+        for value in values[:_MAX_BUILD_VALUES]:
+            plans.append(plan.with_changes(build={parameter.name: value}))
+        return plans
+
+    def _change_argument(self, plan: CallPlan, parameter: Parameter, text: str) -> list[CallPlan]:
+        """Return plans with an argument added, omitted, or with other values."""
+        name = parameter.name
+        is_optional = parameter.default is not NOTHING
+        if is_optional and (name in plan.include or plan.values.get(name) is not None):
+            return [plan.omitting(name)]
+        if is_length(parameter):
+            return [pack_sequences(plan, parameter)]
+        if self._is_tensor(parameter):
+            if is_optional:
+                return [plan.including(name)]
+            return [plan.with_changes(values={name: value}) for value in other_numbers(parameter)]
+        values = dict.fromkeys(self._choices(parameter) + _values_in_text(text, parameter))
+        if not values and parameter.default is None:
+            return [plan.including(name)]
+        return [plan.with_changes(values={name: value}) for value in list(values)[:_MAX_VALUES]]
+
+    def _change_shapes(self, plan: CallPlan, parameters: Iterable[Parameter]) -> Plans:
+        """Yield plans with the next likely shapes of each tensor."""
+        for parameter in parameters:
+            name = parameter.name
+            is_passed = parameter.default is NOTHING or name in plan.include
+            if is_passed and self._is_tensor(parameter):
+                for dimensions in self._candidates(plan, name)[1:4]:
+                    yield plan.with_changes(shapes={name: dimensions})
+
+
+def omit_objects(operator: Operator, plan: CallPlan) -> Plans:
+    """Yield plans with None for one object or tensor that may be None."""
+    for parameter in operator.takes:
+        name = parameter.name
+        is_inferred = parameter.default is NOTHING and plan.values.get(name, name) is not None
+        if is_inferred and accepts_none(operator, parameter):
+            yield plan.with_changes(values={name: None})
+
+
+def pack_sequences(plan: CallPlan, *parameters: Parameter) -> CallPlan:
+    """Return the plan with sequences of different lengths packed into one."""
+    names = [parameter.name for parameter in parameters]
+    return plan.with_changes(sizes={"B": 1, "N": SEQUENCES}).including(*names)
+
+
+def _with_field(plan: CallPlan, name: str, value: tuple[type, str, Any]) -> CallPlan:
+    """Return the plan with an object whose constructor receives one more argument."""
+    object_class, field, field_value = value
+    current = plan.values.get(name)
+    fields = {}
+    if isinstance(current, dict):
+        fields = dict(current.get("with", {}))
+    fields[field] = field_value
+    description = {"object": class_name(object_class), "with": fields}
+    return plan.with_changes(values={name: description})
+
+
+def _apply_message(plan: CallPlan, parameters: Sequence[Parameter], message: str) -> list[CallPlan]:
+    """Return plans with the shape or dtype that an error message contains."""
+    plans = []
+    dimensions = dimensions_in(message)
+    if dimensions:
+        for parameter in parameters:
+            plans.append(plan.with_changes(shapes={parameter.name: dimensions}))
+    if re.search(r"float32|fp32", message):
+        dtypes = {parameter.name: "fp32" for parameter in parameters}
+        plans.append(plan.with_changes(dtypes=dtypes))
+    return plans
+
+
+def _mentioned(parameters: Iterable[Parameter], text: str, preceded_by: str) -> list[Parameter]:
+    """Return the parameters whose names a text contains, not preceded by such a character."""
+    mentions = []
+    for parameter in parameters:
+        name = re.escape(parameter.name)
+        if re.search(rf"(?<!{preceded_by}){name}(?!\w)", text):
+            mentions.append(parameter)
+    return mentions
+
+
+def _values_in_text(text: str, parameter: Parameter) -> list[Any]:
+    """Return the strings or numbers in an error that may be values of a parameter."""
+    default = parameter.default
+    if isinstance(default, bool):
+        return []
+    if isinstance(default, int):
+        numbers = re.findall(r"(?<![\w.])(\d{1,4})(?![\w.])", text)
+        return [int(number) for number in numbers[:_MAX_TEXT_VALUES]]
+    if isinstance(default, str) or "str" in str(parameter.annotation):
+        strings = re.findall(r"['\"`](\w+)['\"`]", text)
+        return strings[:_MAX_TEXT_VALUES]
+    return []

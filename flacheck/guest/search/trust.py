@@ -1,0 +1,204 @@
+"""Trust in launches by the calls that made them, and the choice of the launches to keep.
+
+Arguments are inferred and may be wrong: a failed call, or a call of one of a package's inner
+functions, can launch a kernel with dtypes that never occur together. Such launches are kept, and
+marked, only if there are no better launches of that kernel. A layer makes the arguments of its
+kernels itself: where it passes a pointer, a number is wrong.
+
+A function may be called by users and by the package's own functions, which pass computed values:
+where those calls pass a tensor in fp32, another dtype is wrong.
+"""
+
+import enum
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ..recorder.recorder import Recorder
+
+_Line = dict[str, Any]
+# An argument's name with a property of its value.
+_Property = tuple[str, str]
+
+
+class Rank(enum.IntEnum):
+    """The kinds of calls; the most trusted kind is first."""
+
+    LAYER = 0
+    # An outer operator, called as documented.
+    DOCUMENTED = 1
+    OUTER = 2
+    # An outer operator that functions of its package call, too.
+    SHARED = 3
+    # An inner function, with arguments that the package passed to it.
+    PASSED = 4
+    INNER = 5
+    FAILED = 6
+
+
+class LaunchTrust:
+    """Records which calls made each launch, also for launches that were written before.
+
+    Attributes:
+        latest: the identity of the launch that was written last.
+        is_refused: returns True for a launch that Triton's front end refuses.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._launches_of_call: set[str] = set()
+        self._ranks: dict[str, Rank] = {}
+        # Launches of at least one call without inferred arguments.
+        self._certain: set[str] = set()
+        self._journal = recorder.journal
+        self._journal.seen = self._add_launch
+        self.latest = ""
+        self.is_refused: Callable[[str], bool] = lambda identity: False
+
+    def _add_launch(self, identity: str) -> None:
+        self._launches_of_call.add(identity)
+        self.latest = identity
+
+    def end_call(self, rank: Rank, has_guesses: bool = False) -> None:
+        """Rank the launches since the last end of a call.
+
+        `has_guesses` is True if an argument was inferred without any evidence in the package.
+        """
+        for identity in self._launches_of_call:
+            self._ranks[identity] = min(rank, self._rank(identity))
+        if rank <= Rank.DOCUMENTED and not has_guesses:
+            self._certain |= self._launches_of_call
+        self._launches_of_call.clear()
+
+    def remove_untrusted(self, path: str) -> None:
+        """Rewrite the launches file with the most trusted launches of each kernel."""
+        if not self._ranks and not self._launches_of_call:
+            # A launches file without launches still has a header.
+            self._journal.begin()
+            return
+        with open(path, encoding="utf-8") as file:
+            lines: list[_Line] = [json.loads(line) for line in file]
+        launches = [line for line in lines if "kernel" in line]
+        trusted = list(self._trusted_launches(launches))
+        kept_ids = {line["id"] for line in self._without_refused(trusted)}
+        _move_texts(lines, kept_ids)
+        kept_paths: set[str] = set()
+        for line in lines:
+            if _launch_id(line) in kept_ids:
+                kept_paths.update(line.get("paths", ()))
+        with open(f"{path}.part", "w", encoding="utf-8") as file:
+            for line in lines:
+                is_kept = "schema" in line or _launch_id(line) in kept_ids
+                if is_kept or line.get("path") in kept_paths:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        os.replace(f"{path}.part", path)
+
+    def _trusted_launches(self, launches: list[_Line]) -> Iterator[_Line]:
+        """Yield the launches to keep; mark each launch as made up or not."""
+        best_ranks: dict[str, Rank] = {}
+        layers = _ArgumentProperties()
+        outer_operators = _ArgumentProperties()
+        for line in launches:
+            kernel = line["kernel"]
+            rank = self._rank(line["id"])
+            best_ranks[kernel] = min(rank, best_ranks.get(kernel, rank))
+            line["made_up"] = line["id"] not in self._certain
+            if rank == Rank.LAYER:
+                layers.add(line, _argument_kinds(line))
+            if rank <= Rank.OUTER:
+                outer_operators.add(line, _argument_dtypes(line))
+        for line in launches:
+            rank = self._rank(line["id"])
+            if rank > max(best_ranks[line["kernel"]], Rank.SHARED):
+                continue
+            if rank != Rank.LAYER and not layers.agree(line, _argument_kinds(line)):
+                continue
+            if rank == Rank.SHARED and not outer_operators.agree(line, _argument_dtypes(line)):
+                continue
+            yield line
+
+    def _without_refused(self, launches: list[_Line]) -> Iterator[_Line]:
+        """Yield launches without made-up ones that the front end refuses if it accepts others.
+
+        The first launch of a kernel in each dtype is compiled later, so it should be accepted.
+        """
+        accepted_kernels = set()
+        for line in launches:
+            if not self.is_refused(line["id"]):
+                accepted_kernels.add(line["kernel"])
+        for line in launches:
+            is_wrong = line["made_up"] and self.is_refused(line["id"])
+            if not is_wrong or line["kernel"] not in accepted_kernels:
+                yield line
+
+    def _rank(self, identity: str) -> Rank:
+        return self._ranks.get(identity, Rank.FAILED)
+
+
+def _launch_id(line: _Line) -> str | None:
+    """Return the identity of the launch that a line is or belongs to."""
+    identity: str | None = line.get("of", line.get("id"))
+    return identity
+
+
+def _move_texts(lines: list[_Line], kept_ids: set[str]) -> None:
+    """Move the text of each source to the first kept line that uses it."""
+    texts = {}
+    for line in lines:
+        if "text" in line:
+            texts[line["source"]] = line.pop("text")
+    for line in lines:
+        if line.get("id") in kept_ids and line.get("source") in texts:
+            line["text"] = texts.pop(line["source"])
+
+
+class _ArgumentProperties:
+    """The properties of the arguments that some calls pass, by kernel and argument."""
+
+    def __init__(self) -> None:
+        self._properties: dict[tuple[str, str], set[str]] = {}
+
+    def add(self, line: _Line, properties: Iterable[_Property]) -> None:
+        """Add the properties of a launch's arguments."""
+        for name, value in properties:
+            self._properties.setdefault((line["kernel"], name), set()).add(value)
+
+    def agree(self, line: _Line, properties: Iterable[_Property]) -> bool:
+        """Return True if no property differs from those of arguments that the calls pass."""
+        for name, value in properties:
+            expected = self._properties.get((line["kernel"], name))
+            if expected is not None and value not in expected:
+                return False
+        return True
+
+
+def _argument_kinds(line: _Line) -> Iterator[_Property]:
+    """Yield the arguments that are pointers or numbers, each with its kind."""
+    for name, value in line["launch"]["args"].items():
+        if isinstance(value, dict) and "dtype" in value:
+            yield name, "pointer"
+        elif isinstance(value, dict) and "constexpr" not in value:
+            yield name, "number"
+
+
+def _argument_dtypes(line: _Line) -> Iterator[_Property]:
+    """Yield the arguments that are pointers, each with its dtype or "the launch's".
+
+    Yield nothing for a launch in fp32, whose dtype cannot be told from that of an argument.
+    """
+    dtypes: dict[str, str] = {}
+    for name, value in line["launch"]["args"].items():
+        if isinstance(value, dict) and "dtype" in value:
+            dtypes[name] = str(value["dtype"])
+    launch_dtype = None
+    for dtype in dtypes.values():
+        if dtype in ("bf16", "fp16") or dtype.startswith("fp8"):
+            launch_dtype = dtype
+            break
+    if launch_dtype is None:
+        return
+    for name, dtype in dtypes.items():
+        if dtype == launch_dtype:
+            yield name, "the launch's"
+        else:
+            yield name, dtype
