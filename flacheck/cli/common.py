@@ -114,102 +114,11 @@ def arguments(context: typer.Context, function: Callable[..., Any], **changes: A
 def subject(context: typer.Context) -> dict[str, Any]:
     """Return `matrix` and `package`; one that is typed replaces the other's default.
 
-<<<<<<< HEAD
     Raises:
         UsageError: If both are typed.
     """
     matrix, package = context.params.get("matrix"), context.params.get("package")
     if is_typed(context, "matrix") and is_typed(context, "package"):
-=======
-
-def selection(
-    kernel: list[str],
-    target: list[str],
-    dtype: list[str],
-    warps: list[str],
-    stages: list[str],
-    toolchain: list[str],
-    torch: Iterable[str] = (),
-    op: Iterable[str] = (),
-    define: Iterable[str] = (),
-    options: Iterable[str] = (),
-) -> Selection:
-    """The selection flags that all commands share; UsageError for what is no dtype or number."""
-    from flacheck.inputs.expand import Selection
-    from flacheck.inputs.given_values import combinations
-
-    # What is no NAME=VALUE is found before anything is planned.
-    combinations("--define", tuple(define))
-    combinations("--option", tuple(options))
-
-    return Selection(
-        kernels=split(kernel),
-        ops=split(op),
-        targets=split(target),
-        dtypes=dtypes(dtype),
-        num_warps=numbers("--num-warps", warps),
-        num_stages=numbers("--num-stages", stages),
-        toolchains=(*toolchain, *requirements(torch)),
-        defines=tuple(define),
-        options_given=tuple(options),
-    )
-
-
-def dtypes(values: Iterable[str]) -> tuple[str, ...]:
-    """The dtypes by their own names: bf16 for bfloat16; UsageError for what is none."""
-    from flacheck.errors import did_you_mean
-    from flacheck.model.launch import DTYPES, find_dtype
-
-    known = []
-    for name in split(values):
-        dtype = find_dtype(name)
-        if dtype is None:
-            hint = did_you_mean(name, DTYPES)
-            raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}{hint}")
-        known.append(dtype)
-    return tuple(dict.fromkeys(known))
-
-
-def requirements(torch: Iterable[str]) -> tuple[str, ...]:
-    """What `--torch` says, as specifications of toolchains: torch==2.9.* for 2.9."""
-    from flacheck.toolchains import by_torch, split_specs
-
-    return tuple(by_torch.named(part) for text in torch for part in split_specs(text))
-
-
-def subject(
-    context: typer.Context,
-    matrix: str | None,
-    package: Sequence[str],
-    trust: bool = False,
-    configs: str | None = None,
-) -> Subject:
-    """The subject of a command that takes one matrix or one package; UsageError for several."""
-    if is_typed(context, "matrix") and not is_typed(context, "package"):
-        package = ()
-    name = one_package(context, package)
-    names = []
-    if name is not None:
-        names = [name]
-    (only,) = subjects(context, matrix, names, trust, configs)
-    return only
-
-
-def subjects(
-    context: typer.Context,
-    matrix: str | None,
-    package: Sequence[str],
-    trust: bool = False,
-    configs: str | None = None,
-) -> list[Subject]:
-    """The matrix, or each of the packages, that a command is about, by its options `matrix` and
-    `package`. One of them on the command line comes before the other in a settings file;
-    UsageError where both are typed."""
-    from flacheck.inputs.subject import Subject
-
-    is_matrix = is_typed(context, "matrix")
-    if is_matrix and is_typed(context, "package"):
->>>>>>> h6
         raise UsageError("a matrix and --package were given: name one of them")
     if is_typed(context, "matrix"):
         package = []
