@@ -92,7 +92,7 @@ def test_a_run_stops_after_so_many_failures_and_is_not_finished(
     """A tolerated failure is none of them."""
     plan = planned(cells("tolerated", "a", "bad", "b"))
     events = list(run_plan(plan, store, RunOptions(jobs=1, max_failures=1)))
-    assert events[-1] == RunFinished(store.run().id, complete=False)
+    assert events[-1] == RunFinished(store.run().id, complete=False, failures=1)
     records = [event.record for event in events if isinstance(event, RecordSettled)]
     assert sum(each.verdict is Verdict.FAILS and not each.tolerated for each in records) == 1
     assert store.run().finished is None
