@@ -18,7 +18,7 @@ from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose, Verdict
-from flacheck.pipeline import cell as cells
+from flacheck.pipeline import resolved_cell as cells
 from flacheck.store import Store
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
@@ -95,7 +95,7 @@ def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
     key = result["configs"][0]["key"]
     assert f"flacheck repro {key[:12]}" in flacheck(*command, cwd=tmp_path).stdout
     with Store.open(tmp_path / ".flacheck", create=False) as store:
-        chosen = cells.choose(key[:12], Selection(), store, Purpose.REPRO)
+        chosen = cells.resolve_cell(key[:12], Selection(), store, Purpose.REPRO)
     own = chosen.cell.toolchain
     releases = provided(own, "sm90", [own])
     with Compilers(releases, chosen.packages) as compilers:

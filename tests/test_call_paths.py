@@ -15,8 +15,8 @@ from flacheck.inputs.call_paths import came_through, matches
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose
-from flacheck.pipeline.cell import choose
 from flacheck.pipeline.planning import plan
+from flacheck.pipeline.resolved_cell import resolve_cell
 from flacheck.store import Store
 from tests.test_launches import HEADER, launch, write
 
@@ -129,7 +129,7 @@ def test_declared_launches_have_no_call_path() -> None:
 def test_stored_results_hold_no_call_paths(store: Store) -> None:
     """A cell that is looked for in the store cannot be chosen by them."""
     with pytest.raises(EmptySelection, match="which stored results do not hold"):
-        choose(None, Selection(ops=("gla",)), store, Purpose.REPRO)
+        resolve_cell(None, Selection(ops=("gla",)), store, Purpose.REPRO)
 
 
 def test_one_line_of_a_file_has_all_paths_of_its_launch(file: Path) -> None:

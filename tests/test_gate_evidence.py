@@ -15,6 +15,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Attempt, Outcome
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from flacheck.store import Store
 from tests.made_gate import (
     BROKEN,
@@ -107,8 +108,8 @@ axes:
 def test_a_file_is_asked_as_it_is_now(here: Path) -> None:
     """A scan of a part of it is partial of the whole file, not good of the part."""
     (here / "mine.yaml").write_text(MATRIX)
-    part = planning.plan(Subject("mine.yaml"), Selection(kernels=("*fwd_o",)))
-    whole = planning.plan(Subject("mine.yaml"), Selection())
+    part = planning.plan_job(Job(Subject("mine.yaml"), Selection(kernels=("*fwd_o",))))
+    whole = planning.plan_job(Job(Subject("mine.yaml"), Selection()))
     assert 0 < len(part.cells) < len(whole.cells)
     with Store.open(here / "store") as store:
         question, sets = part.asks()

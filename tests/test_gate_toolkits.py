@@ -141,8 +141,8 @@ def test_a_scan_for_more_asks_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> No
     """And not a Triton of that version."""
     asked = []
     monkeypatch.setattr(
-        "flacheck.capabilities.gate.evidence.planning.plan",
-        lambda subject, chosen: asked.append(chosen),
+        "flacheck.capabilities.gate.evidence.planning.plan_job",
+        lambda job: asked.append(job.selection),
     )
     RecordFilter("cuda", compiler=NVCC).plan(["13.0.88"])
     assert asked[0].toolchains == ("nvcc==13.0.88",)

@@ -25,9 +25,9 @@ from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.reproduction import Reproduction, begin
 from flacheck.errors import Exit, Interrupted, UsageError
 from flacheck.model import Cell, Cut, Json, Purpose
-from flacheck.pipeline import cell as cells
-from flacheck.pipeline.cell import Chosen
+from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
 
 _BUDGET = re.compile(r"(\d+)(s?)")
@@ -133,7 +133,7 @@ def repro(
     options = run_options(memory=memory)
     try:
         with Store.open(store, create=not cells.needs_store(about)) as opened:
-            chosen = cells.choose(about, selection, opened, Purpose.REPRO, trust, options)
+            chosen = cells.resolve_cell(about, selection, opened, Purpose.REPRO, trust, options)
         for warning in chosen.warnings:
             handle(Progress(warning))
         failing = chosen.cell
@@ -162,7 +162,7 @@ def _budget(text: str) -> Budget:
     return Budget(compiles=int(match[1]))
 
 
-def _preprocess(chosen: Chosen, folder: Path, memory: int) -> Repro:
+def _preprocess(chosen: ResolvedCell, folder: Path, memory: int) -> Repro:
     """Write the preprocessed unit and its command: no pass reduces C++."""
     cell = chosen.cell
     ready = provided(cell.toolchain, cell.target, [cell.toolchain])

@@ -8,7 +8,7 @@ from packaging.version import Version
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import short
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
-from flacheck.pipeline.cell import settings
+from flacheck.pipeline.resolved_cell import settings
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import beside

@@ -31,7 +31,7 @@ from flacheck.fallbacks.searching import explored, searching
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 
@@ -197,7 +197,7 @@ def main() -> None:
         num_warps=tuple(chosen.num_warps),
         toolchains=tuple(chosen.triton),
     )
-    plan = planning.plan(Subject(package=chosen.package), selection)
+    plan = planning.plan_job(Job(Subject(package=chosen.package), selection))
     with Store.open(chosen.store) as store:
         records = list(records_of(plan, store, RunOptions(jobs=chosen.jobs)))
         with searching(plan, store, RunOptions(jobs=chosen.jobs)) as (oracle, _):

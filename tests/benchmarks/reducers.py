@@ -35,8 +35,8 @@ from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import FlacheckError
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose
-from flacheck.pipeline import cell as cells
-from flacheck.pipeline.cell import Chosen
+from flacheck.pipeline import resolved_cell as cells
+from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
 from tests.benchmarks.rivals import RIVALS, Rival, reduced_by
 
@@ -105,9 +105,9 @@ class Row:
 HEAD = f"{'case':16} {'reducer':18} {'lines':>5} {'nodes':>6} {'compiles':>8} {'seconds':>7} {'differing':>9}"
 
 
-def chosen(case: Case, store: Store) -> Chosen:
+def chosen(case: Case, store: Store) -> ResolvedCell:
     """The case's cell; the first by key where several fail with one signature."""
-    return cells.choose(case.matrix, case.selection(), store, Purpose.REPRO, jobs=2)
+    return cells.resolve_cell(case.matrix, case.selection(), store, Purpose.REPRO, jobs=2)
 
 
 @dataclass

@@ -27,8 +27,8 @@ from flacheck.inputs.sources import kernels_of, launches_file, matrices
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Corpus, Cut, Kernel, Launch, Stubbed, digest
 from flacheck.packages.package import Package
-from flacheck.pipeline import captured
-from flacheck.pipeline.captured import PackageCapture
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.package_launches import PackageCapture, resolve_package
 from flacheck.source import autotuned
 from flacheck.source.autotuned import Declared
 from flacheck.tables import shipped
@@ -112,7 +112,8 @@ def of_package(spec: str, selection: Selection, every_key: bool = False) -> Gath
     package cannot be imported, or does not launch a kernel, the kernel is named with what its
     source says of its keys."""
     resolver = Resolver()
-    captures = captured.captures(spec, selection, resolver)
+    job = Job(Subject(package=spec), selection)
+    captures = resolve_package(job, resolver).capture().captures
     package = captures[0].package
     declared = [name for name in _autotuned_names(package) if selection.names(name)]
     if selection.ops:

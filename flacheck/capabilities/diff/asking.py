@@ -10,9 +10,10 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Purpose, Record, canonical
 from flacheck.packages.package import Package
-from flacheck.pipeline import captured, planning
-from flacheck.pipeline import cell as cells
-from flacheck.pipeline.captured import PackageCapture
+from flacheck.pipeline import planning
+from flacheck.pipeline import resolved_cell as cells
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
@@ -123,7 +124,7 @@ def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> As
         if record.launch is None:
             continue
         try:
-            chosen = cells.again(record, trust)
+            chosen = cells.rebuild_cell(record, trust)
         except UsageError as error:
             raise UsageError(
                 f"{stored.name} does not hold what its cells were compiled from ({error}); say "
@@ -153,10 +154,14 @@ def _of_subject(
     releases = [side for side in (before, after) if isinstance(side, ReleaseSide)]
     # The sides that have a subject in common are planned together.
     specs = grouped((_subject_of(side, releases, subject, chosen), side.spec) for side in releases)
-    plans = [
-        planning.plan(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
-        for about, own in specs.items()
-    ]
+    plans = []
+    captures: list[PackageCapture] = []
+    for about, own in specs.items():
+        job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
+        captured = planning.capture(planning.resolve(job))
+        plans.append(planning.expand(job, captured))
+        if isinstance(captured, CapturedPackage):
+            captures += captured.captures
     made = [cell for plan in plans for cell in plan.cells]
     if narrowed:
         made = one_each(made)
@@ -167,11 +172,6 @@ def _of_subject(
         cells=list({cell.key: cell for cell in made}.values()),
         purpose=Purpose.DIFF,
     )
-    captures: list[PackageCapture] = []
-    asked = replace(selection, toolchains=tuple(side.spec for side in releases))
-    if any(about.package for about in specs) and planning.is_captured(asked):
-        # They were made for the plan, and are only read again.
-        captures = captured.captures(str(subject.package), asked, Resolver())
     return Asked(before, after, joined.name, plan, tuple(captures), narrowed, plan.warnings)
 
 

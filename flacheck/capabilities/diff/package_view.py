@@ -13,7 +13,7 @@ from flacheck.capabilities.diff.matching import match
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
 from flacheck.model import Json, Record, Verdict
 from flacheck.packages.package import Package
-from flacheck.pipeline.captured import PackageCapture
+from flacheck.pipeline.package_launches import PackageCapture
 from flacheck.toolchains import torch_pins
 
 # Stages of what a package does by itself, before any kernel is compiled.

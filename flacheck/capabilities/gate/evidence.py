@@ -19,6 +19,7 @@ from flacheck.inputs.subject import Subject
 from flacheck.model import AskedCells, AskedPlace, Question, Record, digest
 from flacheck.packages import checkouts
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.store import FILE, Store, questions
 
@@ -151,7 +152,7 @@ class RecordFilter:
             ops=self.ops,
         )
         subject = Subject(self.matrix, self.package)
-        return planning.plan(subject, selection)
+        return planning.plan_job(Job(subject, selection))
 
 
 @dataclass(frozen=True)
