@@ -34,6 +34,9 @@ for condition, said, code in re.findall(r"^// if (\\S+) says (.+) exit (\\d+)$",
     if defines.get(name) == value:
         print(said.replace("\\\\n", "\\n"), file=sys.stderr)
         sys.exit(int(code))
+if "// starves" in text:
+    print("cc1plus: out of memory allocating 65536 bytes", file=sys.stderr)
+    sys.exit(1)
 if "// dies" in text:
     os.kill(os.getpid(), signal.SIGKILL)
 if "// waits" in text:

@@ -4,9 +4,15 @@ nothing."""
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
-from flacheck.model import Verdict
+import pytest
+
+from flacheck.engine.executors import LocalPool
+from flacheck.engine.judge import judge
+from flacheck.engine.loop import Loop, Timeouts
+from flacheck.model import Attempt, Outcome, Verdict
 from flacheck.store import Store
 from tests import fake
 from tests.test_scan import ASSERTION, run
@@ -86,3 +92,56 @@ def test_a_confirmed_failure_vouches_for_no_other_cell(tmp_path: Path, store: St
         found = {r.kernel: r for r in run(store, cells, {**table, always: says}, jobs=1)}
         assert found.pop(f"fake.{always}").verdict is Verdict.FAILS
         assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}
+
+
+def test_a_failure_under_a_compiler_that_was_removed_meanwhile_is_unknown(store: Store) -> None:
+    """It is compiled again by the next scan, and then it fails."""
+    removed = replace(fake.Provider({"bad": ASSERTION}), loss_of=lambda cell: "ptxas was removed")
+    for provider, expected in (
+        (removed, (Verdict.UNKNOWN, "ptxas was removed")),
+        (replace(removed, loss_of=lambda cell: None), (Verdict.FAILS, None)),
+    ):
+        timeouts = Timeouts(60)
+        pool = LocalPool(1, timeouts)
+        run = store.begin_run({}, "fake", {})
+        (record,) = Loop(provider, run, store, pool, timeouts).records([fake.cell("bad")])
+        pool.close()
+        assert (record.verdict, record.reason) == expected
+        assert not record.cached
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Cannot find ptxas",
+        "PTXAS error: `ptxas` failed with error code -9",
+        "OSError: [Errno 24] Too many open files: '/proc/self/status'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '<scratch>/cache-7/tmp1.ptx'",
+    ],
+)
+def test_what_the_machine_did_is_no_failure_and_is_asked_again(store: Store, said: str) -> None:
+    """An assembler that was killed, no open files, a temporary folder that somebody emptied."""
+    for _ in range(2):
+        (record,) = run(store, [fake.cell("bad")], {"bad": f"raise {said}"}, jobs=1)
+        assert (record.verdict, record.code, record.cached) == (Verdict.UNKNOWN, "FC905", False)
+
+
+def test_an_unstable_cell_is_asked_again(tmp_path: Path, store: Store) -> None:
+    """The next scan finds that it compiles."""
+    table = {"struck": f"once {tmp_path / 'mark'} fault"}
+    (first,) = run(store, [fake.cell("struck")], table, jobs=1)
+    assert str(first.reason).startswith("unstable")
+    (second,) = run(store, [fake.cell("struck")], table, jobs=1)
+    assert (second.verdict, second.cached) == (Verdict.COMPILES, False)
+
+
+def test_what_the_system_killed_for_want_of_memory_is_asked_again(store: Store) -> None:
+    """It met no limit of ours; what met one is asked again only with more."""
+    cell = fake.cell("kernel")
+    killed = Attempt(Outcome.OUT_OF_MEMORY, stage="lower", oom_killed=True)
+    for attempt, reused in ((replace(killed, oom_killed=False), True), (killed, False)):
+        record = judge(cell, attempt)
+        assert record.code == "FC902"
+        store.add(store.begin_run({}, "fake", {}), record)
+        (found,) = run(store, [cell], {}, jobs=1)
+        assert found.cached is reused

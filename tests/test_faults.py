@@ -87,8 +87,30 @@ def test_a_signal_from_outside_again_and_again_is_unknown() -> None:
     for how, attempt in among_others(*(f"signal {name}" for name in names)).items():
         record = judge(fake.cell("bad"), attempt)
         assert record.verdict is Verdict.UNKNOWN
-        if how != "signal SIGKILL":
-            assert how.removeprefix("signal ") in str(record.reason)
+        assert how.removeprefix("signal ") in str(record.reason)
+        assert "memory" not in str(record.reason)
+
+
+def test_a_worker_that_the_system_killed_was_out_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system counts the processes that it ends for want of memory."""
+    counter = tmp_path / "vmstat"
+    monkeypatch.setattr(executors, "_VMSTAT", counter)
+    counter.write_text("pgfault 5\noom_kill 3\n")
+    pool = LocalPool(1, lambda task: 20.0)
+    counter.write_text("pgfault 5\noom_kill 6\n")
+    pool.submit([fake.task("bad", fake.kind({"bad": "signal SIGKILL"}))])
+    ((_, attempt),) = [each for ended in pool.completed() for each in ended]
+    pool.close()
+    record = judge(fake.cell("bad"), attempt)
+    assert (record.verdict, record.code) == (Verdict.UNKNOWN, "FC902")
+
+
+def test_a_limit_on_processor_time_is_a_time_out() -> None:
+    """flacheck sets it, to end an assembler that outlives its worker."""
+    (attempt,) = among_others("signal SIGXCPU").values()
+    assert attempt.outcome is Outcome.TIMED_OUT
 
 
 def test_a_fault_that_happens_once_is_forgotten(tmp_path: Path) -> None:

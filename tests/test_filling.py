@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from flacheck import toolchains
-from flacheck.errors import ToolchainError
-from flacheck.toolchains import cache, filling
+from flacheck.errors import ToolchainError, UsageError
+from flacheck.toolchains import cache, filling, triton
 from tests.made_toolchains import failure
 
 PROVIDE = """
@@ -135,3 +135,47 @@ def test_a_full_disk_while_writing_the_manifest_is_explained(tmp_path: Path) -> 
 
     with pytest.raises(ToolchainError, match="no space left on the device"):
         filling.fill(tmp_path / "toolchains" / "x", full)
+
+
+def test_a_release_in_use_cannot_be_removed(installer_log: Path) -> None:
+    """The error names the process that uses it; when that has ended, the release can be removed."""
+    waits = PROVIDE + "print('ready', flush=True); sys.stdin.read()"
+    user = subprocess.Popen(
+        [sys.executable, "-c", waits], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert user.stdin and user.stdout
+    with user:
+        while b"ready" not in user.stdout.readline():
+            assert user.poll() is None
+        with pytest.raises(UsageError, match=f"in use by process {user.pid} "):
+            toolchains.remove(["3.4.0"])
+        assert list(toolchains.installed_toolchains())
+        user.stdin.close()
+        user.wait()
+    assert toolchains.remove(["3.4.0"])
+    assert not list(toolchains.installed_toolchains())
+
+
+def test_of_several_releases_none_is_removed_while_one_is_in_use(
+    installer_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All or none."""
+    for version in ("3.3.0", "3.4.0"):
+        toolchains.provide(toolchains.resolve([version]).choices[0])
+    used = triton.folder(toolchains.resolve(["3.4.0"]).choices[0])
+    # As another process holds it.
+    handle = filling._IN_USE.pop(used)
+    try:
+        with pytest.raises(filling.InUse):
+            toolchains.remove(["3.3.0", "3.4.0"])
+    finally:
+        os.close(handle)
+    assert len(list(toolchains.installed_toolchains())) == 2
+
+
+def test_a_release_that_this_process_used_can_be_removed_by_it(installer_log: Path) -> None:
+    """And installed again, and used."""
+    choice = toolchains.resolve(["3.4.0"]).choices[0]
+    for _ in range(2):
+        toolchains.provide(choice)
+        assert toolchains.remove(["3.4.0"])

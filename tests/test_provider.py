@@ -32,6 +32,32 @@ def plan(family: FakeFamily, *versions: str, **more: object) -> Plan:
     return replace(Plan("fake", cells, choices), **more)  # type: ignore[arg-type]
 
 
+def test_a_compiler_that_loses_a_file_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: FakeFamily
+) -> None:
+    """By `rm -rf`, by an upgrade in its place; what Python caches there is nothing."""
+    folder = tmp_path / "compiler"
+    (folder / "bin").mkdir(parents=True)
+    ptxas = folder / "bin" / "ptxas"
+    ptxas.write_text("one")
+    provide = FakeFamily.provide
+    monkeypatch.setattr(
+        FakeFamily,
+        "provide",
+        lambda self, choice: replace(provide(self, choice), paths=(str(folder),)),
+    )
+    made = plan(family, "1.0")
+    provider, cell = Provider(made, 512), made.cells[0]
+    provider.worker_kind(cell)
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "k.pyc").write_text("")
+    assert provider.loss(cell) is None
+    ptxas.write_text("another one")
+    assert str(ptxas) in str(provider.loss(cell))
+    ptxas.unlink()
+    assert str(ptxas) in str(provider.loss(cell))
+
+
 def test_a_toolchain_is_provided_once_and_when_it_is_wanted(family: FakeFamily) -> None:
     """However many cells and kinds of worker there are."""
     made = plan(family, "1.0", "2.0")

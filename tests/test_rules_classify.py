@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,8 +90,10 @@ def test_memory_is_fc902_even_when_it_comes_as_an_abort(name: str) -> None:
 
 
 def test_a_kill_without_a_word_is_memory() -> None:
-    """The kernel's out-of-memory killer leaves no message."""
-    assert classify(Attempt(Outcome.DIED, stage="cubin", signal="SIGKILL"))[0].code == "FC902"
+    """The kernel's out-of-memory killer leaves no message, and counts; others do not."""
+    killed = Attempt(Outcome.DIED, stage="cubin", signal="SIGKILL")
+    assert classify(killed)[0].code == "FC905"
+    assert classify(replace(killed, oom_killed=True))[0].code == "FC902"
     assert classify(Attempt(Outcome.OUT_OF_MEMORY, stage="cubin", peak_mb=4_096.0))[0].facts == {
         "peak_mb": 4_096.0
     }

@@ -3,6 +3,7 @@
 A task and an attempt are plain values that travel. An executor knows neither rules nor reports.
 """
 
+import contextlib
 import math
 import os
 import selectors
@@ -33,6 +34,10 @@ _START = 10.0
 _GRACE = 3.0
 # Signals that no compiler ends itself with: somebody else ended the worker, the kernel included.
 _FROM_OUTSIDE = frozenset("SIGKILL SIGTERM SIGINT SIGHUP SIGQUIT SIGPIPE SIGUSR1 SIGUSR2".split())
+# The limit on processor time, with which flacheck bounds an assembler that outlives its worker.
+_OUT_OF_TIME = "SIGXCPU"
+# The counter of processes that the system ended for want of memory, in containers too.
+_VMSTAT, _OOM_KILLS = Path("/proc/vmstat"), "oom_kill"
 # The exit code of a worker whose socket was closed within it (`UNHEARD` of the guest's server).
 _UNHEARD = 76
 # How much of a worker's pace the last attempt decides.
@@ -128,6 +133,7 @@ class LocalPool:
         # Kinds of which a server has started, and how many in a row did not.
         self._started: set[WorkerKind] = set()
         self._failed_starts: Counter[WorkerKind] = Counter()
+        self._oom_kills = oom_kills()
 
     def submit(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
@@ -276,7 +282,15 @@ class LocalPool:
         slot.pace += _LATEST * (attempt.seconds - slot.pace)
         slot.stillborn = 0
         slot.restart_clock()
+        if attempt.outcome is not Outcome.FINISHED and not attempt.oom_killed:
+            attempt = replace(attempt, oom_killed=self._is_memory_short(attempt))
         self._ended.append((job.task, attempt))
+
+    def _is_memory_short(self, attempt: Attempt) -> bool:
+        """Return True if the system has ended a process for want of memory since this was called
+        last, or if the attempt held more than half of the memory that there is."""
+        before, self._oom_kills = self._oom_kills, oom_kills()
+        return self._oom_kills > before or (attempt.peak_mb or 0.0) > machine_memory_mb() / 2
 
     def _exit(self, slot: _Slot, event: Json) -> None:
         """A worker ended: in the middle of a request, or between two (recycled: no matter)."""
@@ -297,7 +311,7 @@ class LocalPool:
         """The worker ended in the middle of the job."""
         attempt = _obituary(slot, event, time.monotonic() - slot.since)
         outside = event["signal"] in _FROM_OUTSIDE or event["exit_code"] == _UNHEARD
-        if condemned == job.number:
+        if condemned == job.number or event["signal"] == _OUT_OF_TIME:
             # The signal is flacheck's own.
             self._finish(slot, replace(attempt, outcome=Outcome.TIMED_OUT, signal=None))
         elif condemned is not None:
@@ -308,7 +322,9 @@ class LocalPool:
             job.lost += 1
             slot.sent.popleft()
             self._again(slot, [job])
-        elif outside and event["signal"] != "SIGKILL":
+        elif outside and event["signal"] == "SIGKILL" and self._is_memory_short(attempt):
+            self._finish(slot, replace(attempt, outcome=Outcome.OUT_OF_MEMORY, oom_killed=True))
+        elif outside:
             how = event["signal"] or "a socket that was closed"
             log = f"{event['log']}\nits worker was ended by {how} {_TRIES} times"
             self._finish(slot, replace(attempt, outcome=Outcome.LOST, log=log))
@@ -402,6 +418,16 @@ def machine_memory_mb() -> float:
     if not allowed.isdecimal():
         return whole
     return min(whole, int(allowed) / (1 << 20))
+
+
+def oom_kills() -> int:
+    """Return how many processes the system has ended for want of memory since it started."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in _VMSTAT.read_text().splitlines():
+            name, _, number = line.partition(" ")
+            if name == _OOM_KILLS:
+                return int(number)
+    return 0
 
 
 def _is_amount(value: float) -> bool:

@@ -121,7 +121,12 @@ def with_facts(record: Record, facts: Mapping[str, Any]) -> Record:
 def unstable(first: Record, second: Record) -> Record:
     """A failure that a fresh worker does not confirm is no verdict."""
     seen = " then ".join(record.signature or record.verdict.value for record in (first, second))
-    return first.with_(verdict=Verdict.UNKNOWN, reason=f"unstable: {seen}", tolerated=False)
+    return without_verdict(first, f"unstable: {seen}")
+
+
+def without_verdict(failure: Record, reason: str) -> Record:
+    """Return a failure as `unknown`, with the reason why it says nothing of the cell."""
+    return failure.with_(verdict=Verdict.UNKNOWN, reason=reason, tolerated=False)
 
 
 def _record(

@@ -230,6 +230,10 @@ class Loop:
     def _tried_again(self, task: Task, first: Record, second: Record) -> Iterator[Record]:
         """A failure was tried once more: the same again, or an accident."""
         trial: Trial = task.name
+        loss = self.provider.loss(trial.cell)
+        if loss:
+            yield judge.without_verdict(first, loss)
+            return
         if (first.verdict, first.signature) != (second.verdict, second.signature):
             self._accidents[trial.kind] += 1
             yield judge.unstable(first, second)
@@ -251,17 +255,22 @@ def is_silent(attempt: Attempt) -> bool:
 
 
 def _still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
-    """An unknown is asked again when its cause may be gone: the compiler was absent, or more time
-    or memory is given now."""
+    """Return True for a verdict, and for an unknown that met a limit which still holds.
+
+    Every other unknown has its cause in the machine (a compiler that was absent or killed, a
+    failure that did not repeat), which may be gone.
+    """
     if record.verdict is not Verdict.UNKNOWN:
         return True
     if record.code == "FC901":
         return record.seconds >= (timeout or _MINIMUM_TIMEOUT)
     if record.code == _OUT_OF_MEMORY:
-        # Records of before say nothing of the limit that they met.
+        # What the system killed met no limit of ours. Older records name no limit.
+        if any(finding["facts"].get("killed") for finding in record.findings[:1]):
+            return False
         limits = [finding["facts"].get(_LIMIT, memory_mb) for finding in record.findings[:1]]
         return all(limit >= memory_mb for limit in limits)
-    return (record.reason or "").startswith("unstable")
+    return False
 
 
 def request(cell: Cell) -> Json:

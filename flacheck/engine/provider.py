@@ -12,7 +12,9 @@ from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package
 from flacheck.source.reach import first_length, reached
 from flacheck.tables import shipped
+from flacheck.toolchains import intact
 from flacheck.toolchains.base import Choice, Toolchain
+from flacheck.toolchains.intact import FileStates
 
 # Names of layers that reach a kernel: enough to recognise one's own model by.
 _REACHES = 6
@@ -38,6 +40,8 @@ class Provider:
         self.memory_mb = memory_mb
         self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
         self._toolchains: dict[str, Toolchain | Untried] = {}
+        # The files of each folder that is in use, as they were before its first compile.
+        self._files: dict[str, FileStates] = {}
 
     def refusal(self, cell: Cell) -> str | None:
         """Why the cell's toolchain does not know its target, None when it does."""
@@ -58,9 +62,26 @@ class Provider:
         identity = (cell.toolchain, cell.kernel.package, cell.kernel.is_imported)
         if identity not in self._kinds:
             package = self._plan.packages.get(cell.kernel.package or "")
+            for folder in _folders(toolchain, package):
+                if folder not in self._files:
+                    self._files[folder] = intact.states(folder)
             imported = cell.kernel.is_imported
             self._kinds[identity] = worker_kind(toolchain, package, imported, self.memory_mb)
         return self._kinds[identity]
+
+    def loss(self, cell: Cell) -> str | None:
+        """Return which file of the cell's compiler or package was changed or removed since it was
+        provided, as a reason; None where all are there."""
+        toolchain = self._toolchains.get(cell.toolchain)
+        if not isinstance(toolchain, Toolchain):
+            return None
+        for folder in _folders(toolchain, self._plan.packages.get(cell.kernel.package or "")):
+            file = intact.first_change(self._files.get(folder, {}))
+            if file is not None:
+                return (
+                    f"{file} was changed or removed while {cell.toolchain} was at work; scan again"
+                )
+        return None
 
     def facts(self, cell: Cell) -> Json:
         """From which sequence length the package's layers reach the cell's kernel, read off its
@@ -84,6 +105,14 @@ class Provider:
             return toolchains.provide(choice)
         except ToolchainError as error:
             return Untried(Verdict.UNKNOWN, str(error), "FC903")
+
+
+def _folders(toolchain: Toolchain, package: Package | None) -> list[str]:
+    """The folders that a failure of a cell may depend on."""
+    folders = list(toolchain.paths)
+    if package is not None:
+        folders.append(package.path)
+    return folders
 
 
 def worker_kind(

@@ -51,7 +51,8 @@ class Attempt:
     the class names of the exception chain, outermost first, then their base classes' names that the
     release's own Autotuner forgives (`tolerated`). `seconds` is the compile's wall time and
     `cpu_seconds` its processor time with its children's, worker start and warm-up not counted;
-    `facts` holds what an autotuner run found (`keys`: want and got).
+    `facts` holds what an autotuner run found (`keys`: want and got). `oom_killed` is true where the
+    system ended processes for want of memory while the attempt ran.
     """
 
     outcome: Outcome
@@ -66,6 +67,7 @@ class Attempt:
     peak_mb: float | None = None
     resources: Resources = field(default_factory=Resources)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    oom_killed: bool = False
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Attempt:

@@ -12,6 +12,7 @@ from flacheck.rules.measured import key_findings
 from flacheck.rules.signature import asserting_function
 
 _EXCERPT = 300
+_KILLED = "FC905"
 _TAIL_LINES = 5
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # Frames that every failure of a kind passes through: they name no cause.
@@ -111,9 +112,12 @@ def _failed(attempt: Attempt, keys: list[Finding]) -> list[Finding]:
     if not findings or findings[0].code == UNCLASSIFIED:
         ended = _ended(attempt)
         if attempt.signal == "SIGKILL":
-            findings.insert(0, RULES["FC902"].finding(ended, confidence="medium"))
+            findings.insert(0, RULES[_KILLED].finding(ended, confidence="medium"))
         elif not findings:
             findings = [RULES[UNCLASSIFIED].finding(join([ended]), confidence="low")]
+    if findings[0].code == _KILLED and attempt.oom_killed:
+        killed = findings.pop(0)
+        findings.insert(0, RULES["FC902"].finding(killed.message, facts={"killed": True}))
     left = {finding.code: finding for finding in keys}
     merged = []
     for finding in findings:
@@ -140,5 +144,8 @@ def classify(attempt: Attempt) -> list[Finding]:
         return [RULES["FC901"].finding(message, facts={"seconds": round(attempt.seconds, 1)})]
     if attempt.outcome is Outcome.OUT_OF_MEMORY:
         message = f"out of memory in stage {attempt.stage or 'unknown'}"
-        return [RULES["FC902"].finding(message, facts={"peak_mb": attempt.peak_mb})]
+        facts: dict[str, Any] = {"peak_mb": attempt.peak_mb}
+        if attempt.oom_killed:
+            facts["killed"] = True
+        return [RULES["FC902"].finding(message, facts=facts)]
     return _failed(attempt, keys)

@@ -161,6 +161,5 @@ def remove(identities: Sequence[str]) -> list[cache.Shelf]:
             there = ", ".join(each.manifest.get("identity", each.path.name) for each in shelves)
             raise UsageError(f"{name} is not in {cache.root()}; there is {there or 'nothing'}")
         chosen |= named
-    for path in chosen:
-        filling.discard(path)
+    filling.discard(chosen)
     return list(chosen.values())

@@ -8,23 +8,94 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from flacheck.errors import ToolchainError
+from flacheck.errors import ToolchainError, UsageError
 from flacheck.toolchains.cache import MANIFEST, TEMPORARY, Shelf, read_shelf
 
 _LOG = logging.getLogger(__name__)
+
+_LONGEST_COMMAND = 80
+
+
+class InUse(UsageError):
+    """A folder cannot be removed because other processes use it."""
+
+    def __init__(self, folder: Path, holders: list[str]) -> None:
+        users = ", ".join(holders) or "another flacheck process"
+        super().__init__(
+            f"{folder.name} is in use by {users}; wait until it has ended, or end it, and give the"
+            " command again"
+        )
+
+
+# The locks of the folders that this process uses, each shared with the other processes that use it.
+_IN_USE: dict[Path, int] = {}
+
+
+def keep(folder: Path) -> None:
+    """Keep other processes from removing a folder until this one ends."""
+    if folder in _IN_USE:
+        return
+    # A cache that cannot be written takes no lock, and nobody removes anything from it.
+    with contextlib.suppress(OSError):
+        handle = _open_lock(folder, ".use")
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        _IN_USE[folder] = handle
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a folder that no other process uses; raise InUse for one that is in use."""
+    with explained(folder):
+        # A lock that this process shares becomes its own; on another handle it would be refused.
+        handle = _IN_USE.pop(folder, None) or _open_lock(folder, ".use")
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(folder, _holders(handle)) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _open_lock(folder: Path, kind: str) -> int:
+    locks = folder.parent / ".locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    return os.open(locks / f"{folder.name}{kind}", os.O_RDWR | os.O_CREAT, 0o644)
+
+
+def _holders(handle: int) -> list[str]:
+    """Return the processes that hold a lock on an open file, as far as the system names them."""
+    inode = str(os.fstat(handle).st_ino)
+    holders = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            # `1: FLOCK ADVISORY READ 4711 fe:00:2211859 0 EOF`, with an arrow for one that waits.
+            fields = line.replace("->", "").split()
+            if fields[1] != "FLOCK" or fields[5].rpartition(":")[2] != inode:
+                continue
+            process = int(fields[4])
+            if process not in (0, os.getpid()):
+                holders.append(f"process {process} ({_command(process)})")
+    return holders
+
+
+def _command(process: int) -> str:
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")
+        return " ".join(words.split("\0")).strip()[:_LONGEST_COMMAND]
+    return "ended meanwhile"
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, which dies with its process; say so when another process has it."""
-    locks = folder.parent / ".locks"
     with explained(folder):
-        locks.mkdir(parents=True, exist_ok=True)
-        handle = os.open(locks / f"{folder.name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        handle = _open_lock(folder, ".lock")
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,8 +111,10 @@ def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
     """The folder, made by `make(temporary) -> manifest` when it is not complete yet.
 
     The manifest is written last and the temporary sibling renamed after it is on the disk, all
-    under the folder's lock, so that what bears the final name is complete.
+    under the folder's lock, so that what bears the final name is complete. No other process can
+    discard the folder while this one lives.
     """
+    keep(folder)
     shelf = read_shelf(folder)
     if shelf:
         return shelf
@@ -67,12 +140,24 @@ def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
     return Shelf(folder, manifest)
 
 
-def discard(folder: Path) -> None:
-    """Remove a folder: first its name, in one step, then its files."""
-    with locked(folder), explained(folder):
-        grave = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{folder.name}-", dir=folder.parent))
-        folder.rename(grave / folder.name)
-        shutil.rmtree(grave)
+def discard(folders: Iterable[Path]) -> None:
+    """Remove folders, of each first its name, in one step, then its files.
+
+    Raises InUse, with nothing removed, where another process uses one of them.
+    """
+    with contextlib.ExitStack() as held:
+        graves = []
+        chosen = list(folders)
+        for folder in chosen:
+            held.enter_context(_alone(folder))
+        for folder in chosen:
+            with locked(folder), explained(folder):
+                prefix = f"{TEMPORARY}{folder.name}-"
+                grave = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+                folder.rename(grave / folder.name)
+                graves.append(grave)
+        for grave in graves:
+            shutil.rmtree(grave, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ class Provider:
     kind_of: Callable[[Cell], WorkerKind | Untried] | None = None
     refuses: Callable[[Cell], str | None] = lambda cell: None
     memory_mb: int = 512
+    loss_of: Callable[[Cell], str | None] = lambda cell: None
 
     def refusal(self, cell: Cell) -> str | None:
         return self.refuses(cell)
@@ -42,6 +43,9 @@ class Provider:
         if self.kind_of is not None:
             return self.kind_of(cell)
         return kind(self.table, cell.toolchain.partition("==")[2], memory_mb=512)
+
+    def loss(self, cell: Cell) -> str | None:
+        return self.loss_of(cell)
 
     def facts(self, cell: Cell) -> Json:
         return {}

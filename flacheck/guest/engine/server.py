@@ -219,9 +219,10 @@ def _work(
         channel.take(sock)
         _limit_cpu(request.get("timeout"))
         answer = _attempt(worker, request, page, log)
-        answer["log"] = _told(answer, log, config["scratch"])
         event = {"event": "answer", "request": request["id"], "pid": os.getpid()}
         try:
+            # A compiler that closes the socket may have closed the log as well.
+            answer["log"] = _told(answer, log, config["scratch"])
             channel.send(sock, {**event, "attempt": answer})
         except OSError:
             os._exit(UNHEARD)

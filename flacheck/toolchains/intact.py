@@ -1,0 +1,40 @@
+"""Whether the files of a folder in use are still those that were there before."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+# Path → its size and the time of its last change.
+FileStates = Mapping[str, tuple[int, int]]
+# Python writes these while a compiler runs.
+_WRITTEN_AT_WORK = "__pycache__"
+
+
+def states(folder: str | Path) -> FileStates:
+    """Return the state of every file below a folder, links followed."""
+    files = {}
+    for where, folders, names in os.walk(folder, followlinks=True):
+        if _WRITTEN_AT_WORK in folders:
+            folders.remove(_WRITTEN_AT_WORK)
+        for name in names:
+            path = os.path.join(where, name)
+            state = _state(path)
+            if state is not None:
+                files[path] = state
+    return files
+
+
+def first_change(before: FileStates) -> str | None:
+    """Return the first file that is gone or another one, None where all are as they were."""
+    for path, state in before.items():
+        if _state(path) != state:
+            return path
+    return None
+
+
+def _state(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
