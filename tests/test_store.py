@@ -154,8 +154,8 @@ def test_merging_is_idempotent_and_keeps_the_latest(store: Store, tmp_path: Path
         other.add_many(theirs, [_cell(1, seconds=1.0), _cell(2)])
         ours = store.begin_run(ENVIRONMENT)
         store.add(ours, _cell(1, seconds=9.0))
-        assert store.merge(other) == 2
-        assert store.merge(other) == 0
+        assert store.merge(other) == [2]
+        assert store.merge(other) == [0]
     assert [run.id for run in store.runs()] == [theirs, ours]
     assert [found.seconds for found in store.records(theirs)] == [1.0, 1.5]
     assert store.done([_cell(1).key])[_cell(1).key].seconds == 9.0
@@ -362,8 +362,8 @@ def test_merging_takes_cells_over(store: Store, tmp_path: Path) -> None:
     with Store.open(tmp_path / "shard") as shard:
         shard.add_cells([cell])
         shard.add(shard.begin_run(ENVIRONMENT), judged)
-        assert store.merge(shard) == 1
-        assert store.merge(shard) == 0
+        assert store.merge(shard) == [1]
+        assert store.merge(shard) == [0]
     assert store.find(cell.key)[0].cell == cell
 
 
@@ -392,7 +392,7 @@ def test_a_store_of_the_first_schema_that_cannot_be_written_is_readable(
     monkeypatch.setattr(database.os, "access", lambda file, mode: str(path.parent) not in str(file))
     with Store.open(path.parent, create=False) as old, Store.open(tmp_path / "new") as new:
         assert [stored.to_json() for stored in old.latest()] == [judged.to_json()]
-        assert new.merge(old) == 1
+        assert new.merge(old) == [1]
     assert path.read_bytes() == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,20 +39,13 @@ def report(
     from flacheck.reports import scan
     from flacheck.reports.document import listing
     from flacheck.scan import session
-    from flacheck.store import Store, questions
+    from flacheck.store import Store
 
     reports.check(format)
     with Store.open(store, create=False) as opened:
         # First, so that runs just merged can be named.
-        for other in merge:
-            with Store.open(other, create=False) as theirs:
-                common.say(f"{opened.merge(theirs)} new records from {other}")
         if merge:
-            for question, toolchain, target in questions.unfinished_shards(opened):
-                common.say(
-                    f"{question} on {toolchain}, {target}: these runs ask different cells, so they "
-                    "do not make a whole; scan all shards with one --captured FILE"
-                )
+            _merge(opened, merge)
         if list_:
             rows = [
                 {"run": run.id, "started": run.started[:19], "matrix": run.matrix or "-"}
@@ -69,6 +63,21 @@ def report(
         view = session.view(opened, runs or ["last"], settings.waivers(Path.cwd()))
         common.show(format, scan.report(view), output)
     return Exit.OK
+
+
+def _merge(store: Store, folders: list[Path]) -> None:
+    """Take over the runs of other stores, of all or of none."""
+    from flacheck.store import Store, questions
+
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(Store.open(folder, create=False)) for folder in folders]
+        for folder, new in zip(folders, store.merge(*others), strict=True):
+            common.say(f"{new} new records from {folder}")
+    for question, toolchain, target in questions.unfinished_shards(store):
+        common.say(
+            f"{question} on {toolchain}, {target}: these runs ask different cells, so they "
+            "do not make a whole; scan all shards with one --captured FILE"
+        )
 
 
 def _typed(

@@ -19,6 +19,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
+
 from flacheck import rules
 from flacheck.errors import UsageError
 from flacheck.model import (
@@ -203,43 +205,76 @@ class Store(StoreFile):
                 known += db.execute(sql, (run, *chunk)).rowcount
         return known
 
-    def merge(self, other: Store, purpose: Purpose | None = None) -> int:
-        """Take over the other store's runs (as runs of `purpose`, when one is given) and records;
-        merging twice changes nothing. Says how many were new."""
-        marks = queries.marks(queries.RUN.split())
+    def merge(self, *others: Store, purpose: Purpose | None = None) -> list[int]:
+        """Take over other stores' runs (as runs of `purpose`, when one is given) and records.
+
+        Merging twice changes nothing. Returns how many records of each were new. Every row is
+        checked before it is copied; where one is damaged, nothing of any store is taken over.
+        """
         with self._transaction() as db:
-            for *kept, its_purpose, question in other._rows(f"SELECT {queries.RUN} FROM runs"):
-                if purpose is not None:
-                    its_purpose = purpose.value
-                other._run((*kept, its_purpose, question))
-                values = (*kept, its_purpose, question)
-                db.execute(f"INSERT OR IGNORE INTO runs ({queries.RUN}) VALUES ({marks})", values)
-            for key_set in other._rows("SELECT digest, body FROM key_sets"):
-                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", key_set)
-            for kernel in other._rows("SELECT id, body FROM kernels"):
-                with form.undamaged(other.path, "the kernel", kernel[0]):
-                    Kernel.from_json(json.loads(kernel[1]))
-                db.execute("INSERT OR IGNORE INTO kernels VALUES (?, ?)", kernel)
-            for cell in other._rows("SELECT key, kernel, stage, until FROM cells"):
-                db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", cell)
-            ids: dict[int, int] = {}
-            new = 0
-            same = "SELECT id FROM records WHERE key = ? AND run = ? AND added = ? AND body = ?"
-            for there, key, run, added, verdict, body in other._paged(
-                "SELECT id, key, run, added, verdict, body FROM records WHERE id > ?"
-            ):
-                # All or nothing is taken over, so that no bad row gets into a good store.
-                other._record((body, None, None, None), cached=False)
-                here = db.execute(same, (key, run, added, body)).fetchone()
-                if here:
-                    (ids[there],) = here
-                else:
-                    ids[there] = _insert(db, (key, run, added, verdict, body))
-                    new += 1
-            for run, record in other._rows("SELECT run, record FROM run_records"):
-                with form.undamaged(other.path, "a record of the run", run):
-                    row = (run, ids[record])
-                db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", row)
+            return [self._take_over(db, other, purpose) for other in others]
+
+    def _take_over(self, db: sqlite3.Connection, other: Store, purpose: Purpose | None) -> int:
+        key_sets = self._take_key_sets(db, other)
+        marks = queries.marks(queries.RUN.split())
+        for row in other._rows(f"SELECT {queries.RUN} FROM runs"):
+            run = other._run(row)
+            for asked in run.question.asked if run.question else ():
+                with form.undamaged(other.path, "the question of the run", run.id):
+                    if asked.keys is not None and asked.keys not in key_sets:
+                        raise ValueError(f"it asks for keys {asked.keys}, which are not stored")
+            *kept, its_purpose, question = row
+            if purpose is not None:
+                its_purpose = purpose.value
+            values = (*kept, its_purpose, question)
+            db.execute(f"INSERT OR IGNORE INTO runs ({queries.RUN}) VALUES ({marks})", values)
+        for name, body in other._rows("SELECT id, body FROM kernels"):
+            with form.undamaged(other.path, "the kernel", name):
+                form.kernel(body)
+                form.check_digest(name, body)
+            db.execute("INSERT OR IGNORE INTO kernels VALUES (?, ?)", (name, body))
+        for cell in other._rows("SELECT key, kernel, stage, until FROM cells"):
+            with form.undamaged(other.path, "the cell", cell[0]):
+                convert(cell, tuple[str, str, str, str | None])
+            db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", cell)
+        return self._take_records(db, other)
+
+    def _take_key_sets(self, db: sqlite3.Connection, other: Store) -> set[str]:
+        digests = set()
+        # One at a time, for each may be large.
+        for (name,) in other._rows("SELECT digest FROM key_sets"):
+            with form.undamaged(other.path, "the set of keys", name):
+                ((body,),) = other._rows("SELECT body FROM key_sets WHERE digest = ?", name)
+                if form.key_set(body).digest != name:
+                    raise ValueError("its digest is that of other keys")
+            db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", (name, body))
+            digests.add(name)
+        return digests
+
+    def _take_records(self, db: sqlite3.Connection, other: Store) -> int:
+        ids: dict[int, int] = {}
+        new = 0
+        same = "SELECT id FROM records WHERE key = ? AND run = ? AND added = ? AND body = ?"
+        for there, *row in other._paged(
+            "SELECT id, key, run, added, verdict, body FROM records WHERE id > ?"
+        ):
+            key, run, added, verdict, body = row
+            record = other._record((body, None, None, None), cached=False)
+            with form.undamaged(other.path, "the record", key):
+                convert(added, float)
+                if (key, verdict, type(run)) != (record.key, record.verdict.value, str):
+                    raise ValueError("its key, its verdict or its run is another in its columns")
+            here = db.execute(same, (key, run, added, body)).fetchone()
+            if here:
+                (ids[there],) = here
+            else:
+                ids[there] = _insert(db, (key, run, added, verdict, body))
+                new += 1
+        for run, taken in other._rows("SELECT run, record FROM run_records"):
+            with form.undamaged(other.path, "a record of the run", run):
+                convert(run, str)
+                row = [run, ids[taken]]
+            db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", row)
         return new
 
     def fallbacks(self, runs: Sequence[str]) -> list[tuple[str | None, Json]]:
@@ -262,7 +297,7 @@ class Store(StoreFile):
             if not old.is_file():
                 continue
             with Store.open(old.parent) as other:
-                self.merge(other, purpose)
+                self.merge(other, purpose=purpose)
             with explained(old):
                 old.rename(old.with_name(f"{FILE}.merged"))
 
@@ -312,8 +347,9 @@ class Store(StoreFile):
         """The keys that are asked; None where the capture that decides them has not ended."""
         if asked.keys is None:
             return None
-        ((body,),) = self._rows("SELECT body FROM key_sets WHERE digest = ?", asked.keys)
-        return KeySet.from_json(json.loads(zlib.decompress(body)))
+        with form.undamaged(self.path, "the set of keys", asked.keys):
+            ((body,),) = self._rows("SELECT body FROM key_sets WHERE digest = ?", asked.keys)
+            return form.key_set(body)
 
     def places_of(self, run: str) -> Iterator[tuple[str, str, str]]:
         """(key, toolchain, target) of each record of a run."""
@@ -398,7 +434,7 @@ class Store(StoreFile):
                 return _of_today(Record.from_json(plain))
             if kernel not in self._kernels:
                 ((source,),) = self._rows("SELECT body FROM kernels WHERE id = ?", kernel)
-                self._kernels[kernel] = Kernel.from_json(json.loads(source))
+                self._kernels[kernel] = form.kernel(source)
             return _of_today(Record.from_json(plain, self._kernels[kernel], stage, until))
 
     def _run(self, row: tuple[Any, ...]) -> Run:
@@ -407,7 +443,7 @@ class Store(StoreFile):
             form.columns({"id": run, "started": started, "finished": finished, "matrix": matrix})
             asked = None
             if question:
-                asked = Question.from_json(json.loads(question))
+                asked = form.question(question)
             where, noted = form.mapping(environment), form.context(context)
             return Run(run, started, finished, matrix, where, noted, Purpose(purpose), asked)
 

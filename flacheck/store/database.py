@@ -78,6 +78,7 @@ _ADVICE = {
     "i/o error": _FAILED,
     "not a database": _NO_STORE,
     "malformed": _NO_STORE,
+    "utf-8": _NO_STORE,
     "no such table": _NO_STORE,
     "no such column": _NO_STORE,
     "readonly": _SHUT,
@@ -94,7 +95,8 @@ def explained(path: Path) -> Iterator[None]:
     to do."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    # Text that is not UTF-8 is refused by Python where it is a name in the schema.
+    except (sqlite3.Error, OSError, UnicodeError) as error:
         raise StoreError(f"{path}: {_advice(error)} ({error})") from error
 
 

@@ -3,22 +3,37 @@ row is held to the types that its readers count on before any of them sees it.""
 
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct, convert
 
 from flacheck.errors import StoreError
-from flacheck.model import Json, Launch, Verdict
+from flacheck.model import Json, Kernel, KeySet, Launch, Question, Verdict, digest
 from flacheck.model.launch import FormError, LaunchForm, check_constants, check_plain
 
 Amount = Annotated[float, Meta(ge=0)]
 Toolchain = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]+==.+$")]
 # A stored launch leaves nothing open, but older files may hold what is no placeholder today.
 _LAUNCH = LaunchForm(placeholders=None)
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RecursionError, FormError)
+_DAMAGE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+    FormError,
+    zlib.error,
+)
+# A cell's key is a hash, of which half the characters at least remain when it is packed. So the
+# text of a key set is at most so many times as long as its packed form, and a little.
+_MOST_UNPACKED, _ALWAYS_UNPACKED = 24, 1 << 16
+Key = Annotated[str, Meta(min_length=8)]
 
 
 class StoredFinding(Struct):
@@ -56,6 +71,14 @@ class StoredRecord(Struct):
     peak_mb: Amount | None
     # Figures, and of a compile of several functions the figures of each.
     resources: dict[str, int | float | list[dict[str, Any]] | None]
+
+
+class StoredKeySet(Struct):
+    """The keys that a question asks of one toolchain on one target."""
+
+    kernels: dict[Key, str]
+    made_up: list[Key]
+    alternatives: dict[Key, list[Key]] = {}
 
 
 class StoredMiss(Struct):
@@ -102,9 +125,43 @@ def record(body: str) -> Json:
     return plain
 
 
+def key_set(body: bytes) -> KeySet:
+    """Return the keys in a packed body. Raises ValueError and its kind for another form, before it
+    takes more memory than a store of that size may."""
+    most = _MOST_UNPACKED * len(body) + _ALWAYS_UNPACKED
+    unpacker = zlib.decompressobj()
+    text = unpacker.decompress(body, most)
+    if not unpacker.eof:
+        raise ValueError(f"it is cut off, or unpacks to more than {most:,} bytes")
+    plain = msgspec.json.decode(text, type=StoredKeySet)
+    return KeySet(plain.kernels, frozenset(plain.made_up), plain.alternatives)
+
+
+def kernel(body: str) -> Kernel:
+    """A stored kernel."""
+    plain = json.loads(body)
+    check_plain(plain)
+    return Kernel.from_json(plain)
+
+
+def question(text: str) -> Question:
+    """What a run asks."""
+    plain = json.loads(text)
+    check_plain(plain)
+    return Question.from_json(plain)
+
+
+def check_digest(name: str, value: Any) -> None:
+    """Raise ValueError for a row under another name than its content's digest."""
+    if name != digest(value):
+        raise ValueError("its digest is that of another content")
+
+
 def mapping(text: str) -> Json:
     """A JSON object."""
-    return convert(json.loads(text), dict[str, Any])
+    plain = json.loads(text)
+    check_plain(plain)
+    return convert(plain, dict[str, Any])
 
 
 def context(text: str) -> Json:

@@ -34,7 +34,7 @@ def first_change(before: FileStates) -> str | None:
 
 def _state(path: str) -> tuple[int, int] | None:
     try:
-        status = os.stat(path)
+        status = Path(path).stat()
     except OSError:
         return None
     return status.st_size, status.st_mtime_ns
