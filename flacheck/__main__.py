@@ -1,17 +1,19 @@
 """`python -m flacheck`, and the command `flacheck`."""
 
-import sys
+import os
+import signal
 
 # That of an interrupted command, before anything that knows it can be imported.
 _INTERRUPTED = 130
 
 
 def main() -> None:
-    """The command line. Ctrl-C while it is still being imported ends it as it does later."""
-    try:
-        from flacheck import cli
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    """The command line. Ctrl-C outside a command's own work ends the process at once."""
+    # Nothing is stored or started yet. A shell may have set the signal to be ignored.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    from flacheck import cli
+
     cli.main()
 
 

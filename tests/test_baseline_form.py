@@ -147,3 +147,13 @@ def test_a_file_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> None:
     """The first run of a project has none."""
     with pytest.raises(UsageError, match=r"cannot be read .*flacheck scan --write-baseline "):
         form.read(tmp_path / "b.json")
+
+
+def test_half_a_character_anywhere_in_a_baseline_is_refused(tmp_path: Path) -> None:
+    """JSON can escape what no text can hold, as a key and as a value."""
+    file = tmp_path / "baseline.json"
+    whole = form.text_of(baseline(BAD, GOOD))
+    for word in ("shop", "triton==3.2.0", "FC302:ttgir:f:9390298f", "m:k", "about"):
+        file.write_text(whole.replace(word, word + "\\ud800"))
+        with pytest.raises(UsageError, match="half a character"):
+            form.read(file)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from flacheck.errors import FlacheckError, StoreError
+from flacheck.cli import app
+from flacheck.engine.plan import Plan
+from flacheck.errors import Exit, FlacheckError, StoreError
 from flacheck.reports import render, scan
 from flacheck.reports.document import Display
 from flacheck.scan import session
 from flacheck.store import FILE, Store
+from tests import fake
 from tests.made_records import failure, record
 from tests.mutations import mutated, odd_values
 
@@ -35,14 +41,31 @@ CONTEXT = {
 }
 TABLES = {
     "records": ("key", "run", "verdict", "body"),
-    "runs": ("id", "started", "finished", "matrix", "environment", "context", "purpose"),
+    "runs": (
+        "id",
+        "started",
+        "finished",
+        "matrix",
+        "environment",
+        "context",
+        "purpose",
+        "question",
+    ),
+    "key_sets": ("digest", "body"),
+    "kernels": ("id", "body"),
+    "cells": ("key", "kernel", "stage", "until"),
 }
 
 
 def _filled(folder: Path) -> Path:
     """A store with a run of three records."""
     with Store.open(folder) as store:
-        run = store.begin_run({"flacheck": "1"}, "quick", CONTEXT)
+        cells = [fake.cell("good", "3.4.0"), fake.cell("bad", "3.4.0")]
+        question, key_sets = Plan("quick", cells, {}).asks()
+        store.add_cells(cells)
+        run = store.begin_run(
+            {"flacheck": "1"}, "quick", CONTEXT, question=question, key_sets=key_sets.values()
+        )
         store.add_many(run, [record(key="0" * 32), failure("FC302", key="1" * 32)])
         store.add(run, record("unknown", key="2" * 32, reason="out of memory", code="FC902"))
         store.finish_run(run)
@@ -53,10 +76,12 @@ def _write(file: Path, table: str, row: int, column: str, value: Any) -> None:
     """Change a row of a table, as no flacheck would."""
     with contextlib.closing(sqlite3.connect(file)) as db, db:
         db.execute("DROP TRIGGER IF EXISTS records_stay")
-        sql = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"
+        first = TABLES[table][0]
+        chosen = f"SELECT {first} FROM {table} ORDER BY {first} LIMIT 1 OFFSET ?"
+        sql = f"UPDATE {table} SET {column} = ? WHERE {first} = ({chosen})"
         # What the table itself refuses is no damage.
         with contextlib.suppress(sqlite3.IntegrityError):
-            db.execute(sql, (value, row))
+            db.execute(sql, (value, row - 1))
 
 
 def _reported(folder: Path) -> None:
@@ -74,7 +99,8 @@ def damages(draw: st.DrawFn, rows: dict[str, list[dict[str, Any]]]) -> tuple[Any
     column = draw(st.sampled_from(TABLES[table]))
     row = draw(st.integers(1, len(rows[table])))
     held = rows[table][row - 1][column]
-    if column in ("body", "context", "environment") and draw(st.booleans() | st.just(True)):
+    is_json = isinstance(held, str) and held.startswith("{")
+    if is_json and draw(st.booleans() | st.just(True)):
         return table, row, column, json.dumps(draw(mutated(json.loads(held))))
     odd = draw(odd_values())
     if isinstance(odd, (dict, list)) or (isinstance(odd, int) and abs(odd) >= 2**63):
@@ -88,7 +114,10 @@ def _rows(file: Path) -> dict[str, list[dict[str, Any]]]:
     with contextlib.closing(sqlite3.connect(file)) as db:
         db.row_factory = sqlite3.Row
         return {
-            table: [dict(row) for row in db.execute(f"SELECT * FROM {table} ORDER BY rowid")]
+            table: [
+                dict(row)
+                for row in db.execute(f"SELECT * FROM {table} ORDER BY {TABLES[table][0]}")
+            ]
             for table in TABLES
         }
 
@@ -149,4 +178,93 @@ def test_a_number_that_json_does_not_have_is_damage(tmp_path: Path, held: str) -
     body = json.dumps({**record(key="0" * 32).to_json(), "seconds": 12345.5})
     _write(file, "records", 1, "body", body.replace("12345.5", held))
     with pytest.raises(StoreError, match="is damaged"):
+        _reported(tmp_path)
+
+
+def _merged(good: Path, *bad: Path) -> str:
+    """The error of a merge, after which the good store is as it was."""
+    before = _content(good)
+    words = ["report", "--store", str(good)]
+    for folder in bad:
+        words += ["--merge", str(folder)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == Exit.USAGE
+    assert _content(good) == before
+    assert CliRunner().invoke(app, words[:3]).exit_code in (Exit.OK, Exit.FINDINGS)
+    return done.stderr
+
+
+def _content(folder: Path) -> list[str]:
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as db:
+        return list(db.iterdump())
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("key_sets", "body", b"not packed"),
+        ("key_sets", "body", zlib.compress(b"not JSON")),
+        ("key_sets", "body", zlib.compress(b'{"kernels": {}, "made_up": []}')),
+        ("key_sets", "body", zlib.compress(b'{"kernels": 5, "made_up": []}')),
+        ("key_sets", "body", zlib.compress(b"x" * 500)[:-4]),
+        ("key_sets", "body", "text"),
+        ("key_sets", "digest", "0" * 32),
+        ("kernels", "body", "{}"),
+        ("kernels", "id", "0" * 32),
+        ("cells", "stage", b"\xff"),
+        ("records", "verdict", "compiles and more"),
+        ("records", "key", "9" * 32),
+        ("records", "added", "yesterday"),
+        ("runs", "question", '{"about": "\\ud800"}'),
+        ("runs", "question", '{"asked": 5}'),
+        ("runs", "environment", '{"flacheck": "\\ud800"}'),
+    ],
+)
+def test_a_merge_checks_each_row_of_each_table(
+    table: str, column: str, value: Any, tmp_path: Path
+) -> None:
+    """Of two stores with one bad row between them nothing is taken over."""
+    for name in ("mine", "theirs", "bad"):
+        _filled(tmp_path / name)
+    _write(tmp_path / "bad" / FILE, table, 1, column, value)
+    said = _merged(tmp_path / "mine", tmp_path / "theirs", tmp_path / "bad")
+    assert f"{tmp_path / 'bad' / FILE}: " in said
+    assert "is damaged" in said
+
+
+def test_a_set_of_keys_takes_no_more_memory_than_its_size_allows(tmp_path: Path) -> None:
+    """Zeros pack to a thousandth: 2 MB of them would unpack to 2 GB."""
+    _filled(tmp_path / "mine")
+    _filled(tmp_path / "bad")
+    bomb = zlib.compress(b'{"kernels": {"' + b"0" * 50_000_000 + b'": ""}, "made_up": []}')
+    _write(tmp_path / "bad" / FILE, "key_sets", 1, "body", bomb)
+    tracemalloc.start()
+    try:
+        said = _merged(tmp_path / "mine", tmp_path / "bad")
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert "unpacks to more than" in said
+
+
+def test_names_that_are_no_text_are_one_error(tmp_path: Path) -> None:
+    """A disk may damage the schema as well."""
+    file = _filled(tmp_path)
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+    whole = file.read_bytes()
+    assert whole.count(b"CREATE TABLE key_sets")
+    file.write_bytes(whole.replace(b"key_sets", b"key_\xff\xfe\xfd\xfc"))
+    with pytest.raises(StoreError, match="damaged, or no flacheck store"):
+        Store.open(tmp_path)
+
+
+@pytest.mark.parametrize("table, column", [("records", "body"), ("runs", "context")])
+def test_text_that_is_not_utf_8_is_one_error(table: str, column: str, tmp_path: Path) -> None:
+    """SQLite keeps whatever bytes it is given as text."""
+    file = _filled(tmp_path)
+    with contextlib.closing(sqlite3.connect(file)) as db, db:
+        db.execute("DROP TRIGGER records_stay")
+        db.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT)", (b'{"a": "\xff"}',))
+    with pytest.raises(StoreError):
         _reported(tmp_path)

@@ -2,28 +2,77 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
-from flacheck import __main__
 from flacheck.cli import common
 
+INTERRUPTED_AT = """
+import os, signal, sys
+from flacheck import __main__
+WHERE = {where!r}
 
-def test_an_interrupt_while_the_command_line_is_imported_ends_it_quietly(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def struck(frame, event, argument):
+    name = frame.f_globals.get("__name__", "") + ":" + frame.f_code.co_name
+    if event == "call" and name == WHERE:
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.argv = ["flacheck", "list", "targets"]
+sys.setprofile(struck)
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "flacheck.cli:<module>",
+        "flacheck.cli:main",
+        "flacheck.cli.defaults:of",
+        "typer.main:get_command",
+        "flacheck.cli.common:run",
+        "flacheck.cli.termination:terminable",
+        "flacheck.cli.lists:show",
+        "flacheck.cli.common:show",
+        "flacheck.cli.output:write",
+    ],
+)
+def test_an_interrupt_ends_the_command_line_wherever_it_is(where: str) -> None:
+    """Exit 130 without a traceback: at its import, between its parts, in a command."""
+    script = INTERRUPTED_AT.format(where=where)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["list", "kernels"], ["gate"], ["report"], ["doctor"]])
+def test_a_current_directory_that_was_removed_is_one_sentence(
+    words: list[str], tmp_path: Path
 ) -> None:
-    """Exit 130, without a traceback: nothing was begun."""
+    """Exit 2: nothing can be named from there."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = "import os, sys; os.rmdir(os.getcwd()); from flacheck.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], cwd=gone, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("flacheck: the current directory was removed; change to one")
+    assert done.stderr.count("\n") == 1
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(SystemExit) as ended:
-        patched.setattr("builtins.__import__", interrupted)
-        __main__.main()
-    assert ended.value.code == 130
-    assert capsys.readouterr() == ("", "")
+def test_help_needs_no_current_directory(tmp_path: Path) -> None:
+    """It reads nothing from there."""
+    script = "import os; os.rmdir(os.getcwd()); from flacheck.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--version"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_interrupt_that_no_command_expects_says_how_to_begin_again(

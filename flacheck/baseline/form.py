@@ -17,6 +17,7 @@ from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 from flacheck import rules
 from flacheck.errors import UsageError
 from flacheck.model import canonical
+from flacheck.model.launch import FormError, check_plain
 
 SCHEMA = "flacheck.baseline/1"
 
@@ -157,6 +158,9 @@ def read(path: Path) -> Baseline:
         raise UsageError(f"{path}: is not a text file; a baseline is JSON in UTF-8") from None
     try:
         plain = json.loads(text)
+        check_plain(plain)
+    except FormError as error:
+        raise UsageError(f"{path}: {error}; write it again with --write-baseline") from None
     except (ValueError, RecursionError) as error:
         # A merge of two branches leaves its markers in the file.
         raise UsageError(

@@ -13,7 +13,6 @@ import os
 import shutil
 import site
 import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,6 +35,7 @@ from flacheck.packages.package import Package
 from flacheck.source.modules import launchable
 from flacheck.toolchains import cache, filling
 from flacheck.toolchains.base import Toolchain
+from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -251,17 +251,15 @@ def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
     identity, gpu = drive.package.identity, drive.card["gpu"]
     what = f"capturing {identity} under {drive.toolchain.identity} on {gpu}"
     _LOG.info(f"{what} …")
-    with tempfile.TemporaryDirectory(
-        prefix="flacheck-capture-", ignore_cleanup_errors=True
-    ) as scratch:
-        config = _config(Path(scratch), drive)
+    with temporary_folder() as work:
+        config = _config(Path(work), drive)
         _take_over(config, folder, drive, stop)
         if Path(config["report"]).exists():
             _say_like(config, what)
         else:
             _drive(config, folder, drive, stop, what)
         if drive.suite is not None:
-            _add_tests(config, drive, scratch, folder, stop)
+            _add_tests(config, drive, work, folder, stop)
         # A report stands for a finished drive: it comes to its name last, and both in one step.
         finals = [("output", _launches(folder)), ("report", _report(folder))]
         if drive.suite is None and Path(config.get("asked", "")).is_file():

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from flacheck.engine import programs
 from flacheck.errors import IncompleteError
 from flacheck.guest.engine import channel
 from flacheck.model import Json
+from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 GUEST = Path(channel.GUEST)
@@ -43,10 +43,8 @@ def run(
     the log's folder no more.
     """
     _LOG.info(f"{what} …")
-    with tempfile.TemporaryDirectory(
-        prefix="flacheck-tests-", ignore_cleanup_errors=True
-    ) as scratch:
-        ours = {name: f"{scratch}/{name}" for name in ("output", "report", "progress")}
+    with temporary_folder() as work:
+        ours = {name: f"{work}/{name}" for name in ("output", "report", "progress")}
         Path(ours["output"]).write_text("", encoding="utf-8")
 
         def beat(seconds: float) -> None:
@@ -55,7 +53,7 @@ def run(
         ended = programs.run(
             ["-c", channel.BOOT, str(GUEST), ".test_suite", json.dumps({**config, **ours})],
             environment,
-            Path(scratch),
+            Path(work),
             log,
             seconds=max(_PATIENCE * config["seconds"], _AT_LEAST),
             memory_mb=_MEMORY_MB,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.errors import UsageError
+from flacheck.toolchains.scratch import temporary_folder
 
 # All that such a file may hold; nothing else is unpacked.
 _MEMBER = re.compile(r"[\w.+-]+/(launches\.jsonl|report\.json)")
@@ -38,7 +38,7 @@ def opened(file: Path | None) -> Iterator[Captures | None]:
     if file is None:
         yield None
         return
-    with tempfile.TemporaryDirectory() as name:
+    with temporary_folder() as name:
         folder = Path(name)
         if file.exists():
             _unpack(file, folder)

@@ -61,6 +61,9 @@ app.command("doctor")(doctor.doctor)
 
 # Errors of a disk that is full, wherever they come up.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_FOLDER = (
+    "the current directory was removed; change to one that exists and give the command again"
+)
 _VERSION = "Show the version and exit."
 
 
@@ -79,10 +82,24 @@ def _root(
     pass
 
 
+def _has_folder() -> bool:
+    """Return False where the current directory was removed."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """An unexpected exception is flacheck's own fault: say so, with what a report needs."""
     with contextlib.suppress(AttributeError, OSError):
         sys.stdout.flush()
+    if isinstance(error, KeyboardInterrupt):
+        os._exit(Exit.INTERRUPTED)
+    if isinstance(error, OSError) and not _has_folder():
+        common.say(_NO_FOLDER)
+        os._exit(Exit.USAGE)
     if isinstance(error, OSError) and error.errno in _FULL:
         common.say(f"{error.strerror}: {error.filename or 'stdout'}; free some and try again")
         os._exit(Exit.USAGE)
@@ -97,13 +114,18 @@ def main() -> None:
     output.forgive_encodings()
     common.show_log()
     command = typer.main.get_command(app)
+    helps = bool({"-h", "--help", "-V", "--version"} & set(sys.argv[1:]))
+    if not _has_folder() and not helps:
+        common.say(_NO_FOLDER)
+        raise SystemExit(Exit.USAGE)
+    of_commands = {}
     try:
-        of_commands = defaults.of(command, Path.cwd(), os.environ)
+        if _has_folder():
+            of_commands = defaults.of(command, Path.cwd(), os.environ)
     except FlacheckError as error:
         # Help is what mends settings.
-        if not {"-h", "--help", "-V", "--version"} & set(sys.argv[1:]):
+        if not helps:
             common.say(str(error))
             raise SystemExit(error.exit_code) from None
-        of_commands = {}
     # Not app(): that puts Typer's own excepthook in place of ours.
     command(prog_name="flacheck", default_map=of_commands)

@@ -78,21 +78,29 @@ def interrupted() -> int:
     return Exit.INTERRUPTED
 
 
+def _ended(work: Callable[[], int | None]) -> int | None:
+    try:
+        return work()
+    except FlacheckError as error:
+        say(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        # Commands that store records catch it themselves and say how to go on.
+        say(f"interrupted. To begin again: {as_typed()}")
+        return Exit.INTERRUPTED
+
+
 def command(function: Run) -> Run:
     """A command returns its exit code; what it raises on purpose becomes one message and a code."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
-        with terminable():
-            try:
-                code = function(*args, **kwargs)
-            except FlacheckError as error:
-                say(str(error))
-                code = error.exit_code
-            except KeyboardInterrupt:
-                # Commands that store records catch it themselves and say how to go on.
-                say(f"interrupted. To begin again: {as_typed()}")
-                code = Exit.INTERRUPTED
+        try:
+            with terminable():
+                code = _ended(lambda: function(*args, **kwargs))
+        except KeyboardInterrupt:
+            # Between the command's end and that of its signal handlers.
+            code = Exit.INTERRUPTED
         raise typer.Exit(int(code or 0))
 
     return run  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does, so that nothing of it stays behind."""
+"""SIGTERM and Ctrl-C end a command through an exception, so that nothing of it stays behind."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from flacheck.errors import Terminated
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Within it SIGTERM raises `Terminated`; the handler that was there comes back after it."""
+    """Within it SIGTERM raises `Terminated` and SIGINT `KeyboardInterrupt`; the handlers that were
+    there come back after it."""
     if threading.current_thread() is not threading.main_thread():
         # Python lets no other thread have a say in signals.
         yield
         return
+    at_interrupt = signal.getsignal(signal.SIGINT)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
+        # A shell starts what it puts into the background with Ctrl-C ignored.
+        if at_interrupt is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+        if at_interrupt is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, at_interrupt)
 
 
 def _terminate(*_: object) -> None:

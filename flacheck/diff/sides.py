@@ -19,7 +19,7 @@ from flacheck.analysis.standing import standings
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import launches
 from flacheck.model import Record
-from flacheck.model.launch import LAUNCHES_SCHEMA
+from flacheck.model.launch import LAUNCHES_SCHEMA, FormError, check_plain
 from flacheck.store import Store, questions
 from flacheck.toolchains import by_torch
 from flacheck.toolchains.base import Choice
@@ -268,13 +268,22 @@ def _records(file: str, first: str, rest: str) -> Iterator[Record]:
         if _schema(first) == RUN_SCHEMA and rest.strip():
             values: Sequence[Mapping[str, Any]]
             lines = [json.loads(line) for line in rest.splitlines() if line.strip()]
+            check_plain(lines)
             values = [line for line in lines if "key" in line]
         else:
             whole = json.loads(first + rest)
+            check_plain(whole)
             values = _of_run(whole)
         for value in values:
             yield Record.from_json(value)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        FormError,
+    ) as error:
         raise UsageError(
             f"{file}: neither a launches file nor a {RUN_SCHEMA} document ({_cause(error)}); write "
             f"one with `flacheck scan --format json -o {file}`"

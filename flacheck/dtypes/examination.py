@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from flacheck.dtypes.observed import Mode
 from flacheck.dtypes.result import Cure, DtypesResult, NotFollowed, sorted_out
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
+from flacheck.toolchains.scratch import temporary_folder
 
 # Of several dtypes of autocast, the one that needs no loss scaling.
 _RANGE = "bf16"
@@ -43,7 +43,7 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
     asked = question.modes
     is_one = bool(question.targets or question.script)
     cures = [mode for mode in _other_modes(asked) if is_one and tries.mend]
-    with tempfile.TemporaryDirectory(prefix="flacheck-dtypes-") as name:
+    with temporary_folder() as name:
         folder = Path(name)
         everything = replace(question, modes=(*asked, *cures))
         answer = following.follow(everything, folder)

@@ -3,7 +3,6 @@ is compared with, for a program is over when it ends."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from flacheck.dtypes import judging
 from flacheck.dtypes.observed import Mode, Observation, SeenRun, SeenSubject
 from flacheck.dtypes.starting import DtypesAnswer, DtypesQuestion, script_name, started
 from flacheck.errors import IncompleteError, UsageError
+from flacheck.toolchains.scratch import temporary_folder
 
 # Interpreters that people type before a script.
 _PYTHON = ("python", "python3")
@@ -41,7 +41,7 @@ def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuest
     has no half dtype.
     """
     name = script_name(question.script)
-    with tempfile.TemporaryDirectory(prefix="flacheck-dtypes-") as folder:
+    with temporary_folder() as folder:
         seen = started(replace(question, modes=()), Path(folder), None).observation
     if seen.error is not None:
         raise IncompleteError(f"{name}: raised {seen.error}, before it called a module")

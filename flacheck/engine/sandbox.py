@@ -8,12 +8,10 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 
 from flacheck.guest.engine import channel
 from flacheck.model import Json, digest
+from flacheck.toolchains.scratch import make_folder
 
 # The fields of each event, and their types: whatever runs in a worker could write to its socket.
 _EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
@@ -89,12 +88,18 @@ class Worker:
 
     def __init__(self, kind: WorkerKind) -> None:
         self.kind = kind
-        self.scratch = tempfile.mkdtemp(prefix="flacheck-")
+        self._folder = make_folder()
+        self.scratch = self._folder.path
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, channel.BUFFER)
         self._child: int | None = None
-        with theirs:
-            self._server = self._start(theirs)
+        try:
+            with theirs:
+                self._server = self._start(theirs)
+        except OSError:
+            self._socket.close()
+            self._folder.remove()
+            raise
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         config = json.dumps({**self.kind.config, "scratch": self.scratch})
@@ -187,4 +192,4 @@ class Worker:
             self.kill()
             self._server.kill()
             self._server.wait()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._folder.remove()

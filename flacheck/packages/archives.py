@@ -1,12 +1,12 @@
 """Source distributions, fetched and unpacked; nothing of them is run."""
 
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 
 from flacheck.errors import ToolchainError
 from flacheck.toolchains import wheels
+from flacheck.toolchains.scratch import temporary_folder
 
 # An installer asks a source distribution's build backend what it holds, and so runs the project's
 # own code. In the process that asks, this backend takes its place, which reads the metadata that
@@ -54,7 +54,7 @@ def fetch(name: str, version: str, into: Path) -> Path:
     Raises NotFound where there is none, ToolchainError where it cannot be had.
     """
     what = f"the sources of {name} {version}"
-    with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
+    with temporary_folder() as aside:
         (Path(aside) / "sitecustomize.py").write_text(_BACKEND)
         wheels.download_sources(f"{name}=={version}", Path(aside) / "files", Path(aside), what)
         archives = sorted((Path(aside) / "files").iterdir())

@@ -11,12 +11,12 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from flacheck.errors import UsageError
+from flacheck.toolchains.scratch import temporary_folder
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -166,7 +166,7 @@ def files(path: Path) -> Iterator[Path]:
 def copied(path: Path) -> Iterator[Path]:
     """The checkout elsewhere, history included: builds leave folders behind, and some read their
     version there."""
-    with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
+    with temporary_folder() as aside:
         copy = Path(aside) / path.name
         ignored = shutil.ignore_patterns(*_LEFT, "*.egg-info", ".venv", ".tox", ".nox")
         shutil.copytree(path, copy, symlinks=True, ignore=ignored, ignore_dangling_symlinks=True)

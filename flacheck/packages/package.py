@@ -5,7 +5,6 @@ import functools
 import importlib.metadata
 import logging
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from flacheck.model import digest
 from flacheck.packages import checkouts, installing
 from flacheck.source.modules import importable
 from flacheck.toolchains import cache, filling, identity, index, wheels
+from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def _unknown(name: str, version: str, error: ToolchainError) -> str:
 
 
 def _download(name: str, version: str, into: Path) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="flacheck-") as aside:
+    with temporary_folder() as aside:
         done = installing.from_index(name, version, into, Path(aside))
     return {**done, **_facts(into, name, version)}
 

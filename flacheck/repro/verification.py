@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 import time
 import venv
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from flacheck.repro.compilers import Compilers
 from flacheck.repro.oracle import SameFailure
 from flacheck.repro.output.script import CANNOT_TELL
 from flacheck.toolchains.base import Toolchain
+from flacheck.toolchains.scratch import temporary_folder
 
 # Seconds for one run of a script: a compile that takes longer is not waited for.
 LONGEST_RUN = 900.0
@@ -41,7 +41,7 @@ class ScriptRun:
 def plain_python(toolchain: Toolchain) -> Iterator[Path]:
     """An environment with this release and nothing else, as its users make one; the folder of it.
     Neither flacheck's packages nor the user's can be imported there."""
-    with tempfile.TemporaryDirectory(prefix="flacheck-", ignore_cleanup_errors=True) as folder:
+    with temporary_folder() as folder:
         there = Path(folder)
         venv.EnvBuilder(symlinks=True).create(there / "python")
         [packages] = (there / "python").glob("lib/python*/site-packages")
@@ -72,17 +72,18 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
         **toolchain.environment,
     }
     # Elsewhere, for the folder holds the script and nothing that a maintainer would not have.
-    with tempfile.NamedTemporaryFile(prefix="flacheck-said-") as log:
+    with temporary_folder() as aside:
+        log = Path(aside, "log")
         ended = programs.run(
             [str(file)],
             programs.environment(folder, more),
             folder,
-            Path(log.name),
+            log,
             seconds=max(_SHORTEST_RUN, min(seconds, LONGEST_RUN)),
             memory_mb=_MEMORY_MB,
             python=str(folder / "python/bin/python"),
         )
-        said = Path(log.name).read_text(encoding="utf-8", errors="replace")
+        said = log.read_text(encoding="utf-8", errors="replace")
     if ended.over:
         return ScriptRun(CANNOT_TELL, ended=False)
     exit_code = CANNOT_TELL if ended.exit_code is None else ended.exit_code

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from email.parser import Parser
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from packaging.tags import Tag, parse_tag, sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
+
+from flacheck.toolchains.scratch import temporary_folder
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def named_rightly(path: Path) -> Iterator[Path]:
     if filename == path.name:
         yield path
         return
-    with TemporaryDirectory(prefix="flacheck-wheel-") as folder:
+    with temporary_folder() as folder:
         link = Path(folder, filename)
         link.symlink_to(path)
         yield link
