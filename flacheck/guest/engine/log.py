@@ -52,7 +52,7 @@ class Log:
         raw = _PythonStream(descriptor, self._of_python)
         # Unbuffered: text that is written late would stand behind what native code printed later.
         return io.TextIOWrapper(
-            raw,  # type: ignore[arg-type]
+            raw,
             encoding="utf-8",
             errors="backslashreplace",
             write_through=True,
