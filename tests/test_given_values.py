@@ -75,7 +75,9 @@ def test_an_option_that_the_compiler_lacks_is_an_error(tmp_path: Path) -> None:
 def test_macros_are_for_units_alone() -> None:
     """Triton's constants have an axis of their own."""
     with pytest.raises(UsageError, match="axis `constants`"):
-        planning.plan_job(Job(Subject("seeds"), Selection(toolchains=("3.6.0",), until=64",))))
+        planning.plan_job(
+            Job(Subject("seeds"), Selection(toolchains=("3.6.0",), defines=("D=64",)))
+        )
 
 
 def test_a_question_says_what_was_given() -> None:

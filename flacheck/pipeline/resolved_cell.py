@@ -19,7 +19,7 @@ from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import corpus, matrix
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches.admission import admitted
+from flacheck.inputs.launches.admission import Refused, admitted
 from flacheck.inputs.subject import Subject, line_of
 from flacheck.model import (
     Cell,
@@ -259,7 +259,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         _check_options(cell)
     if isinstance(origin, Cut):
         if not trust:
-            admitted(origin.source)
+            _check_source(cell, origin.source)
         return ResolvedCell(cell, record, trust=trust)
     provided = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
@@ -276,7 +276,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         spec = str(cell.kernel.package)
         provided = {spec: _package_of(cell.kernel, trust)}
         if not trust and isinstance(origin, Imported) and origin.cut is not None:
-            admitted(origin.cut)
+            _check_source(cell, origin.cut)
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
             # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
             origin = Stubbed(origin.module, origin.qualname, origin.made_up)
@@ -287,6 +287,16 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         return ResolvedCell(now, record, provided, trust=trust)
     said = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
     return ResolvedCell(now, None, provided, (said,), trust)
+
+
+def _check_source(cell: Cell, source: str) -> None:
+    """Raise UsageError for a stored source that a launches file could not have either."""
+    try:
+        admitted(source)
+    except Refused as error:
+        raise UsageError(
+            f"the stored cell {cell.key[:12]} is refused: {error}; --trust compiles it all the same"
+        ) from error
 
 
 def _check_options(cell: Cell) -> None:
