@@ -70,8 +70,9 @@ def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
 
 def of_script(paths: Sequence[str], scratch: str) -> Policy:
     """Return the policy of a Python script that compiles one kernel with the release in some
-    folders: a worker's, and the Python itself."""
-    return of_worker({"path": list(paths), "programs": [sys.executable]}, scratch)
+    folders: a worker's, the Python itself, and the shell that old releases start ptxas by."""
+    programs = [sys.executable, "/bin/sh"]
+    return of_worker({"path": list(paths), "programs": programs}, scratch)
 
 
 def of_package(folders: Iterable[str], scratch: str) -> Policy:
