@@ -35,9 +35,9 @@ from flacheck.packages import source_trees
 from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cell
-from flacheck.pipeline.resolved_cell import ResolvedCell, resolve_cell
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.resolved_cell import ResolvedCell, resolve_cell
 from flacheck.store import Store
 from flacheck.toolchains import Resolver
 from tests.test_cli import flacheck
@@ -62,7 +62,8 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 def some() -> list[Cell]:
     """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not
     keep."""
-    found = planning.plan_job(Job(Subject("quick"), replace(ONE, until=())).cells
+    selection = replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
+    found = planning.plan_job(Job(Subject("quick"), selection)).cells
     return [replace(cell, configs=()) for cell in found]
 
 
@@ -291,7 +292,8 @@ def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> No
     file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
     selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
     found = {
-        line: resolve_cell(f"{file}:{line}", selection, store, Purpose.REPRO).cell for line in (2, 3, 4)
+        line: resolve_cell(f"{file}:{line}", selection, store, Purpose.REPRO).cell
+        for line in (2, 3, 4)
     }
     assert found[2].toolchain == "triton==3.3.0"
     assert found[2].target == "sm80"
