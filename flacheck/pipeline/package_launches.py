@@ -55,7 +55,7 @@ _REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
 
 
 @dataclass(frozen=True)
-class Place:
+class CapturePlace:
     """A compiler and a target, with the card that the package is captured on for it."""
 
     choice: Choice
@@ -82,7 +82,7 @@ class ResolvedPackage:
 
     job: Job
     package: Package
-    places: Sequence[Place]
+    places: Sequence[CapturePlace]
     choices: Mapping[str, Choice]
     warnings: tuple[str, ...]
 
@@ -189,7 +189,7 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
             on = next(iter(imitated), DEFAULT_TARGETS[0])
         rows.append((targets.find(target).name, card(on)))
     package = packages.provide_package(str(job.subject.package))
-    places = [Place(resolver.choices[name], *row) for name in names for row in rows]
+    places = [CapturePlace(resolver.choices[name], *row) for name in names for row in rows]
     warnings = tuple(dict.fromkeys(resolver.warnings))
     return ResolvedPackage(job, package, places, resolver.choices, warnings)
 
@@ -217,7 +217,7 @@ def _is_imitated(target: str) -> bool:
     return targets.find(target).backend == "cuda"
 
 
-def _provide(place: Place) -> Toolchain | None:
+def _provide(place: CapturePlace) -> Toolchain | None:
     """Install the compiler to capture under; None if there is none that compiles for the target."""
     if place.choice.reason or place.choice.knows(place.target):
         return None
