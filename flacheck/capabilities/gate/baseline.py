@@ -53,7 +53,7 @@ def accepted_releases(result: Gate) -> list[str]:
 
 def _accepts(baseline: Baseline, cell: Observed) -> bool:
     """Whether a cell fails as it did when the pins allowed its release already."""
-    return split(cell.toolchain)[1] in baseline.accepted_releases and knows(baseline, cell)
+    return split(cell.toolchain)[1] in baseline.accepted and knows(baseline, cell)
 
 
 def _is_same(one: Standing, other: Standing) -> bool:
