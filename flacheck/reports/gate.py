@@ -7,9 +7,9 @@ from itertools import chain
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_target, counted, kernel_name, short, some
-from flacheck.capabilities.gate.admitted import Conflict
+from flacheck.capabilities.gate.admission import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
-from flacheck.capabilities.gate.pinned import Pin, PinChange
+from flacheck.capabilities.gate.pins import Pin, PinChange
 from flacheck.capabilities.gate.result import (
     OPEN,
     Gate,
@@ -49,7 +49,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     elif result.unproven:
         tone = Tone.DOUBT
     yield document.Title("flacheck gate", _headline(result), tone, _judged_by(result))
-    pins = (row(pin.said, Words(pin.where, Tone.FAINT)) for pin in result.pins)
+    pins = (row(pin.requirement, Words(pin.where, Tone.FAINT)) for pin in result.pins)
     yield document.Table(("pin", "in"), tuple(pins))
     if result.versions:
         rows = tuple(_release(result, release) for release in result.versions)
@@ -62,7 +62,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     advised = grouped((said, each.triton) for each in result.versions for said in each.advisories)
     lines = [f"{', '.join(releases)}: {said}" for said, releases in advised.items()]
     yield from items("Advisories", lines, Tone.DOUBT)
-    waived = result.waived
+    waived = result.judged_waivers
     yield from items("Waivers", [_waiver(each) for each in waived if not each.is_finding])
     to_go = [_waiver(each) for each in waived if each.is_finding]
     yield from items("Waivers that have to go", to_go, Tone.BAD)
@@ -108,7 +108,7 @@ def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
         about += "".join(
             f", {count} {word}"
             for count, word in (
-                (release.waived, "waived"),
+                (release.waived_cells, "waived"),
                 (release.known, "known from the baseline"),
                 (release.unknown, "without a verdict"),
                 (release.untested, "not tested"),
@@ -180,7 +180,7 @@ def _suggested(result: Gate, strict: bool) -> Iterator[str]:
 
 def _change(change: PinChange) -> str:
     """What to write instead of what, and where."""
-    line = f"{change.pin.where}: {change.pin.said} → {change.pin.name}{change.to}"
+    line = f"{change.pin.where}: {change.pin.requirement} → {change.pin.name}{change.to}"
     if change.pin.obstacle:
         line += f"; --fix cannot write it: {change.pin.obstacle}"
     return line
@@ -223,7 +223,7 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
             named = f"{result.compiler.spoken} {', '.join(releases)}"
             said = f"allows {named}, which is not known to work: {why}"
             yield from _pinned(result, releases, level, state.value, said)
-    for waived in result.waived:
+    for waived in result.judged_waivers:
         level = "notice"
         if waived.is_finding:
             level = "error"
