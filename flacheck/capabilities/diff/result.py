@@ -142,9 +142,17 @@ class Comparison:
         named = (
             (kernels.failing, "no longer compiles", "no longer compile"),
             (kernels.refused_by_package, "is refused by the package", "are refused by the package"),
-            (kernels.waived_failures, "fails, which a waiver lets pass", "fail, which waivers let pass"),
+            (
+                kernels.waived_failures,
+                "fails, which a waiver lets pass",
+                "fail, which waivers let pass",
+            ),
             (kernels.not_launched, "is not launched any more", "are not launched any more"),
-            (kernels.not_reached, "was not reached by the capture", "were not reached by the capture"),
+            (
+                kernels.not_reached,
+                "was not reached by the capture",
+                "were not reached by the capture",
+            ),
             (kernels.without_verdict, "has no verdict", "have no verdict"),
         )
         for names, one, many in named:
