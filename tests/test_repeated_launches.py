@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.guest.recorder import described, forms
+from flacheck.guest.recorder import forms, launch_description
 from tests.captured import exit_code, needs_torch, recorded
 
 
@@ -81,8 +81,8 @@ def _comparable(part: Any) -> Any:
 @pytest.mark.parametrize(
     ("add", "describe", "values"),
     [
-        (forms.add_argument, described.argument, ARGUMENTS),
-        (forms.add_constant, described.constant, CONSTANTS),
+        (forms.add_argument, launch_description.argument, ARGUMENTS),
+        (forms.add_constant, launch_description.constant, CONSTANTS),
     ],
 )
 @given(chosen=st.data())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine.messages import Kernel
-from ..recorder.described import Functions, argument
+from ..recorder.launch_description import Functions, argument
 from ..workers.cut import CutResult, handed
 
 # Arguments of these kinds can be built again from their description.

@@ -25,7 +25,7 @@ from ..engine import releases, vendor_libraries
 from ..engine.driver import TargetDriver
 from ..engine.loader import module_from
 from ..recorder import frontend, refusals
-from ..recorder.described import Identities
+from ..recorder.launch_description import Identities
 from ..recorder.recorder import Recorder
 from ..workers import torch_stub, values
 from . import kernel_decorators, triton_api_trace

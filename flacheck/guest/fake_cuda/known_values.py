@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .registered import BODIES, is_on_card
+from .registrations import BODIES, is_on_card
 from .shortcut import Shortcut
 
 # Elements of the largest tensors whose values are kept. What programs read are offsets and indices;

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from .described import Identities, program
+from .launch_description import Identities, program
 
 # Attribute of a node of torch's graph.
 _PATH = "_flacheck_path"

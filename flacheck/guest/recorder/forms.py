@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from .described import ALIGNMENT, DESCRIPTOR_EXTRAS
+from .launch_description import ALIGNMENT, DESCRIPTOR_EXTRAS
 
 # Written as they are; 1 and True are equal, so each part of a key comes after its type.
 _PLAIN = (type(None), bool, int, str)
@@ -34,7 +34,7 @@ class Same:
 
 
 def add_argument(value: Any, key: list[Any]) -> None:
-    """As `described.argument` has it. Raises Unsuited."""
+    """As `launch_description.argument` has it. Raises Unsuited."""
     kind = type(value)
     if kind in _PLAIN:
         key += (kind, value)
@@ -56,7 +56,7 @@ def add_argument(value: Any, key: list[Any]) -> None:
 
 
 def add_constant(value: Any, key: list[Any]) -> None:
-    """As `described.constant` has it. Raises Unsuited."""
+    """As `launch_description.constant` has it. Raises Unsuited."""
     kind = type(value)
     if kind in _PLAIN:
         key += (kind, value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..engine.messages import Kernel
 from .definitions import Definitions, digest
-from .described import Identities
+from .launch_description import Identities
 
 Place = dict[str, Any]
 

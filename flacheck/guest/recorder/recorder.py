@@ -15,12 +15,12 @@ from ..engine import releases
 from ..engine.messages import Kernel
 from ..workers.cut import CutResult, Cutter, handed
 from .call_path import CallPaths
-from .described import Functions, Identities, argument, configuration, constant, laid_out
 from .forms import Same, Unsuited
 from .journal import Journal
+from .launch_description import Functions, Identities, argument, configuration, constant, laid_out
 from .places import Places
 from .refusals import check
-from .repeated import SWITCHES, Key, Repeated, Written
+from .repeated_launches import SWITCHES, Key, Repeated, Written
 
 Run = Callable[..., Any]
 Args = Sequence[Any]

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from ..engine.messages import Kernel
-from .repeated import SWITCHES
+from .repeated_launches import SWITCHES
 
 # What launches named beside their kernels' parameters, and whether the release has such an option.
 asked: dict[str, bool] = {}

@@ -18,8 +18,8 @@ from typing import Any
 from ..engine import releases, vendor_libraries
 from ..engine.driver import TargetDriver
 from ..engine.messages import CardRow
-from .described import program
 from .journal import Journal
+from .launch_description import program
 from .recorder import Recorder
 
 # What a program reads through; a guess is the doing of who called these.

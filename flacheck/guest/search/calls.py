@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..capture_reuse.frontend_queries import FrontendQueries
-from ..fake_cuda.registered import BODIES
+from ..fake_cuda.registrations import BODIES
 from ..inference import optimizers, torch_calls
 from ..inference.arguments import NOTHING, Arguments, as_number, is_length, is_tensor
 from ..inference.operators import LAYER, METHOD, Operator

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 
-from ..fake_cuda.registered import BODIES
+from ..fake_cuda.registrations import BODIES
 from ..inference import usage
 
 # Autotuners and heuristics around one kernel.

@@ -18,7 +18,7 @@ from ..engine.loader import Importing, Loader, Turn
 from ..engine.messages import CardRow, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, tuner, values
 from .cut import Cutter, handed
-from .removed import removed_api
+from .removed_api import removed_api
 
 # How many compiles share a folder before it is emptied: often enough for a full disk, seldom enough
 # to cost nothing.
