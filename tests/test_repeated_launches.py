@@ -106,7 +106,7 @@ def test_a_value_has_the_key_that_it_had(value: Any) -> None:
 @pytest.mark.parametrize("value", [object(), 1j, Held("float32", 0)])
 def test_what_nothing_short_stands_for_has_no_key(value: object) -> None:
     """A tensor in a constant's place is read by its value, an object by its class."""
-    with pytest.raises(forms.Unsuited):
+    with pytest.raises(forms.UnkeyableValue):
         forms.add_constant(value, [])
 
 

@@ -55,7 +55,7 @@ class Task:
     fresh: bool = False
 
 
-Ended = tuple[Task, Attempt]
+TaskResult = tuple[Task, Attempt]
 
 
 class Executor(Protocol):
@@ -66,7 +66,7 @@ class Executor(Protocol):
 
     def submit(self, tasks: Iterable[Task]) -> None: ...
 
-    def completed(self) -> Iterator[list[Ended]]: ...
+    def results(self) -> Iterator[list[TaskResult]]: ...
 
     def close(self) -> None: ...
 
@@ -129,7 +129,7 @@ class LocalPool:
         self._waiting: dict[WorkerKind, deque[_Queued]] = {}
         self._selector = selectors.DefaultSelector()
         self._numbers = 0
-        self._ended: list[Ended] = []
+        self._ended: list[TaskResult] = []
         # Kinds of which a server has started, and how many in a row did not.
         self._started: set[WorkerKind] = set()
         self._failed_starts: Counter[WorkerKind] = Counter()
@@ -143,7 +143,7 @@ class LocalPool:
             else:
                 queue.append(_Queued(task))
 
-    def completed(self) -> Iterator[list[Ended]]:
+    def results(self) -> Iterator[list[TaskResult]]:
         """Attempts as they end; stops when nothing waits and nothing runs."""
         while self._fill() or self._ended:
             pause = 0.0 if self._ended else _TICK

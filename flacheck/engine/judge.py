@@ -114,7 +114,7 @@ def _last_line(log: str) -> str:
     return lines[-1].strip()[:500] if lines else ""
 
 
-def untried(cell: Cell, verdict: Verdict, reason: str, code: str | None = None) -> Record:
+def record_untried(cell: Cell, verdict: Verdict, reason: str, code: str | None = None) -> Record:
     """A cell that was not compiled: skipped, or unknown for want of its compiler."""
     findings = [rules.RULES[code].finding(reason)] if code else []
     return _record(cell, Attempt(Outcome.NOT_STARTED), verdict, findings, reason=reason)

@@ -11,7 +11,7 @@ from typing import Protocol
 from flacheck import rules
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
-from flacheck.engine.provider import Provider, Untried
+from flacheck.engine.provider import Provider, Unavailable
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Cell, Json, Outcome, Record, Verdict
 from flacheck.model.kernel import origin_to_json
@@ -158,7 +158,7 @@ class Loop:
         tasks = [task for task in planned if isinstance(task, Task)]
         left = _Left(tasks, self.executor.width)
         yield from self._send(left)
-        for ended in self.executor.completed():
+        for ended in self.executor.results():
             for task, attempt in ended:
                 self.timeouts.learn(task.name.cell, attempt)
                 left.done(task)
@@ -195,13 +195,13 @@ class Loop:
     def _planned(self, cell: Cell) -> Task | Record:
         refusal = self.provider.refusal(cell)
         if refusal:
-            return judge.untried(cell, Verdict.SKIPPED, refusal)
+            return judge.record_untried(cell, Verdict.SKIPPED, refusal)
         attempt = self.provider.attempt(cell)
         if attempt is not None:
             return judge.judge(cell, attempt)
         kind = self.provider.worker_kind(cell)
-        if isinstance(kind, Untried):
-            return judge.untried(cell, kind.verdict, kind.reason, kind.code)
+        if isinstance(kind, Unavailable):
+            return judge.record_untried(cell, kind.verdict, kind.reason, kind.code)
         return Task(Trial(cell), kind, request(cell))
 
     def _settled(self, task: Task, attempt: Attempt) -> Iterator[Record]:

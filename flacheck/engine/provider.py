@@ -22,7 +22,7 @@ _REACHES = 6
 
 
 @dataclass(frozen=True)
-class Untried:
+class Unavailable:
     """Why a toolchain compiles nothing: a verdict for each of its cells."""
 
     verdict: Verdict
@@ -50,8 +50,8 @@ class Provider:
         self._attempts = attempts
         self.memory_mb = memory_mb
         self._trust = trust
-        self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
-        self._toolchains: dict[str, Toolchain | Untried] = {}
+        self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Unavailable] = {}
+        self._toolchains: dict[str, Toolchain | Unavailable] = {}
         # The files of each folder that is in use, as they were before its first compile.
         self._files: dict[str, FileStates] = {}
 
@@ -63,14 +63,14 @@ class Provider:
         """What happened to the cell where a capture has tried it already."""
         return self._attempts.get(cell.key)
 
-    def worker_kind(self, cell: Cell) -> WorkerKind | Untried:
+    def worker_kind(self, cell: Cell) -> WorkerKind | Unavailable:
         """The kind of worker that compiles the cell; installs its toolchain."""
         toolchain = self._toolchain(cell.toolchain)
-        if isinstance(toolchain, Untried):
+        if isinstance(toolchain, Unavailable):
             return toolchain
         lacking = toolchain.lacks(cell.target)
         if lacking:
-            return Untried(Verdict.UNKNOWN, lacking)
+            return Unavailable(Verdict.UNKNOWN, lacking)
         identity = (cell.toolchain, cell.kernel.package, cell.kernel.is_imported)
         if identity not in self._kinds:
             package = self._packages.get(cell.kernel.package or "")
@@ -107,18 +107,18 @@ class Provider:
         named = [asdict(entry) for entry in reaches if entry.plain][:_REACHES]
         return {"first_length": first_length(reaches), "reached_by": named}
 
-    def _toolchain(self, name: str) -> Toolchain | Untried:
+    def _toolchain(self, name: str) -> Toolchain | Unavailable:
         if name not in self._toolchains:
             self._toolchains[name] = self._provided(self._choices[name])
         return self._toolchains[name]
 
-    def _provided(self, choice: Choice) -> Toolchain | Untried:
+    def _provided(self, choice: Choice) -> Toolchain | Unavailable:
         if choice.reason:
-            return Untried(Verdict.UNKNOWN, choice.reason, "FC903")
+            return Unavailable(Verdict.UNKNOWN, choice.reason, "FC903")
         try:
             return toolchains.provide(choice)
         except ToolchainError as error:
-            return Untried(Verdict.UNKNOWN, str(error), "FC903")
+            return Unavailable(Verdict.UNKNOWN, str(error), "FC903")
 
 
 def _folders(toolchain: Toolchain, package: Package | None) -> list[str]:

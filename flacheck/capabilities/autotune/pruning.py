@@ -36,7 +36,7 @@ def pruned(plan: Plan, tuned: Sequence[Tuned], memory_mb: int) -> Mapping[str, l
     pool = LocalPool(1, lambda task: _SECONDS)
     try:
         pool.submit(tasks)
-        for ended in pool.completed():
+        for ended in pool.results():
             for task, attempt in ended:
                 if attempt.outcome is Outcome.FINISHED:
                     left_out[task.name.key] = _left_out(attempt.facts["configs"], task.name)

@@ -59,7 +59,7 @@ class ImportState:
             "bound": self._bound_reason(recorder, queries, release_warnings),
             "answers": self._trace.results,
             "kernels": self._kernels,
-            "options": refusals.asked,
+            "options": refusals.option_queries,
             "sources": queries.sources,
             "questions": queries.queries,
         }

@@ -64,7 +64,7 @@ def check_functions(module: types.ModuleType, source: str) -> None:
         if isinstance(node, ast.FunctionDef):
             written[node.name] = _without_decorators(node)
     for value in vars(module).values():
-        function: Any = releases.undecorated(value)
+        function: Any = releases.strip_decorators(value)
         if not isinstance(function, releases.function_classes()):
             continue
         # The interpreter runs the function itself.

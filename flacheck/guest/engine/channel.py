@@ -111,7 +111,7 @@ def send(
         socket.send_fds(sock, [mark], [file.fileno()], flags)
 
 
-def wants_fresh(sock: socket.socket) -> bool:
+def needs_fresh_worker(sock: socket.socket) -> bool:
     """Whether the request that comes next is for a fresh worker; it stays where it is."""
     try:
         return sock.recv(1, socket.MSG_PEEK) in (FRESH, FRESH_FILE)
@@ -119,7 +119,7 @@ def wants_fresh(sock: socket.socket) -> bool:
         return False
 
 
-def trimmed(log: bytes) -> str:
+def trim_log(log: bytes) -> str:
     """The log as text; of a long one the beginning and the end, for the cause stands at either."""
     if len(log) > LOG_LIMIT:
         half = LOG_LIMIT // 2

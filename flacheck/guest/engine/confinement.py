@@ -6,8 +6,8 @@ can leave it again. Everything else is refused by the kernel, whatever code runs
 Landlock (Linux 5.19 with its ABI 2; linux/landlock.h) holds files, and keeps a process from reading
 the memory and the environment of processes outside; since Linux 6.12 (ABI 6) also from signalling
 them. seccomp refuses system calls that neither a compiler nor a Python program needs, and those
-that Landlock does not see. A kernel without one of them confines by the other alone: `offered`
-returns what there is.
+that Landlock does not see. On a kernel that lacks one of
+them, the other confines alone; `available_confinement` returns what the kernel has.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Policy(TypedDict):
     trusted: bool
 
 
-class Offered(TypedDict):
+class AvailableConfinement(TypedDict):
     """The version of Landlock's ABI that the kernel has, 0 without Landlock, and seccomp."""
 
     landlock: int
@@ -190,7 +190,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def offered() -> Offered:
+def available_confinement() -> AvailableConfinement:
     """Return what this kernel has to confine a process with."""
     machine = platform.machine()
     if machine not in _MACHINES:
@@ -215,7 +215,7 @@ class Confinement:
     that are forked from this one."""
 
     def __init__(self, policy: Policy) -> None:
-        there = offered()
+        there = available_confinement()
         self._abi, self._handled, self._rules = there["landlock"], 0, -1
         self._filter = b""
         if there["seccomp"] and not policy["trusted"]:
@@ -335,10 +335,10 @@ def main() -> None:
     policy: Policy = json.loads(sys.argv[1])
     outside = sys.argv[2]
     Confinement(policy).enter()
-    print(json.dumps(closed(outside)))
+    print(json.dumps(check_escapes(outside)))
 
 
-def closed(outside: str) -> dict[str, bool]:
+def check_escapes(outside: str) -> dict[str, bool]:
     """Return for each way out of a compiler's policy whether it is closed to this process.
     `outside` is a file that the policy does not name."""
     parent = os.getppid()

@@ -88,4 +88,4 @@ class TargetDriver:
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, ...]:
         """What loading says: module, function, registers, spills; since 3.4 the most threads."""
-        return releases.loaded(self.card["max_threads"])
+        return releases.binary_handles(self.card["max_threads"])

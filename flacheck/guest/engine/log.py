@@ -111,4 +111,4 @@ class Log:
 
 
 def _shown(text: bytes, scratch: str) -> str:
-    return channel.trimmed(text.replace(scratch.encode(), b"<scratch>"))
+    return channel.trim_log(text.replace(scratch.encode(), b"<scratch>"))

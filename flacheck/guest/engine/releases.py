@@ -31,10 +31,10 @@ def time_once() -> None:
 
     for name in ("do_bench", "do_bench_cudagraph"):
         if hasattr(triton.testing, name):
-            setattr(triton.testing, name, timed_once)
+            setattr(triton.testing, name, run_once)
 
 
-def timed_once(fn: Callable[[], object], *args: Any, **how: Any) -> Any:
+def run_once(fn: Callable[[], object], *args: Any, **how: Any) -> Any:
     """In place of `do_bench`, in all of its forms."""
     fn()
     if how.get("quantiles"):
@@ -141,7 +141,7 @@ def unwrap(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def undecorated(kernel: Kernel) -> Kernel:
+def strip_decorators(kernel: Kernel) -> Kernel:
     """What lies below autotuners and heuristics, in Triton's interpreter too."""
     from triton.runtime.autotuner import Autotuner, Heuristics
 
@@ -190,7 +190,7 @@ def autotuner(kernel: Kernel) -> Kernel | None:
 
 
 @contextlib.contextmanager
-def borrowed(tuner: Kernel) -> Iterator[None]:
+def restore_autotuner(tuner: Kernel) -> Iterator[None]:
     """Leave an autotuner as it was: a worker keeps its kernels for the requests that follow."""
     before = dict(tuner.__dict__)
     try:
@@ -200,7 +200,7 @@ def borrowed(tuner: Kernel) -> Iterator[None]:
         tuner.__dict__.update(before)
 
 
-def tuned(function: Kernel, configs: list[Any]) -> Kernel:
+def add_autotuner(function: Kernel, configs: list[Any]) -> Kernel:
     """A function without an autotuner of its own under the release's own one."""
     import triton
 
@@ -252,7 +252,7 @@ def watch_loading(seen: Callable[[Any], None]) -> None:
     CompiledKernel._init_handles = watched
 
 
-def loaded(most_threads: int) -> tuple[int, ...]:
+def binary_handles(most_threads: int) -> tuple[int, ...]:
     """What `load_binary` returns: four values, or five where the loader wants the most threads."""
     from triton.compiler.compiler import CompiledKernel
 

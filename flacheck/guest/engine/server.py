@@ -223,7 +223,7 @@ def _work(
     sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: Log
 ) -> None:
     """Answer request after request, until the next one is for another worker."""
-    while page.fresh or not channel.wants_fresh(sock):
+    while page.fresh or not channel.needs_fresh_worker(sock):
         # Only looked at until the page names it: a worker that dies here loses no request.
         message = channel.receive(sock, socket.MSG_PEEK)
         if message is None:

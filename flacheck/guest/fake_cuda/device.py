@@ -69,7 +69,7 @@ class FakeDevice:
         self._values = known_values.KnownValues(self._mode, guessed)
         self._run_thread = threading.Thread.run
         # A kernel was launched with these arguments: what it wrote to them nobody knows.
-        self.launched: Callable[[Iterable[object]], None] = known_values.forget_written
+        self.forget_written: Callable[[Iterable[object]], None] = known_values.forget_written
         known_values.install_readers(guessed)
         # torch logs what it then raises.
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)

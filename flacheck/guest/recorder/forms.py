@@ -13,7 +13,7 @@ from .launch_description import ALIGNMENT, DESCRIPTOR_EXTRAS
 _PLAIN = (type(None), bool, int, str)
 
 
-class Unsuited(Exception):
+class UnkeyableValue(Exception):
     """A value that nothing short stands for."""
 
 
@@ -34,7 +34,7 @@ class Same:
 
 
 def add_argument(value: Any, key: list[Any]) -> None:
-    """As `launch_description.argument` has it. Raises Unsuited."""
+    """As `launch_description.argument` has it. Raises UnkeyableValue."""
     kind = type(value)
     if kind in _PLAIN:
         key += (kind, value)
@@ -56,7 +56,7 @@ def add_argument(value: Any, key: list[Any]) -> None:
 
 
 def add_constant(value: Any, key: list[Any]) -> None:
-    """As `launch_description.constant` has it. Raises Unsuited."""
+    """As `launch_description.constant` has it. Raises UnkeyableValue."""
     kind = type(value)
     if kind in _PLAIN:
         key += (kind, value)
@@ -75,7 +75,7 @@ def add_constant(value: Any, key: list[Any]) -> None:
     elif kind.__name__ == "JITFunction":
         key += (kind, Same(value))
     else:
-        raise Unsuited
+        raise UnkeyableValue
 
 
 def _add_tensor(tensor: Any, key: list[Any]) -> None:

@@ -28,7 +28,7 @@ class Journal:
 
     def __init__(self, output: str, package: str | None, device: str) -> None:
         self.output, self._package, self._device = output, package, device
-        self.seen: Callable[[str], object] = lambda identity: None
+        self.on_launch: Callable[[str], object] = lambda identity: None
         # How many values were made up for the program so far.
         self.guesses = 0
         # Reentrant, for a signal may come in between. Nothing of the program's is waited for while
@@ -66,7 +66,7 @@ class Journal:
         says where the functions of the source stand."""
         distinct = json.dumps(line, sort_keys=True, separators=(",", ":"))
         identity = hashlib.sha256(distinct.encode()).hexdigest()[:16]
-        self.seen(identity)
+        self.on_launch(identity)
         placed = {}
         if identity not in self._written:
             placed = sizes()
@@ -91,7 +91,7 @@ class Journal:
 
     def again(self, identity: str, path: Path = ()) -> None:
         """One more of a launch that has its line, by its identity."""
-        self.seen(identity)
+        self.on_launch(identity)
         with self._lock:
             self._count(identity, self._new_path(identity, path))
 

@@ -147,7 +147,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return {name: parameter.default for name, parameter in parameters.items()}
 
 
-def laid_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def memory_layout(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """`storages`, each one's bytes, and `tensors` by argument: the index of its storage among
     those, its shape, strides and offset in elements, and the known `values` of integers in the
     order of its indices. An item of a tuple is called `name[0]`; a tensor descriptor's tensor has
@@ -223,10 +223,10 @@ class Identities:
 
     def package_of(self, file: str) -> str | None:
         """`name==version` of the package that a file belongs to, None for a program's own."""
-        package, _ = self.installed(file) or (None, None)
+        package, _ = self.find_installed(file) or (None, None)
         return package
 
-    def installed(self, file: str) -> tuple[str, str] | None:
+    def find_installed(self, file: str) -> tuple[str, str] | None:
         """The package that a file belongs to, and the folder that it is installed in."""
         file = os.path.realpath(file)
         for folder in _above(file):
@@ -236,7 +236,7 @@ class Identities:
                 return package, folder
         return None
 
-    def is_driven(self, file: str) -> bool:
+    def is_recorded_package(self, file: str) -> bool:
         """Whether a file is one of the packages that were put there to be recorded."""
         return any(folder in self._packages for folder in _above(os.path.realpath(file)))
 

@@ -38,14 +38,14 @@ class Places:
     def _place(self, function: Kernel) -> Place | None:
         code = function.fn.__code__
         file = os.path.realpath(code.co_filename)
-        if not os.path.isfile(file) or self._identities.is_driven(file):
+        if not os.path.isfile(file) or self._identities.is_recorded_package(file):
             return None
         name = function.fn.__qualname__.replace(".<locals>", "")
         whole, definitions = self._read(code.co_filename)
         said = definitions and definitions.at(name, code.co_firstlineno)
         if not said:
             return None
-        package, folder = self._identities.installed(file) or (None, self._folder)
+        package, folder = self._identities.find_installed(file) or (None, self._folder)
         path = os.path.relpath(file, folder).replace(os.sep, "/")
         return {"name": name, "file": path, "package": package, "digest": said, "whole": whole}
 

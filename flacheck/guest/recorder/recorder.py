@@ -13,14 +13,21 @@ from typing import Any, NamedTuple
 
 from ..engine import releases
 from ..engine.messages import Kernel
-from ..workers.cut import CutResult, Cutter, handed
+from ..workers.cut import CutResult, Cutter, passed_functions
 from .call_path import CallPaths
-from .forms import Same, Unsuited
+from .forms import Same, UnkeyableValue
 from .journal import Journal
-from .launch_description import Functions, Identities, argument, configuration, constant, laid_out
+from .launch_description import (
+    Functions,
+    Identities,
+    argument,
+    configuration,
+    constant,
+    memory_layout,
+)
 from .places import Places
 from .refusals import check
-from .repeated_launches import SWITCHES, Key, Repeated, Written
+from .repeated_launches import SWITCHES, Key, RepeatedLaunches, WrittenLaunch
 
 Run = Callable[..., Any]
 Args = Sequence[Any]
@@ -84,7 +91,7 @@ class _Metadata(NamedTuple):
     name: str = ""
 
 
-class Launched:
+class FakeCompiledKernel:
     """Stands for a compiled kernel on the fake device."""
 
     n_regs, n_spills, shared = _REGISTERS, 0, _SHARED
@@ -118,7 +125,7 @@ class Recorder:
         self._thread = _ThreadsLaunch()
         self._originals: list[tuple[Any, Run]] = []
         self._cutter = Cutter()
-        self._repeated = Repeated()
+        self._repeated = RepeatedLaunches()
         # Functions with the names of arguments that their launchers take.
         self._taken: set[tuple[Same, int, tuple[str, ...]]] = set()
         # The `run` of kernels with the layer before it, once that is there.
@@ -129,14 +136,14 @@ class Recorder:
         self.calls = self.arrivals = 0
         self.kernels: collections.Counter[str] = collections.Counter()
         # The kernels of which Triton refuses a launch, with what it says.
-        self.refused: dict[str, str] = {}
+        self.rejections: dict[str, str] = {}
         self.during: str | None = None
-        self.launched: Callable[[Iterable[Any]], None] = lambda arguments: None
-        self.followed: Callable[[], str | None] = lambda: None
+        self.after_fake_launch: Callable[[Iterable[Any]], None] = lambda arguments: None
+        self.current_guess: Callable[[], str | None] = lambda: None
         # To be called where something of the program's may have been ended at any point.
         self.hold_card: Callable[[], None] = lambda: None
-        self.heard: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
-        self.arrived: Arrival = lambda kernel, function, arguments: None
+        self.on_launch: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
+        self.on_arrival: Arrival = lambda kernel, function, arguments: None
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
@@ -204,9 +211,9 @@ class Recorder:
         written = self._repeated.written(key)
         if written is not None:
             _leave(tuner, configs)
-            self.launched([*args, *kwargs.values()])
+            self.after_fake_launch([*args, *kwargs.values()])
             self._again(written, first)
-            return Launched(written.options)
+            return FakeCompiledKernel(written.options)
         result = self._tried(call, tuner, configs, args, kwargs)
         self._repeated.keep(key, self._write(call))
         return result
@@ -244,7 +251,7 @@ class Recorder:
             if configs[0].pre_hook is not None:
                 _call_hook(tuner, configs[0], kwargs)
                 self._repeated.add_arguments(function, args, kwargs, parts)
-        except Unsuited:
+        except UnkeyableValue:
             return None, first
         if not self._real:
             # Before the grid is asked, as Triton does.
@@ -264,8 +271,8 @@ class Recorder:
                 self._launch(call, function, args, kwargs)
         if self._real and not tuned:
             return run(function, *args, **kwargs)
-        self.launched([*args, *kwargs.values()])
-        return Launched(kwargs)
+        self.after_fake_launch([*args, *kwargs.values()])
+        return FakeCompiledKernel(kwargs)
 
     def _check(self, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         """Ends the call of a launch that Triton would refuse, and notes why."""
@@ -276,7 +283,7 @@ class Recorder:
             check(function, len(args), kwargs)
         except (KeyError, TypeError) as error:
             name = self._identities.of(function.fn)[0]
-            self.refused[name] = f"{type(error).__name__}: {error.args[0]}"
+            self.rejections[name] = f"{type(error).__name__}: {error.args[0]}"
             raise
         self._taken.add(names)
 
@@ -288,7 +295,7 @@ class Recorder:
         try:
             self._repeated.add_arguments(function, args, kwargs, parts)
             key = (*parts, _frozen(_extents(kwargs.get("grid"), function, bound)))
-        except Unsuited:
+        except UnkeyableValue:
             pass
         written = self._repeated.written(key)
         if written is not None:
@@ -299,17 +306,17 @@ class Recorder:
         # A tuner of the program's own may come with the next configuration.
         call.arrived.clear()
 
-    def _again(self, written: Written, bound: Kwargs) -> None:
+    def _again(self, written: WrittenLaunch, bound: Kwargs) -> None:
         """One more of a launch whose lines are written."""
         self.calls += len(written.identities)
         self.kernels[written.kernel] += len(written.identities)
         # Nobody asks for the answer here; without the question the guesses would pile up.
-        self.followed()
+        self.current_guess()
         path = self.paths.of_launch(written.package)
         for identity in written.identities:
             self.journal.again(identity, path)
-        self.arrived(written.kernel, written.function, bound)
-        self.heard(written.kernel, bound)
+        self.on_arrival(written.kernel, written.function, bound)
+        self.on_launch(written.kernel, bound)
 
     def _arrives(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         bound = _bound(function, args, kwargs)
@@ -318,7 +325,7 @@ class Recorder:
         grid, extents = kwargs.get("grid"), None
         if not call.arrived:
             extents = _extents(grid, function, bound)
-        functions = handed(function, bound)
+        functions = passed_functions(function, bound)
         # Described now, for the next configuration's hook may change the arguments.
         given = _passed(call, function, bound, functions)
         config = call.config
@@ -327,7 +334,7 @@ class Recorder:
             _Arrived(function, bound, given, functions, options, config, inner, grid, extents)
         )
 
-    def _write(self, call: _HostCall) -> Written:
+    def _write(self, call: _HostCall) -> WrittenLaunch:
         """One line for the configurations that see the same arguments: hooks may change those."""
         groups: dict[str, list[_Arrived]] = {}
         for arrived in call.arrived:
@@ -335,9 +342,9 @@ class Recorder:
         identities = [self._write_group(call, group) for group in groups.values()]
         first, last = call.arrived[0], call.arrived[-1]
         kernel, package = self._identities.of(first.function.fn)
-        self.arrived(kernel, first.function, first.bound)
-        self.heard(kernel, first.bound)
-        return Written(first.function, kernel, package, tuple(identities), last.options)
+        self.on_arrival(kernel, first.function, first.bound)
+        self.on_launch(kernel, first.bound)
+        return WrittenLaunch(first.function, kernel, package, tuple(identities), last.options)
 
     def refusal(self, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
         """The error of Triton's front end where a kernel does not take these arguments. Nothing
@@ -376,7 +383,7 @@ class Recorder:
         self.kernels[name] += 1
         cut = self.cut(first.function, first.functions)
         line["source"] = cut.digest
-        remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
+        remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.current_guess()}
         path = self.paths.of_launch(package)
         defined = self._places.of(cut.functions)
         sizes = functools.partial(_sizes, call, group)
@@ -469,7 +476,7 @@ def _config(arrived: _Arrived) -> dict[str, Any]:
 def _sizes(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
     """What a repetition needs beside the launch: the grid of each configuration, the tensors."""
     first = group[0]
-    memory = laid_out({name: first.bound[name] for name in first.args})
+    memory = memory_layout({name: first.bound[name] for name in first.args})
     if call.tuner is None:
         return memory
     grids = [_known_extents(arrived) for arrived in group]

@@ -11,7 +11,7 @@ from ..engine.messages import Kernel
 from .repeated_launches import SWITCHES
 
 # What launches named beside their kernels' parameters, and whether the release has such an option.
-asked: dict[str, bool] = {}
+option_queries: dict[str, bool] = {}
 
 
 def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
@@ -38,9 +38,9 @@ def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
 
 def is_option(name: str) -> bool:
     """Whether the compiler of this release, for the current card, has an option of this name."""
-    if name not in asked:
-        asked[name] = name in _options()
-    return asked[name]
+    if name not in option_queries:
+        option_queries[name] = name in _options()
+    return option_queries[name]
 
 
 def _missing(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.messages import Kernel
-from .forms import Same, Unsuited, add_argument, add_constant
+from .forms import Same, UnkeyableValue, add_argument, add_constant
 
 Key = tuple[Any, ...]
 # Arguments of `run` that are neither the kernel's nor options of the compiler.
@@ -18,7 +18,7 @@ SWITCHES = ("grid", "warmup")
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenLaunch:
     """The lines that a launch came to: their identities in the journal, one for the configurations
     that see equal arguments; `options` are those of the last configuration."""
 
@@ -29,30 +29,30 @@ class Written:
     options: Mapping[str, Any]
 
 
-class Repeated:
+class RepeatedLaunches:
     """What was written, by key."""
 
     def __init__(self) -> None:
-        self._written: dict[Key, Written] = {}
+        self._written: dict[Key, WrittenLaunch] = {}
         self._parameters: dict[Same, _Parameters] = {}
         # By the ids of configurations; and a number for each content that such have had.
         self._configs: dict[tuple[int, ...], _Configs] = {}
         self._contents: dict[Key, int] = {}
 
-    def written(self, key: Key | None) -> Written | None:
+    def written(self, key: Key | None) -> WrittenLaunch | None:
         """None also for a launch that can have no key."""
         if key is None:
             return None
         return self._written.get(key)
 
-    def keep(self, key: Key | None, written: Written) -> None:
+    def keep(self, key: Key | None, written: WrittenLaunch) -> None:
         if key is not None:
             self._written[key] = written
 
     def add_arguments(
         self, function: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any], key: list[Any]
     ) -> None:
-        """Raises Unsuited where an argument can be in no key."""
+        """Raises UnkeyableValue where an argument can be in no key."""
         parameters = self._parameters.get(Same(function))
         if parameters is None:
             parameters = self._parameters[Same(function)] = _Parameters(function)
@@ -65,7 +65,7 @@ class Repeated:
                 parameters.names.get(name, add_constant)(value, key)
 
     def add_configs(self, configs: Sequence[Any], key: list[Any]) -> None:
-        """Raises Unsuited where a configuration can be in no key."""
+        """Raises UnkeyableValue where a configuration can be in no key."""
         ids = tuple(map(id, configs))
         known = self._configs.get(ids)
         if known is None or not known.hold():
@@ -109,14 +109,14 @@ def _values(config: Any) -> list[Any]:
 
 
 def _content(configs: Sequence[Any]) -> Key:
-    """Raises Unsuited."""
+    """Raises UnkeyableValue."""
     key: list[Any] = []
     for config in configs:
         key += (type(config), len(config.kwargs))
         for name, value in [*config.kwargs.items(), *config.all_kwargs().items()]:
             # A list can be changed without being another, and so can one in a tuple.
             if isinstance(value, (list, tuple)):
-                raise Unsuited
+                raise UnkeyableValue
             key.append(name)
             add_constant(value, key)
     return tuple(key)

@@ -71,7 +71,7 @@ class _Watch(importlib.abc.MetaPathFinder):
         journal = Journal(settings.output, settings.package, device)
         self._readers = Readers(journal.guess)
         self.recorder = Recorder(journal, settings.packages, real=settings.card is None)
-        self.recorder.followed = self._readers.followed
+        self.recorder.current_guess = self._readers.current_guess
         self._actions = {"torch": self._torch, "triton": self._triton}
         if settings.card is not None:
             self._actions[_BENCHMARKS] = _time_once
@@ -113,9 +113,9 @@ class _Watch(importlib.abc.MetaPathFinder):
         if self._card is not None:
             from ..fake_cuda.device import FakeDevice
 
-            self._device = FakeDevice(self._card, self._readers.guessed)
+            self._device = FakeDevice(self._card, self._readers.note_guess)
             self._device.enter()
-            self.recorder.launched = self._device.launched
+            self.recorder.after_fake_launch = self._device.forget_written
             self.recorder.hold_card = self._device.hold
         # After the fake device, which puts an apply of its own in torch's place.
         self.recorder.paths.follow_autograd()
@@ -136,7 +136,7 @@ def _time_once() -> None:
     for name in ("Benchmarker", "TritonBenchmarker", "InductorBenchmarker"):
         kind = getattr(benchmarks, name, None)
         if kind is not None:
-            kind.benchmark_gpu = lambda self, call, *_, **how: releases.timed_once(call, **how)
+            kind.benchmark_gpu = lambda self, call, *_, **how: releases.run_once(call, **how)
 
 
 class Announcing(importlib.abc.Loader):
@@ -176,7 +176,7 @@ class Readers:
         self._note = note
         self._thread = _ThreadsReads()
 
-    def guessed(self, kind: str) -> None:
+    def note_guess(self, kind: str) -> None:
         """The program reads something unknown right now, directly or through a library."""
         frames = [frame for frame in _stack(sys._getframe(1)) if _package(frame) not in _LIBRARIES]
         if not frames:
@@ -189,7 +189,7 @@ class Readers:
         mine = [frame for frame in frames if _package(frame) == _package(frames[0])]
         self._thread.following[mine[-1]] = at
 
-    def followed(self) -> str | None:
+    def current_guess(self) -> str | None:
         """Where the last guess was made by something that has not returned to another package
         since: what the program does from there on may rest on it. None without such a guess."""
         following = self._thread.following

@@ -103,7 +103,7 @@ class Caller:
         self._work_limit = 0.0
         # The arguments of the current call.
         self._arguments: Mapping[str, Any] = {}
-        recorder.heard = self._check_limits
+        recorder.on_launch = self._check_limits
 
     @property
     def recorded_kernels(self) -> frozenset[str]:

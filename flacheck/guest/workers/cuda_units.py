@@ -30,14 +30,14 @@ class UnitRefused(Exception):
     """A unit that is not given to the compiler, and why."""
 
 
-def checked(flag: str) -> str:
+def check_flag(flag: str) -> str:
     """The flag; UnitRefused where a shell would act on it."""
     if _ACTING.search(flag):
         raise UnitRefused(f"the flag {flag!r} holds what a shell acts upon")
     return flag
 
 
-def checked_file(name: str) -> str:
+def check_file_name(name: str) -> str:
     """The name of a file or folder; UnitRefused where a command line could read it otherwise."""
     if name.startswith(("-", "@")):
         raise UnitRefused(f"a compiler reads the name of a file or folder {name!r} as an option")
@@ -55,7 +55,7 @@ def define(name: str, value: Mapping[str, Any]) -> str:
         return f"-D{name}"
     if held is False:
         return f"-U{name}"
-    return checked(f"-D{name}={held}")
+    return check_flag(f"-D{name}={held}")
 
 
 def projects(config: WorkerConfig) -> list[Any]:

@@ -46,7 +46,7 @@ class CutResult:
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
 
-def handed(function: Kernel, bound: dict[str, Any]) -> dict[Kernel, str]:
+def passed_functions(function: Kernel, bound: dict[str, Any]) -> dict[Kernel, str]:
     """The jit functions among a launch's arguments, also those in tuples, with their names in the
     kernel's module: two of the same name, or one of the kernel's, get a number."""
     names = {function: function.fn.__name__}
@@ -81,7 +81,7 @@ class Cutter:
         self._done: dict[tuple[Kernel, ...], CutResult] = {}
 
     def cut(self, function: Kernel, functions: dict[Kernel, str]) -> CutResult:
-        """`functions` are those that `handed` found."""
+        """`functions` are those that `passed_functions` found."""
         key = (function, *functions)
         if key not in self._done:
             module = _CutModule({function: function.fn.__name__, **functions})
@@ -91,7 +91,7 @@ class Cutter:
                 text = module.text()
                 ast.parse(text)
                 self._done[key] = CutResult(text, None, tuple(module.functions))
-            except (Unwritten, SyntaxError, OSError) as error:
+            except (UnwritableValue, SyntaxError, OSError) as error:
                 self._done[key] = CutResult(None, str(error), tuple(module.functions))
         return self._done[key]
 
@@ -124,7 +124,7 @@ class _CutModule:
         return self._names[key]
 
     def constant(self, name: str, value: Any, annotated: bool) -> str:
-        """The name under which a constant stands in the module. Raises Unwritten."""
+        """The name under which a constant stands in the module. Raises UnwritableValue."""
         text = literal(value)
         key = (name, text, annotated)
         if key not in self._names:
@@ -135,7 +135,7 @@ class _CutModule:
         return self._names[key]
 
     def path(self, value: Any) -> str:
-        """The path to a part of triton. Raises Unwritten."""
+        """The path to a part of triton. Raises UnwritableValue."""
         path, needed = path_of(value)
         if needed is None:
             return path
@@ -194,7 +194,7 @@ class _CutModule:
     def _value(self, value: Any) -> ast.expr:
         try:
             return _expression(literal(value))
-        except Unwritten:
+        except UnwritableValue:
             return _expression(self.path(value))
 
 
@@ -234,7 +234,7 @@ class _Rewriter(ast.NodeTransformer):
         """What an attribute of a module or class is: Triton asks no declaration of it."""
         try:
             return _expression(literal(value))
-        except Unwritten:
+        except UnwritableValue:
             return self._named(getattr(value, "__name__", ""), value)
 
     def _named(self, name: str, value: Any) -> ast.expr:
@@ -245,7 +245,7 @@ class _Rewriter(ast.NodeTransformer):
             return _expression(self._module.function(value))
         try:
             return _expression(self._module.constant(name, value, name in self._annotated))
-        except Unwritten:
+        except UnwritableValue:
             return _expression(self._module.path(value))
 
 
@@ -289,12 +289,12 @@ def _decorator(function: Kernel) -> str:
     return f"@triton.jit({', '.join(flags)})"
 
 
-class Unwritten(Exception):
+class UnwritableValue(Exception):
     """A value that no text stands for."""
 
 
 def literal(value: Any) -> str:
-    """A literal, `tl.constexpr(…)` of one, or a dtype of the language. Raises Unwritten."""
+    """A literal, `tl.constexpr(…)` of one, or a dtype of the language. Raises UnwritableValue."""
     if value is None or isinstance(value, bool):
         return repr(value)
     # The class's own text: that of an enumeration is no literal.
@@ -316,7 +316,9 @@ def literal(value: Any) -> str:
         return f"tl.constexpr({literal(value.value)})"
     if kind.__name__ == "dtype" and kind.__module__.startswith("triton"):
         return "tl." + LANGUAGE_NAMES.get(str(value), str(value))
-    raise Unwritten(f"a value of {kind.__module__}.{kind.__qualname__} cannot be written down")
+    raise UnwritableValue(
+        f"a value of {kind.__module__}.{kind.__qualname__} cannot be written down"
+    )
 
 
 def path_of(value: Any) -> tuple[str, str | None]:
@@ -327,7 +329,7 @@ def path_of(value: Any) -> tuple[str, str | None]:
     module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
     if not name or not str(module).startswith("triton"):
         called = name or type(value).__name__
-        raise Unwritten(f"{called} of {module} is no part of triton and cannot be cut out")
+        raise UnwritableValue(f"{called} of {module} is no part of triton and cannot be cut out")
     import triton
     import triton.language as tl
 

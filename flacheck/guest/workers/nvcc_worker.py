@@ -20,8 +20,8 @@ from ..engine.messages import Mark, Reply, Request, WorkerConfig
 from .cuda_units import (
     FunctionFigures,
     UnitRefused,
-    checked,
-    checked_file,
+    check_file_name,
+    check_flag,
     define,
     projects,
     write,
@@ -123,16 +123,16 @@ class NvccWorker:
         number = request["target"][len("sm") :]
         command = [os.path.join(self._toolkit, "bin", "nvcc"), "-ccbin", host]
         command += [
-            checked(f"-std={options['std']}"),
+            check_flag(f"-std={options['std']}"),
             f"-gencode=arch=compute_{number},code=sm_{number}",
         ]
-        command += [checked(flag) for flag in kernel.get("flags", ())]
+        command += [check_flag(flag) for flag in kernel.get("flags", ())]
         launch = request["launch"] or {"args": {}}
         command += [define(name, value) for name, value in launch["args"].items()]
         folders = [*kernel.get("includes", ()), *self._projects[0].get("includes", [])]
         for folder in folders:
-            command += ["-I", checked_file(str(folder))]
-        return [*command, checked_file(unit)]
+            command += ["-I", check_file_name(str(folder))]
+        return [*command, check_file_name(unit)]
 
 
 # The name under which the server looks for a module's worker.

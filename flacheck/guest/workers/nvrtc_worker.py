@@ -19,8 +19,8 @@ from .cuda_includes import check_includes
 from .cuda_units import (
     FunctionFigures,
     UnitRefused,
-    checked,
-    checked_file,
+    check_file_name,
+    check_flag,
     define,
     projects,
     write,
@@ -104,7 +104,7 @@ class NvrtcWorker:
     def _unit(self, request: Request) -> tuple[str, list[str]]:
         """A unit's text and the options that compile it; UnitRefused for what NVRTC cannot take."""
         kernel, options = request["kernel"], request["options"]
-        unit = checked_file(str(kernel["unit"]))
+        unit = check_file_name(str(kernel["unit"]))
         if not unit.endswith(_DEVICE_FILE):
             raise UnitRefused(f"the unit {unit} needs a host compiler: NVRTC compiles .cu files")
         os.chdir(self._root)
@@ -114,10 +114,10 @@ class NvrtcWorker:
         headers = [*self._projects[0].get("headers", ()), *self._headers]
         check_includes(unit, folders, [self._root, *headers], self._headers)
         flags = [f"-std={options['std']}"]
-        flags += [checked(flag) for flag in kernel.get("flags", ()) if _TAKEN.fullmatch(flag)]
+        flags += [check_flag(flag) for flag in kernel.get("flags", ()) if _TAKEN.fullmatch(flag)]
         launch = request["launch"] or {"args": {}}
         flags += [define(name, value) for name, value in launch["args"].items()]
-        flags += [f"-I{checked_file(folder)}" for folder in folders]
+        flags += [f"-I{check_file_name(folder)}" for folder in folders]
         with open(unit, encoding="utf-8-sig", errors="replace") as file:
             return file.read(), flags
 

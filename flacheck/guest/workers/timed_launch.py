@@ -132,7 +132,7 @@ def recorded_launch(request: Request, kernel: Kernel, device: str) -> TimedLaunc
     import torch
 
     torch.manual_seed(_SEED)
-    function = releases.undecorated(kernel)
+    function = releases.strip_decorators(kernel)
     names = function.fn.__globals__
     made = _Tensors(request["memory"], device)
     kwargs = values.constants(request["options"], names)

@@ -17,7 +17,7 @@ from ..engine.driver import TargetDriver
 from ..engine.loader import Importing, Loader, Turn
 from ..engine.messages import CardRow, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, tuner, values
-from .cut import Cutter, handed
+from .cut import Cutter, passed_functions
 from .removed_api import removed_api
 
 # How many compiles share a folder before it is emptied: often enough for a full disk, seldom enough
@@ -178,7 +178,7 @@ class TritonWorker:
         if request["launch"]:
             given = self._arguments(request, function)
         complete = releases.with_heuristics(kernel, given)
-        cut = Cutter().cut(function, handed(function, complete))
+        cut = Cutter().cut(function, passed_functions(function, complete))
         facts = {
             "text": cut.text,
             "reason": cut.reason,

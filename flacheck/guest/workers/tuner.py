@@ -41,7 +41,7 @@ def autotune(kernel: Kernel, request: Request) -> Reply:
     if tuner is None:
         raise TypeError("the kernel has no @triton.autotune")
     launch = request["launch"]
-    with releases.borrowed(tuner), _as_recorded(kernel, launch):
+    with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
         entries = _keys(kernel, tuner, _tagged(launch["args"]))
         try:
@@ -59,11 +59,11 @@ def keys(kernel: Kernel, request: Request) -> Reply:
     launch = request["launch"]
     tuner = releases.autotuner(kernel)
     if tuner is None:  # the function was cut out without it
-        tuner = kernel = releases.tuned(kernel, [])
+        tuner = kernel = releases.add_autotuner(kernel, [])
         named = [name for name in launch.get("keys", ()) if name in tuner.arg_names]
         releases.set_keys(tuner, named)
     arguments = _tagged(launch["args"])
-    with releases.borrowed(tuner), _as_recorded(kernel, launch):
+    with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
         return {"stage": "keys", "facts": {"keys": _keys(kernel, tuner, arguments)}}
 
@@ -193,7 +193,7 @@ def attempt(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, 
     names = function.fn.__globals__
     configs = [_built(config, names) for config in launch["configs"]]
     if releases.autotuner(kernel) is None:
-        kernel = releases.tuned(kernel, configs)
+        kernel = releases.add_autotuner(kernel, configs)
     tuner = releases.autotuner(kernel)
     # What the configuration says itself stands above the request's options.
     own = launch["configs"][0]
@@ -202,7 +202,7 @@ def attempt(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, 
     resources: dict[str, Any] = {}
     _listeners.append(lambda compiled: resources.update(loaded(compiled)))
     try:
-        with releases.borrowed(tuner), _as_recorded(kernel, launch):
+        with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
             trial = _prepare(tuner, configs)
             kernel.run(grid=(1, 1, 1), warmup=False, **arguments)
     except BaseException as error:
