@@ -186,7 +186,7 @@ def test_refused_system_calls_are_refused(tmp_path: Path) -> None:
     """Each of the list, in a process that has nothing to lose: none does anything, or faults."""
     machine = platform.machine()
     column = confinement._MACHINES[machine][1]
-    numbers = {name: pair[column] for name, pair in confinement._REFUSED.items()}
+    numbers = {name: pair[column] for name, pair in confinement._REFUSED_CALLS.items()}
     script = (
         "import ctypes, json, os\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"

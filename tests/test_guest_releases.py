@@ -141,7 +141,7 @@ def test_the_assemblers_log_gives_registers_stack_and_spills(tmp_path: Any) -> N
     log.write_text(PTXAS)
     assembler._run = lambda *args, **kwargs: SimpleNamespace(returncode=0)  # type: ignore[assignment, return-value]
     with log.open() as stderr:
-        assembler._listening(["ptxas"], stderr=stderr)
+        assembler._run_and_read(["ptxas"], stderr=stderr)
     nvidia = SimpleNamespace(asm={"ptx": "", "cubin": b""})
     amd = SimpleNamespace(asm={"amdgcn": AMDGCN})
     assert assembler.usage(nvidia) == {"registers": 40, "stack": 16, "spills": 24}

@@ -301,7 +301,7 @@ class LocalPool:
         try:
             attempt = Attempt.from_json(event["attempt"])
         except (ValueError, TypeError) as error:
-            self._lose(slot, f"a malformed answer: {error}")
+            self._lose(slot, f"an answer that is malformed: {error}")
             return
         amounts = (attempt.seconds, attempt.cpu_seconds, attempt.peak_mb or 0.0)
         if not all(map(_is_amount, amounts)):
