@@ -134,7 +134,7 @@ def test_an_object_of_the_program_cannot_be_cut_out(module: ModuleType) -> None:
     assert cut.text is None
     assert cut.digest is None
     assert cut.reason is not None
-    assert "object of None is no part of triton" in cut.reason
+    assert "object of None is not part of triton" in cut.reason
 
 
 def test_functions_that_a_launch_hands_over_get_names_of_their_own(module: ModuleType) -> None:
