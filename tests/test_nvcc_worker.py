@@ -115,7 +115,7 @@ def test_a_unit_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path, fam
     ):
         if family == "nvcc":
             compilation = nvcc_worker._Compilation([], str(root), "", lambda stage: None)
-            compilation.allowed = [str(root)]
+            compilation.allowed_folders = [str(root)]
             compilation.check("unit.cu")
         else:
             check_includes(str(root / "unit.cu"), [], [str(root)], [])
