@@ -157,5 +157,5 @@ class Compilers:
         self._timeouts.fixed = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
         # Fresh: what the worker compiled before must not decide what it says of this one.
         pool.submit([Task(None, kind, {**loop.request(cell), **changes}, fresh=True)])
-        [(_, attempt)] = next(pool.completed())
+        [(_, attempt)] = next(pool.results())
         return attempt
