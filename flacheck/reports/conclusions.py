@@ -13,7 +13,7 @@ from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Json
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
-from flacheck.reports.phrases import SHOWN
+from flacheck.reports.phrases import MAX_ITEMS
 
 # How a dtype's answer on a release is shown.
 _ANSWERS = {
@@ -82,7 +82,7 @@ def _good_releases(summary: Summary) -> Iterator[str]:
     others = [release for release in summary.known_good if not release.triton]
     by_targets = grouped((release.targets, release.toolchain) for release in others)
     for good_targets, names in by_targets.items():
-        compilers = ", ".join(some([spoken(name) for name in names], phrases.NAMED))
+        compilers = ", ".join(some([spoken(name) for name in names], phrases.MAX_KERNELS))
         yield _extent_of(summary, compilers, names, good_targets)
 
 
@@ -149,11 +149,11 @@ def coverage(summary: Summary) -> Iterator[Part]:
             for cut in each.get("cut", ()):
                 cuts[cut] = None
     if cuts:
-        said = f"no time was left to call: {', '.join(some(list(cuts), phrases.NAMED))}"
+        said = f"no time was left to call: {', '.join(some(list(cuts), phrases.MAX_KERNELS))}"
         yield document.Item(said, Tone.DOUBT)
     by_reason = grouped((reason, kernel_name(kernel)) for kernel, reason in reasons)
-    for reason, kernels in list(by_reason.items())[:SHOWN]:
-        named = ", ".join(some(kernels, phrases.NAMED))
+    for reason, kernels in list(by_reason.items())[:MAX_ITEMS]:
+        named = ", ".join(some(kernels, phrases.MAX_KERNELS))
         yield document.Item(f"missed: {named}", Tone.FAINT, notes=(reason,))
     yield from phrases.rest(len(by_reason), "reason")
     for each in summary.coverage:
@@ -176,15 +176,15 @@ def _tests(covered: Json) -> Iterator[Part]:
         said += f"; {counted(tests['unrun'], 'further case')} not run"
     notes = [f"{one['test']}: {one['error']}" for one in tests["failures"]]
     notes += [f"{file} was not collected: {why}" for file, why in tests["uncollected"].items()]
-    yield document.Item(said, notes=tuple(some(notes, phrases.NAMED)))
+    yield document.Item(said, notes=tuple(some(notes, phrases.MAX_KERNELS)))
     if tests["cut"]:
-        named = ", ".join(some(tests["cut"], phrases.NAMED))
+        named = ", ".join(some(tests["cut"], phrases.MAX_KERNELS))
         yield document.Item(f"no time was left to run: {named}", Tone.DOUBT)
     told = {"tests": "its tests only", "driver": "flacheck's calls only", "both": "both"}
     for source, by in told.items():
         kernels = [kernel_name(kernel) for kernel in tests["kernels"][source]]
         if kernels:
-            named = ", ".join(some(kernels, phrases.NAMED))
+            named = ", ".join(some(kernels, phrases.MAX_KERNELS))
             yield document.Item(f"{counted(len(kernels), 'kernel')} recorded by {by}: {named}")
 
 
@@ -235,7 +235,7 @@ def _not_good(summary: Summary) -> Iterator[Part]:
     for question in narrower:
         yield document.Item(f"asked: {question}", Tone.FAINT)
     reasons = grouped((each.obstacle, each) for each in summary.standings if each.obstacle)
-    for reason, alike in list(reasons.items())[:SHOWN]:
+    for reason, alike in list(reasons.items())[:MAX_ITEMS]:
         place = phrases.places(*phrases.sorted_places([each.place for each in alike]))
         yield document.Item(f"{place}: {reason}", Tone.DOUBT)
     yield from phrases.rest(len(reasons), "reason")

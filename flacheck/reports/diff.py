@@ -11,7 +11,7 @@ from flacheck.model import Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
-from flacheck.reports.phrases import SHOWN
+from flacheck.reports.phrases import MAX_ITEMS
 from flacheck.rules import RULES
 from flacheck.tables.advisories import Advisory
 
@@ -120,10 +120,10 @@ def _failing(heading: str, changes: Sequence[Difference], tone: Tone) -> Iterato
     for place, (cause, alike) in enumerate(groups.items()):
         if not place:
             yield document.Heading(heading)
-        if place == SHOWN:
+        if place == MAX_ITEMS:
             break
-        named = tuple(_where(change) for change in alike[:SHOWN])
-        more = phrases.omitted(len(alike), "cell")
+        named = tuple(_where(change) for change in alike[:MAX_ITEMS])
+        more = phrases.format_omitted(len(alike), "cell")
         yield document.Item(cause, tone, notes=(*named, *filter(None, [more])))
     yield from phrases.rest(len(groups), "cause")
 
@@ -175,7 +175,7 @@ def _where(change: Difference) -> str:
 def _mended(result: Comparison) -> Iterator[Part]:
     changes = result.of(DifferenceKind.MENDED)
     groups = grouped((_outcome(change.pair.before), change) for change in changes)
-    lines = (f"{_kernels(alike)}: was {cause}" for cause, alike in list(groups.items())[:SHOWN])
+    lines = (f"{_kernels(alike)}: was {cause}" for cause, alike in list(groups.items())[:MAX_ITEMS])
     yield from phrases.items("Mended", lines, Tone.GOOD)
     yield from phrases.rest(len(groups), "cause")
 
@@ -187,7 +187,7 @@ def _kernels(changes: Iterable[Difference]) -> str:
         phrases.beside(kernel_name(kernel), ", ".join(dict.fromkeys(filter(None, own))))
         for kernel, own in dtypes.items()
     ]
-    return ", ".join(some(named, phrases.NAMED, "{} more kernels"))
+    return ", ".join(some(named, phrases.MAX_KERNELS, "{} more kernels"))
 
 
 def _one_sided(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
@@ -197,7 +197,7 @@ def _one_sided(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
 def _reasons(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
     """Kernels by the reason why there is nothing to compare."""
     groups = grouped((change.reason or "no reason recorded", change) for change in changes)
-    for place, (reason, alike) in enumerate(list(groups.items())[:SHOWN]):
+    for place, (reason, alike) in enumerate(list(groups.items())[:MAX_ITEMS]):
         if not place:
             yield document.Heading(heading)
         yield document.Item(f"{counted(len(alike), 'cell')}: {reason}", notes=(_kernels(alike),))
@@ -207,7 +207,7 @@ def _reasons(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
 def _slower(result: Comparison) -> Iterator[Part]:
     slower = result.slower
     lines = []
-    for change in slower[:SHOWN]:
+    for change in slower[:MAX_ITEMS]:
         before, after = change.pair.before, change.pair.after
         assert before is not None and after is not None
         took = f"{before.seconds:.1f} s → {after.seconds:.1f} s"
@@ -222,7 +222,7 @@ def _more(result: Comparison) -> Iterator[Part]:
         return
     yield document.Heading("More spills, registers or shared memory")
     rows = []
-    for change in changes[:SHOWN]:
+    for change in changes[:MAX_ITEMS]:
         record = change.record
         takes = "\n".join(_takes_more(change))
         name = f"{kernel_name(record.kernel)} {parameters(record.cell)}".strip()
@@ -239,9 +239,9 @@ def _takes_more(change: Difference) -> list[str]:
     if len(change.record.resources.get("functions", ())) == 1:
         only = {**dict(*change.functions.values()), **(change.more or {})}
         return _taken(only)
-    texts += [f"{name}: {', '.join(_taken(more))}" for name, more in functions[:SHOWN]]
-    if len(functions) > SHOWN:
-        texts.append(f"and {counted(len(functions) - SHOWN, 'more function')}")
+    texts += [f"{name}: {', '.join(_taken(more))}" for name, more in functions[:MAX_ITEMS]]
+    if len(functions) > MAX_ITEMS:
+        texts.append(f"and {counted(len(functions) - MAX_ITEMS, 'more function')}")
     return texts
 
 
@@ -264,7 +264,7 @@ def _unchanged(result: Comparison) -> Iterator[Part]:
     lines = (f"{_kernels(alike)}: {reason}" for reason, alike in skipped.items())
     yield from phrases.items("Skipped by the autotuner", lines, Tone.FAINT)
     groups = grouped((_outcome(change.pair.after), change) for change in failing)
-    lines = (f"{_kernels(alike)}: {cause}" for cause, alike in list(groups.items())[:SHOWN])
+    lines = (f"{_kernels(alike)}: {cause}" for cause, alike in list(groups.items())[:MAX_ITEMS])
     yield from phrases.items("Fails on both sides", lines, Tone.FAINT)
     yield from phrases.rest(len(groups), "cause")
 
@@ -283,7 +283,7 @@ def _advisories(result: Comparison) -> Iterator[Part]:
 def _package(result: Comparison) -> Iterator[Part]:
     """What the package says, and under which of the two releases."""
     lines = []
-    for word in result.package[:SHOWN]:
+    for word in result.package[:MAX_ITEMS]:
         if word.kind == "requires":
             lines.append(_requirement(result, word.text, (word.under_from, word.under_to)))
         else:
@@ -325,7 +325,7 @@ def _pin(result: Comparison) -> Iterator[Part]:
 
 def _fallbacks(result: Comparison) -> Iterator[Part]:
     lines = []
-    for entry in phrases.advice(result.fallbacks)[:SHOWN]:
+    for entry in phrases.advice(result.fallbacks)[:MAX_ITEMS]:
         uses = " or ".join(entry.uses)
         lines.append(f"{kernel_name(entry.kernel)}: use {uses}")
     yield from phrases.items(f"Fallbacks under {result.after.release}", lines, Tone.GOOD)

@@ -157,15 +157,15 @@ class Display:
         return Display(width, is_terminal and not os.environ.get("NO_COLOR"))
 
 
-def shown(part: Any) -> Any:
+def make_visible(part: Any) -> Any:
     """The part, row, note or text with nothing in it that a terminal or browser would act on."""
     if isinstance(part, str):
         return visible(part)
     if isinstance(part, tuple):
-        return tuple(map(shown, part))
+        return tuple(map(make_visible, part))
     if is_dataclass(part) and not isinstance(part, type):
         return replace(
-            part, **{each.name: shown(getattr(part, each.name)) for each in fields(part)}
+            part, **{each.name: make_visible(getattr(part, each.name)) for each in fields(part)}
         )
     return part
 
@@ -175,10 +175,10 @@ def row(*cells: str | Words) -> tuple[Words, ...]:
     return tuple(Words(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
-def listing(rows: Sequence[Mapping[str, Any]], headed: bool = True) -> Report:
+def listing(rows: Sequence[Mapping[str, Any]], has_header: bool = True) -> Report:
     """A line a row; all rows have the names of the first one, which are the headings."""
     headings = [name for each in rows[:1] for name in each]
-    if not headed:
+    if not has_header:
         headings = [""] * len(headings)
     texts = tuple(row(*map(str, each.values())) for each in rows)
     # Lists are read by grep and awk as much as by people: a line stays a line.

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import counted, kernel_name, some
-from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
-from flacheck.capabilities.dtypes.heads import ACTUAL, HeadNeeds
+from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, ReachedKernel
+from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.reports import document
 from flacheck.reports.document import Annotation, Part, Tone, row
-from flacheck.reports.phrases import SHOWN, rest
+from flacheck.reports.phrases import MAX_ITEMS, rest
 from flacheck.rules import RULES
 
 FORMATS = ("table", "json", "markdown", "github")
@@ -28,8 +28,8 @@ def report(result: DtypesResult) -> document.Report:
 
 def _parts(result: DtypesResult) -> Iterator[Part]:
     same = grouped(((each.subject, each.identity), each) for each in result.findings)
-    launches = sum(result.followed.values())
-    modules = counted(len(result.followed), "subject")
+    launches = sum(result.launch_counts.values())
+    modules = counted(len(result.launch_counts), "subject")
     line = f"{modules}, {counted(launches, 'launch', 'launches')}: no findings"
     tone = Tone.GOOD
     if result.findings:
@@ -58,30 +58,30 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
     place = f"{first.file}:{first.line}"
     name = first.subject.rpartition(":")[2]
     yield document.Heading(f"{first.code} {place} · {name}")
-    tone = Tone.FAINT if first.known else Tone.BAD
+    tone = Tone.FAINT if first.is_known else Tone.BAD
     notes = [f"in {'; '.join(dict.fromkeys(each.mode for each in findings))}"]
-    if first.known:
+    if first.is_known:
         notes.append("known: the baseline lists it")
     yield document.Item(first.source, tone, tuple(notes), code=True)
     yield document.Item(_says(first))
-    if first.tripped is not None and first.code == PROMOTION:
-        trip = first.tripped
+    if first.error_at_end is not None and first.code == PROMOTION:
+        trip = first.error_at_end
         yield document.Item(
             f"ends the run: {trip.file}:{trip.line}: {trip.source}", Tone.BAD, (trip.text,)
         )
-    if first.reached:
-        kernels = {each.kernel for each in first.reached}
+    if first.reached_kernels:
+        kernels = {each.kernel for each in first.reached_kernels}
         yield document.Item(f"reaches {counted(len(kernels), 'kernel')} beside half operands:")
-        rows = tuple(_row(each) for each in first.reached[:SHOWN])
+        rows = tuple(_row(each) for each in first.reached_kernels[:MAX_ITEMS])
         yield document.Table(_HEADINGS, rows)
-        yield from rest(len(first.reached), "row")
+        yield from rest(len(first.reached_kernels), "row")
     if first.beyond:
         kernels = {each.kernel for each in first.beyond}
         yield document.Item(
             f"without that assertion it reaches {counted(len(kernels), 'kernel')} beside half "
             "operands:"
         )
-        rows = tuple(_row(each) for each in first.beyond[:SHOWN])
+        rows = tuple(_row(each) for each in first.beyond[:MAX_ITEMS])
         yield document.Table(_HEADINGS, rows)
         yield from rest(len(first.beyond), "row")
     if first.fix:
@@ -91,7 +91,7 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
 
 def _says(finding: DtypeFinding) -> str:
     if finding.code == OVERFLOW or finding.code != PROMOTION:
-        return finding.says
+        return finding.message
     what = finding.operand
     if finding.kind in ("parameter", "buffer"):
         what = f"{finding.operand} ({finding.kind} {finding.parameter})"
@@ -103,8 +103,8 @@ def _says(finding: DtypeFinding) -> str:
     )
 
 
-def _row(reached: Reached) -> tuple[document.Words, ...]:
-    changed = {n: d for n, d in reached.intended.items() if d != reached.dtypes[n]}
+def _row(reached: ReachedKernel) -> tuple[document.Words, ...]:
+    changed = {n: d for n, d in reached.intended_dtypes.items() if d != reached.dtypes[n]}
     return row(
         kernel_name(reached.kernel),
         reached.argument,
@@ -114,7 +114,7 @@ def _row(reached: Reached) -> tuple[document.Words, ...]:
     )
 
 
-def _shared(reached: Reached) -> str:
+def _shared(reached: ReachedKernel) -> str:
     """Bytes with the dtypes meant, and with the actual ones."""
     cost = reached.shared
     if cost is None:
@@ -139,8 +139,10 @@ def _cures(result: DtypesResult) -> Iterator[Part]:
         return
     yield document.Heading("What cures it (tried, the smallest change first)")
     for cure in result.cures:
-        tone = Tone.GOOD if not cure.left else Tone.DOUBT
-        outcome = f"{counted(cure.left, 'finding')} left" if cure.left else "no findings left"
+        tone = Tone.GOOD if not cure.remaining else Tone.DOUBT
+        outcome = (
+            f"{counted(cure.remaining, 'finding')} left" if cure.remaining else "no findings left"
+        )
         yield document.Item(f"{cure.name}: {outcome}", tone)
 
 
@@ -155,14 +157,14 @@ def _heads(result: DtypesResult) -> Iterator[Part]:
     by_kernel = grouped(
         ((each.kernel, str(each.mode), str(sorted(each.dtypes.items()))), each)
         for each in result.heads
-        if each.which == ACTUAL
+        if each.which == ACTUAL_DTYPES
     )
     meant = {
         (each.kernel, each.mode, each.target, tuple(each.sizes)): each
         for each in result.heads
-        if each.which != ACTUAL
+        if each.which != ACTUAL_DTYPES
     }
-    for rows in list(by_kernel.values())[:SHOWN]:
+    for rows in list(by_kernel.values())[:MAX_ITEMS]:
         first = rows[0]
         yield document.Item(f"{kernel_name(first.kernel)} in {first.mode}: {_dtypes(first.dtypes)}")
         sizes = [f"head size {size}" for size in first.sizes]
@@ -203,21 +205,21 @@ def _need(row: HeadNeeds, size: int) -> str:
 def _reasons(rows: Sequence[HeadNeeds]) -> Iterator[Part]:
     """Why sizes were not measured, once each."""
     reasons = grouped((why, each.target) for each in rows for why in each.missing.values())
-    for why, names in list(reasons.items())[:SHOWN]:
+    for why, names in list(reasons.items())[:MAX_ITEMS]:
         yield document.Item(f"{', '.join(dict.fromkeys(names))}: {why[:300]}", Tone.DOUBT)
 
 
 def _not_followed(result: DtypesResult) -> Iterator[Part]:
     if result.not_followed:
         yield document.Heading("Not followed")
-        for each in result.not_followed[:SHOWN]:
+        for each in result.not_followed[:MAX_ITEMS]:
             yield document.Item(f"{each.subject}: {each.stage}: {each.reason[:300]}", Tone.DOUBT)
         yield from rest(len(result.not_followed), "subject")
     if result.modules:
         yield document.Heading("Not imported, so their layers were not followed")
         by_reason = grouped((why, module) for module, why in result.modules.items())
-        for why, unimported in list(by_reason.items())[:SHOWN]:
-            listed = ", ".join(some(unimported, SHOWN))
+        for why, unimported in list(by_reason.items())[:MAX_ITEMS]:
+            listed = ", ".join(some(unimported, MAX_ITEMS))
             yield document.Item(f"{listed}: {why[:300]}", Tone.DOUBT)
         yield from rest(len(by_reason), "reason")
         yield document.Item("A package may refuse one Triton release and take another: --triton X")
@@ -225,9 +227,9 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
         yield document.Heading("Followed with stand-ins for compiled modules that are not here")
         by_modules = grouped((", ".join(m), name) for name, m in result.stand_ins.items())
         for modules, names in by_modules.items():
-            yield document.Item(f"{modules}: {', '.join(some(names, SHOWN))}")
+            yield document.Item(f"{modules}: {', '.join(some(names, MAX_ITEMS))}")
     if result.late:
-        late = ", ".join(some(result.late, SHOWN))
+        late = ", ".join(some(result.late, MAX_ITEMS))
         yield document.Item(f"not reached in time: {late}", Tone.DOUBT)
 
 
@@ -235,12 +237,14 @@ def _annotations(result: DtypesResult) -> Iterator[Annotation]:
     same = grouped((each.identity, each) for each in result.findings)
     for findings in same.values():
         first = findings[0]
-        level = "warning" if first.known else "error"
+        level = "warning" if first.is_known else "error"
         text = _says(first)
-        if first.tripped is not None and first.code == PROMOTION:
-            trip = first.tripped
+        if first.error_at_end is not None and first.code == PROMOTION:
+            trip = first.error_at_end
             text += f"; {trip.file}:{trip.line} fails: {trip.source}"
-        if first.reached:
-            text += f"; it reaches {kernel_name(first.reached[0].kernel)} beside half operands"
+        if first.reached_kernels:
+            text += (
+                f"; it reaches {kernel_name(first.reached_kernels[0].kernel)} beside half operands"
+            )
         title = f"{first.code} {RULES[first.code].title}"
         yield Annotation(level, title, text, first.file, first.line)

@@ -68,7 +68,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     yield from items("Waivers that have to go", to_go, Tone.BAD)
     if result.baseline:
         yield from items("Baseline", result.baseline.notes, Tone.DOUBT)
-    yield from phrases.untested(result.untested)
+    yield from phrases.list_untested(result.untested)
     yield from items("Known good", result.known_good, Tone.GOOD, code=True)
     if suggest:
         yield from items("Suggested", _suggested(result, strict), Tone.GOOD)
@@ -81,7 +81,7 @@ def _judged_by(result: Gate) -> str:
     if result.baseline:
         said += f" and {result.baseline.file}"
     if result.questions and result.questions != (result.about,):
-        said += f": {'; '.join(some(result.questions, phrases.NAMED))}"
+        said += f": {'; '.join(some(result.questions, phrases.MAX_KERNELS))}"
     return said
 
 
@@ -100,7 +100,7 @@ def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
     """An allowed release, with what there is to say of it in one line."""
     about = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
     if release.state is ReleaseState.BAD:
-        kernels = some([kernel_name(kernel) for kernel in release.kernels], phrases.NAMED)
+        kernels = some([kernel_name(kernel) for kernel in release.kernels], phrases.MAX_KERNELS)
         about = f"{', '.join(release.codes)}: {', '.join(kernels)}"
     elif release.state in OPEN:
         about = release.why

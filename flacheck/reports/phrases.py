@@ -22,9 +22,9 @@ from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, 
 from flacheck.rules import RULES
 
 # How many entries of a list a report for people holds; JSON has them all.
-SHOWN = 20
+MAX_ITEMS = 20
 # How many kernels a line names: with their usual length it fits a page.
-NAMED = 4
+MAX_KERNELS = 4
 
 
 def beside(text: str, aside: str | None) -> str:
@@ -34,7 +34,7 @@ def beside(text: str, aside: str | None) -> str:
     return f"{text} ({aside})"
 
 
-def omitted(number: int, noun: str, shown: int = SHOWN) -> str:
+def format_omitted(number: int, noun: str, shown: int = MAX_ITEMS) -> str:
     """What a list does not show after its first entries, nothing where it shows all."""
     if number <= shown:
         return ""
@@ -43,8 +43,8 @@ def omitted(number: int, noun: str, shown: int = SHOWN) -> str:
 
 def rest(number: int, noun: str) -> Iterator[Part]:
     """The line below a list that was cut."""
-    if number > SHOWN:
-        yield Paragraph(omitted(number, noun), Tone.FAINT)
+    if number > MAX_ITEMS:
+        yield Paragraph(format_omitted(number, noun), Tone.FAINT)
 
 
 def items(
@@ -57,12 +57,12 @@ def items(
         yield Item(line, tone, code=code)
 
 
-def stale(changed: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+def list_stale(changed: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     """Kernels that have changed since they were captured, of which the answer knows nothing."""
     if not changed:
         return
     yield Heading(f"Changed since captured: {counted(len(changed), 'kernel')}")
-    for each in changed[:SHOWN]:
+    for each in changed[:MAX_ITEMS]:
         said = beside(kernel_name(each["kernel"]), each["package"])
         yield Item(f"{said}: {'; '.join(each['why'])}", Tone.DOUBT)
     yield from rest(len(changed), "kernel")
@@ -81,7 +81,7 @@ def title_of(code: str) -> str:
     return f"{code} {RULES[code].title}"
 
 
-def untested(entries: Sequence[Untested]) -> Iterator[Part]:
+def list_untested(entries: Sequence[Untested]) -> Iterator[Part]:
     """What flacheck could not test, by reason, with the kernels and where."""
     if not entries:
         return
@@ -92,11 +92,13 @@ def untested(entries: Sequence[Untested]) -> Iterator[Part]:
         Tone.FAINT,
     )
     by_reason = grouped((each.reason, each) for each in entries)
-    for reason, alike in list(by_reason.items())[:SHOWN]:
+    for reason, alike in list(by_reason.items())[:MAX_ITEMS]:
         kernels = list(dict.fromkeys(kernel_name(each.kernel) for each in alike))
         where = places(*sorted_places([(each.toolchain, each.target) for each in alike]))
         count = sum(each.cells for each in alike)
-        yield Item(f"{count} × {reason}", notes=(f"{', '.join(some(kernels, NAMED))} · {where}",))
+        yield Item(
+            f"{count} × {reason}", notes=(f"{', '.join(some(kernels, MAX_KERNELS))} · {where}",)
+        )
     yield from rest(len(by_reason), "reason")
 
 
@@ -110,7 +112,7 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
             yield Paragraph(title_of(code), Tone.DOUBT, f"{cells}, tolerated")
         else:
             yield Paragraph(title_of(code), Tone.BAD, cells)
-        for group in alike[:SHOWN]:
+        for group in alike[:MAX_ITEMS]:
             yield Item(group.line or "no message", notes=(where(group),), code=True)
         yield from rest(len(alike), "signature")
         if code in RULES:
@@ -125,7 +127,7 @@ def is_tolerated(group: SignatureGroup) -> bool:
 def where(group: SignatureGroup) -> str:
     """Cells, releases, targets and kernels in one line; of many kernels the first few."""
     names = list(dict.fromkeys(map(kernel_name, group.kernels)))
-    kernels = ", ".join(some(names, NAMED, "{} more kernels"))
+    kernels = ", ".join(some(names, MAX_KERNELS, "{} more kernels"))
     said = f"{group.count} × {places(group.toolchains, group.targets)} · {kernels}"
     if group.made_up == group.count:
         said += " · with made-up arguments"

@@ -14,7 +14,7 @@ from flacheck.reports import document, phrases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
-from flacheck.reports.phrases import SHOWN
+from flacheck.reports.phrases import MAX_ITEMS
 from flacheck.rules import RULES
 from flacheck.tables.targets import TARGETS
 
@@ -58,7 +58,7 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
     yield from mixed(view)
-    yield from phrases.stale(view.run.get("stale", ()))
+    yield from phrases.list_stale(view.run.get("stale", ()))
     yield from _matrix(grid(view.records(), view.summary.untested_keys))
     if baseline is not None:
         yield from _compared(baseline)
@@ -67,7 +67,7 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
-    yield from phrases.untested(view.summary.untested)
+    yield from phrases.list_untested(view.summary.untested)
     yield from coverage(view.summary)
     yield from _fallbacks(view.summary)
     yield from known_good(view.summary)
@@ -96,9 +96,9 @@ def _compared(baseline: BaselineComparison) -> Iterator[Part]:
     for note in baseline.notes:
         yield document.Item(note, Tone.DOUBT)
     new = [_changed(failure) for failure in baseline.new]
-    yield from phrases.items("New failures", some(new, SHOWN), Tone.BAD)
+    yield from phrases.items("New failures", some(new, MAX_ITEMS), Tone.BAD)
     mended = [_changed(failure) for failure in baseline.mended]
-    yield from phrases.items("Mended", some(mended, SHOWN), Tone.GOOD)
+    yield from phrases.items("Mended", some(mended, MAX_ITEMS), Tone.GOOD)
 
 
 def _changed(failure: ChangedFailure) -> str:
@@ -226,7 +226,7 @@ def _slow(view: RunView) -> Iterator[Part]:
     if not slow:
         return
     yield document.Heading(f"Slow compiles ({SLOW})")
-    shown = dict(list(slow.items())[:SHOWN])
+    shown = dict(list(slow.items())[:MAX_ITEMS])
     for record in view.records():
         if record.key in shown:
             took = shown[record.key]
@@ -241,7 +241,7 @@ def _reasons(view: RunView, verdict: Verdict) -> Iterator[Part]:
     reasons = _places_by_reason(view, verdict)
     if reasons:
         yield document.Heading(verdict.value.capitalize())
-    for (text, code), pairs in reasons[:SHOWN]:
+    for (text, code), pairs in reasons[:MAX_ITEMS]:
         place = phrases.places(*phrases.sorted_places(pairs))
         yield document.Item(f"{len(pairs)} × {text}", notes=(place,))
         # A reason with a second half says itself what to do, and needs no other advice.
@@ -268,7 +268,7 @@ def _fallbacks(summary: Summary) -> Iterator[Part]:
     if not entries:
         return
     rows = []
-    for entry in entries[:SHOWN]:
+    for entry in entries[:MAX_ITEMS]:
         failing = some([each for each in entry.failing if each], _USES)
         place = phrases.places(entry.toolchains, entry.targets, between="\n")
         left = "\n".join((kernel_name(entry.kernel), *failing))
@@ -299,7 +299,7 @@ def _annotations(
         yield document.Annotation(level, phrases.title_of(group.code), said)
     for each in view.run.get("stale", ())[:_ANNOTATIONS]:
         yield document.Annotation("warning", f"changed: {each['kernel']}", "; ".join(each["why"]))
-    hidden = phrases.omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
+    hidden = phrases.format_omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
     if hidden:
         yield document.Annotation("notice", "more failures", hidden)
     for (text, _), pairs in _places_by_reason(view, Verdict.UNKNOWN)[:_ANNOTATIONS]:

@@ -14,7 +14,7 @@ from flacheck.errors import UsageError
 _SCHEMA = "flacheck.dtypes-baseline/1"
 
 
-def known(file: Path) -> set[str]:
+def read_identities(file: Path) -> set[str]:
     """The identities of the findings that the file lists.
 
     Raises UsageError for a file that is no baseline.
@@ -32,14 +32,14 @@ def known(file: Path) -> set[str]:
         ) from None
 
 
-def applied(result: DtypesResult, file: Path) -> DtypesResult:
+def apply(result: DtypesResult, file: Path) -> DtypesResult:
     """The result with those findings marked as known that the file lists; UsageError as above."""
-    listed = known(file)
-    findings = tuple(replace(each, known=each.identity in listed) for each in result.findings)
+    listed = read_identities(file)
+    findings = tuple(replace(each, is_known=each.identity in listed) for each in result.findings)
     return replace(result, findings=findings)
 
 
-def text(findings: Iterable[DtypeFinding]) -> str:
+def format_baseline(findings: Iterable[DtypeFinding]) -> str:
     """What the file for these findings holds; a line moved elsewhere in its file stays known."""
     by_identity = {each.identity: each for each in findings}
     entries = [

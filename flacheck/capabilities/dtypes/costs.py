@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from flacheck.capabilities.dtypes.finding import DtypeFinding, Reached
+from flacheck.capabilities.dtypes.finding import DtypeFinding, ReachedKernel
 from flacheck.capabilities.dtypes.following import DtypesAnswer
 from flacheck.inputs import launches, replay
 from flacheck.inputs.expand import Selection, expand
@@ -41,7 +41,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LaunchOnTarget:
     """One launch to compile for one target."""
 
     entry: RecordedLaunch
@@ -58,7 +58,7 @@ class CostBench:
     jobs: int = 0
     _records: dict[str, Record] = field(default_factory=dict)
 
-    def needs(self, wanted: Sequence[Wanted]) -> list[Need]:
+    def measure(self, wanted: Sequence[LaunchOnTarget]) -> list[Need]:
         """What each launch takes. One configuration of each is compiled first, then the others of
         those launches that it does not fit."""
         usual = [self._cells(each, "usual") for each in wanted]
@@ -72,7 +72,7 @@ class CostBench:
         self._compile(own)
         return [self._need([*first, *others]) for first, others in zip(usual, own)]
 
-    def _cells(self, wanted: Wanted, configs: str) -> list[Cell]:
+    def _cells(self, wanted: LaunchOnTarget, configs: str) -> list[Cell]:
         provided: dict[str, Package] = {}
         if self.package is not None:
             provided[self.package.identity] = self.package
@@ -127,7 +127,7 @@ def _shared(record: Record) -> int | None:
     return int(value)
 
 
-def together(needs: Sequence[Need]) -> Need:
+def combine_needs(needs: Sequence[Need]) -> Need:
     """What several launches of a kernel take: the most, and they fit when each does."""
     for need in needs:
         if need.shared is None:
@@ -154,7 +154,7 @@ def _with_dtype(argument: Any, dtype: str) -> Any:
     return argument
 
 
-def recorded(answer: DtypesAnswer) -> dict[str, RecordedLaunch]:
+def read_launches(answer: DtypesAnswer) -> dict[str, RecordedLaunch]:
     """The launches that were seen, by id."""
     # What launches nothing writes nothing.
     written = [file for file in answer.launches if file.stat().st_size]
@@ -162,7 +162,7 @@ def recorded(answer: DtypesAnswer) -> dict[str, RecordedLaunch]:
     return {each.id: each for file in read for each in file.launches}
 
 
-def with_costs(
+def add_costs(
     findings: Sequence[DtypeFinding],
     entries: Mapping[str, RecordedLaunch],
     bench: CostBench,
@@ -170,32 +170,32 @@ def with_costs(
 ) -> list[DtypeFinding]:
     """The findings, each kernel that they reach with the shared memory that it takes with the
     dtypes that it was meant to get and with those that it gets."""
-    wanted: list[Wanted] = []
+    wanted: list[LaunchOnTarget] = []
     for _, entry, reached in _launched(findings, entries):
-        wanted.append(Wanted(with_dtypes(entry, reached.intended), target))
-        wanted.append(Wanted(entry, target))
-    needs = iter(bench.needs(wanted))
+        wanted.append(LaunchOnTarget(with_dtypes(entry, reached.intended_dtypes), target))
+        wanted.append(LaunchOnTarget(entry, target))
+    needs = iter(bench.measure(wanted))
     measured: dict[tuple[int, int], list[tuple[Need, Need]]] = {}
     for place, _, _ in _launched(findings, entries):
         measured.setdefault(place, []).append((next(needs), next(needs)))
     costed = []
     for number, finding in enumerate(findings):
         kernels = []
-        for index, reached in enumerate((*finding.reached, *finding.beyond)):
+        for index, reached in enumerate((*finding.reached_kernels, *finding.beyond)):
             pairs = measured.get((number, index), [])
             kernels.append(replace(reached, shared=_cost(pairs, target)))
-        middle = len(finding.reached)
+        middle = len(finding.reached_kernels)
         reaching, beyond = tuple(kernels[:middle]), tuple(kernels[middle:])
-        costed.append(replace(finding, reached=reaching, beyond=beyond))
+        costed.append(replace(finding, reached_kernels=reaching, beyond=beyond))
     return costed
 
 
 def _launched(
     findings: Sequence[DtypeFinding], entries: Mapping[str, RecordedLaunch]
-) -> Iterator[tuple[tuple[int, int], RecordedLaunch, Reached]]:
+) -> Iterator[tuple[tuple[int, int], RecordedLaunch, ReachedKernel]]:
     """Every launch that a finding's kernels were seen in, with the place of both."""
     for number, finding in enumerate(findings):
-        for index, reached in enumerate((*finding.reached, *finding.beyond)):
+        for index, reached in enumerate((*finding.reached_kernels, *finding.beyond)):
             for launch in reached.launches:
                 if launch in entries:
                     yield (number, index), entries[launch], reached
@@ -204,8 +204,8 @@ def _launched(
 def _cost(pairs: Sequence[tuple[Need, Need]], target: str) -> Json | None:
     if not pairs:
         return None
-    intended = together([first for first, _ in pairs])
-    actual = together([second for _, second in pairs])
+    intended = combine_needs([first for first, _ in pairs])
+    actual = combine_needs([second for _, second in pairs])
     return {
         "target": target,
         "limit": targets.find(target).shared_limit,

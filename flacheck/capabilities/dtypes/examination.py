@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.capabilities.dtypes import costs, expressions, following, heads, mending
+from flacheck.capabilities.dtypes import autofix, costs, expressions, following, heads
+from flacheck.capabilities.dtypes.autofix import FixResult
 from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
-from flacheck.capabilities.dtypes.mending import Mended
-from flacheck.capabilities.dtypes.observed import Mode
-from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed, sorted_out
+from flacheck.capabilities.dtypes.observation import Mode
+from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed, split_subjects
 from flacheck.captures.cards import card
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
@@ -23,7 +23,7 @@ _RANGE = "bf16"
 
 
 @dataclass(frozen=True)
-class Tries:
+class Experiments:
     """What is tried beside following: casts in a copy and other cures (`mend`), the shared memory
     that kernels take (on a `bench`), and the largest heads that fit on GPUs (`heads_on`)."""
 
@@ -32,14 +32,14 @@ class Tries:
     heads_on: tuple[str, ...] = ()
 
 
-def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResult:
+def examine(question: DtypesQuestion, tries: Experiments | None = None) -> DtypesResult:
     """Follow what is asked and judge it; then try what is to be tried.
 
     Raises UsageError or IncompleteError for a target that cannot be followed.
     """
-    tries = tries or Tries()
+    tries = tries or Experiments()
     # A file may have changed since the last examination.
-    expressions.source_file.cache_clear()
+    expressions.read_source.cache_clear()
     asked = question.modes
     is_one = bool(question.targets or question.script)
     cures = [mode for mode in _other_modes(asked) if is_one and tries.mend]
@@ -47,14 +47,14 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
         folder = Path(name)
         everything = replace(question, modes=(*asked, *cures))
         answer = following.follow(everything, folder)
-        found = [mending.with_fix(each) for each in following.findings(answer, asked)]
+        found = [autofix.add_fix(each) for each in following.findings(answer, asked)]
         subjects = answer.observation.subjects
-        followed, missing = sorted_out(subjects, asked)
+        followed, missing = split_subjects(subjects, asked)
         result = DtypesResult(
-            about=following.what(question),
+            about=following.describe_question(question),
             modes=asked,
             findings=tuple(found),
-            followed=followed,
+            launch_counts=followed,
             not_followed=tuple(missing),
             late=answer.observation.late,
             stand_ins={each.name: each.stand_ins for each in subjects if each.stand_ins},
@@ -63,25 +63,25 @@ def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResul
         _check(question, result)
         narrowed = replace(question, targets=_targets(question, found))
         if tries.bench is not None:
-            entries = costs.recorded(answer)
+            entries = costs.read_launches(answer)
             found = _with_beyond(narrowed, found, entries, folder)
             target = card(question.device)["name"]
-            found = costs.with_costs(found, entries, tries.bench, target)
+            found = costs.add_costs(found, entries, tries.bench, target)
             result = replace(result, findings=tuple(found))
         if tries.bench is not None and tries.heads_on:
-            concerned = heads.concerns(found, subjects, asked)
-            rows = heads.table(narrowed, concerned, tries.bench, folder, tries.heads_on)
+            concerned = heads.find_concerns(found, subjects, asked)
+            rows = heads.measure_heads(narrowed, concerned, tries.bench, folder, tries.heads_on)
             result = replace(result, heads=tuple(rows))
         if not found or not tries.mend:
             return result
-        mended = mending.mend(narrowed, found, folder)
+        mended = autofix.fix(narrowed, found, folder)
         tried = [_cure_by(answer, mode, missing) for mode in cures if mode not in asked]
         if mended.diff:
-            tried.insert(_place_of_cast(tried), Cure(_cast(mended), len(mended.left)))
+            tried.insert(_place_of_cast(tried), Cure(_cast(mended), len(mended.remaining)))
         everything_found = (*result.findings, *mended.behind)
         # The cheapest cure first; what does not cure, behind those that do.
-        tried.sort(key=lambda cure: cure.left > 0)
-        return replace(result, findings=everything_found, mended=mended, cures=tuple(tried))
+        tried.sort(key=lambda cure: cure.remaining > 0)
+        return replace(result, findings=everything_found, fix_result=mended, cures=tuple(tried))
 
 
 def _with_beyond(
@@ -92,14 +92,16 @@ def _with_beyond(
 ) -> list[DtypeFinding]:
     """The findings, those that end a run by an assertion with the kernels that would be reached
     without it; `entries` gets the launches of these."""
-    ended = [each for each in found if each.tripped is not None and each.tripped.is_assertion]
+    ended = [
+        each for each in found if each.error_at_end is not None and each.error_at_end.is_assertion
+    ]
     if not ended:
         return list(found)
     modes = [mode for mode in question.modes if str(mode) in {each.mode for each in ended}]
     answer = following.follow(replace(question, modes=tuple(modes), asserts=False), folder)
-    entries.update(costs.recorded(answer))
+    entries.update(costs.read_launches(answer))
     without = following.findings(answer, modes)
-    reached = {(each.subject, each.mode, each.identity): each.reached for each in without}
+    reached = {(each.subject, each.mode, each.identity): each.reached_kernels for each in without}
     completed = []
     for each in found:
         beyond = reached.get((each.subject, each.mode, each.identity), ())
@@ -128,7 +130,7 @@ def _other_modes(asked: Sequence[Mode]) -> list[Mode]:
 def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[NotFollowed]) -> Cure:
     """What is left in another mode; an error that was not there before is left as well."""
     left = len(following.findings(answer, [mode]))
-    _, missing = sorted_out(answer.observation.subjects, [mode])
+    _, missing = split_subjects(answer.observation.subjects, [mode])
     known = {(each.subject, each.reason) for each in before}
     new = [each for each in missing if (each.subject, each.reason) not in known]
     return Cure(str(mode), left + len(new))
@@ -139,7 +141,7 @@ def _place_of_cast(tried: Sequence[Cure]) -> int:
     return min(1, len([each for each in tried if "fp32 parameters" in each.name]))
 
 
-def _cast(mended: Mended) -> str:
+def _cast(mended: FixResult) -> str:
     edits = mended.diff.count("\n+") - mended.diff.count("\n+++")
     if edits == 1:
         return "the cast of one line, applied in a copy"
@@ -165,7 +167,7 @@ def _check(question: DtypesQuestion, result: DtypesResult) -> None:
                 f"{missing.subject}: its forward pass raised {missing.reason}, also without mixed "
                 "dtypes; give its arguments with --arg NAME=VALUE"
             )
-    silent = [name for name, launches in result.followed.items() if not launches]
+    silent = [name for name, launches in result.launch_counts.items() if not launches]
     if silent:
         raise IncompleteError(
             f"{', '.join(silent)}: launches no Triton kernel, so there is no dtype to follow to one"

@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck.capabilities.dtypes.observed import Operand, Place
+from flacheck.capabilities.dtypes.observation import Operand, Place
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SourceFile:
 
 
 @functools.cache
-def source_file(path: str) -> SourceFile:
+def read_source(path: str) -> SourceFile:
     """What stands in a file; nothing for one that cannot be read as Python."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -43,9 +43,9 @@ def source_file(path: str) -> SourceFile:
     return SourceFile(text, tree, frozenset(names))
 
 
-def statement(place: Place) -> str:
+def find_statement(place: Place) -> str:
     """The statement that begins or stands at a place, in one line."""
-    file = source_file(place.file)
+    file = read_source(place.file)
     if file.tree is None:
         return file.line(place.line)
     found: ast.stmt | None = None
@@ -67,10 +67,10 @@ def _holds(node: ast.stmt, place: Place) -> bool:
     return (node.lineno, node.col_offset) <= (place.line, place.column) <= end
 
 
-def expression(place: Place) -> ast.expr | None:
+def find_expression(place: Place) -> ast.expr | None:
     """The expression that stands exactly at a place; without columns the only operation on the
     line that has operands."""
-    file = source_file(place.file)
+    file = read_source(place.file)
     if file.tree is None:
         return None
     on_line = []
@@ -90,7 +90,7 @@ def expression(place: Place) -> ast.expr | None:
     return None
 
 
-def operand(node: ast.expr, imported: frozenset[str], at: str) -> ast.expr | None:
+def find_operand(node: ast.expr, imported: frozenset[str], at: str) -> ast.expr | None:
     """How an operation's operand at a position or keyword is written."""
     if isinstance(node, ast.BinOp):
         return {"0": node.left, "1": node.right}.get(at)
@@ -120,23 +120,23 @@ def _root(node: ast.expr) -> str:
     return ""
 
 
-def written(place: Place, direct: bool, given: Operand) -> str | None:
+def find_operand_text(place: Place, direct: bool, given: Operand) -> str | None:
     """An operand as the program writes it, None where the source does not say."""
     if not direct:
         return None
-    node = expression(place)
+    node = find_expression(place)
     if node is None:
         return None
-    file = source_file(place.file)
-    found = operand(node, file.imported, given.at)
+    file = read_source(place.file)
+    found = find_operand(node, file.imported, given.at)
     if found is None:
         return None
     return " ".join(file.segment(found).split())
 
 
-def described(place: Place, direct: bool, given: Operand) -> str:
+def describe_operand(place: Place, direct: bool, given: Operand) -> str:
     """An operand for people: as it is written, else by its name in the module."""
-    text = written(place, direct, given)
+    text = find_operand_text(place, direct, given)
     if text:
         return text
     if given.name and given.kind in ("parameter", "buffer"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.capabilities.dtypes.observed import Place
+from flacheck.capabilities.dtypes.observation import Place
 from flacheck.model import Json
 
-PROMOTION, REFUSED, OVERFLOW = "FC701", "FC703", "FC704"
+PROMOTION, REJECTION, OVERFLOW = "FC701", "FC703", "FC704"
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReachedKernel:
     """A kernel that the promoted tensor reaches: under which argument, the dtypes of all its
     floating operands, as they are and as they are without promotions, and what that costs in shared
     memory (see `costs`)."""
@@ -20,7 +20,7 @@ class Reached:
     kernel: str
     argument: str
     dtypes: dict[str, str]
-    intended: dict[str, str]
+    intended_dtypes: dict[str, str]
     launches: tuple[str, ...] = ()
     shared: Json | None = None
 
@@ -29,13 +29,13 @@ class Reached:
             "kernel": self.kernel,
             "argument": self.argument,
             "dtypes": self.dtypes,
-            "intended": self.intended,
+            "intended": self.intended_dtypes,
             "shared": self.shared,
         }
 
 
 @dataclass(frozen=True)
-class Tripped:
+class EndingError:
     """The error that ends the run: where, and the statement that raises it."""
 
     file: str
@@ -73,12 +73,12 @@ class DtypeFinding:
     half: str | None = None
     parameter: str | None = None
     kind: str | None = None
-    reached: tuple[Reached, ...] = ()
-    beyond: tuple[Reached, ...] = ()
-    tripped: Tripped | None = None
-    says: str = ""
+    reached_kernels: tuple[ReachedKernel, ...] = ()
+    beyond: tuple[ReachedKernel, ...] = ()
+    error_at_end: EndingError | None = None
+    message: str = ""
     fix: str | None = None
-    known: bool = False
+    is_known: bool = False
 
     @property
     def identity(self) -> str:
@@ -88,11 +88,11 @@ class DtypeFinding:
     def to_json(self) -> Json:
         kernel: Any = None
         shared = None
-        if self.reached:
-            kernel, shared = self.reached[0].kernel, self.reached[0].shared
-        tripped = None
-        if self.tripped is not None:
-            tripped = self.tripped.to_json()
+        if self.reached_kernels:
+            kernel, shared = self.reached_kernels[0].kernel, self.reached_kernels[0].shared
+        error_at_end = None
+        if self.error_at_end is not None:
+            error_at_end = self.error_at_end.to_json()
         return {
             "code": self.code,
             "kernel": kernel,
@@ -106,10 +106,10 @@ class DtypeFinding:
             "shared": shared,
             "subject": self.subject,
             "parameter": self.parameter,
-            "kernels": [each.to_json() for each in self.reached],
+            "kernels": [each.to_json() for each in self.reached_kernels],
             "beyond": [each.to_json() for each in self.beyond],
-            "trips": tripped,
-            "message": self.says,
+            "trips": error_at_end,
+            "message": self.message,
             "fix": self.fix,
-            "known": self.known,
+            "known": self.is_known,
         }

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flacheck.capabilities.dtypes import judging, scripts, stood_in
+from flacheck.capabilities.dtypes import judging, missing_modules, scripts
 from flacheck.capabilities.dtypes.finding import DtypeFinding
-from flacheck.capabilities.dtypes.observed import Mode, Observation
+from flacheck.capabilities.dtypes.observation import Mode, Observation
 from flacheck.capabilities.dtypes.starting import DtypesAnswer as DtypesAnswer
 from flacheck.capabilities.dtypes.starting import DtypesQuestion as DtypesQuestion
-from flacheck.capabilities.dtypes.starting import started
-from flacheck.capabilities.dtypes.starting import what as what
+from flacheck.capabilities.dtypes.starting import describe_question as describe_question
+from flacheck.capabilities.dtypes.starting import observe
 from flacheck.errors import IncompleteError, UsageError
 
 
@@ -25,22 +25,22 @@ def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) 
     """
     if question.script:
         return scripts.follow(question, folder, overlay)
-    answer = started(question, folder, overlay)
+    answer = observe(question, folder, overlay)
     seen = answer.observation
     if seen.error is not None and seen.kind == "import":
-        needed = stood_in.named_in(seen.error, seen.missing)
+        needed = missing_modules.match_missing(seen.error, seen.missing)
         if needed:
-            again = started(question, folder, overlay, needed)
+            again = observe(question, folder, overlay, needed)
             if again.observation.error is None:
-                observation = stood_in.marked(again.observation, needed)
+                observation = missing_modules.mark_stand_ins(again.observation, needed)
                 return replace(again, observation=observation)
     _check(question, seen)
-    needs = stood_in.needs(seen)
+    needs = missing_modules.group_by_missing(seen)
     for needed, names in needs.items():
         narrowed = replace(question, targets=_as_asked(question, names))
-        again = started(narrowed, folder, overlay, needed)
+        again = observe(narrowed, folder, overlay, needed)
         if again.observation.error is None:
-            seen = stood_in.merged(seen, again.observation, needed)
+            seen = missing_modules.merge(seen, again.observation, needed)
             answer = replace(answer, launches=(*answer.launches, *again.launches))
     return replace(answer, observation=seen)
 
@@ -62,15 +62,15 @@ def _check(question: DtypesQuestion, seen: Observation) -> None:
     if seen.error is not None and seen.kind == "target":
         raise UsageError(seen.error)
     if seen.error is not None:
-        raise IncompleteError(f"{what(question)}: cannot be imported: {seen.error}")
+        raise IncompleteError(f"{describe_question(question)}: cannot be imported: {seen.error}")
 
 
 def findings(answer: DtypesAnswer, asked: Sequence[Mode]) -> list[DtypeFinding]:
     """Every finding of every subject, in the order in which they were followed."""
     subjects = answer.observation.subjects
-    wanted = judging.wants(subjects, asked)
+    wanted = judging.find_wide_by_design(subjects, asked)
     found = []
     for subject in subjects:
         for mode in asked:
-            found += judging.judge(subject, mode, wanted, answer.shown)
+            found += judging.judge(subject, mode, wanted, answer.display_path)
     return found

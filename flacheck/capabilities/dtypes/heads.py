@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flacheck.capabilities.dtypes import costs, following
-from flacheck.capabilities.dtypes.costs import CostBench, Need, Wanted
+from flacheck.capabilities.dtypes.costs import CostBench, LaunchOnTarget, Need
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Mode, SeenHeads, SeenSubject, short
+from flacheck.capabilities.dtypes.observation import Mode, ObservedHeads, ObservedSubject, short
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Json
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 SIZES = (64, 128, 256)
 # Hopper, Ampere, Ada, consumer Ampere, Volta, Turing: most shared memory first.
 TARGETS = ("sm90", "sm80", "sm89", "sm86", "sm70", "sm75")
-INTENDED, ACTUAL = "intended", "actual"
+INTENDED_DTYPES, ACTUAL_DTYPES = "intended", "actual"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Concern:
     mode: Mode
     kernel: str
     actual: Mapping[str, str]
-    intended: Mapping[str, str]
+    intended_dtypes: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,18 @@ class _Seen:
     why: str | None = None
 
 
-def concerns(
-    findings: Sequence[DtypeFinding], subjects: Sequence[SeenSubject], modes: Sequence[Mode]
+def find_concerns(
+    findings: Sequence[DtypeFinding], subjects: Sequence[ObservedSubject], modes: Sequence[Mode]
 ) -> list[Concern]:
     """The kernels that findings reach; without findings all that the subjects launch."""
     kept: dict[str, Concern] = {}
     by_name = {str(mode): mode for mode in modes}
     for finding in findings:
         mode = by_name[finding.mode]
-        for reached in (*finding.reached, *finding.beyond):
-            made = Concern(finding.subject, mode, reached.kernel, reached.dtypes, reached.intended)
+        for reached in (*finding.reached_kernels, *finding.beyond):
+            made = Concern(
+                finding.subject, mode, reached.kernel, reached.dtypes, reached.intended_dtypes
+            )
             kept.setdefault(f"{mode} {reached.kernel} {sorted(reached.dtypes.items())}", made)
     if findings:
         return list(kept.values())
@@ -119,7 +121,7 @@ def concerns(
     return list(kept.values())
 
 
-def table(
+def measure_heads(
     question: DtypesQuestion,
     concerned: Sequence[Concern],
     bench: CostBench,
@@ -130,11 +132,11 @@ def table(
     seen: list[_Seen] = []
     for target in chosen:
         seen += _seen(question, concerned, target, folder)
-    wanted: list[Wanted] = []
+    wanted: list[LaunchOnTarget] = []
     for each in seen:
         for which in _kinds(each.concern):
-            wanted += [Wanted(entry, each.target) for entry in _entries(each, which)]
-    needs = iter(bench.needs(wanted))
+            wanted += [LaunchOnTarget(entry, each.target) for entry in _entries(each, which)]
+    needs = iter(bench.measure(wanted))
     rows: dict[tuple[int, str, str], HeadNeeds] = {}
     for each in seen:
         for which in _kinds(each.concern):
@@ -146,16 +148,16 @@ def table(
 
 
 def _kinds(concern: Concern) -> tuple[str, ...]:
-    if concern.intended == concern.actual:
-        return (ACTUAL,)
-    return (INTENDED, ACTUAL)
+    if concern.intended_dtypes == concern.actual:
+        return (ACTUAL_DTYPES,)
+    return (INTENDED_DTYPES, ACTUAL_DTYPES)
 
 
 def _empty(seen: _Seen, which: str) -> HeadNeeds:
     concern = seen.concern
     dtypes = concern.actual
-    if which == INTENDED:
-        dtypes = concern.intended
+    if which == INTENDED_DTYPES:
+        dtypes = concern.intended_dtypes
     return HeadNeeds(concern.kernel, concern.mode, seen.target, which, dtypes, {})
 
 
@@ -164,15 +166,15 @@ def _with(row: HeadNeeds, seen: _Seen, measured: Sequence[Need]) -> HeadNeeds:
         return replace(row, missing={**row.missing, seen.size: seen.why or "not launched"})
     return replace(
         row,
-        needs={**row.needs, seen.size: costs.together(measured)},
+        needs={**row.needs, seen.size: costs.combine_needs(measured)},
         settings={**row.settings, seen.size: seen.settings},
     )
 
 
 def _entries(seen: _Seen, which: str) -> list[RecordedLaunch]:
     dtypes = seen.concern.actual
-    if which == INTENDED:
-        dtypes = seen.concern.intended
+    if which == INTENDED_DTYPES:
+        dtypes = seen.concern.intended_dtypes
     return [costs.with_dtypes(entry, dtypes) for entry in seen.entries]
 
 
@@ -193,7 +195,7 @@ def _seen(
             for size in SIZES:
                 yield _Seen(concern, target, size, why=str(error))
         return
-    entries = costs.recorded(answer)
+    entries = costs.read_launches(answer)
     subjects = {each.name: each for each in answer.observation.subjects}
     for concern in concerned:
         subject = subjects.get(concern.subject)
@@ -201,7 +203,7 @@ def _seen(
             yield _at(concern, target, size, _heads(subject, concern.mode, size), entries)
 
 
-def _heads(subject: SeenSubject | None, mode: Mode, size: int) -> SeenHeads | None:
+def _heads(subject: ObservedSubject | None, mode: Mode, size: int) -> ObservedHeads | None:
     if subject is None:
         return None
     for each in subject.heads:
@@ -214,7 +216,7 @@ def _at(
     concern: Concern,
     target: str,
     size: int,
-    heads: SeenHeads | None,
+    heads: ObservedHeads | None,
     entries: Mapping[str, RecordedLaunch],
 ) -> _Seen:
     if heads is None or heads.run is None:

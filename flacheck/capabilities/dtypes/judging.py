@@ -26,27 +26,27 @@ from flacheck.capabilities.dtypes import expressions
 from flacheck.capabilities.dtypes.finding import (
     OVERFLOW,
     PROMOTION,
-    REFUSED,
+    REJECTION,
     DtypeFinding,
-    Reached,
-    Tripped,
+    EndingError,
+    ReachedKernel,
 )
-from flacheck.capabilities.dtypes.observed import (
+from flacheck.capabilities.dtypes.observation import (
     Mode,
+    ObservedError,
+    ObservedLaunch,
+    ObservedRun,
+    ObservedSubject,
     Operand,
     Place,
     Promotion,
-    SeenError,
-    SeenLaunch,
-    SeenRun,
-    SeenSubject,
     short,
 )
 
 # A file as a report names it.
 Shown = Callable[[str], str]
 # Kernels with the argument that they take in float32 beside half operands by design.
-Wants = frozenset[tuple[str, str]]
+WideByDesign = frozenset[tuple[str, str]]
 
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
@@ -58,7 +58,7 @@ def references(mode: Mode) -> list[Mode]:
     return list(dict.fromkeys((same, plain)))
 
 
-def wants(subjects: Iterable[SeenSubject], modes: Iterable[Mode]) -> Wants:
+def find_wide_by_design(subjects: Iterable[ObservedSubject], modes: Iterable[Mode]) -> WideByDesign:
     """What kernels take in float32 beside half operands though no parameter is wide: the program
     or autocast casts it, nothing was promoted."""
     compared = {each for mode in modes for each in references(mode) if each not in set(modes)}
@@ -70,7 +70,7 @@ def wants(subjects: Iterable[SeenSubject], modes: Iterable[Mode]) -> Wants:
     return frozenset(found)
 
 
-def _taken_wide(run: SeenRun) -> Wants:
+def _taken_wide(run: ObservedRun) -> WideByDesign:
     """What kernels take in float32 beside half operands though nothing was promoted."""
     taken = set()
     for launch in run.launches:
@@ -81,7 +81,9 @@ def _taken_wide(run: SeenRun) -> Wants:
     return frozenset(taken)
 
 
-def judge(subject: SeenSubject, mode: Mode, wanted: Wants, shown: Shown) -> list[DtypeFinding]:
+def judge(
+    subject: ObservedSubject, mode: Mode, wanted: WideByDesign, shown: Shown
+) -> list[DtypeFinding]:
     """The findings of a subject in one of the modes asked."""
     run = subject.run(mode)
     if run is None:
@@ -92,14 +94,14 @@ def judge(subject: SeenSubject, mode: Mode, wanted: Wants, shown: Shown) -> list
     return [*judgement.promotions(), *judgement.overflows()]
 
 
-def not_followed(subject: SeenSubject, mode: Mode) -> SeenError | None:
+def find_failure(subject: ObservedSubject, mode: Mode) -> ObservedError | None:
     """Why a subject has no answer in a mode: an error that has nothing to do with dtypes, for it
     comes without wide parameters, too; None when it has one."""
     run = subject.run(mode)
     if run is None:
         # A module that is missing says more than what other arguments came to.
-        missing = [error for error in subject.failed if error.type in _IMPORT_ERRORS]
-        return next(iter([*missing, *subject.failed]), None)
+        missing = [error for error in subject.errors if error.type in _IMPORT_ERRORS]
+        return next(iter([*missing, *subject.errors]), None)
     if run.error is None:
         return None
     others = [subject.run(each) for each in references(mode) if each != mode]
@@ -109,7 +111,7 @@ def not_followed(subject: SeenSubject, mode: Mode) -> SeenError | None:
     return None
 
 
-def _is_same(mine: SeenError, other: SeenError | None) -> bool:
+def _is_same(mine: ObservedError, other: ObservedError | None) -> bool:
     return other is not None and (mine.type, mine.place) == (other.type, other.place)
 
 
@@ -119,9 +121,9 @@ class _Judgement:
     def __init__(
         self,
         subject: str,
-        run: SeenRun,
-        compared: Sequence[SeenRun],
-        wanted: Wants,
+        run: ObservedRun,
+        compared: Sequence[ObservedRun],
+        wanted: WideByDesign,
         shown: Shown,
     ) -> None:
         self._subject, self._run, self._compared = subject, run, compared
@@ -131,14 +133,14 @@ class _Judgement:
 
     def promotions(self) -> Iterator[DtypeFinding]:
         """A finding for each promotion that breaks something, and the error that ended the run."""
-        reached: dict[int, list[Reached]] = {}
-        for kernel, number, launch in self._run.numbered():
+        reached: dict[int, list[ReachedKernel]] = {}
+        for kernel, number, launch in self._run.number_launches():
             for name, operand in launch.args.items():
                 if self._is_mixed(kernel, number, launch, name, operand):
                     one = self._reached(kernel, number, launch, name)
                     for cause in self._causes(operand.events):
                         reached.setdefault(cause, []).append(one)
-        tripped, blamed, refused = self._error()
+        error_at_end, blamed, refused = self._error()
         for cause in blamed:
             reached.setdefault(cause, [])
         for cause, kernels in reached.items():
@@ -146,7 +148,7 @@ class _Judgement:
             if finding is None:
                 continue
             if cause in blamed:
-                finding = replace(finding, tripped=tripped)
+                finding = replace(finding, error_at_end=error_at_end)
             yield finding
         if refused is not None:
             yield refused
@@ -161,17 +163,17 @@ class _Judgement:
                 self._subject,
                 self._shown(place.file),
                 place.line,
-                expressions.statement(place),
+                expressions.find_statement(place),
                 overflow.operand,
                 "fp16",
                 "fp16",
                 str(self._run.mode),
                 place,
-                says=overflow.says,
+                message=overflow.message,
             )
 
     def _is_mixed(
-        self, kernel: str, number: int, launch: SeenLaunch, name: str, operand: Operand
+        self, kernel: str, number: int, launch: ObservedLaunch, name: str, operand: Operand
     ) -> bool:
         if operand.is_half or not operand.events or (kernel, name) in self._wanted:
             return False
@@ -196,10 +198,12 @@ class _Judgement:
                 return max(dtypes, key=lambda dtype: dtype not in ("fp16", "bf16"))
         return None
 
-    def _reached(self, kernel: str, number: int, launch: SeenLaunch, name: str) -> Reached:
+    def _reached(
+        self, kernel: str, number: int, launch: ObservedLaunch, name: str
+    ) -> ReachedKernel:
         dtypes = {arg: short(operand.dtype) for arg, operand in launch.args.items()}
         intended = {arg: self._intended(kernel, number, arg) or dtypes[arg] for arg in dtypes}
-        return Reached(kernel, name, dtypes, intended, launch.ids)
+        return ReachedKernel(kernel, name, dtypes, intended, launch.ids)
 
     def _causes(self, events: Iterable[int]) -> list[int]:
         """The first promotions on the way that are gone without wide parameters."""
@@ -223,7 +227,7 @@ class _Judgement:
         """Whether a promotion is in no run that this one is compared with."""
         return _at(self._run.promotions[number]) not in self._remaining
 
-    def _error(self) -> tuple[Tripped | None, list[int], DtypeFinding | None]:
+    def _error(self) -> tuple[EndingError | None, list[int], DtypeFinding | None]:
         """What ended the run: the statement, the promotions to blame, and a finding of its own
         where an operation refused its operands or nothing was promoted."""
         error = self._run.error
@@ -233,19 +237,19 @@ class _Judgement:
         if not others or any(_is_same(error, other.error) for other in others):
             return None, [], None
         place = error.place
-        statement = expressions.statement(place)
-        tripped = Tripped(self._shown(place.file), place.line, statement, error.brief)
+        statement = expressions.find_statement(place)
+        error_at_end = EndingError(self._shown(place.file), place.line, statement, error.brief)
         blamed = self._causes([event for each in error.about for event in each.events])
         if blamed and error.kind == "stated":
-            return tripped, blamed, None
+            return error_at_end, blamed, None
         wide = [each for each in error.about if not each.is_half and each.dims]
         halves = [each for each in error.about if each.is_half]
         operand, parameter, kind = "", None, None
         if wide:
-            operand = expressions.described(place, error.kind == "refused", wide[0])
+            operand = expressions.describe_operand(place, error.kind == "refused", wide[0])
             parameter, kind = wide[0].name, wide[0].kind
         finding = DtypeFinding(
-            REFUSED,
+            REJECTION,
             self._subject,
             self._shown(place.file),
             place.line,
@@ -258,23 +262,23 @@ class _Judgement:
             half=_half(place, error.kind == "refused", halves),
             parameter=parameter,
             kind=kind,
-            tripped=tripped,
-            says=error.brief,
+            error_at_end=error_at_end,
+            message=error.brief,
         )
-        return tripped, blamed, finding
+        return error_at_end, blamed, finding
 
-    def _finding(self, number: int, reached: tuple[Reached, ...]) -> DtypeFinding | None:
+    def _finding(self, number: int, reached: tuple[ReachedKernel, ...]) -> DtypeFinding | None:
         promotion = self._run.promotions[number]
         place, wide = promotion.place, promotion.wide[0]
         if place is None:
             return None
-        operand = expressions.described(place, promotion.direct, wide)
+        operand = expressions.describe_operand(place, promotion.direct, wide)
         return DtypeFinding(
             PROMOTION,
             self._subject,
             self._shown(place.file),
             place.line,
-            expressions.statement(place),
+            expressions.find_statement(place),
             operand,
             short(promotion.source),
             short(promotion.result),
@@ -283,14 +287,14 @@ class _Judgement:
             half=_half(place, promotion.direct, promotion.halves),
             parameter=wide.name,
             kind=wide.kind,
-            reached=reached,
-            says=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
+            reached_kernels=reached,
+            message=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
         )
 
 
 def _half(place: Place, direct: bool, halves: Sequence[Operand]) -> str | None:
     """A half operand as the program writes it, a plain name before a computed value."""
-    texts = [expressions.written(place, direct, each) for each in halves]
+    texts = [expressions.find_operand_text(place, direct, each) for each in halves]
     return min((text for text in texts if text), key=len, default=None)
 
 
@@ -299,9 +303,9 @@ def _at(promotion: Promotion) -> tuple[str, Place | None, tuple[str, ...]]:
     return promotion.phase, promotion.place, tuple(each.at for each in promotion.wide)
 
 
-def _merged(reached: Sequence[Reached]) -> tuple[Reached, ...]:
+def _merged(reached: Sequence[ReachedKernel]) -> tuple[ReachedKernel, ...]:
     """Each kernel once for an argument and its dtypes."""
-    kept: dict[str, Reached] = {}
+    kept: dict[str, ReachedKernel] = {}
     for each in reached:
         kept.setdefault(f"{each.kernel} {each.argument} {each.dtypes}", each)
     return tuple(kept.values())

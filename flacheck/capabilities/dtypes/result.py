@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flacheck.capabilities.dtypes import judging
+from flacheck.capabilities.dtypes.autofix import FixResult
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.heads import HeadNeeds
-from flacheck.capabilities.dtypes.mending import Mended
-from flacheck.capabilities.dtypes.observed import Mode, SeenError, SeenSubject
+from flacheck.capabilities.dtypes.observation import Mode, ObservedError, ObservedSubject
 from flacheck.errors import Exit
 from flacheck.model import Json
 
@@ -37,10 +37,10 @@ class Cure:
     """Something that was tried against the findings, and how many were left."""
 
     name: str
-    left: int
+    remaining: int
 
     def to_json(self) -> Json:
-        return {"cure": self.name, "findings_left": self.left}
+        return {"cure": self.name, "findings_left": self.remaining}
 
 
 @dataclass(frozen=True)
@@ -52,42 +52,42 @@ class DtypesResult:
     about: str
     modes: tuple[Mode, ...]
     findings: tuple[DtypeFinding, ...]
-    followed: dict[str, int]
+    launch_counts: dict[str, int]
     not_followed: tuple[NotFollowed, ...] = ()
     late: tuple[str, ...] = ()
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
-    mended: Mended | None = None
+    fix_result: FixResult | None = None
     cures: tuple[Cure, ...] = ()
     heads: tuple[HeadNeeds, ...] = ()
 
     @property
     def new(self) -> list[DtypeFinding]:
         """The findings that no baseline lists."""
-        return [each for each in self.findings if not each.known]
+        return [each for each in self.findings if not each.is_known]
 
     @property
     def exit_code(self) -> Exit:
         """1 with findings that are new, 3 when nothing was followed."""
         if self.new:
             return Exit.FINDINGS
-        if not self.followed and not self.findings:
+        if not self.launch_counts and not self.findings:
             return Exit.INCOMPLETE
         return Exit.OK
 
     def to_json(self) -> Json:
         mended = None
-        if self.mended is not None:
+        if self.fix_result is not None:
             mended = {
-                "diff": self.mended.diff,
-                "findings_left": len(self.mended.left),
-                "without_a_cast": len(self.mended.unmended),
+                "diff": self.fix_result.diff,
+                "findings_left": len(self.fix_result.remaining),
+                "without_a_cast": len(self.fix_result.not_fixed),
             }
         return {
             "about": self.about,
             "modes": [str(mode) for mode in self.modes],
             "findings": [each.to_json() for each in self.findings],
-            "followed": self.followed,
+            "followed": self.launch_counts,
             "not_followed": [each.to_json() for each in self.not_followed],
             "late": list(self.late),
             "stand_ins": {name: list(modules) for name, modules in self.stand_ins.items()},
@@ -98,8 +98,8 @@ class DtypesResult:
         }
 
 
-def sorted_out(
-    subjects: Sequence[SeenSubject], modes: Sequence[Mode]
+def split_subjects(
+    subjects: Sequence[ObservedSubject], modes: Sequence[Mode]
 ) -> tuple[dict[str, int], list[NotFollowed]]:
     """Subjects whose forward pass has an answer in every mode, with how many launches they made;
     and those of which some pass has none."""
@@ -107,9 +107,9 @@ def sorted_out(
     missing = []
     for subject in subjects:
         launches = 0
-        errors: list[tuple[Mode, SeenError]] = []
+        errors: list[tuple[Mode, ObservedError]] = []
         for mode in modes:
-            error = judging.not_followed(subject, mode)
+            error = judging.find_failure(subject, mode)
             if error is not None:
                 errors.append((mode, error))
             launches += sum(len(run.order) for run in subject.runs if run.mode == mode)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from flacheck.capabilities.dtypes import judging
-from flacheck.capabilities.dtypes.observed import Mode, Observation, SeenRun, SeenSubject
-from flacheck.capabilities.dtypes.starting import DtypesAnswer, DtypesQuestion, script_name, started
+from flacheck.capabilities.dtypes.observation import Mode, Observation, ObservedRun, ObservedSubject
+from flacheck.capabilities.dtypes.starting import DtypesAnswer, DtypesQuestion, observe, script_name
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -42,10 +42,10 @@ def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuest
     """
     name = script_name(question.script)
     with temporary_folder() as folder:
-        seen = started(replace(question, modes=()), Path(folder), None).observation
+        seen = observe(replace(question, modes=()), Path(folder), None).observation
     if seen.error is not None:
         raise IncompleteError(f"{name}: raised {seen.error}, before it called a module")
-    own = seen.learned
+    own = seen.own_mode
     if own is None:
         raise IncompleteError(
             f"{name}: called no torch.nn.Module with parameters, so there is nothing to follow; to "
@@ -63,17 +63,17 @@ def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuest
 def follow(question: DtypesQuestion, folder: Path, overlay: Path | None) -> DtypesAnswer:
     """The script in all modes asked and in those that they are compared with."""
     compared = [reference for mode in question.modes for reference in judging.references(mode)]
-    runs: list[SeenRun] = []
+    runs: list[ObservedRun] = []
     launches: list[Path] = []
     answer: DtypesAnswer | None = None
     for mode in dict.fromkeys([*question.modes, *compared]):
         narrowed = replace(question, modes=(mode,))
         if mode == question.own_mode:
-            answer = started(narrowed, folder, overlay)
+            answer = observe(narrowed, folder, overlay)
         else:
-            answer = started(narrowed, folder, overlay, forced=mode)
+            answer = observe(narrowed, folder, overlay, forced=mode)
         runs += [run for subject in answer.observation.subjects for run in subject.runs]
         launches += answer.launches
     assert answer is not None
-    subject = SeenSubject(script_name(question.script), tuple(runs), plan="as it is")
+    subject = ObservedSubject(script_name(question.script), tuple(runs), plan="as it is")
     return replace(answer, observation=Observation((subject,), {}), launches=tuple(launches))

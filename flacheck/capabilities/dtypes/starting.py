@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flacheck.capabilities.dtypes import observed
-from flacheck.capabilities.dtypes.observed import Mode, Observation
+from flacheck.capabilities.dtypes import observation
+from flacheck.capabilities.dtypes.observation import Mode, Observation
 from flacheck.captures.cards import card
 from flacheck.captures.drive import guest_environment, recipe_of, run_guest
 from flacheck.engine import policies
@@ -59,7 +59,7 @@ class DtypesAnswer:
     launches: tuple[Path, ...]
     roots: tuple[Path, ...]
 
-    def shown(self, file: str) -> str:
+    def display_path(self, file: str) -> str:
         """A file as a report names it: from its package's folder, or from here."""
         path = Path(file)
         for root in (*self.roots, Path.cwd()):
@@ -68,7 +68,7 @@ class DtypesAnswer:
         return file
 
 
-def what(question: DtypesQuestion) -> str:
+def describe_question(question: DtypesQuestion) -> str:
     """What is asked about, for people."""
     if question.script:
         return " ".join(question.script)
@@ -78,7 +78,7 @@ def what(question: DtypesQuestion) -> str:
     return f"all layers of {question.package.identity}"
 
 
-def started(
+def observe(
     question: DtypesQuestion,
     folder: Path,
     overlay: Path | None,
@@ -112,10 +112,10 @@ def started(
     beside = ""
     if stand_ins:
         beside = f" with stand-ins for {', '.join(stand_ins)}"
-    _LOG.info(f"following the dtypes of {what(question)}{beside} …")
+    _LOG.info(f"following the dtypes of {describe_question(question)}{beside} …")
     environment = _environment(question, work, overlay)
     run_guest(".dtypes", config, environment, work, seconds, _policy(question, environment, work))
-    seen = observed.from_report(json.loads(report.read_text(encoding="utf-8")))
+    seen = observation.from_report(json.loads(report.read_text(encoding="utf-8")))
     return DtypesAnswer(seen, (launches,), _roots(question.package, overlay))
 
 

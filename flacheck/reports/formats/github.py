@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from flacheck.reports.document import Display, Report, shown
+from flacheck.reports.document import Display, Report, make_visible
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
     """A command a line, as wide as it comes out: a workflow's log may be a narrow terminal."""
-    for said in map(shown, report.annotations):
+    for said in map(make_visible, report.annotations):
         place = {"file": said.file, "line": said.line, "title": said.title}
         properties = []
         for name, value in place.items():

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from flacheck.reports.document import Display, Report, Streamed
-from flacheck.reports.formats.json import dumped
+from flacheck.reports.formats.json import dump
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
     """One line a piece."""
     value = report.value
     if not isinstance(value, Streamed):
-        yield dumped(value) + "\n"
+        yield dump(value) + "\n"
         return
-    yield dumped(value.before) + "\n"
+    yield dump(value.before) + "\n"
     for item in value.items:
-        yield dumped(item) + "\n"
-    yield dumped(value.after) + "\n"
+        yield dump(item) + "\n"
+    yield dump(value.after) + "\n"

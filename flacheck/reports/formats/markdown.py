@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from flacheck.model.text import code_span, fence
 from flacheck.reports import document
 from flacheck.reports.document import Display, Part, Report, Tone
-from flacheck.reports.phrases import omitted
+from flacheck.reports.phrases import format_omitted
 
 # GitHub takes 65,536 characters in an issue; a run of any size stays below that.
 MOST_ROWS = 60
@@ -21,7 +21,7 @@ _BOLD = (Tone.STRONG, Tone.BAD)
 def render(report: Report, display: Display) -> Iterator[str]:
     """Part after part with an empty line between them, the items of a list without."""
     before: Part | None = None
-    for part in map(document.shown, report.parts):
+    for part in map(document.make_visible, report.parts):
         in_list = isinstance(before, document.Item) and isinstance(part, document.Item)
         if before is not None and not in_list:
             yield "\n"
@@ -65,7 +65,7 @@ def _table(table: document.Table) -> Iterator[str]:
         missing = len(table.headings) - len(texts)
         yield _row(texts + [""] * missing)
     if len(table.rows) > MOST_ROWS:
-        yield f"\n{omitted(len(table.rows), 'row', MOST_ROWS)}"
+        yield f"\n{format_omitted(len(table.rows), 'row', MOST_ROWS)}"
 
 
 def _row(texts: list[str]) -> str:

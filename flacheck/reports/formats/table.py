@@ -30,7 +30,7 @@ _ENDLESS = 100_000
 def render(report: Report, display: Display) -> Iterator[str]:
     """Part after part, each as soon as it is there."""
     before: Part | None = None
-    for part in map(document.shown, report.parts):
+    for part in map(document.make_visible, report.parts):
         if before is not None and _stands_apart(before, part):
             yield "\n"
         yield _text(part, display)

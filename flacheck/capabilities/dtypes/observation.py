@@ -77,14 +77,14 @@ class Promotion(Struct, frozen=True, rename={"source": "from", "result": "to"}):
     result: str
 
 
-class Overflow(Struct, frozen=True):
+class Overflow(Struct, frozen=True, rename={"evidence": "shown"}):
     """A constant that float16 cannot hold, and what shows it; with `terms` the exponential of a sum
     of so many, which overflows when each starts from the `constant`."""
 
     place: Place | None
     phase: str
     constant: float
-    shown: str
+    evidence: str
     terms: int | None = None
 
     @property
@@ -94,13 +94,13 @@ class Overflow(Struct, frozen=True):
         return f"a sum of {self.terms} terms"
 
     @property
-    def says(self) -> str:
+    def message(self) -> str:
         if self.terms is None:
-            return f"{self.constant:g} does not fit into fp16: {self.shown}"
-        return f"the exponential of {self.operand} does not fit into fp16: {self.shown}"
+            return f"{self.constant:g} does not fit into fp16: {self.evidence}"
+        return f"the exponential of {self.operand} does not fit into fp16: {self.evidence}"
 
 
-class SeenLaunch(Struct, frozen=True):
+class ObservedLaunch(Struct, frozen=True):
     """A launch with its floating operands; `ids` are its lines in the launches file."""
 
     kernel: str
@@ -109,7 +109,7 @@ class SeenLaunch(Struct, frozen=True):
     args: dict[str, Operand]
 
 
-class SeenError(Struct, frozen=True):
+class ObservedError(Struct, frozen=True):
     """What ended a run. `about` are the operands that an operation refused (`kind` is `refused`),
     or the tensors that the failing statement names (`stated`)."""
 
@@ -129,17 +129,17 @@ class SeenError(Struct, frozen=True):
         return self.type
 
 
-class SeenRun(Struct, frozen=True, dict=True):
+class ObservedRun(Struct, frozen=True, dict=True):
     """A subject in one mode."""
 
     mode: Mode
-    error: SeenError | None
+    error: ObservedError | None
     promotions: tuple[Promotion, ...] = ()
     overflows: tuple[Overflow, ...] = ()
-    launches: tuple[SeenLaunch, ...] = ()
+    launches: tuple[ObservedLaunch, ...] = ()
     order: tuple[int, ...] = ()
 
-    def numbered(self) -> Iterator[tuple[str, int, SeenLaunch]]:
+    def number_launches(self) -> Iterator[tuple[str, int, ObservedLaunch]]:
         """Every launch as it came: its kernel, which launch of that kernel it is, and itself."""
         counts: Counter[str] = Counter()
         for index in self.order:
@@ -148,48 +148,48 @@ class SeenRun(Struct, frozen=True, dict=True):
             counts[launch.kernel] += 1
 
     @cached_property
-    def by_number(self) -> Mapping[tuple[str, int], SeenLaunch]:
-        return {(kernel, number): launch for kernel, number, launch in self.numbered()}
+    def by_number(self) -> Mapping[tuple[str, int], ObservedLaunch]:
+        return {(kernel, number): launch for kernel, number, launch in self.number_launches()}
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
         return Counter(self.launches[index].kernel for index in self.order)
 
 
-class SeenHeads(Struct, frozen=True):
+class ObservedHeads(Struct, frozen=True):
     """A subject with heads of another `size`, by the `settings`; `run` is None when none made them
     so."""
 
     size: int
     settings: dict[str, int]
-    run: SeenRun | None = None
+    run: ObservedRun | None = None
 
 
-class SeenSubject(Struct, frozen=True):
+class ObservedSubject(Struct, frozen=True, rename={"errors": "failed"}):
     """One layer, function or model; `failed` are the errors of all calls tried when none worked;
     `stand_ins` the modules that were stood in for."""
 
     name: str
-    runs: tuple[SeenRun, ...]
+    runs: tuple[ObservedRun, ...]
     plan: str | None = None
-    failed: tuple[SeenError, ...] = ()
+    errors: tuple[ObservedError, ...] = ()
     stand_ins: tuple[str, ...] = ()
-    heads: tuple[SeenHeads, ...] = ()
+    heads: tuple[ObservedHeads, ...] = ()
 
-    def run(self, mode: Mode) -> SeenRun | None:
+    def run(self, mode: Mode) -> ObservedRun | None:
         return next((run for run in self.runs if run.mode == mode), None)
 
 
-class Observation(Struct, frozen=True):
+class Observation(Struct, frozen=True, rename={"own_mode": "learned"}):
     """Everything that one start of the guest saw; `missing` are modules that are nowhere, by their
     first names, with the modules that asked for them; `learned` is the mode that a program runs
     in."""
 
-    subjects: tuple[SeenSubject, ...]
+    subjects: tuple[ObservedSubject, ...]
     modules: dict[str, str]
     late: tuple[str, ...] = ()
     missing: dict[str, tuple[str, ...]] = {}
-    learned: Mode | None = None
+    own_mode: Mode | None = None
     error: str | None = None
     kind: str | None = None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from flacheck.capabilities.dtypes import expressions, following
 from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Place
+from flacheck.capabilities.dtypes.observation import Place
 
 # A cast may uncover the next promotion of the same tensor.
 _ROUNDS = 6
@@ -33,23 +33,23 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Mended:
+class FixResult:
     """`diff` is all that was changed in the copy, as a unified diff; `left` are the findings that
     the mended copy still has; `behind` those that only showed when others were cast; `unmended`
     those of the first run for which there is no edit."""
 
     diff: str
-    left: tuple[DtypeFinding, ...]
+    remaining: tuple[DtypeFinding, ...]
     behind: tuple[DtypeFinding, ...]
-    unmended: tuple[DtypeFinding, ...]
+    not_fixed: tuple[DtypeFinding, ...]
 
 
-def edit(finding: DtypeFinding) -> Edit | None:
+def make_edit(finding: DtypeFinding) -> Edit | None:
     """The cast for a finding; None where the source does not say which expression it is."""
-    node = expressions.expression(finding.place)
+    node = expressions.find_expression(finding.place)
     if node is None or finding.code == OVERFLOW or not finding.half:
         return None
-    file = expressions.source_file(finding.place.file)
+    file = expressions.read_source(finding.place.file)
     if finding.code == PROMOTION:
         text = file.segment(node)
         half = finding.half
@@ -89,7 +89,7 @@ def _place(file: str, node: ast.expr) -> Place:
     return Place(file, node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
-def applied(text: str, edits: Iterable[Edit]) -> str:
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """A file's text with edits made, the last first so that places stay what they are. Of two that
     overlap only the outer one is made."""
     starts = [0]
@@ -122,20 +122,20 @@ def diff(shown: str, before: str, after: str) -> str:
     return "".join(lines)
 
 
-def with_fix(finding: DtypeFinding) -> DtypeFinding:
+def add_fix(finding: DtypeFinding) -> DtypeFinding:
     """The finding with its own cast as a diff, where there is one."""
-    change = edit(finding)
+    change = make_edit(finding)
     if change is None:
         return finding
-    text = expressions.source_file(finding.place.file).text
-    return replace(finding, fix=diff(finding.file, text, applied(text, [change])))
+    text = expressions.read_source(finding.place.file).text
+    return replace(finding, fix=diff(finding.file, text, apply_edits(text, [change])))
 
 
-def mend(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path) -> Mended:
+def fix(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path) -> FixResult:
     """Cast what was found, in a copy of the sources below a folder of ours, run that, and go on
     until nothing is found or nothing more can be cast."""
     copy = folder / "mended"
-    unmended = tuple(each for each in findings if edit(each) is None)
+    not_fixed = tuple(each for each in findings if make_edit(each) is None)
     names = _names(findings)
     left: Sequence[DtypeFinding] = findings
     behind: dict[tuple[str, str, str], DtypeFinding] = {}
@@ -143,29 +143,29 @@ def mend(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Pat
     for _ in range(_ROUNDS):
         edits: dict[str, list[Edit]] = {}
         for finding in left:
-            change = edit(finding)
+            change = make_edit(finding)
             if change is not None:
                 edits.setdefault(finding.place.file, []).append(change)
         if not edits:
             break
         for file, changes in edits.items():
             target = _copied(Path(file), question, copy)
-            original = expressions.source_file(file).text
+            original = expressions.read_source(file).text
             shown = target.relative_to(copy).as_posix()
             changed.setdefault(shown, (original, target))
-            target.write_text(applied(target.read_text(encoding="utf-8"), changes), "utf-8")
-        expressions.source_file.cache_clear()
+            target.write_text(apply_edits(target.read_text(encoding="utf-8"), changes), "utf-8")
+        expressions.read_source.cache_clear()
         answer = following.follow(_within(question, copy), folder, copy)
         left = following.findings(answer, question.modes)
         for finding in left:
-            each = with_fix(replace(finding, file=names.get(finding.file, finding.file)))
+            each = add_fix(replace(finding, file=names.get(finding.file, finding.file)))
             behind.setdefault((each.subject, each.mode, each.identity), each)
     diffs = []
     for shown, (original, target) in changed.items():
         diffs.append(diff(names.get(shown, shown), original, target.read_text(encoding="utf-8")))
     seen = {(each.subject, each.mode, each.identity) for each in findings}
     new = [each for key, each in behind.items() if key not in seen]
-    return Mended("".join(diffs), tuple(left), tuple(new), unmended)
+    return FixResult("".join(diffs), tuple(left), tuple(new), not_fixed)
 
 
 def _names(findings: Iterable[DtypeFinding]) -> dict[str, str]:

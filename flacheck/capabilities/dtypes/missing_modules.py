@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import structs
 
-from flacheck.capabilities.dtypes.observed import Observation, SeenError, SeenSubject
+from flacheck.capabilities.dtypes.observation import Observation, ObservedError, ObservedSubject
 
 # What Python says of a name that is None because its import failed.
 _NONE_CALLED = "'NoneType' object is not callable"
 
 
-def named_in(text: str, missing: Iterable[str]) -> tuple[str, ...]:
+def match_missing(text: str, missing: Iterable[str]) -> tuple[str, ...]:
     """The missing modules that an error names, however it spells them: `pip install flash-attn`."""
     return tuple(sorted(name for name in missing if _is_named(name, text)))
 
@@ -26,7 +26,7 @@ def _is_named(name: str, text: str) -> bool:
     return re.search(pattern, text, re.IGNORECASE) is not None
 
 
-def needs(seen: Observation) -> dict[tuple[str, ...], list[str]]:
+def group_by_missing(seen: Observation) -> dict[tuple[str, ...], list[str]]:
     """The subjects that an error for want of missing modules ended, by these modules."""
     found: dict[tuple[str, ...], list[str]] = {}
     for subject in seen.subjects:
@@ -36,11 +36,11 @@ def needs(seen: Observation) -> dict[tuple[str, ...], list[str]]:
     return found
 
 
-def _needed(subject: SeenSubject, seen: Observation) -> tuple[str, ...]:
+def _needed(subject: ObservedSubject, seen: Observation) -> tuple[str, ...]:
     """Any of the calls that were tried may have come to where a module is missing."""
-    errors = [*subject.failed, *(run.error for run in subject.runs if run.error is not None)]
+    errors = [*subject.errors, *(run.error for run in subject.runs if run.error is not None)]
     for error in errors:
-        named = named_in(error.text, seen.missing)
+        named = match_missing(error.text, seen.missing)
         if named:
             return named
         if _NONE_CALLED in error.text:
@@ -48,7 +48,7 @@ def _needed(subject: SeenSubject, seen: Observation) -> tuple[str, ...]:
     return ()
 
 
-def _asked_by(error: SeenError, subject: SeenSubject, seen: Observation) -> tuple[str, ...]:
+def _asked_by(error: ObservedError, subject: ObservedSubject, seen: Observation) -> tuple[str, ...]:
     """The missing modules that the innermost module of a traceback asked for, else the subject's
     own."""
     frames = re.findall(r'File "([^"]+)"', error.trace)
@@ -61,14 +61,14 @@ def _asked_by(error: SeenError, subject: SeenSubject, seen: Observation) -> tupl
     return ()
 
 
-def marked(seen: Observation, stand_ins: Sequence[str]) -> Observation:
+def mark_stand_ins(seen: Observation, stand_ins: Sequence[str]) -> Observation:
     """All subjects said to be followed with stand-ins."""
     subjects = tuple(structs.replace(each, stand_ins=tuple(stand_ins)) for each in seen.subjects)
     return structs.replace(seen, subjects=subjects)
 
 
-def merged(seen: Observation, again: Observation, stand_ins: Sequence[str]) -> Observation:
+def merge(seen: Observation, again: Observation, stand_ins: Sequence[str]) -> Observation:
     """What was seen, those subjects replaced that a second start with stand-ins could follow."""
-    better = {each.name: each for each in marked(again, stand_ins).subjects if each.plan}
+    better = {each.name: each for each in mark_stand_ins(again, stand_ins).subjects if each.plan}
     subjects = tuple(better.get(each.name, each) for each in seen.subjects)
     return structs.replace(seen, subjects=subjects)
