@@ -1,4 +1,4 @@
-"""What is found: a broken dtype contract, with the line that breaks it."""
+"""Dtype findings: a broken dtype contract, with the line that breaks it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ PROMOTION, REJECTION, OVERFLOW = "FC701", "FC703", "FC704"
 
 @dataclass(frozen=True)
 class ReachedKernel:
-    """A kernel that the promoted tensor reaches: under which argument, the dtypes of all its
-    floating operands, as they are and as they are without promotions, and what that costs in shared
-    memory (see `costs`)."""
+    """A kernel that a promoted tensor reaches, and the argument that receives it.
+
+    `dtypes` are those of all floating operands, `intended_dtypes` those without promotions.
+    `shared` is the cost in shared memory (see `costs`).
+    """
 
     kernel: str
     argument: str
@@ -36,7 +38,7 @@ class ReachedKernel:
 
 @dataclass(frozen=True)
 class EndingError:
-    """The error that ends the run: where, and the statement that raises it."""
+    """The error that ends a run: its place, and the statement that raises it."""
 
     file: str
     line: int
@@ -45,7 +47,7 @@ class EndingError:
 
     @property
     def is_assertion(self) -> bool:
-        """Whether Python leaves the statement out when it is told to (`-O`)."""
+        """True if Python omits the statement under `-O`."""
         return self.source.startswith("assert")
 
     def to_json(self) -> Json:
@@ -54,11 +56,14 @@ class EndingError:
 
 @dataclass(frozen=True)
 class DtypeFinding:
-    """`file` and `line` are those of the promotion, the refused operation or the constant, `place`
-    is where that is on this machine. `operand` is what made the result wide and `half` what it met,
-    as the program writes them; `parameter` is the operand's name in the module. `reached` are the
-    kernels that get it; `beyond` those that would, were it not for the assertion that ends the run.
-    `fix` is a unified diff; `known` when a baseline has it."""
+    """A broken dtype contract.
+
+    `file` and `line` are those of the promotion, the rejected operation or the constant; `place` is
+    the same position on this machine. `operand` makes the result wide and `half` is the other
+    operand, both as source text; `parameter` is the operand's name in the module. `reached_kernels`
+    receive the result; `beyond` are the kernels that would receive it without the assertion that
+    ends the run. `fix` is a unified diff; `is_known` is True if a baseline lists the finding.
+    """
 
     code: str
     subject: str
@@ -82,7 +87,7 @@ class DtypeFinding:
 
     @property
     def identity(self) -> str:
-        """The same finding after lines were added above it."""
+        """A key that stays equal when lines are added above the finding."""
         return "|".join((self.code, self.file, " ".join(self.source.split()), self.operand))
 
     def to_json(self) -> Json:

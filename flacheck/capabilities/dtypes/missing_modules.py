@@ -1,5 +1,4 @@
-"""Which subjects cannot be followed without a compiled module that is not here, and what was seen
-of them with a stand-in for it."""
+"""Subjects that need a compiled module which is not installed, and runs with a stand-in for it."""
 
 from __future__ import annotations
 
@@ -10,65 +9,74 @@ from msgspec import structs
 
 from flacheck.capabilities.dtypes.observation import Observation, ObservedError, ObservedSubject
 
-# What Python says of a name that is None because its import failed.
+# Python's message for a call of a name that is None because its import failed.
 _NONE_CALLED = "'NoneType' object is not callable"
 
 
 def match_missing(text: str, missing: Iterable[str]) -> tuple[str, ...]:
-    """The missing modules that an error names, however it spells them: `pip install flash-attn`."""
+    """Return the missing modules that an error names, in any spelling: `pip install flash-attn`."""
     return tuple(sorted(name for name in missing if _is_named(name, text)))
 
 
 def _is_named(name: str, text: str) -> bool:
-    """Whether it stands there as a word, with any sign or none between its parts."""
+    """Return whether a module's name is a word of the text, with any sign between its parts."""
     parts = map(re.escape, name.split("_"))
     pattern = r"(?<![a-z0-9])" + r"[\W_]?".join(parts) + r"(?![a-z0-9])"
     return re.search(pattern, text, re.IGNORECASE) is not None
 
 
-def group_by_missing(seen: Observation) -> dict[tuple[str, ...], list[str]]:
-    """The subjects that an error for want of missing modules ended, by these modules."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for subject in seen.subjects:
-        needed = _needed(subject, seen)
-        if needed:
-            found.setdefault(needed, []).append(subject.name)
-    return found
+def group_by_missing(observation: Observation) -> dict[tuple[str, ...], list[str]]:
+    """Return the names of the subjects that failed for missing modules, by these modules."""
+    by_modules: dict[tuple[str, ...], list[str]] = {}
+    for subject in observation.subjects:
+        modules = _modules_needed_by(subject, observation)
+        if modules:
+            by_modules.setdefault(modules, []).append(subject.name)
+    return by_modules
 
 
-def _needed(subject: ObservedSubject, seen: Observation) -> tuple[str, ...]:
-    """Any of the calls that were tried may have come to where a module is missing."""
-    errors = [*subject.errors, *(run.error for run in subject.runs if run.error is not None)]
+def _modules_needed_by(subject: ObservedSubject, observation: Observation) -> tuple[str, ...]:
+    """Return the missing modules that the first such error of any call of a subject leads to."""
+    errors = list(subject.errors)
+    for run in subject.runs:
+        if run.error is not None:
+            errors.append(run.error)
     for error in errors:
-        named = match_missing(error.text, seen.missing)
-        if named:
-            return named
+        modules = match_missing(error.text, observation.missing)
+        if modules:
+            return modules
         if _NONE_CALLED in error.text:
-            return _asked_by(error, subject, seen)
+            return _imports_behind(error, subject, observation)
     return ()
 
 
-def _asked_by(error: ObservedError, subject: ObservedSubject, seen: Observation) -> tuple[str, ...]:
-    """The missing modules that the innermost module of a traceback asked for, else the subject's
-    own."""
+def _imports_behind(
+    error: ObservedError, subject: ObservedSubject, observation: Observation
+) -> tuple[str, ...]:
+    """Return the missing imports of the innermost module of a traceback, else the subject's own."""
     frames = re.findall(r'File "([^"]+)"', error.trace)
-    inner = frames[-1].removesuffix(".py").replace("/", ".") if frames else ""
+    innermost = frames[-1].removesuffix(".py").replace("/", ".") if frames else ""
     own = subject.name.partition(":")[0]
-    for is_asked in (lambda name: inner.endswith(name), lambda name: name == own):
-        named = [name for name, by in seen.missing.items() if any(map(is_asked, by))]
-        if named:
-            return tuple(sorted(named))
-    return ()
+    of_innermost, of_subject = [], []
+    for module, importers in observation.missing.items():
+        if any(innermost.endswith(importer) for importer in importers):
+            of_innermost.append(module)
+        if own in importers:
+            of_subject.append(module)
+    return tuple(sorted(of_innermost or of_subject))
 
 
-def mark_stand_ins(seen: Observation, stand_ins: Sequence[str]) -> Observation:
-    """All subjects said to be followed with stand-ins."""
-    subjects = tuple(structs.replace(each, stand_ins=tuple(stand_ins)) for each in seen.subjects)
-    return structs.replace(seen, subjects=subjects)
+def mark_stand_ins(observation: Observation, stand_ins: Sequence[str]) -> Observation:
+    """Return the observation with all subjects marked as followed with these stand-ins."""
+    subjects = []
+    for each in observation.subjects:
+        subjects.append(structs.replace(each, stand_ins=tuple(stand_ins)))
+    return structs.replace(observation, subjects=tuple(subjects))
 
 
-def merge(seen: Observation, again: Observation, stand_ins: Sequence[str]) -> Observation:
-    """What was seen, those subjects replaced that a second start with stand-ins could follow."""
-    better = {each.name: each for each in mark_stand_ins(again, stand_ins).subjects if each.plan}
-    subjects = tuple(better.get(each.name, each) for each in seen.subjects)
-    return structs.replace(seen, subjects=subjects)
+def merge(first: Observation, second: Observation, stand_ins: Sequence[str]) -> Observation:
+    """Return the first observation with the subjects that only the run with stand-ins followed."""
+    marked_subjects = mark_stand_ins(second, stand_ins).subjects
+    replacements = {each.name: each for each in marked_subjects if each.plan}
+    subjects = tuple(replacements.get(each.name, each) for each in first.subjects)
+    return structs.replace(first, subjects=subjects)

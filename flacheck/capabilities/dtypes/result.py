@@ -1,4 +1,4 @@
-"""What `flacheck dtypes` found out, as one value."""
+"""The result of `flacheck dtypes` as one value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flacheck.model import Json
 
 @dataclass(frozen=True)
 class NotFollowed:
-    """A subject without an answer in a mode, and the error that ended it."""
+    """A subject that failed in a mode, and the error that ended it."""
 
     subject: str
     mode: Mode
@@ -34,7 +34,7 @@ class NotFollowed:
 
 @dataclass(frozen=True)
 class Cure:
-    """Something that was tried against the findings, and how many were left."""
+    """A change that was tried against the findings, and the number of findings that remain."""
 
     name: str
     remaining: int
@@ -45,9 +45,12 @@ class Cure:
 
 @dataclass(frozen=True)
 class DtypesResult:
-    """`followed` are the subjects with an answer and the launches of each, `late` those that the
-    time did not suffice for; `stand_ins` the modules that were stood in for to follow a subject;
-    `modules` those that could not be imported, and why."""
+    """The result of `flacheck dtypes`.
+
+    `launch_counts` has the subjects that were followed with the number of their launches, `late`
+    those that the time limit excluded. `stand_ins` are the modules that were replaced to follow a
+    subject; `modules` those whose import failed, with the reason.
+    """
 
     about: str
     modes: tuple[Mode, ...]
@@ -68,7 +71,7 @@ class DtypesResult:
 
     @property
     def exit_code(self) -> Exit:
-        """1 with findings that are new, 3 when nothing was followed."""
+        """FINDINGS if a finding is new, INCOMPLETE if nothing was followed."""
         if self.new:
             return Exit.FINDINGS
         if not self.launch_counts and not self.findings:
@@ -76,9 +79,9 @@ class DtypesResult:
         return Exit.OK
 
     def to_json(self) -> Json:
-        mended = None
+        fix_value = None
         if self.fix_result is not None:
-            mended = {
+            fix_value = {
                 "diff": self.fix_result.diff,
                 "findings_left": len(self.fix_result.remaining),
                 "without_a_cast": len(self.fix_result.not_fixed),
@@ -92,7 +95,7 @@ class DtypesResult:
             "late": list(self.late),
             "stand_ins": {name: list(modules) for name, modules in self.stand_ins.items()},
             "not_imported": dict(self.modules),
-            "mended": mended,
+            "mended": fix_value,
             "cures": [each.to_json() for each in self.cures],
             "head_sizes": [each.to_json() for each in self.heads],
         }
@@ -101,10 +104,12 @@ class DtypesResult:
 def split_subjects(
     subjects: Sequence[ObservedSubject], modes: Sequence[Mode]
 ) -> tuple[dict[str, int], list[NotFollowed]]:
-    """Subjects whose forward pass has an answer in every mode, with how many launches they made;
-    and those of which some pass has none."""
-    followed: dict[str, int] = {}
-    missing = []
+    """Return the launch counts of followed subjects, and the subjects with a failed pass.
+
+    A subject counts as followed if its forward pass works in every mode.
+    """
+    launch_counts: dict[str, int] = {}
+    without_answer = []
     for subject in subjects:
         launches = 0
         errors: list[tuple[Mode, ObservedError]] = []
@@ -114,8 +119,8 @@ def split_subjects(
                 errors.append((mode, error))
             launches += sum(len(run.order) for run in subject.runs if run.mode == mode)
         for mode, error in errors[:1]:
-            missing.append(NotFollowed(subject.name, mode, error.stage, error.brief))
-        # What a backward pass raises says nothing against the forward pass.
+            without_answer.append(NotFollowed(subject.name, mode, error.stage, error.brief))
+        # An error of the backward pass leaves the forward pass followed.
         if all(error.stage == "backward" for _, error in errors):
-            followed[subject.name] = launches
-    return followed, missing
+            launch_counts[subject.name] = launches
+    return launch_counts, without_answer

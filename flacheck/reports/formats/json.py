@@ -9,7 +9,7 @@ from flacheck.reports.document import Display, Report, Streamed
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
-    """Indented; of a long list an item a line, so that no run is ever in memory as a whole."""
+    """Yield indented JSON; a long list has one item a line, so that memory use stays small."""
     value = report.value
     if not isinstance(value, Streamed):
         yield dump(value, indent=2) + "\n"
@@ -23,7 +23,7 @@ def render(report: Report, display: Display) -> Iterator[str]:
 
 
 def dump(value: Any, indent: int | None = None) -> str:
-    """JSON as strict parsers want it: no NaN."""
+    """Return strict JSON, without NaN."""
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 

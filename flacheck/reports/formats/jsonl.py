@@ -1,4 +1,4 @@
-"""The value of a report as JSON lines: one line, or for a long list its fields and an item each."""
+"""The value of a report as JSON lines."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from flacheck.reports.formats.json import dump
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
-    """One line a piece."""
+    """Yield one line, or for a long list one line for its fields and one for each item."""
     value = report.value
     if not isinstance(value, Streamed):
         yield dump(value) + "\n"
