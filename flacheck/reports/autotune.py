@@ -6,7 +6,7 @@ from typing import Any
 
 from flacheck.analysis.order import counted, kernel_name, settings, short, some
 from flacheck.capabilities.autotune.emit import FlaFile
-from flacheck.capabilities.autotune.examined import (
+from flacheck.capabilities.autotune.results import (
     Cost,
     ExaminedConfig,
     Fate,

@@ -50,7 +50,7 @@ def _row(entry: Entry) -> tuple[Words, ...]:
             line = f"{_function(entry)}: {word}{assertion}"
         verdict = Words("fails", Tone.BAD)
         return row(release, verdict, entry.code or "", Words(_cut(line), code=True))
-    if entry.known:
+    if entry.has_verdict:
         return row(release, Words("compiles", Tone.GOOD), "", _seconds(entry))
     return row(release, Words(entry.verdict.value, Tone.DOUBT), "", _cut(entry.reason or ""))
 
@@ -113,10 +113,10 @@ def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
 
 def _nothing(bisection: Bisection) -> str:
     """Return the reason why the search found no change."""
-    with_verdict = [entry for entry in bisection.history if entry.known]
+    with_verdict = [entry for entry in bisection.history if entry.has_verdict]
     by_release = {entry.toolchain: entry for entry in bisection.history}
     own = by_release.get(bisection.cell.toolchain)
-    if bisection.find is not Find.CHANGE and own is not None and not own.known:
+    if bisection.find is not Find.CHANGE and own is not None and not own.has_verdict:
         return f"{own.toolchain} itself gave no verdict to compare with: {own.reason}"
     if len(with_verdict) < 2:
         return "undecidable: fewer than two releases gave a verdict"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from flacheck.analysis.order import counted, kernel_name, parameters, settings, some
 from flacheck.capabilities.diff.compared_side import ComparedSide
-from flacheck.capabilities.diff.differences import Difference, DifferenceKind, Grown
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record, Verdict
 from flacheck.reports import document, phrases
@@ -63,7 +63,7 @@ def _title(result: Comparison) -> document.Title:
     if result.is_regression:
         tone = Tone.BAD
     about = result.about
-    if result.narrowed:
+    if result.is_narrowed:
         about += " · one configuration of each kernel and dtype (--configs own compares all)"
     if result.run:
         about += f" · run {result.run}"
@@ -137,7 +137,7 @@ def _cause(change: Difference) -> str:
         cause = after
     else:
         cause = f"{_outcome(before)} → {after}"
-    if change.waived:
+    if change.is_waived:
         cause += " (waived)"
     return cause
 
@@ -252,7 +252,7 @@ def _takes_more(change: Difference) -> list[str]:
     return texts
 
 
-def _growth_texts(grown: Grown) -> list[str]:
+def _growth_texts(grown: ResourceGrowth) -> list[str]:
     """Return `0 → 88 bytes of spills` for each resource, spills first."""
     resources = sorted(grown.items(), key=lambda each: each[0] != "spills")
     return [f"{old} → {new} {_RESOURCES[name]}" for name, (old, new) in resources]
@@ -357,7 +357,7 @@ def _commands(result: Comparison, command: str) -> list[str]:
         if code:
             commands.append(f"flacheck explain {code}")
         commands.append(f"flacheck bisect {change.record.key[:12]}")
-    if result.narrowed and command and not regressions:
+    if result.is_narrowed and command and not regressions:
         commands.append(f"{command} --configs own")
     pin = result.pin
     requirement = pin.torch or pin.triton
@@ -371,7 +371,7 @@ def _annotations(result: Comparison) -> Iterator[document.Annotation]:
     """Yield regressions as errors, advisories against TO as warnings, and the result."""
     for change in result.of(DifferenceKind.REGRESSED)[:_ANNOTATIONS]:
         level = "error"
-        if change.waived:
+        if change.is_waived:
             level = "notice"
         yield document.Annotation(level, f"regressed: {_where(change)}", _cause(change))
     for advisory in result.advisories[1][:_ANNOTATIONS]:

@@ -170,9 +170,8 @@ def _heads(result: DtypesResult) -> Iterator[Part]:
         sizes = [f"head size {size}" for size in first.sizes]
         table = []
         for each in rows:
-            other = intended_needs.get(
-                (each.kernel, each.mode, each.target, tuple(each.sizes)), each
-            )
+            key = (each.kernel, each.mode, each.target, tuple(each.sizes))
+            other = intended_needs.get(key, each)
             table.append(_of_target(other, each))
         yield document.Table(("GPU", "limit", *sizes, "largest that fits"), tuple(table))
         yield from _reasons(rows)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.order import by_target, counted, kernel_name, short, some
-from flacheck.capabilities.gate.admitted import Conflict
+from flacheck.capabilities.gate.admission import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
-from flacheck.capabilities.gate.pinned import Pin, PinChange
+from flacheck.capabilities.gate.pins import Pin, PinChange
 from flacheck.capabilities.gate.result import (
     OPEN,
     Gate,
@@ -52,7 +52,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     yield document.Title("flacheck gate", _headline(result), tone, _judged_by(result))
     pins = []
     for pin in result.pins:
-        pins.append(row(pin.said, Words(pin.where, Tone.FAINT)))
+        pins.append(row(pin.requirement, Words(pin.where, Tone.FAINT)))
     yield document.Table(("pin", "in"), tuple(pins))
     if result.versions:
         rows = tuple(_release(result, release) for release in result.versions)
@@ -67,7 +67,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         lines.append(f"{', '.join(releases)}: {text}")
     yield from items("Advisories", lines, Tone.DOUBT)
     good_waivers, bad_waivers = [], []
-    for judgement in result.waived:
+    for judgement in result.judged_waivers:
         if judgement.is_finding:
             bad_waivers.append(_waiver(judgement))
         else:
@@ -125,7 +125,7 @@ def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
         about = release.why
     else:
         counts = {
-            "waived": release.waived,
+            "waived": release.waived_cells,
             "known from the baseline": release.known,
             "without a verdict": release.unknown,
             "not tested": release.untested,
@@ -200,7 +200,7 @@ def _suggestions(result: Gate, strict: bool) -> Iterator[str]:
 
 def _change(change: PinChange) -> str:
     """Return the new text of a pin, and where it goes."""
-    line = f"{change.pin.where}: {change.pin.said} → {change.pin.name}{change.to}"
+    line = f"{change.pin.where}: {change.pin.requirement} → {change.pin.name}{change.to}"
     if change.pin.obstacle:
         line += f"; --fix cannot write it: {change.pin.obstacle}"
     return line
@@ -245,7 +245,7 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
             names = f"{result.compiler.spoken} {', '.join(releases)}"
             text = f"allows {names}, which is not known to work: {why}"
             yield from _annotate_pins(result, releases, level, state.value, text)
-    for judgement in result.waived:
+    for judgement in result.judged_waivers:
         level = "notice"
         if judgement.is_finding:
             level = "error"

@@ -49,6 +49,8 @@ def _run(config: dict[str, Any], recorder: Any) -> dict[str, Any]:
     sys.path.insert(0, config["checkout"])
     # The checkout's own settings may name plugins that are not here.
     flags = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]
+    # These plugins open sockets when they are loaded, which the confinement refuses.
+    flags += ["-p", "no:rerunfailures", "-p", "no:xdist"]
     flags += ["--continue-on-collection-errors", "-W", "ignore"]
     code = pytest.main(flags, plugins=[watcher])
     report = watcher.report()
