@@ -1,4 +1,4 @@
-"""The report of a reproduction: the kernel that is left, and how sure it is."""
+"""The report of a reproduction: the reduced kernel, and how certain the result is."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +10,12 @@ from flacheck.capabilities.repro.versions import differing, listed
 from flacheck.reports.document import Item, Listing, Paragraph, Part, Report, Tone
 from flacheck.reports.numbers import in_words
 
-# What the exit status of a script says of a release.
+# The meaning of a script's exit status for a release.
 _EXITS = ((0, "shows it"), (1, "does not show it"), (125, "cannot tell"))
 
 
 def report(result: Reproduced, folder: Path, files: list[str]) -> Report:
-    """`files` are the names of what was written into the folder."""
+    """Return the document of a reproduction; `files` are the names written into the folder."""
     return Report(_parts(result, folder), in_words(result.to_json(files)))
 
 
@@ -32,9 +32,9 @@ def _parts(result: Reproduced, folder: Path) -> Iterator[Part]:
         names = listed(result.lost_neighbours)
         yield Paragraph(f"this may be another bug: it differs on {names}", Tone.DOUBT)
     if effort.slipped:
-        rejected = counted(effort.slipped, "smaller candidate")
+        candidates = counted(effort.slipped, "smaller candidate")
         yield Paragraph(
-            f"{rejected} rejected: a different error, or a failure on a release that must compile"
+            f"{candidates} rejected: a different error, or a failure on a release that must compile"
         )
     runs = f"{result.runs} fresh processes on {result.cell.toolchain}"
     yield Paragraph(f"{folder / 'repro.py'} shows the failure in {runs}", Tone.STRONG)
@@ -47,8 +47,8 @@ def _releases(result: Reproduced) -> Iterator[Part]:
         if names:
             yield Item(f"{words}: {listed(names)}")
     if result.lost:
-        lost = f"the original fails like this on {listed(result.lost)} too"
-        yield Paragraph(f"{lost}; the script does not show it there", Tone.DOUBT)
+        text = f"the original fails like this on {listed(result.lost)} too"
+        yield Paragraph(f"{text}; the script does not show it there", Tone.DOUBT)
     others = differing(result.original_table, result.reduced_table)
     if others:
         yield Paragraph(f"differs from the original on {listed(others)}", Tone.DOUBT)
