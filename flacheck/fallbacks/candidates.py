@@ -58,7 +58,7 @@ class Space:
 
     failing: Mapping[str, Any]
     axes: Mapping[str, Sequence[Any]]
-    known: Constexprs
+    constexprs: Constexprs
     args: Mapping[str, Any]
     warp_size: int = 32
 
@@ -86,7 +86,7 @@ class Space:
         small = {
             name: min([*values, self.failing[name]])
             for name, values in self.axes.items()
-            if name in self.known.by_name
+            if name in self.constexprs.by_name
         }
         if "num_stages" in self.axes:
             small["num_stages"] = min(self.axes["num_stages"])
@@ -102,22 +102,24 @@ class Space:
 
     def candidate(self, use: Use) -> Candidate | None:
         """A change with what follows from it; None where that cannot be known."""
-        follows = self.known.follow(self.args, use)
+        follows = self.constexprs.follow(self.args, use)
         if follows is None:
             return None
         return Candidate(
-            use, follows, loss(self.failing, {**use, **follows}, self.known.blocks, self.warp_size)
+            use,
+            follows,
+            loss(self.failing, {**use, **follows}, self.constexprs.blocks, self.warp_size),
         )
 
     def is_no_lighter(self, candidate: Candidate, than: Candidate) -> bool:
         """Whether a thread has at least as much to do: no smaller tile, no more warps."""
         own, other = ({**self.failing, **each.use, **each.follows} for each in (candidate, than))
-        tiles = all(own[name] >= other[name] for name in self.known.blocks)
+        tiles = all(own[name] >= other[name] for name in self.constexprs.blocks)
         return tiles and bool(own["num_warps"] <= other["num_warps"])
 
     def rank(self, candidate: Candidate) -> tuple[Any, ...]:
         """Sort key of a candidate: the nearest first."""
-        return rank(self.failing, candidate.use, self.known.by_name.keys(), candidate.loss)
+        return rank(self.failing, candidate.use, self.constexprs.by_name.keys(), candidate.loss)
 
 
 def space_of(
@@ -159,5 +161,5 @@ def _sizes(name: str, cell: Cell, known: Constexprs) -> list[int]:
     here = known.by_name[name].value
     own = [config.get("kwargs", {}).get(name) for config in cell.configs]
     whole = [here, *(size for size in own if type(size) is int)]
-    halves = [half for size in whole for half in known.halved(name, size)]
+    halves = [half for size in whole for half in known.halve(name, size)]
     return [size for size in dict.fromkeys([*whole, *halves]) if size != here]

@@ -57,7 +57,7 @@ class Constexprs:
         """The tile sizes, whoever may change them."""
         return tuple(name for name in self.by_name if name in self.code.blocks)
 
-    def halved(self, name: str, size: int) -> list[int]:
+    def halve(self, name: str, size: int) -> list[int]:
         """A tile size halved again and again: powers of two, for dots 16 and more."""
         if name not in self.code.blocks or size & (size - 1):
             return []

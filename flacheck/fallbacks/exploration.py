@@ -37,18 +37,18 @@ class CandidateTrial:
     candidate: Candidate
     cells: Sequence[Cell]
     corner: bool = False
-    compiled: int = 0
-    failed: bool = False
+    compile_count: int = 0
+    has_failed: bool = False
 
     @property
-    def settled(self) -> bool:
-        return self.failed or self.compiled == len(self.cells)
+    def is_settled(self) -> bool:
+        return self.has_failed or self.compile_count == len(self.cells)
 
     @property
     def waiting(self) -> Sequence[Cell]:
         """One place first: where the cell fails a candidate most often fails too."""
-        if self.compiled:
-            return self.cells[self.compiled :]
+        if self.compile_count:
+            return self.cells[self.compile_count :]
         return self.cells[:1]
 
 
@@ -98,19 +98,23 @@ class Exploration:
     @property
     def hopeless(self) -> bool:
         """Whether everything that was tried failed with the cell's own signature."""
-        return all(trial.failed for trial in self._trials) and self._signatures == {self.signature}
+        return all(trial.has_failed for trial in self._trials) and self._signatures == {
+            self.signature
+        }
 
     @property
     def answer(self) -> Candidate | None:
         """The nearest that compiles everywhere, among those tried."""
-        good = [trial.candidate for trial in self._trials if trial.settled and not trial.failed]
+        good = [
+            trial.candidate for trial in self._trials if trial.is_settled and not trial.has_failed
+        ]
         return min(good, key=self._space.rank, default=None)
 
     @property
-    def done(self) -> bool:
-        return self._won() or (self._exhausted and all(trial.settled for trial in self._trials))
+    def is_done(self) -> bool:
+        return self._won() or (self._exhausted and all(trial.is_settled for trial in self._trials))
 
-    def wanted(self, width: int) -> list[Cell]:
+    def next_cells(self, width: int) -> list[Cell]:
         """What to compile next, of up to `width` candidates at once."""
         # Drawn one wave after another, for what a wave meets decides whether there is a next.
         if not self._open() and not self._won():
@@ -118,7 +122,7 @@ class Exploration:
             self._left -= len(drawn)
             self._exhausted = not drawn
             self._trials += drawn
-        if self.done:
+        if self.is_done:
             return []
         return [cell for trial in self._open() for cell in trial.waiting]
 
@@ -128,10 +132,10 @@ class Exploration:
             for cell in list(trial.waiting):
                 self.asked += 1
                 record = records.get(cell.key)
-                if compiled(record):
-                    trial.compiled += 1
+                if compiles_fully(record):
+                    trial.compile_count += 1
                     continue
-                trial.failed = True
+                trial.has_failed = True
                 self._signatures.add(getattr(record, "signature", None))
                 if record and record.code == TIMED_OUT:
                     self._slow.append(trial.candidate)
@@ -159,25 +163,25 @@ class Exploration:
                 corner.corner = False
 
     def _open(self) -> list[CandidateTrial]:
-        return [trial for trial in self._trials if not trial.settled]
+        return [trial for trial in self._trials if not trial.is_settled]
 
     def _won(self) -> bool:
         """A candidate that is no corner compiles, and none before it is open."""
         return not self._open() and any(
-            not trial.failed and not trial.corner for trial in self._trials
+            not trial.has_failed and not trial.corner for trial in self._trials
         )
 
 
-def compiled(record: Record | None) -> bool:
+def compiles_fully(record: Record | None) -> bool:
     """Whether a cell is known to compile to its last stage."""
     return record is not None and record.verdict is Verdict.COMPILES and record.reason is None
 
 
 def explore(ways: Sequence[Exploration], oracle: Oracle) -> None:
     """Follow explorations to their ends, all at once, so that workers stay busy and warm."""
-    while active := [way for way in ways if not way.done]:
+    while active := [way for way in ways if not way.is_done]:
         width = max(1, LANES // len(active))
-        wanted = {cell.key: cell for way in active for cell in way.wanted(width)}
+        wanted = {cell.key: cell for way in active for cell in way.next_cells(width)}
         records: Mapping[str, Record] = {}
         if wanted:
             records = oracle(list(wanted.values()))

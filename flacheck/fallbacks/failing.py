@@ -10,15 +10,15 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed, observe
 from flacheck.analysis.standing import configurations, unserved
 from flacheck.analysis.untested import separated
+from flacheck.fallbacks.alternatives import Telling
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constexprs import Constexprs, constexprs
-from flacheck.fallbacks.seen import Telling
 from flacheck.model import Cell, Record
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 
 # What the front end refuses before it looks at any setting.
-REMOVED = ("FC101",)
+REMOVED_FEATURES = ("FC101",)
 # Up to here the compiler has not looked at num_warps or num_stages.
 FRONT_END = ("import", "ast")
 Place = tuple[str, str]
@@ -29,43 +29,43 @@ class Failing:
     """A failing cell, `observed` as an analysis sees it, and the constexprs of its launch."""
 
     cell: Cell
-    observed: Observed
-    known: Constexprs
+    observation: Observed
+    constexprs: Constexprs
 
     @property
     def key(self) -> str:
-        return self.observed.key
+        return self.observation.key
 
     @property
     def place(self) -> Place:
-        return self.observed.place
+        return self.observation.place
 
     @property
     def signature(self) -> str | None:
-        return self.observed.signature
+        return self.observation.signature
 
     @property
     def adjustable(self) -> bool:
         """Whether any setting can matter."""
-        return self.observed.code not in REMOVED and self.observed.stage != "import"
+        return self.observation.code not in REMOVED_FEATURES and self.observation.stage != "import"
 
     @cached_property
     def space(self) -> Space:
         """What may be changed."""
         target = targets.find(self.cell.target)
-        options = self.observed.stage not in FRONT_END
-        return space_of(self.cell, self.known, target.warp_size, target.max_threads, options)
+        options = self.observation.stage not in FRONT_END
+        return space_of(self.cell, self.constexprs, target.warp_size, target.max_threads, options)
 
 
 @dataclass(frozen=True)
-class Scanned:
+class ScanResult:
     """All that a scan asked and learnt."""
 
     plan: Plan
     records: Sequence[Record]
 
     @cached_property
-    def observed(self) -> list[Observed]:
+    def observations(self) -> list[Observed]:
         _, key_sets = self.plan.asks()
         known: dict[str, str] = {}
         for keys in key_sets.values():
@@ -81,15 +81,15 @@ class Scanned:
     @cached_property
     def _alike(self) -> Mapping[tuple[Any, ...], list[Observed]]:
         """The same call of the same kernel, over all releases and targets."""
-        return grouped((_call(each), each) for each in self.observed if each.key in self.cells)
+        return grouped((_call(each), each) for each in self.observations if each.key in self.cells)
 
     @cached_property
     def _telling(self) -> Telling:
-        return Telling(self.observed)
+        return Telling(self.observations)
 
     def elsewhere(self, failing: Failing) -> list[Observed]:
         """The same call on the other releases and targets that were asked."""
-        alike = self._alike[_call(failing.observed)]
+        alike = self._alike[_call(failing.observation)]
         return [each for each in alike if each.place != failing.place]
 
     def failing(self) -> list[Failing]:
@@ -100,7 +100,7 @@ class Scanned:
         )
         failures = []
         # Of arguments that flacheck invented nobody needs a fallback.
-        counted, _ = separated(self.observed)
+        counted, _ = separated(self.observations)
         for observed in unserved(counted):
             cell = self.cells.get(observed.key)
             if cell and cell.until is None:
@@ -122,7 +122,7 @@ class Scanned:
         steps: float = 1.0,
     ) -> Fallback:
         """Something else altogether in place of a failing cell: a dtype, a form, a release."""
-        observed = failing.observed
+        observed = failing.observation
         return Fallback(
             kernel=observed.kernel,
             package=observed.package,
@@ -146,7 +146,7 @@ class Scanned:
         return replace(
             self.fallback(failing, candidate.use, OPTION, places, steps),
             loss=loss,
-            marks=marks_of(candidate, failing.known),
+            marks=marks_of(candidate, failing.constexprs),
             follows=candidate.follows,
         )
 

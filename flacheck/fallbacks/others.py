@@ -8,10 +8,10 @@ from itertools import product
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observed import Observed
 from flacheck.analysis.order import split
+from flacheck.fallbacks.alternatives import Alternatives
 from flacheck.fallbacks.candidates import DTYPE, Candidate
-from flacheck.fallbacks.exploration import Exploration, Oracle, compiled, explore
-from flacheck.fallbacks.failing import REMOVED, Failing, Place, Scanned
-from flacheck.fallbacks.seen import Alternatives
+from flacheck.fallbacks.exploration import Exploration, Oracle, compiles_fully, explore
+from flacheck.fallbacks.failing import REMOVED_FEATURES, Failing, Place, ScanResult
 from flacheck.model import Cell
 from flacheck.tables import targets
 from flacheck.toolchains import triton_releases
@@ -28,9 +28,9 @@ _Way = tuple[str, list[Cell]]
 class Others:
     """Each answer is by the key of its failing cell; a cell without one has none."""
 
-    def __init__(self, scanned: Scanned, oracle: Oracle, budget: int) -> None:
+    def __init__(self, scanned: ScanResult, oracle: Oracle, budget: int) -> None:
         self._scanned, self._oracle, self._budget = scanned, oracle, budget
-        self._alternatives = Alternatives(scanned.observed, scanned.plan.forms)
+        self._alternatives = Alternatives(scanned.observations, scanned.plan.forms)
         self._toolchains = list(dict.fromkeys(cell.toolchain for cell in scanned.plan.cells))
 
     def dtypes(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
@@ -108,9 +108,9 @@ class Others:
     def _calls(self, failing: Failing, everywhere: bool) -> list[Observed]:
         """The failing cell, and the same call elsewhere unless refused whatever its settings."""
         if not everywhere:
-            return [failing.observed]
+            return [failing.observation]
         tried = (each for each in self._scanned.elsewhere(failing) if each.compiles or each.fails)
-        return [failing.observed, *(each for each in tried if each.code not in REMOVED)]
+        return [failing.observation, *(each for each in tried if each.code not in REMOVED_FEATURES)]
 
     def _places(self, failing: Failing, everywhere: bool) -> list[Place]:
         return [each.place for each in self._calls(failing, everywhere)]
@@ -124,7 +124,7 @@ class Others:
         while step := {key: way for key, each in open_.items() if (way := next(each, None))}:
             records = self._oracle([cell for _, cells in step.values() for cell in cells])
             for key, (name, cells) in step.items():
-                if all(compiled(records.get(cell.key)) for cell in cells):
+                if all(compiles_fully(records.get(cell.key)) for cell in cells):
                     first[key] = name
             open_ = {key: open_[key] for key in step if key not in first}
         return first

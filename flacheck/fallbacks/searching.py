@@ -17,7 +17,7 @@ from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import by_version, split
 from flacheck.engine.loop import Loop, Sink
 from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, Patience, explore
-from flacheck.fallbacks.failing import Failing, Place, Scanned
+from flacheck.fallbacks.failing import Failing, Place, ScanResult
 from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
 from flacheck.model import Cell, Purpose, Record
@@ -73,14 +73,16 @@ def search(
     budget: int = BUDGET,
 ) -> Iterator[Fallback]:
     """The fallbacks of a scan's failures by release and target; `budget` candidates for each."""
-    scanned = Scanned(plan, list(records))
-    failures = sorted(scanned.failing(), key=lambda each: order(each.observed))
+    scanned = ScanResult(plan, list(records))
+    failures = sorted(scanned.failing(), key=lambda each: order(each.observation))
 
     def settings(
         several: Iterable[Failing], places: Callable[[Failing], Sequence[Place]]
     ) -> dict[str, Exploration]:
         """The explorations that have an answer at those places, by the key of the failing cell."""
-        ways = explored(several, lambda each: scanned.at(each, places(each)), oracle, budget)
+        ways = explore_failures(
+            several, lambda each: scanned.at(each, places(each)), oracle, budget
+        )
         return {key: way for key, way in ways.items() if way.answer}
 
     # Here first: a place where nothing helps must not spoil what helps at the others.
@@ -109,7 +111,7 @@ def search(
             yield from (way[each.key] for way in ways if each.key in way)
 
 
-def explored(
+def explore_failures(
     failures: Iterable[Failing],
     cells_of: Callable[[Failing], Sequence[Cell]],
     oracle: Oracle,
@@ -143,7 +145,7 @@ def explored(
         for group in alike:
             firsts: dict[str, Failing] = {}
             for each in group:
-                firsts.setdefault(each.observed.kernel, each)
+                firsts.setdefault(each.observation.kernel, each)
             scouts.append(list(firsts.values())[:SCOUTS])
         scouted = run((each for group in scouts for each in group), Patience())
         hopeful: list[Failing] = []

@@ -8,7 +8,7 @@ from typing import Any
 from flacheck.model import Attempt, Finding, Outcome
 from flacheck.rules.base import RULES, UNCLASSIFIED, Rule
 from flacheck.rules.decisive import Line, clean, decisive_lines, join
-from flacheck.rules.measured import key_findings
+from flacheck.rules.measurements import key_findings
 from flacheck.rules.signature import asserting_function
 
 _EXCERPT = 300
