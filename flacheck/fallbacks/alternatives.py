@@ -13,140 +13,164 @@ from flacheck.fallbacks.points import Points
 from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
 from flacheck.model import canonical
 
-# So many are shown of one failing cell; the rest is further away.
-_KEPT = 5
-# The widest type first: what it loses is speed, not range.
+# Fallbacks shown for one failing cell; the rest is further away.
+_LIMIT = 5
+# The widest type first: it loses speed, but not range.
 _DTYPES = ("fp32", "bf16", "fp16")
+_KernelId = tuple[str | None, str]
 
 
 def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
-    """Up to 5 fallbacks a failing cell, nearest first; another dtype and another form come last.
+    """Return up to 5 fallbacks a failing cell, nearest first; another dtype or form comes last.
 
     A tolerated failure needs none while another configuration of its launch compiles. Another shape
-    or another release is never a fallback. Every other setting in `use` was seen to compile with
-    the rest of the failing cell's; of another dtype or form alone, that cell or everything that was
-    asked compiles.
+    or another release is never a fallback. All other settings in `use` compile in a record with the
+    rest of the failing cell's. For another dtype or form alone, that cell compiles, or every record
+    of that dtype or form.
     """
-    failing_of = Telling(cells)
+    distinctions = Distinctions(cells)
     neighbours = _Neighbours(cells, forms)
-    # Cells that differ in nothing that is named (an alignment, say) have one fallback.
-    out: dict[str, Fallback] = {}
+    # Cells that differ only in details without a name (an alignment, say) have one fallback.
+    distinct: dict[str, Fallback] = {}
     for cell in sorted(unserved(cells), key=order):
-        failing = failing_of(cell)
+        failing = distinctions.of(cell)
         for use in neighbours.uses(cell):
             away = steps(cell.settings, use)
             new = Fallback(cell.kernel, cell.package, *cell.place, failing, use, away)
-            out.setdefault(canonical([cell.package, new.to_json()]), new)
-    return list(out.values())
+            distinct.setdefault(canonical([cell.package, new.to_json()]), new)
+    return list(distinct.values())
 
 
 class _Neighbours:
-    """The compiling cells, arranged so that a failing one finds its neighbours."""
+    """The compiling cells, indexed by what a failing cell may keep."""
 
     def __init__(self, cells: Sequence[Observed], forms: FormsOf) -> None:
-        compiling = [cell for cell in cells if cell.compiles]
-        self._of_launch = _points(((cell.place, cell.launch), cell) for cell in compiling)
-        self._of_dtype = _points(
-            ((_launch_of_any_dtype(cell), cell.dtype), cell) for cell in compiling
-        )
-        dtypes = grouped((_launch_of_any_dtype(cell), cell.dtype) for cell in compiling)
-        self._dtypes = {launch: sorted(set(own), key=str) for launch, own in dtypes.items()}
+        by_launch = []
+        by_dtype = []
+        dtypes = []
+        for cell in cells:
+            if cell.compiles:
+                launch = _launch_of_any_dtype(cell)
+                by_launch.append(((cell.place, cell.launch), cell))
+                by_dtype.append(((launch, cell.dtype), cell))
+                dtypes.append((launch, cell.dtype))
+        self._of_launch = _points(by_launch)
+        self._of_dtype = _points(by_dtype)
+        self._dtypes = {
+            launch: sorted(set(several), key=str) for launch, several in grouped(dtypes).items()
+        }
         self._alternatives = Alternatives(cells, forms)
 
     def uses(self, cell: Observed) -> list[Use]:
-        """What may be changed, nearest first: settings, then the best dtype, then another form."""
+        """Return the possible changes: settings, nearest first, then the best dtype and form."""
         near: list[Use] = []
         if (cell.place, cell.launch) in self._of_launch:
             near = self._of_launch[cell.place, cell.launch].nearest(cell.settings)
-        forms = self._alternatives.forms(cell)
-        # Kept even when settings alone would fill the list: they lose precision or speed, but help
-        # where no setting does.
-        far = [*self._dtype(cell), *({"form": form} for form in forms[:1])]
-        return [*near[: _KEPT - len(far)], *far]
+        # A dtype and a form stay even if settings alone would fill the list: they lose precision or
+        # speed, but help where no setting does.
+        far = self._dtype(cell)
+        for form in self._alternatives.forms(cell)[:1]:
+            far.append({"form": form})
+        return [*near[: _LIMIT - len(far)], *far]
 
     def _dtype(self, cell: Observed) -> list[Use]:
-        """The widest dtype that needs no other change; else the one that needs the fewest."""
+        """Return the widest dtype that needs no other change, or the one with fewest changes."""
         launch = _launch_of_any_dtype(cell)
-        others = [dtype for dtype in self._dtypes.get(launch, ()) if dtype != cell.dtype]
-        points = {dtype: self._of_dtype[launch, dtype] for dtype in others}
+        points_of = {}
+        for dtype in self._dtypes.get(launch, ()):
+            if dtype != cell.dtype:
+                points_of[dtype] = self._of_dtype[launch, dtype]
         alone = set(self._alternatives.dtypes(cell))
-        alone.update(d for d in others if {**cell.settings, "dtype": d} in points[d])
+        for dtype, points in points_of.items():
+            if {**cell.settings, "dtype": dtype} in points:
+                alone.add(dtype)
         if alone:
             return [{"dtype": min(alone, key=_width)}]
-        uses = [use for dtype in others for use in points[dtype].nearest(cell.settings)]
+        uses: list[Use] = []
+        for points in points_of.values():
+            uses += points.nearest(cell.settings)
         uses.sort(key=lambda use: (len(use), _width(use["dtype"]), rank(cell.settings, use)))
         return uses[:1]
 
 
 class Alternatives:
-    """Other dtypes of a kernel, and other forms of its operator, of which everything that was asked
-    compiles on the release and target of a failing cell, and in its shape as far as both name one.
+    """Other dtypes of a kernel and other forms of its operator whose records all compile.
+
+    Only records of the failing cell's release and target count, and of its shape, as far as both
+    name a size.
     """
 
     def __init__(self, cells: Iterable[Observed], forms: FormsOf) -> None:
         self._form_of = forms
-        self._kernels = grouped(
-            ((package, *form), kernel) for (package, kernel), form in forms.items()
-        )
-        self._cells = grouped(
-            ((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells
-        )
-        self._known: dict[tuple[Any, ...], bool] = {}
+        kernels = [((package, *form), kernel) for (package, kernel), form in forms.items()]
+        self._kernels = grouped(kernels)
+        pairs = [((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells]
+        self._cells = grouped(pairs)
+        self._cache: dict[tuple[Any, ...], bool] = {}
 
     def dtypes(self, cell: Observed) -> list[str]:
-        """The other dtypes in which this cell's kernel is good."""
-        others = (dtype for dtype in _DTYPES if dtype != cell.dtype)
-        return [dtype for dtype in others if self._works(cell, cell.kernel, dtype)]
+        """Return the other dtypes in which all records of this cell's kernel are good."""
+        others = []
+        for dtype in _DTYPES:
+            if dtype != cell.dtype and self._works(cell, cell.kernel, dtype):
+                others.append(dtype)
+        return others
 
     def forms(self, cell: Observed) -> list[str]:
-        """The other forms of this operator whose kernels are all good in this cell's dtype."""
+        """Return the other forms of this operator whose kernels are all good in this dtype."""
         operator, own = self._form_of.get((cell.package, cell.kernel), (None, None))
         forms = []
-        for (package, its_operator, form), kernels in sorted(self._kernels.items(), key=str):
-            same = (package, its_operator) == (cell.package, operator) and form != own
-            if same and all(self._works(cell, kernel, cell.dtype) for kernel in kernels):
+        for (package, other_operator, form), kernels in sorted(self._kernels.items(), key=str):
+            if (package, other_operator) != (cell.package, operator) or form == own:
+                continue
+            if all(self._works(cell, kernel, cell.dtype) for kernel in kernels):
                 forms.append(form)
         return forms
 
     def _works(self, cell: Observed, kernel: str, dtype: str | None) -> bool:
-        asked = (cell.package, kernel, cell.place, dtype)
-        # A kernel has hundreds of failing cells of one size: asked once.
-        known = (*asked, cell.size)
-        if known not in self._known:
-            cells = self._cells.get(asked, ())
-            sizes = cell.shape.items()
-            # In the cell's shape, as far as both name a size.
-            self._known[known] = is_good(
-                [c for c in cells if all(c.shape.get(name, size) == size for name, size in sizes)]
-            )
-        return self._known[known]
+        group = (cell.package, kernel, cell.place, dtype)
+        # A kernel has hundreds of failing cells of one size, so the result is cached.
+        key = (*group, cell.size)
+        if key not in self._cache:
+            same_shape = []
+            for other in self._cells.get(group, ()):
+                if _shapes_agree(cell, other):
+                    same_shape.append(other)
+            self._cache[key] = is_good(same_shape)
+        return self._cache[key]
 
 
-class Telling:
-    """Tells a cell from the others of its kernel: by the settings and sizes that differ."""
+class Distinctions:
+    """The settings and sizes that distinguish a cell from the others of its kernel."""
 
     def __init__(self, cells: Iterable[Observed]) -> None:
-        seen: defaultdict[tuple[str | None, str], dict[str, Any]] = defaultdict(dict)
-        self._varied: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
-        # Releases and targets repeat the same calls, which one cell each can stand for.
+        first_values: defaultdict[_KernelId, dict[str, Any]] = defaultdict(dict)
+        self._names: defaultdict[_KernelId, set[str]] = defaultdict(set)
+        # Releases and targets repeat calls, so one cell of each call is enough.
         calls = {(cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells}
         for cell in calls.values():
             kernel = cell.package, cell.kernel
-            known, named = seen[kernel], named_values(cell)
-            if known:
-                self._varied[kernel] |= known.keys() ^ named.keys()
-            for name, value in named.items():
-                if known.setdefault(name, value) != value:
-                    self._varied[kernel].add(name)
+            first, values = first_values[kernel], named_values(cell)
+            if first:
+                self._names[kernel] |= first.keys() ^ values.keys()
+            for name, value in values.items():
+                if first.setdefault(name, value) != value:
+                    self._names[kernel].add(name)
 
-    def __call__(self, cell: Observed) -> dict[str, Any]:
-        varied = self._varied[cell.package, cell.kernel]
-        return {name: value for name, value in named_values(cell).items() if name in varied}
+    def of(self, cell: Observed) -> dict[str, Any]:
+        """Return the values of a cell that differ between the cells of its kernel."""
+        names = self._names[cell.package, cell.kernel]
+        return {name: value for name, value in named_values(cell).items() if name in names}
 
 
 def _points(cells: Iterable[tuple[tuple[Any, ...], Observed]]) -> Mapping[tuple[Any, ...], Points]:
     settings = grouped((key, cell.settings) for key, cell in cells)
     return {key: Points(several) for key, several in settings.items()}
+
+
+def _shapes_agree(cell: Observed, other: Observed) -> bool:
+    """Return True if the shapes are equal in every size that both name."""
+    return all(other.shape.get(name, size) == size for name, size in cell.shape.items())
 
 
 def _launch_of_any_dtype(cell: Observed) -> tuple[Any, ...]:

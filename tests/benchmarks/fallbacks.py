@@ -116,7 +116,7 @@ def compare(
 
 
 def _searched(failing: Failing, way: Exploration | None) -> Compared:
-    return Compared(failing, way.answer if way else None, way.asked if way else 0)
+    return Compared(failing, way.answer if way else None, way.compile_count if way else 0)
 
 
 def _in_full(row: Compared, oracle: Oracle) -> Compared:
