@@ -19,7 +19,7 @@ WARPS = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4)
 OPTION, DTYPE = "option", "dtype"
 # A space with more points than LARGE takes seconds to enumerate, so at most CHANGES settings change
-# at once. A fallback that changes every setting would help nobody.
+# at once. A fallback that changes every setting is useless.
 LARGE, CHANGES = 20_000, 4
 Use = dict[str, Any]
 

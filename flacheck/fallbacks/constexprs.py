@@ -83,14 +83,14 @@ class Constexprs:
         changes = use.keys() & before.keys()
         after: dict[str, Any] = {}
         for name in sorted(self._sources.keys() & before.keys() - use.keys()):
-            affected = False
+            is_affected = False
             values = set()
             for host, sources in self._sources[name]:
                 if changes & sources:
-                    affected = True
+                    is_affected = True
                     values.add(_recompute(host, name, before, use))
             values.discard(None)
-            if affected and len(values) != 1:
+            if is_affected and len(values) != 1:
                 return None
             for value in values:
                 if value != before[name]:

@@ -49,7 +49,7 @@ def estimate(
 
 
 def of_settings(settings: Mapping[str, Any], blocks: Iterable[str], warp_size: int = 32) -> float:
-    """Return the estimate for settings (options and constexprs by name); `blocks` are tile sizes."""
+    """Return the estimate for settings (options and constexprs); `blocks` are the tile sizes."""
     tiles = [settings[name] for name in blocks if settings.get(name)]
     options = {name: settings.get(name) or default for name, default in DEFAULTS.items()}
     return estimate(tiles, **options, warp_size=warp_size)

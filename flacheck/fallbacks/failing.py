@@ -1,12 +1,12 @@
 """The failures of a scan that need a fallback, with the facts that a search uses."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
 from flacheck.analysis.observed import Observed, observe
 from flacheck.analysis.standing import configurations, unserved
 from flacheck.analysis.untested import separated
@@ -84,11 +84,11 @@ class ScanResult:
     @cached_property
     def _observations_of_call(self) -> Mapping[tuple[Any, ...], list[Observed]]:
         """The observations of each call of a kernel, over all releases and targets."""
-        pairs = []
+        by_call: defaultdict[tuple[Any, ...], list[Observed]] = defaultdict(list)
         for observation in self.observations:
             if observation.key in self.cells:
-                pairs.append((_call(observation), observation))
-        return grouped(pairs)
+                by_call[_call(observation)].append(observation)
+        return by_call
 
     @cached_property
     def _distinctions(self) -> Distinctions:
@@ -104,10 +104,10 @@ class ScanResult:
 
         Cells that stop before their last stage are left out.
         """
-        pairs = [
-            (cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch
-        ]
-        launches = grouped(pairs)
+        launches: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for cell in self.cells.values():
+            if cell.launch:
+                launches[cell.kernel.name].append(cell.launch.args)
         failures = []
         # Arguments that flacheck invented need no fallback.
         counted_observations, _ = separated(self.observations)

@@ -1,4 +1,6 @@
-"""The search for the nearest fallback of each failure in a scan, each compiled before it is yielded.
+"""The search for the nearest fallback of each failure in a scan.
+
+Each fallback compiles before it is yielded.
 
 First other settings, for every release and target of the scan's call where any settings help. If
 there are none, or none in common, other settings for the failing cell's own release and target.

@@ -1,4 +1,4 @@
-"""Failure rules: one declaration a code, and the reading of attempts and logs by them."""
+"""Failure rules, one declaration a code, and the classification of attempts and logs."""
 
 from flacheck.rules.base import RULES as RULES
 from flacheck.rules.base import UNCLASSIFIED as UNCLASSIFIED
