@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures.drive import Drive, Driven
+from flacheck.captures.capture_job import CaptureJob, CaptureResult
 from flacheck.engine.judge import judge
 from flacheck.inputs import replay
 from flacheck.inputs.expand import Selection
@@ -53,12 +53,12 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     file = write(tmp_path, HEADER, launched)
     report: dict[str, Any] = {"modules": {}, "operators": {}}
 
-    def prepare(asked: list[Drive], at_once: int) -> None:
+    def prepare(asked: list[CaptureJob], at_once: int) -> None:
         cards.extend(each.card["gpu"] for each in asked)
 
     monkeypatch.setattr(captured, "Resolver", Resolver)
-    monkeypatch.setattr(captured, "prepare", prepare)
-    monkeypatch.setattr(captured, "drive", lambda *_: Driven(file, report))
+    monkeypatch.setattr(captured, "prepare_captures", prepare)
+    monkeypatch.setattr(captured, "capture_package", lambda *_: CaptureResult(file, report))
     monkeypatch.setattr(captured.packages, "provide_package", lambda spec: SHOP)
     monkeypatch.setattr(captured, "provide", lambda choice: SimpleNamespace(identity="triton"))
     monkeypatch.setattr(captured, "launchable", lambda path, prefix: {})

@@ -11,7 +11,7 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package
-from flacheck.source.reach import first_length, reached
+from flacheck.source.reach import find_reaches, first_length
 from flacheck.tables import shipped
 from flacheck.toolchains import intact
 from flacheck.toolchains.base import Choice, Toolchain
@@ -103,7 +103,7 @@ class Provider:
         package = self._packages.get(cell.kernel.package or "")
         if package is None:
             return {}
-        reaches = reached(package.path, cell.kernel.name)
+        reaches = find_reaches(package.path, cell.kernel.name)
         named = [asdict(entry) for entry in reaches if entry.plain][:_REACHES]
         return {"first_length": first_length(reaches), "reached_by": named}
 

@@ -17,8 +17,8 @@ from flacheck.analysis.observed import BLOCK
 from flacheck.model import Cell, Corpus, Cut, Kernel, Unit, Unrecorded
 from flacheck.packages.package import Package
 from flacheck.source.host_code import (
+    CALLER,
     COVERS,
-    GIVEN,
     SIZE,
     HostLaunch,
     launches_in_file,
@@ -77,7 +77,7 @@ class Constexprs:
                 return None
             after.update((name, value) for value in values if value != before[name])
         now = {**before, **use, **after}
-        for one, by in self.code.divided:
+        for one, by in self.code.divisions:
             divided = before.get(by) and one in before and before[one] % before[by] == 0
             # What was divided without rest has to be so still.
             if divided and (not now[by] or now[one] % now[by]):
@@ -89,8 +89,8 @@ class Constexprs:
         """For each argument the launches, with the other arguments its value is made of there."""
         made_of: dict[str, list[tuple[HostLaunch, set[str]]]] = {}
         for host in self.hosts:
-            own = {name: getattr(passed, "id", None) for name, passed in host.passed.items()}
-            for name in host.passed:
+            own = {name: getattr(passed, "id", None) for name, passed in host.arguments.items()}
+            for name in host.arguments:
                 uses = host.uses(name)
                 others = {other for other, variable in own.items() if variable in uses}
                 made_of.setdefault(name, []).append((host, others - {name}))
@@ -129,17 +129,17 @@ def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch
         return "a size of the shape"
     if name not in code.blocks:
         return "no side of a tile"
-    kinds = {host.kind(name) for host in hosts if name in host.passed}
+    kinds = {host.kind(name) for host in hosts if name in host.arguments}
     if hosts and not kinds:
         return "no host code is seen to pass it"
     if SIZE in kinds:
         return "a size of the data"
     if COVERS in kinds:
         return "one block has to hold a whole size"
-    if name not in code.tiled:
+    if name not in code.indexed_blocks:
         return "the kernel has one block of it"
     # `chunk_size` that a caller passes may as well be a head size: only the name can tell.
-    if GIVEN in kinds and not BLOCK.fullmatch(name):
+    if CALLER in kinds and not BLOCK.fullmatch(name):
         return "it may be a size of the data"
     return None
 
@@ -177,9 +177,9 @@ def _recomputed(
     host: HostLaunch, name: str, before: Mapping[str, int], use: Mapping[str, Any]
 ) -> int | None:
     """What host code passes after a change, by the expression that gave the recorded value."""
-    own = getattr(host.passed[name], "id", None)
+    own = getattr(host.arguments[name], "id", None)
     known, then = {}, {}
-    for other, passed in host.passed.items():
+    for other, passed in host.arguments.items():
         variable = getattr(passed, "id", other)
         if other in before and variable != own:
             known[variable] = before[other]

@@ -15,10 +15,16 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck import rules
+from flacheck.captures.capture_archive import Captures
+from flacheck.captures.capture_job import (
+    CaptureJob,
+    CaptureResult,
+    capture_package,
+    prepare_captures,
+    recipe_of,
+)
 from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
-from flacheck.captures.drive import Drive, Driven, drive, prepare, recipe_of
-from flacheck.captures.travelling import Captures
 from flacheck.errors import ToolchainError
 from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
@@ -62,7 +68,7 @@ class PackageCapture:
     package: Package
     choice: Choice
     target: str
-    driven: Driven | None
+    driven: CaptureResult | None
 
 
 def announced(spec: str, selection: Selection) -> Question:
@@ -95,18 +101,18 @@ def captures(
     if with_tests:
         suite = checkouts.folder(spec)
     asked = [
-        Drive(package, toolchain, row, suite)
+        CaptureJob(package, toolchain, row, suite)
         for toolchain, (_, _, row) in zip(provided, places)
         if toolchain is not None
     ]
     # Side by side where they have to be made; captures that came with a file are there already.
     if asked and (travelling is None or travelling.file is None):
-        prepare(asked, min(count_processors(), _MOST_DRIVES))
+        prepare_captures(asked, min(count_processors(), _MOST_DRIVES))
     made = []
     for toolchain, (choice, target, row) in zip(provided, places):
         driven = None
         if toolchain is not None:
-            driven = drive(package, toolchain, row, travelling, suite)
+            driven = capture_package(package, toolchain, row, travelling, suite)
         made.append(PackageCapture(package, choice, target, driven))
     return made
 
@@ -144,7 +150,7 @@ def _provided(choice: Choice, target: str) -> Toolchain | None:
 
 def selected(capture: PackageCapture, selection: Selection) -> list[RecordedLaunch]:
     """The selected ones of a package's launches."""
-    return call_paths.selected(_recorded(capture), selection, capture.package.identity)
+    return call_paths.select_launches(_recorded(capture), selection, capture.package.identity)
 
 
 def _recorded(capture: PackageCapture) -> Sequence[RecordedLaunch]:
@@ -326,7 +332,7 @@ def _launched(
     stages: list[tuple[str, Sequence[Source]]] = [("compile", compiling)]
     if provided and Version(capture.choice.version) < KEYS_BY_NAME:
         tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
-        stages.append(("autotune", replay.decorated(launches.one_each(tuned), provided)))
+        stages.append(("autotune", replay.decorated_sources(launches.one_each(tuned), provided)))
     # The kernels, toolchain and target are chosen by now.
     chosen = replace(selection, kernels=(), ops=(), targets=(), toolchains=())
     for stage, sources in stages:

@@ -19,7 +19,7 @@ from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import corpus, matrix
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches.admission import admitted
+from flacheck.inputs.launches.admission import check_source
 from flacheck.inputs.subject import Subject, line_of
 from flacheck.model import (
     Cell,
@@ -259,7 +259,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
         _check_options(cell)
     if isinstance(origin, Cut):
         if not trust:
-            admitted(origin.source)
+            check_source(origin.source)
         return Chosen(cell, record, trust=trust)
     provided = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
@@ -276,7 +276,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
         spec = str(cell.kernel.package)
         provided = {spec: _package_of(cell.kernel, trust)}
         if not trust and isinstance(origin, Imported) and origin.cut is not None:
-            admitted(origin.cut)
+            check_source(origin.cut)
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
             # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
             origin = Stubbed(origin.module, origin.qualname, origin.made_up)

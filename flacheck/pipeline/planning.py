@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from flacheck.captures import travelling
-from flacheck.captures.travelling import Captures
+from flacheck.captures import capture_archive
+from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
 from flacheck.inputs.expand import Selection, expand
@@ -58,7 +58,7 @@ def plan(
     """
     for target in selection.targets:
         targets.find(target)
-    if subject.captured is not None and subject.package is None:
+    if subject.captures_file is not None and subject.package is None:
         raise UsageError("--captured holds the captures of a package: name it with --package")
     checkout = subject.package is not None and checkouts.is_path(subject.package)
     if subject.with_tests and not checkout:
@@ -67,7 +67,7 @@ def plan(
         )
     if subject.package is not None:
         configs = subject.configs or "usual"
-        with travelling.opened(subject.captured) as captures:
+        with capture_archive.open_archive(subject.captures_file) as captures:
             planner, asked = _planner(selection), (subject.package, selection, configs, until)
             if subject.with_tests and planner is captured:
                 made = captured.plan(*asked, captures, with_tests=True)

@@ -50,7 +50,7 @@ def uses(node: ast.AST, state: State) -> set[str]:
 
 def all_names(node: ast.AST) -> set[str]:
     """Every dotted name that is evaluated in a node, in whatever branch."""
-    return {str(syntax.dotted(part)) for part in syntax.dotted_parts(node)}
+    return {str(syntax.dotted_name(part)) for part in syntax.dotted_parts(node)}
 
 
 def limit(node: ast.AST) -> int | None:
@@ -82,7 +82,7 @@ def is_length(node: ast.AST) -> bool:
 
 def sets_mode(node: ast.stmt) -> bool:
     """Whether a statement assigns the name `mode`."""
-    return any(syntax.dotted(target) == MODE for target in syntax.targets(node))
+    return any(syntax.dotted_name(target) == MODE for target in syntax.targets(node))
 
 
 def chooses_mode(node: ast.If) -> bool:
@@ -94,7 +94,7 @@ def _walk_class(node: ast.ClassDef, walk: _Walk) -> dict[str, str]:
     """How each method ends; a plain object's know what its constructor alone stores."""
     methods = {item.name: item for item in node.body if isinstance(item, syntax.FUNCTION)}
     walk.use(
-        *(item for item in syntax.evaluated(node) if not isinstance(item, syntax.FUNCTION)),
+        *(item for item in syntax.evaluated_parts(node) if not isinstance(item, syntax.FUNCTION)),
         known={},
     )
     ends = {}
@@ -108,7 +108,7 @@ def _walk_class(node: ast.ClassDef, walk: _Walk) -> dict[str, str]:
             if isinstance(default, ast.Constant)
         }
         built, _ = walk.function(constructor, given)
-        changing = syntax.stored(*methods.values())
+        changing = syntax.stored_names(*methods.values())
         for name, held in built.items():
             if name.startswith("self.") and name not in changing:
                 fixed[name] = held
@@ -144,12 +144,12 @@ class _Walk:
         todo = list(nodes)
         while todo:
             node = todo.pop()
-            if name := syntax.dotted(node):
+            if name := syntax.dotted_name(node):
                 self.used.add(name)
             elif isinstance(node, ast.IfExp):
                 todo += [node.test, *arms(node, partial(self._told, known, False))]
             else:
-                todo += syntax.evaluated(node)
+                todo += syntax.evaluated_parts(node)
 
     def _step(self, node: ast.stmt, known: _Known) -> tuple[_Known, str]:
         match node:
@@ -157,7 +157,7 @@ class _Walk:
                 return self._if(node, known)
             case ast.With() | ast.AsyncWith():
                 self.use(*node.items, known=known)
-                return self.block(node.body, _without(known, syntax.stored(*node.items)))
+                return self.block(node.body, _without(known, syntax.stored_names(*node.items)))
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 # Its names are used; what it does to a `mode` of its own stays within it.
                 self.used |= uses(node, self.state)
@@ -190,7 +190,7 @@ class _Walk:
         children = ast.iter_child_nodes(node)
         self.use(*(child for child in children if isinstance(child, ast.expr)), known=known)
         # A later turn of a loop sees what an earlier one assigned.
-        changing = syntax.stored(node)
+        changing = syntax.stored_names(node)
         known = _without(known, changing)
         for block in syntax.inner_blocks(node):
             behind, end = self.block(block, known)
@@ -198,9 +198,9 @@ class _Walk:
         return known
 
     def _assigned(self, node: ast.stmt, known: _Known) -> _Known:
-        whole = {name for target in syntax.targets(node) if (name := syntax.dotted(target))}
-        parts = syntax.stored(
-            *(target for target in syntax.targets(node) if not syntax.dotted(target))
+        whole = {name for target in syntax.targets(node) if (name := syntax.dotted_name(target))}
+        parts = syntax.stored_names(
+            *(target for target in syntax.targets(node) if not syntax.dotted_name(target))
         )
         after = _without(known, whole | parts)
         assigned = getattr(node, "value", None)
@@ -218,7 +218,7 @@ class _Walk:
     def _told(self, known: _Known, deciding: bool, node: ast.AST) -> Any:
         if deciding and limit(node) is not None:
             return value(node, self._measured)
-        name = syntax.dotted(node)
+        name = syntax.dotted_name(node)
         if name == TRAINING:
             return self.state.training
         return known.get(name or "", UNKNOWN)

@@ -14,9 +14,9 @@ from flacheck.source.values import UNKNOWN, value
 
 # How many assignments a value is followed through; `x = f(x)` has no end.
 _DEPTH = 6
-SIZE, COVERS, GIVEN, COMPUTED = "size", "covers", "given", "computed"
+SIZE, COVERS, CALLER, HOST = "size", "covers", "given", "computed"
 # Where a name has several values, the kind that leaves the least room for a change counts.
-_WORST = (SIZE, COVERS, GIVEN, COMPUTED)
+_WORST = (SIZE, COVERS, CALLER, HOST)
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class HostLaunch:
     enclosing function assigns to each of its names before that line, the names that it asserts to
     be 1, and its own parameters."""
 
-    passed: Mapping[str, ast.expr]
-    assigned: Mapping[str, tuple[ast.expr, ...]] = field(default_factory=dict)
+    arguments: Mapping[str, ast.expr]
+    assignments: Mapping[str, tuple[ast.expr, ...]] = field(default_factory=dict)
     ones: frozenset[str] = frozenset()
     parameters: frozenset[str] = frozenset()
 
     def kind(self, parameter: str) -> str:
         """`size`: of the data; `covers`: a power of two that holds all of a size; `given`: whoever
         calls the host code says it; `computed`: the host code chooses it."""
-        expression = self.passed[parameter]
+        expression = self.arguments[parameter]
         if isinstance(expression, ast.Name) and expression.id in self._alone():
             return COVERS
         return self._kind(expression, _DEPTH)
@@ -42,7 +42,7 @@ class HostLaunch:
         """Tiles of which one is enough: the host has `assert NK == 1` after `NK = cdiv(K, BK)`."""
         tiles = set()
         for name in self.ones:
-            for count in self.assigned.get(name, ()):
+            for count in self.assignments.get(name, ()):
                 if isinstance(count, ast.Call) and len(count.args) == 2:
                     tiles.add(getattr(count.args[1], "id", ""))
         return tiles
@@ -50,24 +50,24 @@ class HostLaunch:
     def uses(self, parameter: str) -> frozenset[str]:
         """The names that the value of a parameter is made of, directly or not."""
         names: set[str] = set()
-        todo = [self.passed[parameter]]
+        todo = [self.arguments[parameter]]
         while todo:
             for name in syntax.names_below(todo.pop()) - names:
                 names.add(name)
-                todo += self.assigned.get(name, ())
+                todo += self.assignments.get(name, ())
         return frozenset(names)
 
-    def settled(self, parameter: str, by: Iterable[str]) -> bool:
+    def is_determined_by(self, parameter: str, by: Iterable[str]) -> bool:
         """Whether a parameter's value rests only on constants and what is passed for others."""
-        given = {getattr(self.passed[name], "id", name) for name in by if name in self.passed}
-        return self._rests(self.passed[parameter], given)
+        given = {getattr(self.arguments[name], "id", name) for name in by if name in self.arguments}
+        return self._rests(self.arguments[parameter], given)
 
     def _rests(self, node: ast.expr, known: set[str]) -> bool:
         """`known` grows by the names looked at: what is made of itself rests on its other parts."""
         for name in syntax.names_below(node) - known:
             # Before its parts are looked at: `x = f(x)` would never end.
             known.add(name)
-            made = self.assigned.get(name, ())
+            made = self.assignments.get(name, ())
             if not made and name in self.parameters:
                 return False
             if not all(self._rests(each, known) for each in made):
@@ -76,15 +76,15 @@ class HostLaunch:
 
     def values(self, known: Mapping[str, Any], parameter: str) -> list[int]:
         """What the expression of a parameter may be worth where some names have known values."""
-        if parameter not in self.passed:
+        if parameter not in self.arguments:
             return []
-        return self._values(self.passed[parameter], known, _DEPTH)
+        return self._values(self.arguments[parameter], known, _DEPTH)
 
     def _values(self, node: ast.expr, known: Mapping[str, Any], depth: int) -> list[int]:
         # Branches may assign a name differently, and both arms may be taken.
         several: tuple[ast.expr, ...] = ()
         if isinstance(node, ast.Name) and node.id not in known and depth:
-            several, depth = self.assigned.get(node.id, ()), depth - 1
+            several, depth = self.assignments.get(node.id, ()), depth - 1
         elif isinstance(node, ast.IfExp):
             several = (node.body, node.orelse)
         if several:
@@ -96,9 +96,9 @@ class HostLaunch:
 
     def _kind(self, node: ast.expr, depth: int) -> str:
         if isinstance(node, ast.Name):
-            made = self.assigned.get(node.id, ())
+            made = self.assignments.get(node.id, ())
             if not made and node.id in self.parameters:
-                return GIVEN
+                return CALLER
             return _worst(self._kind(each, depth - 1) for each in made if depth)
         if isinstance(node, ast.IfExp):
             return _worst(self._kind(arm, depth) for arm in (node.body, node.orelse))
@@ -111,21 +111,21 @@ class HostLaunch:
                 return SIZE
         if isinstance(node, ast.Call):
             return self._of_call(node, depth)
-        return COMPUTED
+        return HOST
 
     def _of_call(self, call: ast.Call, depth: int) -> str:
         kinds = [self._kind(given, depth) for given in call.args]
-        if syntax.called(call) == "next_power_of_2" and kinds and kinds[0] != COMPUTED:
+        if syntax.called_name(call) == "next_power_of_2" and kinds and kinds[0] != HOST:
             return COVERS
-        if syntax.called(call) == "max":
+        if syntax.called_name(call) == "max":
             return {SIZE: COVERS}.get(_worst(kinds), _worst(kinds))
         # The least of a size and of anything else is what the host chooses, as long as that is
         # smaller.
-        return COMPUTED
+        return HOST
 
 
 def _worst(kinds: Iterable[str]) -> str:
-    return min(kinds, key=_WORST.index, default=COMPUTED)
+    return min(kinds, key=_WORST.index, default=HOST)
 
 
 def measures(node: ast.expr) -> bool:
@@ -138,7 +138,7 @@ def measures(node: ast.expr) -> bool:
         return False
     if isinstance(node.func, ast.Attribute):
         return node.func.attr in ("size", "numel")
-    return syntax.called(node) == "len"
+    return syntax.called_name(node) == "len"
 
 
 def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list[HostLaunch]:
@@ -156,7 +156,7 @@ def launches_in_file(file: Path, kernel: str, names: tuple[str, ...]) -> tuple[H
     for function in ast.walk(syntax.tree(syntax.content(file))):
         if isinstance(function, syntax.FUNCTION):
             for call in ast.walk(function):
-                if isinstance(call, ast.Call) and syntax.launched(call) == kernel:
+                if isinstance(call, ast.Call) and syntax.launched_name(call) == kernel:
                     launches.append(_launch(function, call, names))
     return tuple(launches)
 

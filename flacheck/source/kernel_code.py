@@ -12,19 +12,19 @@ class KernelCode:
     """What a kernel's syntax tree says of its parameters.
 
     `blocks` are the sides of tiles (`tl.arange(0, X)`, a block pointer's block shape, `tl.zeros([X,
-    …])`); `tiled` those of which there is more than one, told apart by an index (`i * X`,
+    …])`); `indexed_blocks` those of which there is more than one, told apart by an index (`i * X`,
     `tl.cdiv(…, X)`, `range(…, X)`); `sizes` those that shape data (a block pointer's shape and
-    strides); `steering` those that decide a branch, a loop's bounds or a tile's side; `divided`
+    strides); `steering` those that decide a branch, a loop's bounds or a tile's side; `divisions`
     pairs (X, Y) for `X // Y`, `X % Y` and `tl.cdiv(X, Y)`; `dots` is whether it multiplies
     matrices, as is assumed of a kernel whose source cannot be read.
     """
 
     parameters: tuple[str, ...] = ()
     blocks: frozenset[str] = frozenset()
-    tiled: frozenset[str] = frozenset()
+    indexed_blocks: frozenset[str] = frozenset()
     sizes: frozenset[str] = frozenset()
     steering: frozenset[str] = frozenset()
-    divided: frozenset[tuple[str, str]] = frozenset()
+    divisions: frozenset[tuple[str, str]] = frozenset()
     dots: bool = True
 
 
@@ -48,10 +48,10 @@ def code_of(source: bytes, qualname: str) -> KernelCode:
     return KernelCode(
         parameters=own,
         blocks=frozenset(blocks),
-        tiled=frozenset(notes.tiled & blocks),
+        indexed_blocks=frozenset(notes.indexed_blocks & blocks),
         sizes=frozenset(notes.sizes.intersection(own)),
         steering=frozenset(notes.deciding.intersection(own) | blocks),
-        divided=frozenset((one, by) for one, by in notes.divided if one in own and by in own),
+        divisions=frozenset((one, by) for one, by in notes.divisions if one in own and by in own),
         dots=notes.dots,
     )
 
@@ -61,10 +61,10 @@ class _Notes:
 
     def __init__(self) -> None:
         self.blocks: set[str] = set()
-        self.tiled: set[str] = set()
+        self.indexed_blocks: set[str] = set()
         self.sizes: set[str] = set()
         self.deciding: set[str] = set()
-        self.divided: set[tuple[str, str]] = set()
+        self.divisions: set[tuple[str, str]] = set()
         self.dots = False
 
     def add(self, node: ast.AST) -> None:
@@ -73,14 +73,14 @@ class _Notes:
             case ast.Call():
                 self._call(node)
             case ast.BinOp(op=ast.Mult()):
-                self.tiled.update(syntax.names_in([node.left, node.right]))
+                self.indexed_blocks.update(syntax.names_in([node.left, node.right]))
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
                 self._division(node.left, node.right)
             case ast.If() | ast.IfExp() | ast.While():
                 self.deciding |= syntax.names_below(node.test)
 
     def _call(self, call: ast.Call) -> None:
-        match syntax.called(call):
+        match syntax.called_name(call):
             case "arange":
                 # `tl.arange(0, X)`: the end is the size, for a range begins at 0.
                 self.blocks.update(syntax.names_in(call.args[-1:]))
@@ -99,10 +99,10 @@ class _Notes:
                 for given in call.args:
                     self.blocks.update(syntax.names_in(syntax.elements(given)))
             case "cdiv":
-                self.tiled.update(syntax.names_in(call.args[1:]))
+                self.indexed_blocks.update(syntax.names_in(call.args[1:]))
                 self._division(*call.args[:2])
             case "range" | "static_range":
-                self.tiled.update(syntax.names_in(call.args[2:]))
+                self.indexed_blocks.update(syntax.names_in(call.args[2:]))
                 for bound in call.args:
                     self.deciding |= syntax.names_below(bound)
             case name if name.startswith("dot"):
@@ -111,4 +111,4 @@ class _Notes:
     def _division(self, *sides: ast.expr) -> None:
         names = tuple(syntax.names_in(sides))
         if len(names) == 2:
-            self.divided.add((names[0], names[1]))
+            self.divisions.add((names[0], names[1]))

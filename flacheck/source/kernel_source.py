@@ -27,10 +27,10 @@ class KernelSource:
     @staticmethod
     def of(file: Path) -> KernelSource:
         """A kernel file. Raises MatrixError when it is not Python."""
-        return KernelSource.parsed(file, file.read_text(encoding="utf-8"))
+        return KernelSource.from_text(file, file.read_text(encoding="utf-8"))
 
     @staticmethod
-    def parsed(file: Path, text: str) -> KernelSource:
+    def from_text(file: Path, text: str) -> KernelSource:
         """A text as the contents of a file. Raises MatrixError when it is not Python."""
         try:
             tree = parse(text)

@@ -41,7 +41,7 @@ class PackageModule:
 
     file: str = ""
     imports: Mapping[str, tuple[Import, ...]] = field(default_factory=dict)
-    defined: frozenset[str] = frozenset()
+    definitions: frozenset[str] = frozenset()
     kernels: frozenset[str] = frozenset()
     launches: tuple[tuple[str, str], ...] = ()
 
@@ -185,6 +185,6 @@ def _kernels_and_launches(module: ast.Module) -> tuple[set[str], list[tuple[str,
         for node in ast.walk(owner):
             if isinstance(node, syntax.FUNCTION) and syntax.is_kernel(node):
                 kernels.add(node.name)
-            elif name := syntax.launched(node):
+            elif name := syntax.launched_name(node):
                 launches.append((getattr(owner, "name", "<module>"), name))
     return kernels, launches

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from flacheck.source import flow
 from flacheck.source.modules import DEEPEST, definitions, module_name, package_of, read
-from flacheck.source.syntax import content, dotted, is_kernel, tree
+from flacheck.source.syntax import content, dotted_name, is_kernel, tree
 
 # A definition of the package: its module and its name there.
 Node = tuple[str, str]
@@ -93,7 +93,7 @@ class Graph:
         return seen
 
 
-def reached(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
+def find_reaches(package_folder: str | Path, kernel: str) -> tuple[Reach, ...]:
     """The layers of the package in a folder that reach `module:kernel`, in order of their files;
     none of an unknown kernel. A package is parsed once, for all its kernels."""
     module, _, name = kernel.partition(":")
@@ -147,7 +147,7 @@ def resolve(root: Path, module: str, name: str, depth: int = 0) -> frozenset[Nod
     here = read(root, module)
     nodes: set[Node] = set()
     imports = here.imports.get(head, ())
-    if head in here.defined:
+    if head in here.definitions:
         nodes.add((module, head))
     elif not imports:
         imports = here.imports.get("*", ())
@@ -155,7 +155,7 @@ def resolve(root: Path, module: str, name: str, depth: int = 0) -> frozenset[Nod
         if package_of(each.module) == package_of(module):
             inside = name if each.name == "*" else ".".join(filter(None, (each.name, rest)))
             nodes |= resolve(root, each.module, inside, depth + 1)
-    bound = head in here.defined or head in here.imports
+    bound = head in here.definitions or head in here.imports
     if not nodes and rest and not bound and here.file.endswith("__init__.py"):
         return resolve(root, f"{module}.{head}", rest, depth + 1)
     return frozenset(nodes)
@@ -176,9 +176,9 @@ def _layers(root: Path, package: str) -> Iterator[Node]:
 def _definitions(root: Path, module: str) -> dict[str, list[Definition]]:
     """What a module's names are defined as, several times where branches define them anew."""
     here = read(root, module)
-    if not here.defined:
+    if not here.definitions:
         return {}
-    known = here.defined | here.imports.keys()
+    known = here.definitions | here.imports.keys()
     by_name: dict[str, list[Definition]] = {}
     for name, node in definitions(tree(content(root / here.file))):
         by_name.setdefault(name, []).append(_definition(node, known))
@@ -193,7 +193,7 @@ def _definition(node: ast.stmt, known: frozenset[str]) -> Definition:
         every = set()
     leading = frozenset(name for name in every if "*" in known or name.partition(".")[0] in known)
     bases = getattr(node, "bases", ())
-    layer = any((dotted(base) or "").endswith("Module") for base in bases)
+    layer = any((dotted_name(base) or "").endswith("Module") for base in bases)
     varying = bool(leading) and not every.isdisjoint((flow.MODE, flow.TRAINING))
     lengths = {1}
     if varying:

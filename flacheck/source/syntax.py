@@ -43,11 +43,11 @@ def content(file: Path) -> bytes:
         return b""
 
 
-def dotted(node: ast.AST | None) -> str | None:
+def dotted_name(node: ast.AST | None) -> str | None:
     """`a.b.c` of a name or a chain of attributes, None for all else."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and (base := dotted(node.value)):
+    if isinstance(node, ast.Attribute) and (base := dotted_name(node.value)):
         return f"{base}.{node.attr}"
     return None
 
@@ -62,7 +62,7 @@ def names_below(node: ast.AST) -> set[str]:
     return set(names_in(ast.walk(node)))
 
 
-def called(node: ast.AST) -> str:
+def called_name(node: ast.AST) -> str:
     """The last part of the name that is called, or of a name itself: `cdiv` of `triton.cdiv(…)`."""
     if isinstance(node, ast.Call):
         node = node.func
@@ -114,10 +114,10 @@ def is_kernel(node: ast.AST) -> bool:
     if not isinstance(node, FUNCTION):
         return False
     decorators = (getattr(decorator, "func", decorator) for decorator in node.decorator_list)
-    return any(dotted(decorator) in _JIT for decorator in decorators)
+    return any(dotted_name(decorator) in _JIT for decorator in decorators)
 
 
-def launched(node: ast.AST) -> str | None:
+def launched_name(node: ast.AST) -> str | None:
     """The name of the kernel that a call launches (`name[grid](…)`), None for any other node."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
         return getattr(node.func.value, "id", None)
@@ -140,7 +140,7 @@ def targets(node: ast.stmt) -> list[ast.expr]:
     return []
 
 
-def evaluated(node: ast.AST) -> Iterable[ast.AST]:
+def evaluated_parts(node: ast.AST) -> Iterable[ast.AST]:
     """A node's children without annotations: naming a layer as a type does not run it."""
     if isinstance(node, FUNCTION):
         return [*node.decorator_list, node.args, *node.body]
@@ -156,17 +156,19 @@ def dotted_parts(*nodes: ast.AST) -> Iterator[ast.AST]:
     todo = list(nodes)
     while todo:
         node = todo.pop()
-        if dotted(node):
+        if dotted_name(node):
             yield node
         else:
-            todo += evaluated(node)
+            todo += evaluated_parts(node)
 
 
-def stored(*nodes: ast.AST) -> frozenset[str]:
+def stored_names(*nodes: ast.AST) -> frozenset[str]:
     """Every variable and attribute that is assigned in some nodes."""
     parts = dotted_parts(*nodes)
     return frozenset(
-        str(dotted(part)) for part in parts if isinstance(getattr(part, "ctx", None), ast.Store)
+        str(dotted_name(part))
+        for part in parts
+        if isinstance(getattr(part, "ctx", None), ast.Store)
     )
 
 

@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from flacheck.source.syntax import called
+from flacheck.source.syntax import called_name
 
 # None is a value that a source may give.
 UNKNOWN = object()
@@ -73,8 +73,8 @@ def value(node: ast.AST, known: Lookup) -> Any:
             return _applied(_COMPARISONS[type(comparison)], [node.left, right], known, False)
         case ast.BinOp() if type(node.op) in _ARITHMETIC:
             return _applied(_ARITHMETIC[type(node.op)], [node.left, node.right], known)
-        case ast.Call(keywords=[]) if called(node) in _CALLS:
-            return _applied(_CALLS[called(node)], node.args, known)
+        case ast.Call(keywords=[]) if called_name(node) in _CALLS:
+            return _applied(_CALLS[called_name(node)], node.args, known)
         case ast.IfExp():
             first, *others = (value(arm, known) for arm in arms(node, known))
             return first if all(first == other for other in others) else UNKNOWN

@@ -65,7 +65,7 @@ def by_position(evidence: KeyEvidence) -> Iterator[KeyFault]:
         fix = f"move {', '.join(last)} behind all keys in the kernel's signature"
         fault = KeyFault(want, kind, want, looked_up["got"], _BY_POSITION[kind], fix=fix)
         if declared:
-            fix, lines = declared.moved_last(last), declared.signature
+            fix, lines = declared.with_parameters_last(last), declared.signature
             fault = replace(
                 fault, file=declared.file, line=lines.line, end_line=lines.end_line, fix=fix
             )

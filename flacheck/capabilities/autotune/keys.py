@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from flacheck.capabilities.autotune.examined import Args, Tuned, TuningKey
 from flacheck.model import canonical
-from flacheck.source.autotuned import Declared
+from flacheck.source.autotuners import AutotunedKernel
 
 # Triton 3.0 and 3.1 look keys up by their position in a list from which omitted arguments are
 # missing; from here on by name.
@@ -57,10 +57,10 @@ class KeyEvidence:
     @property
     def unspecialized(self) -> tuple[str, ...]:
         """Arguments that the compiler is told not to look at."""
-        return self.tuned.declared.unspecialized if self.tuned.declared else ()
+        return self.tuned.declared.do_not_specialize if self.tuned.declared else ()
 
     @property
-    def in_file(self) -> Declared | None:
+    def in_file(self) -> AutotunedKernel | None:
         """The source where its line numbers mean something: None for one cut out of its file."""
         declared = self.tuned.declared
         if declared is None or declared.file is None:
@@ -108,8 +108,8 @@ class KeyEvidence:
         """The orders in which host code passes the arguments, or that of the signature."""
         orders: dict[tuple[str, ...], None] = {}
         for host in self.tuned.hosts:
-            passed = [name for name in host.passed if name in self.arguments]
-            rest = [name for name in self.arguments if name not in host.passed]
+            passed = [name for name in host.arguments if name in self.arguments]
+            rest = [name for name in self.arguments if name not in host.arguments]
             order = (*passed, *rest)
             orders[order] = None
         return list(orders) or [self.arguments]

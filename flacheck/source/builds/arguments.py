@@ -70,16 +70,19 @@ def _is_passable(text: str) -> bool:
 
 @dataclass(frozen=True)
 class BuildUnit:
-    """One translation unit of a build. `file` is relative to the project, `includes` too where they
-    lie in it; `standard` is None where the build names none; `dropped` are arguments that flacheck
-    does not pass on. `of_torch` says that it is built against torch's headers."""
+    """A translation unit of a build.
+
+    `file` is relative to the project; `includes` are too if they lie in it. `standard` is None if
+    the build names none. `dropped_flags` are arguments that flacheck does not pass on. `of_torch`
+    is True for a unit built against torch's headers.
+    """
 
     file: str
     defines: Mapping[str, str | int | bool] = field(default_factory=dict, hash=False)
     flags: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     standard: str | None = None
-    dropped: tuple[str, ...] = ()
+    dropped_flags: tuple[str, ...] = ()
     of_torch: bool = False
 
     @property
@@ -98,7 +101,7 @@ class BuildUnits:
 def parse(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit | None:
     """The unit that a command line compiles, run in a folder of a project; None for one that
     compiles no C++ file of the project."""
-    unit = taken_apart(arguments, folder, root)
+    unit = split_arguments(arguments, folder, root)
     sources = [word for word in arguments if word.endswith(SUFFIXES) and not word.startswith("-")]
     if not sources:
         return None
@@ -109,20 +112,20 @@ def parse(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit | Non
     return replace(unit, file=file, of_torch=of_torch)
 
 
-def taken_apart(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit:
+def split_arguments(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit:
     """What arguments ask for, without a file."""
     defines: dict[str, str | int | bool] = {}
     flags: list[str] = []
     includes: list[str] = []
-    dropped: list[str] = []
+    dropped_flags: list[str] = []
     standard = None
     for name, held in _pairs(arguments):
         if not _is_passable(name + held):
-            dropped.append(printable(f"{name}={held}"))
+            dropped_flags.append(printable(f"{name}={held}"))
         elif name in ("-I", "-isystem", "--include-path", "--system-include"):
             include = relative(held, folder, root)
             if is_read_as_option(include):
-                dropped.append(f"{name}={held}")
+                dropped_flags.append(f"{name}={held}")
             else:
                 includes.append(include)
         elif name in ("-D", "--define-macro"):
@@ -137,14 +140,14 @@ def taken_apart(arguments: Sequence[str], folder: Path, root: Path) -> BuildUnit
             if _KEPT.fullmatch(flag):
                 flags.append(flag)
             else:
-                dropped.append(flag)
+                dropped_flags.append(flag)
     return BuildUnit(
         "",
         defines,
         tuple(dict.fromkeys(flags)),
         tuple(dict.fromkeys(includes)),
         standard,
-        tuple(dict.fromkeys(dropped)),
+        tuple(dict.fromkeys(dropped_flags)),
     )
 
 

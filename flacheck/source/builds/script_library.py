@@ -18,7 +18,7 @@ from flacheck.source.builds.script_values import (
     NotWorkedOut,
     TooLarge,
     UnknownValue,
-    bounded,
+    check_size,
     is_flat,
     is_scalar,
     join,
@@ -64,7 +64,7 @@ class Library:
         function = _FUNCTIONS.get(name) or _FUNCTIONS_ANYWHERE.get(name.rpartition(".")[2])
         if function is not None:
             self._spend(sum(len(arg) for arg in args if isinstance(arg, (list, tuple, str))) // 8)
-            return bounded(function(*args, **named))
+            return check_size(function(*args, **named))
         last = name.rpartition(".")[2]
         if last not in _OF_FILES:
             raise NotWorkedOut
@@ -241,7 +241,7 @@ def _chain(*args: Any) -> list[Any]:
     joined: list[Any] = []
     for arg in args:
         joined += _of_list(arg)
-        bounded(joined)
+        check_size(joined)
     return joined
 
 

@@ -18,7 +18,7 @@ from flacheck.source.builds.script_values import (
     NotWorkedOut,
     TooLarge,
     UnknownValue,
-    bounded,
+    check_size,
     is_scalar,
 )
 
@@ -183,7 +183,7 @@ class ScriptWalk:
                 if isinstance(added, (list, tuple))
                 else [UnknownValue(node.value, is_many=True)]
             )
-            bounded(before)
+            check_size(before)
             return
         try:
             after = script_values.binary(node.op, before, added)
@@ -317,7 +317,7 @@ class ScriptWalk:
         holder, key = self._value(target.value, scope), self._value(target.slice, scope)
         if isinstance(holder, dict):
             holder[key if is_scalar(key) else UnknownValue(target)] = value
-            bounded(holder)
+            check_size(holder)
         elif isinstance(holder, list):
             try:
                 holder[key] = value
@@ -406,7 +406,7 @@ class ScriptWalk:
 
     def _of_Constant(self, node: ast.Constant, scope: _Scope) -> Any:
         if is_scalar(node.value):
-            return bounded(node.value)
+            return check_size(node.value)
         raise NotWorkedOut
 
     def _of_Name(self, node: ast.Name, scope: _Scope) -> Any:
@@ -438,7 +438,7 @@ class ScriptWalk:
             items += (
                 value if isinstance(value, (list, tuple)) else [UnknownValue(element, is_many=True)]
             )
-            bounded(items)
+            check_size(items)
         return items
 
     _of_Tuple = _of_Set = _of_List
@@ -449,7 +449,7 @@ class ScriptWalk:
             value = self._value(value_node, scope)
             if key_node is None:
                 made.update(value if isinstance(value, dict) else {UnknownValue(value_node): value})
-                bounded(made)
+                check_size(made)
                 continue
             key = self._value(key_node, scope)
             made[key if is_scalar(key) else UnknownValue(key_node)] = value
@@ -468,7 +468,7 @@ class ScriptWalk:
             if not is_scalar(value) or not _SPECIFICATION.fullmatch(specification):
                 raise NotWorkedOut
             parts.append(format(value, specification))
-        return str(bounded("".join(parts)))
+        return str(check_size("".join(parts)))
 
     def _of_NamedExpr(self, node: ast.NamedExpr, scope: _Scope) -> Any:
         value = self._value(node.value, scope)

@@ -2,7 +2,7 @@
 `UnknownValue` for all that depends on the machine or on another module.
 
 A path is a string. A set is a list without repetitions. No operation here can take long or much
-memory: operands and results are bounded, and everything else is `UnknownValue` to the caller.
+memory: operands and results are check_size, and everything else is `UnknownValue` to the caller.
 """
 
 import ast
@@ -70,7 +70,7 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, _SCALARS)
 
 
-def bounded(value: Any) -> Any:
+def check_size(value: Any) -> Any:
     """Return the value; raise TooLarge for a list or a text that is larger than any build needs."""
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
         raise TooLarge
@@ -143,15 +143,15 @@ def binary(operation: ast.operator, left: Any, right: Any) -> Any:
     """
     match operation, left, right:
         case ast.Add(), list() | tuple(), list() | tuple():
-            return bounded([*left, *right])
+            return check_size([*left, *right])
         case ast.Add(), list() | tuple(), UnknownValue():
             return [*left, right.as_items()]
         case ast.Add(), UnknownValue(), list() | tuple():
             return [left.as_items(), *right]
         case ast.Add(), str(), str():
-            return bounded(left + right)
+            return check_size(left + right)
         case ast.Div(), str(), str():
-            return bounded(join(left, right))
+            return check_size(join(left, right))
         case ((ast.Sub() | ast.BitAnd() | ast.BitOr()), list(), list()):
             return _set_operation(operation, left, right)
         case ast.Mod(), str(), _:
@@ -187,7 +187,7 @@ def _percent(text: str, arguments: Any) -> str:
     directives = re.findall(r"%.", text)
     if not set(directives) <= {"%s", "%d", "%i", "%%"} or not is_flat(values):
         raise NotWorkedOut
-    return str(bounded(text % values))
+    return str(check_size(text % values))
 
 
 def join(*parts: str) -> str:
@@ -243,13 +243,13 @@ def _text_method(owner: str, name: str, args: list[Any], named: dict[str, Any]) 
     if name == "format":
         if "".join(_PLAIN_FIELD.findall(owner)) != owner:
             raise NotWorkedOut
-        return bounded(owner.format(*args, **named))
+        return check_size(owner.format(*args, **named))
     if name not in _TEXT_METHODS:
         raise NotWorkedOut
     if name == "replace" and len(owner) * len(str(args[1])) > _LONGEST_TEXT:
         raise TooLarge
     result = getattr(owner, name)(*map(_as_tuple, args), **named)
-    return bounded(result)
+    return check_size(result)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -263,15 +263,15 @@ def _list_method(owner: list[Any], name: str, args: list[Any]) -> Any:
     match name, args:
         case (("append" | "add"), [item]):
             owner.append(item)
-            bounded(owner)
+            check_size(owner)
         case (("extend" | "update"), [UnknownValue() as items]):
             owner.append(items.as_items())
         case (("extend" | "update"), [(list() | tuple()) as items]):
             owner.extend(items)
-            bounded(owner)
+            check_size(owner)
         case "insert", [int() as place, item]:
             owner.insert(place, item)
-            bounded(owner)
+            check_size(owner)
         case (("remove" | "discard"), [item]) if is_scalar(item):
             for place, each in enumerate(owner):
                 if is_scalar(each) and each == item:
@@ -321,5 +321,5 @@ def _mapping_method(
         case _:
             raise NotWorkedOut
     owner.update(named)
-    bounded(owner)
+    check_size(owner)
     return None

@@ -20,7 +20,7 @@ from flacheck.source.builds.arguments import (
     is_chosen_by_scan,
     printable,
     relative,
-    taken_apart,
+    split_arguments,
 )
 from flacheck.source.builds.build_file import read_text
 from flacheck.source.builds.script_library import Library
@@ -186,7 +186,7 @@ class _Exploration:
         for extension in run.extensions:
             for unit in self._units_of(extension):
                 flags = tuple(flag for flag in unit.flags if not _IDLE.fullmatch(flag))
-                plain = replace(unit, flags=flags, dropped=())
+                plain = replace(unit, flags=flags, dropped_flags=())
                 self._units.setdefault(plain, unit)
                 units.add(plain)
         if way.flip and way.before is not None and way.before != units:
@@ -228,7 +228,7 @@ class _Exploration:
         words = [*common, *flags]
         if of_torch and compiler == "nvcc":
             words.append("--expt-relaxed-constexpr")
-        unit = taken_apart(words, self._root, self._root)
+        unit = split_arguments(words, self._root, self._root)
         if of_torch and compiler == "nvcc":
             # The compiler takes the last word on a macro: a project may undefine them.
             unit = replace(unit, flags=(*(f"-D{n}" for n in _DEFINES_OF_TORCH), *unit.flags))

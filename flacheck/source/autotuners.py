@@ -8,7 +8,7 @@ from pathlib import Path
 from flacheck.errors import MatrixError
 from flacheck.source.kernel_source import KernelSource
 from flacheck.source.modules import file_of
-from flacheck.source.syntax import argument, called, constants_in, defaults
+from flacheck.source.syntax import argument, called_name, constants_in, defaults
 
 # Triton's own, and the one by which flash-linear-attention wraps it.
 _TUNERS = ("autotune", "fla_cache_autotune")
@@ -24,20 +24,20 @@ class Span:
     before: str
     after: str
 
-    def rewritten(self, text: str) -> str:
+    def with_text(self, text: str) -> str:
         """Its lines with another text in its place."""
         return self.before + text + self.after
 
 
 @dataclass(frozen=True)
-class Declared:
+class AutotunedKernel:
     """`keys` with the line of each; `key_list` is the list itself where it is written out;
     `signature` the parameters between the parentheses of `def`, `parameters` each with its text and
     line; `jit_line` where `@triton.jit` stands.
 
     `heuristics` are names that @triton.heuristics supplies before the autotuner sees the arguments;
-    `unspecialized` are those that the compiler is told not to look at. `file` is None for a source
-    that lies in no file, whose lines then mean nothing.
+    `do_not_specialize` are those on whose values Triton does not specialize. `file` is None for a
+    source that lies in no file, whose lines then mean nothing.
     """
 
     file: str | None
@@ -50,7 +50,7 @@ class Declared:
     parameters: tuple[tuple[str, str, int], ...]
     jit_line: int
     heuristics: tuple[str, ...] = ()
-    unspecialized: tuple[str, ...] = ()
+    do_not_specialize: tuple[str, ...] = ()
 
     def with_keys(self, names: Iterable[str]) -> str:
         """The lines of the key list with these names in it, ready to paste."""
@@ -60,18 +60,18 @@ class Declared:
         if '"' in self.key_list.text:
             quote = '"'
         listed = ", ".join(f"{quote}{name}{quote}" for name in names)
-        return self.key_list.rewritten(f"[{listed}]")
+        return self.key_list.with_text(f"[{listed}]")
 
-    def moved_last(self, names: Sequence[str]) -> str:
+    def with_parameters_last(self, names: Sequence[str]) -> str:
         """The signature's lines with these parameters last, before those that have a default."""
         ordered = sorted(
             self.parameters, key=lambda parameter: ("=" in parameter[1], parameter[0] in names)
         )
         body = "".join(f"    {text},\n" for _, text, _ in ordered)
-        return self.signature.rewritten(f"\n{body}")
+        return self.signature.with_text(f"\n{body}")
 
 
-def of_module(root: Path, kernel: str) -> Declared | None:
+def of_module(root: Path, kernel: str) -> AutotunedKernel | None:
     """The kernel `module:qualname` below a folder; None unless at a module's top level."""
     module, _, qualname = kernel.partition(":")
     file = file_of(root, module)
@@ -80,7 +80,7 @@ def of_module(root: Path, kernel: str) -> Declared | None:
     return of_file(file, qualname, str(file.relative_to(root)))
 
 
-def of_file(file: Path, name: str, shown: str) -> Declared | None:
+def of_file(file: Path, name: str, shown: str) -> AutotunedKernel | None:
     """The function of that name in a file that reports call `shown`."""
     try:
         return _declared(KernelSource.of(file), name, shown)
@@ -88,9 +88,9 @@ def of_file(file: Path, name: str, shown: str) -> Declared | None:
         return None
 
 
-def of_text(text: str, name: str) -> Declared | None:
+def of_text(text: str, name: str) -> AutotunedKernel | None:
     """The function of that name in a source that was cut out of its file."""
-    return _declared(KernelSource.parsed(Path("<cut>"), text), name, None)
+    return _declared(KernelSource.from_text(Path("<cut>"), text), name, None)
 
 
 def names_in(file: Path, tuners: Sequence[str] = _TUNERS) -> list[str]:
@@ -107,7 +107,7 @@ def names_in(file: Path, tuners: Sequence[str] = _TUNERS) -> list[str]:
     return [node.name for node in functions if any(_decorations(node, *tuners))]
 
 
-def _declared(source: KernelSource, name: str, shown: str | None) -> Declared | None:
+def _declared(source: KernelSource, name: str, shown: str | None) -> AutotunedKernel | None:
     function = source.function(name)
     if function is None:
         return None
@@ -116,10 +116,10 @@ def _declared(source: KernelSource, name: str, shown: str | None) -> Declared | 
     listed = _key_list(source, tuner)
     parameters = [*function.args.posonlyargs, *function.args.args]
     names = [parameter.arg for parameter in parameters]
-    jit_lines = (d.lineno for d in function.decorator_list if called(d) == "jit")
+    jit_lines = (d.lineno for d in function.decorator_list if called_name(d) == "jit")
     jit = next(_decorations(function, "jit"), None)
-    unspecialized = jit and argument(jit, "do_not_specialize")
-    return Declared(
+    do_not_specialize = jit and argument(jit, "do_not_specialize")
+    return AutotunedKernel(
         file=shown,
         line=function.lineno,
         arguments=tuple(names),
@@ -134,14 +134,14 @@ def _declared(source: KernelSource, name: str, shown: str | None) -> Declared | 
         parameters=tuple(zip(names, _written(function), [each.lineno for each in parameters])),
         jit_line=next(jit_lines, function.lineno),
         heuristics=tuple(_heuristics(function)),
-        unspecialized=tuple(str(each.value) for each in constants_in(unspecialized)),
+        do_not_specialize=tuple(str(each.value) for each in constants_in(do_not_specialize)),
     )
 
 
 def _decorations(function: ast.FunctionDef, *names: str) -> Iterator[ast.Call]:
     """The decorators of these names that are called, the outermost first."""
     for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and called(decorator) in names:
+        if isinstance(decorator, ast.Call) and called_name(decorator) in names:
             yield decorator
 
 
@@ -174,7 +174,7 @@ def _span(lines: Sequence[str], node: ast.expr | None) -> Span | None:
 
 
 def _signature(lines: Sequence[str], function: ast.FunctionDef) -> Span:
-    """From `def` to the colon before the body; the parameters are what may be rewritten."""
+    """From `def` to the colon before the body; the parameters are what may be with_text."""
     end = function.body[0].lineno - 1
     while end > function.lineno and not lines[end - 1].rstrip().endswith(":"):
         end -= 1
@@ -196,7 +196,7 @@ def _heuristics(function: ast.FunctionDef) -> Iterator[str]:
     """Names supplied by heuristics that stand above the autotuner."""
     # Those below it run after the autotuner has looked its keys up.
     for decorator in _decorations(function, "heuristics", *_TUNERS):
-        if called(decorator) in _TUNERS:
+        if called_name(decorator) in _TUNERS:
             break
         values = argument(decorator, "values", 0)
         if isinstance(values, ast.Dict):
