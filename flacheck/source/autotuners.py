@@ -1,4 +1,4 @@
-"""An autotuned kernel as its source declares it: arguments, keys and where they stand."""
+"""Autotuned kernels as their source declares them: arguments, keys and their lines."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +10,13 @@ from flacheck.source.kernel_source import KernelSource
 from flacheck.source.modules import file_of
 from flacheck.source.syntax import argument, called_name, constants_in, defaults
 
-# Triton's own, and the one by which flash-linear-attention wraps it.
+# Triton's decorator, and the one by which flash-linear-attention wraps it.
 _TUNERS = ("autotune", "fla_cache_autotune")
 
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a source file, lines from 1, and what stands before and after it on these lines."""
+    """A part of a source file: lines from 1, and the text before and after it on these lines."""
 
     line: int
     end_line: int
@@ -25,19 +25,20 @@ class Span:
     after: str
 
     def with_text(self, text: str) -> str:
-        """Its lines with another text in its place."""
+        """Return the lines with another text in place of the span."""
         return self.before + text + self.after
 
 
 @dataclass(frozen=True)
 class AutotunedKernel:
-    """`keys` with the line of each; `key_list` is the list itself where it is written out;
-    `signature` the parameters between the parentheses of `def`, `parameters` each with its text and
-    line; `jit_line` where `@triton.jit` stands.
+    """An autotuned kernel and its decorators.
 
-    `heuristics` are names that @triton.heuristics supplies before the autotuner sees the arguments;
-    `do_not_specialize` are those on whose values Triton does not specialize. `file` is None for a
-    source that lies in no file, whose lines then mean nothing.
+    `keys` pairs each key with its line; `key_list` is the list's span if it is written out.
+    `signature` spans the parameters between the parentheses of `def`; `parameters` holds each with
+    its text and line. `jit_line` is the line of `@triton.jit`. `heuristics` are the names that
+    @triton.heuristics supplies before the autotuner reads the arguments. `do_not_specialize` are
+    the arguments on whose values Triton does not specialize. `file` is None for a source outside
+    any file; its lines then have no meaning.
     """
 
     file: str | None
@@ -53,26 +54,30 @@ class AutotunedKernel:
     do_not_specialize: tuple[str, ...] = ()
 
     def with_keys(self, names: Iterable[str]) -> str:
-        """The lines of the key list with these names in it, ready to paste."""
+        """Return the lines of the key list with these names in it, ready to paste."""
         if self.key_list is None:
             return f"key=[{', '.join(map(repr, names))}],"
         quote = "'"
         if '"' in self.key_list.text:
             quote = '"'
-        listed = ", ".join(f"{quote}{name}{quote}" for name in names)
-        return self.key_list.with_text(f"[{listed}]")
+        keys = ", ".join(f"{quote}{name}{quote}" for name in names)
+        return self.key_list.with_text(f"[{keys}]")
 
     def with_parameters_last(self, names: Sequence[str]) -> str:
-        """The signature's lines with these parameters last, before those that have a default."""
-        ordered = sorted(
-            self.parameters, key=lambda parameter: ("=" in parameter[1], parameter[0] in names)
-        )
-        body = "".join(f"    {text},\n" for _, text, _ in ordered)
+        """Return the signature's lines with these parameters last, before those with a default."""
+
+        def position(parameter: tuple[str, str, int]) -> tuple[bool, bool]:
+            name, text, _ = parameter
+            return "=" in text, name in names
+
+        body = ""
+        for _, text, _ in sorted(self.parameters, key=position):
+            body += f"    {text},\n"
         return self.signature.with_text(f"\n{body}")
 
 
 def of_module(root: Path, kernel: str) -> AutotunedKernel | None:
-    """The kernel `module:qualname` below a folder; None unless at a module's top level."""
+    """Read the kernel `module:qualname` below a folder; None unless at a module's top level."""
     module, _, qualname = kernel.partition(":")
     file = file_of(root, module)
     if file is None:
@@ -80,73 +85,80 @@ def of_module(root: Path, kernel: str) -> AutotunedKernel | None:
     return of_file(file, qualname, str(file.relative_to(root)))
 
 
-def of_file(file: Path, name: str, shown: str) -> AutotunedKernel | None:
-    """The function of that name in a file that reports call `shown`."""
+def of_file(file: Path, name: str, label: str) -> AutotunedKernel | None:
+    """Read the function of that name in a file; reports show the file as `label`."""
     try:
-        return _declared(KernelSource.of(file), name, shown)
+        return _read(KernelSource.of(file), name, label)
     except (MatrixError, UnicodeDecodeError):
         return None
 
 
 def of_text(text: str, name: str) -> AutotunedKernel | None:
-    """The function of that name in a source that was cut out of its file."""
-    return _declared(KernelSource.from_text(Path("<cut>"), text), name, None)
+    """Read the function of that name in a source that was cut out of its file."""
+    return _read(KernelSource.from_text(Path("<cut>"), text), name, None)
 
 
 def names_in(file: Path, tuners: Sequence[str] = _TUNERS) -> list[str]:
-    """Return the functions of a file with one of these decorators; none of one that is not
-    Python."""
+    """Return the functions of a file with one of these decorators; none if it is not Python."""
     try:
-        # A package has hundreds of files, and few of them tune anything.
+        # A package has hundreds of files, and few of them have an autotuner.
         if b"autotune" not in file.read_bytes():
             return []
         source = KernelSource.of(file)
     except (MatrixError, UnicodeDecodeError):
         return []
-    functions = [node for node in source.tree.body if isinstance(node, ast.FunctionDef)]
-    return [node.name for node in functions if any(_decorations(node, *tuners))]
+    names = []
+    for node in source.tree.body:
+        if isinstance(node, ast.FunctionDef) and any(_decorations(node, *tuners)):
+            names.append(node.name)
+    return names
 
 
-def _declared(source: KernelSource, name: str, shown: str | None) -> AutotunedKernel | None:
+def _read(source: KernelSource, name: str, label: str | None) -> AutotunedKernel | None:
     function = source.function(name)
     if function is None:
         return None
     lines = source.text.splitlines()
     tuner = next(_decorations(function, *_TUNERS), None)
-    listed = _key_list(source, tuner)
+    key_list = _key_list(source, tuner)
     parameters = [*function.args.posonlyargs, *function.args.args]
     names = [parameter.arg for parameter in parameters]
-    jit_lines = (d.lineno for d in function.decorator_list if called_name(d) == "jit")
+    jit_line = function.lineno
+    for decorator in reversed(function.decorator_list):
+        if called_name(decorator) == "jit":
+            jit_line = decorator.lineno
     jit = next(_decorations(function, "jit"), None)
     do_not_specialize = jit and argument(jit, "do_not_specialize")
+    constexprs = []
+    for parameter in parameters:
+        if parameter.annotation and "constexpr" in ast.unparse(parameter.annotation):
+            constexprs.append(parameter.arg)
+    texts = _parameter_texts(function)
+    parameter_lines = [parameter.lineno for parameter in parameters]
     return AutotunedKernel(
-        file=shown,
+        file=label,
         line=function.lineno,
         arguments=tuple(names),
-        constexprs=tuple(
-            parameter.arg
-            for parameter in parameters
-            if parameter.annotation and "constexpr" in ast.unparse(parameter.annotation)
-        ),
-        keys=tuple((str(key.value), key.lineno) for key in constants_in(listed)),
-        key_list=_span(lines, listed),
+        constexprs=tuple(constexprs),
+        keys=tuple((str(key.value), key.lineno) for key in constants_in(key_list)),
+        key_list=_span(lines, key_list),
         signature=_signature(lines, function),
-        parameters=tuple(zip(names, _written(function), [each.lineno for each in parameters])),
-        jit_line=next(jit_lines, function.lineno),
+        parameters=tuple(zip(names, texts, parameter_lines)),
+        jit_line=jit_line,
         heuristics=tuple(_heuristics(function)),
         do_not_specialize=tuple(str(each.value) for each in constants_in(do_not_specialize)),
     )
 
 
 def _decorations(function: ast.FunctionDef, *names: str) -> Iterator[ast.Call]:
-    """The decorators of these names that are called, the outermost first."""
+    """Yield the decorators that are calls of these names, the outermost first."""
     for decorator in function.decorator_list:
         if isinstance(decorator, ast.Call) and called_name(decorator) in names:
             yield decorator
 
 
 def _key_list(source: KernelSource, tuner: ast.Call | None) -> ast.List | ast.Tuple | None:
-    """The list itself, or what a module-level name stands for."""
+    """Return the list of keys, also when the decorator names a module-level variable."""
     node = tuner and argument(tuner, "key", 1)
     if isinstance(node, ast.Name):
         bound = source.bound.get(node.id, ())
@@ -163,7 +175,8 @@ def _span(lines: Sequence[str], node: ast.expr | None) -> Span | None:
         return None
     end_line = node.end_lineno or node.lineno
     # `ast` counts columns in bytes of UTF-8.
-    first, last = lines[node.lineno - 1].encode(), lines[end_line - 1].encode()
+    first = lines[node.lineno - 1].encode()
+    last = lines[end_line - 1].encode()
     return Span(
         line=node.lineno,
         end_line=end_line,
@@ -174,7 +187,7 @@ def _span(lines: Sequence[str], node: ast.expr | None) -> Span | None:
 
 
 def _signature(lines: Sequence[str], function: ast.FunctionDef) -> Span:
-    """From `def` to the colon before the body; the parameters are what may be with_text."""
+    """Return the span from `def` to the colon before the body; only parameters may be replaced."""
     end = function.body[0].lineno - 1
     while end > function.lineno and not lines[end - 1].rstrip().endswith(":"):
         end -= 1
@@ -182,22 +195,26 @@ def _signature(lines: Sequence[str], function: ast.FunctionDef) -> Span:
     return Span(function.lineno, end, inside, f"def {function.name}(", "):")
 
 
-def _written(function: ast.FunctionDef) -> Iterator[str]:
-    """Each parameter with its annotation and default."""
-    given = defaults(function.args)
+def _parameter_texts(function: ast.FunctionDef) -> Iterator[str]:
+    """Yield each parameter with its annotation and default."""
+    default_of = defaults(function.args)
     for parameter in (*function.args.posonlyargs, *function.args.args):
         text = ast.unparse(parameter)
-        if parameter.arg in given:
-            text += f" = {ast.unparse(given[parameter.arg])}"
+        if parameter.arg in default_of:
+            text += f" = {ast.unparse(default_of[parameter.arg])}"
         yield text
 
 
 def _heuristics(function: ast.FunctionDef) -> Iterator[str]:
-    """Names supplied by heuristics that stand above the autotuner."""
-    # Those below it run after the autotuner has looked its keys up.
+    """Yield the names supplied by heuristics above the autotuner.
+
+    Heuristics below it run after the autotuner has read its keys.
+    """
     for decorator in _decorations(function, "heuristics", *_TUNERS):
         if called_name(decorator) in _TUNERS:
             break
         values = argument(decorator, "values", 0)
         if isinstance(values, ast.Dict):
-            yield from (str(key.value) for key in values.keys if isinstance(key, ast.Constant))
+            for key in values.keys:
+                if isinstance(key, ast.Constant):
+                    yield str(key.value)
