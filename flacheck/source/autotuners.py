@@ -38,7 +38,7 @@ class AutotunedKernel:
     its text and line. `jit_line` is the line of `@triton.jit`. `heuristics` are the names that
     @triton.heuristics supplies before the autotuner reads the arguments. `do_not_specialize` are
     the arguments on whose values Triton does not specialize. `file` is None for a source outside
-    any file; its lines then have no meaning.
+    any file; its lines are then meaningless.
     """
 
     file: str | None

@@ -14,7 +14,7 @@ from flacheck.source import syntax
 from flacheck.source.modules import launchable, read
 from flacheck.source.values import UNKNOWN, value
 
-# The most assignments through which a value is followed; `x = f(x)` has no end.
+# The most assignments through which a value is followed; `x = f(x)` would never end.
 _DEPTH = 6
 SIZE, COVERS, CALLER, HOST = "size", "covers", "given", "computed"
 # If a name has several values, the kind that leaves the least room for a change counts.

@@ -193,7 +193,7 @@ def resolve(root: Path, module: str, name: str, depth: int = 0) -> frozenset[Nod
 def _layers(root: Path, package: str) -> Iterator[Node]:
     """Yield the classes of a package whose bases end in `Module`, in order of their files."""
     for file in sorted((root / package).rglob("*.py")):
-        # Most files have no layer and need not be parsed for it.
+        # Most files do not define a layer and need not be parsed.
         if b"Module" not in content(file):
             continue
         module = module_name(root, file)
