@@ -134,5 +134,5 @@ def test_a_malformed_project_file_is_no_crash(tmp_path: Path, text: str) -> None
     (tmp_path / "pyproject.toml").write_text(text)
     (tmp_path / "setup.py").write_text("x = '\0'\n")
     assert checkouts.cannot_build(tmp_path) is None
-    name, version, requires = checkouts.said_of(tmp_path)
+    name, version, requires = checkouts.read_metadata(tmp_path)
     assert (type(name), type(version), requires) == (str, str, [])

@@ -11,7 +11,7 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package
-from flacheck.source.reach import first_length, reached
+from flacheck.source.reach import find_reaches, first_length
 from flacheck.tables import shipped
 from flacheck.toolchains import intact
 from flacheck.toolchains.base import Choice, Toolchain
@@ -104,8 +104,8 @@ class Provider:
         package = self._packages.get(cell.kernel.package or "")
         if package is None:
             return {}
-        reaches = reached(package.path, cell.kernel.name)
-        layers = []
+        reaches = find_reaches(package.path, cell.kernel.name)
+        layers: list[Json] = []
         for entry in reaches:
             if entry.plain and len(layers) < _REACHES:
                 layers.append(asdict(entry))

@@ -16,8 +16,8 @@ from flacheck.analysis.observed import BLOCK
 from flacheck.model import Cell, Corpus, Cut, Kernel, Unit, Unrecorded
 from flacheck.packages.package import Package
 from flacheck.source.host_code import (
+    CALLER,
     COVERS,
-    GIVEN,
     SIZE,
     HostLaunch,
     launches_in_file,
@@ -101,7 +101,7 @@ class Constexprs:
 
     def _divides(self, before: Mapping[str, int], now: Mapping[str, Any]) -> bool:
         """Return True if all divisions in the kernel that had no remainder still have none."""
-        for dividend, divisor in self.code.divided:
+        for dividend, divisor in self.code.divisions:
             if not before.get(divisor) or dividend not in before:
                 continue
             if before[dividend] % before[divisor]:
@@ -115,10 +115,10 @@ class Constexprs:
         """The launches of each argument, with the other arguments that its value there uses."""
         sources: dict[str, list[tuple[HostLaunch, set[str]]]] = {}
         for host in self.hosts:
-            for name in host.passed:
+            for name in host.arguments:
                 uses = host.uses(name)
                 others = set()
-                for other, value in host.passed.items():
+                for other, value in host.arguments.items():
                     if other != name and getattr(value, "id", None) in uses:
                         others.add(other)
                 sources.setdefault(name, []).append((host, others))
@@ -163,17 +163,17 @@ def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch
         return "a size of the shape"
     if name not in code.blocks:
         return "no side of a tile"
-    kinds = {host.kind(name) for host in hosts if name in host.passed}
+    kinds = {host.kind(name) for host in hosts if name in host.arguments}
     if hosts and not kinds:
         return "no host code is seen to pass it"
     if SIZE in kinds:
         return "a size of the data"
     if COVERS in kinds:
         return "one block has to hold a whole size"
-    if name not in code.tiled:
+    if name not in code.indexed_blocks:
         return "the kernel has one block of it"
     # A `chunk_size` that a caller passes may be a head size: only the name can tell.
-    if GIVEN in kinds and not BLOCK.fullmatch(name):
+    if CALLER in kinds and not BLOCK.fullmatch(name):
         return "it may be a size of the data"
     return None
 
@@ -220,9 +220,9 @@ def _recompute(
     host: HostLaunch, name: str, before: Mapping[str, int], use: Mapping[str, Any]
 ) -> int | None:
     """Return the value after a change, by the host expression that gave the recorded value."""
-    own = getattr(host.passed[name], "id", None)
+    own = getattr(host.arguments[name], "id", None)
     old_variables, new_variables = {}, {}
-    for other, value in host.passed.items():
+    for other, value in host.arguments.items():
         variable = getattr(value, "id", other)
         if other in before and variable != own:
             old_variables[variable] = before[other]

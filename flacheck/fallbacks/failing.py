@@ -112,10 +112,10 @@ class ScanResult:
         # Arguments that flacheck invented need no fallback.
         counted_observations, _ = separated(self.observations)
         for observation in unserved(counted_observations):
-            cell = self.cells.get(observation.key)
-            if cell and cell.until is None:
-                own = constexprs(cell, self.plan.packages, launches[cell.kernel.name])
-                failures.append(Failing(cell, observation, own))
+            failed = self.cells.get(observation.key)
+            if failed and failed.until is None:
+                own = constexprs(failed, self.plan.packages, launches[failed.kernel.name])
+                failures.append(Failing(failed, observation, own))
         return failures
 
     def at(self, failing: Failing, places: Iterable[Place]) -> list[Cell]:

@@ -242,8 +242,8 @@ def known_good(summary: Summary) -> Iterator[Part]:
             on.update(dict.fromkeys(targets))
         names = f"{', '.join(releases)} on {', '.join(on)}"
         yield document.Item(f"advised against {names}: {text}", Tone.DOUBT)
-    for requirements, targets in _pins(summary).items():
-        yield document.Paragraph(f"pin for {', '.join(targets)}")
+    for requirements, gpus in _pins(summary).items():
+        yield document.Paragraph(f"pin for {', '.join(gpus)}")
         for requirement in filter(None, requirements):
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
 

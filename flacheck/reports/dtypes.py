@@ -127,7 +127,7 @@ def _bytes(count: int | None) -> str:
     return f"{count:,}"
 
 
-def _dtypes(dtypes: dict[str, str]) -> str:
+def _dtypes(dtypes: Mapping[str, str]) -> str:
     """Return the names by dtype: `fp16 q, v; fp32 k`."""
     by_dtype = group_by(dtypes, lambda name: dtypes[name])
     return "; ".join(f"{dtype} {', '.join(names)}" for dtype, names in sorted(by_dtype.items()))
@@ -230,8 +230,8 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
     if result.stand_ins:
         yield document.Heading("Followed with stand-ins for compiled modules that are not here")
         by_modules = group_by(result.stand_ins, lambda name: ", ".join(result.stand_ins[name]))
-        for modules, names in by_modules.items():
-            yield document.Item(f"{modules}: {', '.join(some(names, MAX_ITEMS))}")
+        for stand_ins, subjects in by_modules.items():
+            yield document.Item(f"{stand_ins}: {', '.join(some(subjects, MAX_ITEMS))}")
     if result.late:
         late = ", ".join(some(result.late, MAX_ITEMS))
         yield document.Item(f"not reached in time: {late}", Tone.DOUBT)

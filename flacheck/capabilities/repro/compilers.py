@@ -154,7 +154,7 @@ class Compilers:
         if kind not in self._pools:
             self._pools[kind] = LocalPool(1, self._timeouts)
         pool = self._pools[kind]
-        self._timeouts.fixed = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
+        self._timeouts.fixed_seconds = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
         # Fresh: what the worker compiled before must not decide what it says of this one.
         pool.submit([Task(None, kind, {**loop.request(cell), **changes}, fresh=True)])
         [(_, attempt)] = next(pool.results())

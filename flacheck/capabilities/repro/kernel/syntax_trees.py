@@ -39,7 +39,7 @@ def callee_name(node: ast.AST) -> str:
         return ""
     if isinstance(node.func, ast.Attribute):
         # `tl`, `tl.math`, `triton`: where the language's functions are found.
-        root = str(syntax.dotted(node.func.value)).split(".")[0]
+        root = str(syntax.dotted_name(node.func.value)).split(".")[0]
         if root not in ("tl", "triton"):
             return "." + node.func.attr
     return ast.unparse(node.func)
