@@ -155,8 +155,9 @@ def of_bisect(_: Path) -> Report:
         Change(first, fails, Kind.FAIL, ("2.5.0", "2.5.1"), ("2.6.0",)),
         Change(fails, last, Kind.PASS, ("2.6.0",), (), (between.toolchain,)),
     )
-    found = Bisection(chain().cell(FAILS), Find.CHANGE, history, changes, of=5)
-    return bisect.report(found, ["2.5.0", "2.5.1", "2.6.0", "2.6.1"])
+    torches = ("2.5.0", "2.5.1", "2.6.0", "2.6.1")
+    found = Bisection(chain().cell(FAILS), Find.CHANGE, history, changes, 5, torches)
+    return bisect.report(found)
 
 
 def of_diff(_: Path) -> Report:

@@ -187,7 +187,7 @@ class Bench:
     def _ask(self, kind: WorkerKind, request: Json) -> Attempt:
         """One at a time, for two on a card would time each other."""
         self._pool.submit([Task(0, kind, request)])
-        (attempt,) = [attempt for ended in self._pool.completed() for _, attempt in ended]
+        (attempt,) = [attempt for ended in self._pool.results() for _, attempt in ended]
         return attempt
 
 

@@ -127,7 +127,7 @@ class Examination:
                     opened,
                     RunOptions(jobs=self.jobs),
                     budget=budget,
-                    tried=tried,
+                    extra_records=tried,
                 )
 
         return with_fallbacks(judged, search)

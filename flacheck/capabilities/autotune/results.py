@@ -10,7 +10,7 @@ from flacheck.analysis.order import counted, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict, canonical
-from flacheck.source.autotuned import Declared
+from flacheck.source.autotuners import AutotunedKernel
 from flacheck.source.host_code import HostLaunch
 from flacheck.source.kernel_code import KernelCode
 
@@ -43,7 +43,7 @@ class TunedLaunch:
     options: Mapping[str, Any]
     observed_calls: tuple[Args, ...]
     is_captured: bool
-    declaration: Declared | None
+    declaration: AutotunedKernel | None
     by_matrix: bool = False
     code: KernelCode = field(default_factory=KernelCode)
     hosts: tuple[HostLaunch, ...] = ()

@@ -26,7 +26,7 @@ from flacheck.capabilities.diff.package_view import (
 )
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
-from flacheck.fallbacks import seen
+from flacheck.fallbacks import alternatives
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.packages.package import Package
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
@@ -222,7 +222,7 @@ class _Comparison:
         if self.asked.plan is not None:
             forms = self.asked.plan.forms
         regressed = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
-        every = seen.fallbacks(observe(after, self.asked.made_up), forms)
+        every = alternatives.fallbacks(observe(after, self.asked.made_up), forms)
         return [fallback for fallback in every if fallback.kernel in regressed]
 
     def _others(self, before: Sequence[Record], on: Sequence[str]) -> list[str]:
