@@ -8,7 +8,7 @@ from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline.comparing import BaselineComparison, compare, knows
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import DELTA, failure, record, whole
 
 SPEC = "shop==1.0"
@@ -74,7 +74,7 @@ def test_a_failure_that_is_gone_is_mended() -> None:
 def test_a_partial_question_mends_nothing() -> None:
     """The failing cell may be among those that have no record."""
     keys = KeySet({record().key: DELTA, "missing": DELTA})
-    place = AskedCells("triton==3.2.0", "sm90", 2, keys.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
     partial = standing(Question(SPEC), place, keys, [record()])
     assert compare(written([failure()]), [partial], "b.json", "1.0").mended == ()
 

@@ -14,7 +14,7 @@ from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, updated
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import DELTA, RUNS, failure, record, skipped, unknown, whole
 
 SPEC = "shop==1.0"
@@ -109,13 +109,13 @@ def test_a_partial_question_stays_partial() -> None:
     """It has no digest of what was asked, for nobody has seen all of it."""
     asked = [record(), record(**OTHER)]
     keys = KeySet({each.key: each.kernel for each in asked})
-    place = AskedCells("triton==3.2.0", "sm90", 2, keys.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
     partial = standing(Question("seeds"), place, keys, asked[:1])
     assert keys_digest(partial) is None
     (line,) = made(partial).questions[0].places
     assert (line.state, line.asked, line.answered, line.keys) == ("partial", 2, 1, None)
     assert only(stood(partial)).progress == "1/2"
-    unknown_size = standing(Question("seeds"), AskedCells("triton==3.2.0", "sm90"), None, asked)
+    unknown_size = standing(Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, asked)
     assert only(stood(unknown_size)).progress == "2/?"
 
 

@@ -119,9 +119,9 @@ def test_a_file_that_differs_from_its_wheel_is_found(tmp_path: Path) -> None:
     header.write_text("int a;")
     digest = base64.urlsafe_b64encode(hashlib.sha256(b"int a;").digest()).decode().rstrip("=")
     (info / "RECORD").write_text(f"kit.h,sha256={digest},6\nkit-1.dist-info/METADATA,,\n")
-    assert identity.damaged(tmp_path) is None
+    assert identity.find_damaged_file(tmp_path) is None
     header.write_text("int b;")
-    assert identity.damaged(tmp_path) == "kit.h"
+    assert identity.find_damaged_file(tmp_path) == "kit.h"
 
 
 def test_no_more_units_run_than_fit_into_memory() -> None:

@@ -30,9 +30,9 @@ GROUP = SignatureGroup(
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (phrases.counted(1, "cell"), "1 cell"),
-        (phrases.counted(0, "cell"), "0 cells"),
-        (phrases.counted(2, "fails", "fail"), "2 fail"),
+        (phrases.count_noun(1, "cell"), "1 cell"),
+        (phrases.count_noun(0, "cell"), "0 cells"),
+        (phrases.count_noun(2, "fails", "fail"), "2 fail"),
         (phrases.beside("a", "b"), "a (b)"),
         (phrases.beside("a", None), "a"),
         (phrases.omitted(20, "row"), ""),

@@ -19,7 +19,6 @@ import pytest
 from flacheck.engine import judge
 from flacheck.errors import Exit, StoreError, UsageError
 from flacheck.model import (
-    AskedCells,
     Attempt,
     Cell,
     Cut,
@@ -29,6 +28,7 @@ from flacheck.model import (
     Purpose,
     Question,
     Record,
+    RequestedCells,
     Unrecorded,
     Verdict,
 )
@@ -445,7 +445,7 @@ def test_a_run_keeps_its_purpose_and_question(store: Store) -> None:
     """What was asked of each toolchain on each target is counted."""
     cell, _ = _judged()
     keys = key_sets([cell])["triton==3.2.0", "sm90"]
-    asked = AskedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
     question = Question("quick", {"dtypes": ["bf16"]}, (asked,))
     begun = store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question, key_sets=[keys])
     run = store.run(begun)
@@ -458,7 +458,7 @@ def test_key_sets_travel_with_their_runs(tmp_path: Path) -> None:
     """A merged store can say how its questions stand."""
     cell, judged = _judged()
     keys = key_sets([cell])["triton==3.2.0", "sm90"]
-    asked = AskedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
     with Store.open(tmp_path / "theirs") as theirs:
         question = Question("quick", asked=(asked,))
         run = theirs.begin_run(ENVIRONMENT, question=question, key_sets=[keys])

@@ -10,7 +10,7 @@ import pytest
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import exit_code
-from flacheck.analysis.observed import observe
+from flacheck.analysis.observation import observe
 from flacheck.analysis.summary import summarise
 from flacheck.baseline.standings import baseline_of
 from flacheck.capabilities.scan import views as session

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.observed import Observed
-from flacheck.analysis.standing import unserved
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.standing import find_blocking_failures
 from flacheck.errors import Exit
 from flacheck.model import Verdict
 
@@ -38,14 +38,14 @@ class Tally:
 
 
 def tally(
-    cells: Sequence[Observed],
-    waives: Callable[[Observed], bool] = lambda cell: False,
+    cells: Sequence[ObservedCell],
+    waives: Callable[[ObservedCell], bool] = lambda cell: False,
     untested: int = 0,
-    knows: Callable[[Observed], bool] = lambda cell: False,
+    knows: Callable[[ObservedCell], bool] = lambda cell: False,
 ) -> Tally:
     """Count the cells that count and, as a number, the untested ones; a tolerated failure blocks if
     no configuration of its launch compiles."""
-    failing = unserved(cells)
+    failing = find_blocking_failures(cells)
     counting = [cell for cell in failing if not waives(cell)]
     known = sum(map(knows, counting))
     verdicts = Counter(cell.verdict for cell in cells)

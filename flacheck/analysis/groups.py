@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json
 
@@ -41,9 +41,9 @@ class SignatureGroup:
         }
 
 
-def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
+def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:
     """The failing cells by signature: those that stop a run first, then the most frequent."""
-    groups = grouped(
+    groups = group_by_key(
         (cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails
     )
     made = [_group(signature, failing) for signature, failing in groups.items()]
@@ -53,7 +53,7 @@ def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
     )
 
 
-def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
+def _group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
     # What stops a run is the better example; the key decides, so that shards agree on it.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
     return SignatureGroup(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.order import counted
-from flacheck.analysis.untested import separated
-from flacheck.model import AskedCells, AskedPlace, Json, KeySet, Question, Record, Verdict
+from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.order import count_noun
+from flacheck.analysis.untested_cells import separate_untested
+from flacheck.model import Json, KeySet, Question, Record, RequestedCells, RequestedPlace, Verdict
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Standing:
     target: str
     asked: int | None
     answered: int
-    cells: tuple[Observed, ...] = ()
-    untested: tuple[Observed, ...] = ()
+    cells: tuple[ObservedCell, ...] = ()
+    untested: tuple[ObservedCell, ...] = ()
     kernels: frozenset[str] = frozenset()
     note: str = field(default="", compare=False)
 
@@ -57,12 +57,12 @@ class Standing:
         return frozenset(packages)
 
     @cached_property
-    def failing(self) -> tuple[Observed, ...]:
+    def failing(self) -> tuple[ObservedCell, ...]:
         """The failures that matter: untolerated, or of a launch that no configuration compiles."""
-        return tuple(unserved(self.cells))
+        return tuple(find_blocking_failures(self.cells))
 
     @cached_property
-    def undecided(self) -> tuple[Observed, ...]:
+    def undecided(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict whose launch no other configuration compiles, and those that were
         stopped before their last stage."""
         compiled = {cell.launch for cell in self.cells if cell.compiles and not cell.partial}
@@ -73,7 +73,7 @@ class Standing:
         )
 
     @cached_property
-    def timed_out(self) -> tuple[Observed, ...]:
+    def timed_out(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict that another configuration of their launch makes up for."""
         undecided = {cell.key for cell in self.undecided}
         return tuple(
@@ -83,7 +83,7 @@ class Standing:
         )
 
     @property
-    def evidence(self) -> tuple[Observed, ...]:
+    def evidence(self) -> tuple[ObservedCell, ...]:
         """The cells whose verdict is evidence for or against the toolchain."""
         return tuple(cell for cell in self.cells if cell.is_evidence)
 
@@ -96,15 +96,15 @@ class Standing:
     def obstacle(self) -> str:
         """What keeps the place from being good, in plain words; nothing where it is good."""
         if self.failing:
-            return counted(len(self.failing), "cell fails", "cells fail") + self._also_partial
+            return count_noun(len(self.failing), "cell fails", "cells fail") + self._also_partial
         if self.is_partial:
             note = self.note and f" ({self.note})"
             return f"partial: {self.progress} cells answered{note}"
         stopped = sum(cell.partial for cell in self.undecided)
         if stopped:
-            return f"{counted(stopped, 'cell')} compiled with --until, not to the end"
+            return f"{count_noun(stopped, 'cell')} compiled with --until, not to the end"
         if self.undecided:
-            return f"{counted(len(self.undecided), 'cell')} without a verdict"
+            return f"{count_noun(len(self.undecided), 'cell')} without a verdict"
         if self.is_good:
             return ""
         if any(cell.compiles for cell in self.cells):
@@ -128,7 +128,7 @@ class Standing:
 
 def standing(
     question: Question,
-    asked: AskedCells,
+    asked: RequestedCells,
     keys: KeySet | None,
     records: Iterable[Record],
     note: str = "",
@@ -149,7 +149,7 @@ def standing(
         records = [record for record in records if record.key in asked_keys]
         kernels.update(keys.kernels.values())
     cells = observe(records, made_up, of_launches)
-    counted, untested = separated(cells)
+    counting, untested = separate_untested(cells)
     kernels.update(cell.kernel for cell in cells)
     return Standing(
         question=question,
@@ -157,7 +157,7 @@ def standing(
         target=asked.target,
         asked=wanted,
         answered=len(cells),
-        cells=tuple(counted),
+        cells=tuple(counting),
         untested=tuple(untested),
         kernels=frozenset(kernels),
         note=note,
@@ -169,7 +169,7 @@ def is_skipped(record: Record) -> bool:
     return record.verdict is Verdict.FAILS and record.tolerated
 
 
-def asked_instead(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterator[str]:
+def iterate_alternatives(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterator[str]:
     """The other configurations of a cell's launch that are to be asked: where the autotuner skips
     the cell's own, one after the other until one compiles. The last has no record yet where the
     answer is still to come."""
@@ -189,7 +189,7 @@ def configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
     known = {record.key: record for record in records}
     found: dict[str, str] = {}
     for key in keys.alternatives:
-        others = list(asked_instead(key, keys, known))
+        others = list(iterate_alternatives(key, keys, known))
         if others:
             found.update(dict.fromkeys([key, *others], key))
     return found
@@ -204,7 +204,7 @@ def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[st
 
 
 def standings(
-    places: Iterable[AskedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
+    places: Iterable[RequestedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
 ) -> list[Standing]:
     """How the questions stand on every place; `current` gives the current records of keys."""
     made = []
@@ -215,7 +215,7 @@ def standings(
     return made
 
 
-def is_good(cells: Sequence[Observed]) -> bool:
+def is_good(cells: Sequence[ObservedCell]) -> bool:
     """Whether all launches of these cells have a configuration that compiles, and nothing fails or
     is unknown that no other configuration makes up for."""
     compiled = {cell.launch for cell in cells if cell.compiles and not cell.partial}
@@ -228,7 +228,7 @@ def is_good(cells: Sequence[Observed]) -> bool:
     return bool(compiled)
 
 
-def unserved(cells: Iterable[Observed]) -> list[Observed]:
+def find_blocking_failures(cells: Iterable[ObservedCell]) -> list[ObservedCell]:
     """The failures that matter: untolerated, or of a launch that no configuration compiles."""
     cells = list(cells)
     served = {(cell.place, cell.launch) for cell in cells if cell.compiles}

@@ -71,7 +71,7 @@ def in_force(waivers: Iterable[Waiver], today: date) -> tuple[Waiver, ...]:
     return tuple(waiver for waiver in waivers if not waiver.expired(today))
 
 
-def waived(waivers: Iterable[Waiver], failing: Waivable) -> bool:
+def are_waived(waivers: Iterable[Waiver], failing: Waivable) -> bool:
     """Whether any of the waivers covers a failing cell."""
     return any(waiver.covers(failing) for waiver in waivers)
 

@@ -12,7 +12,7 @@ from flacheck.errors import ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package
 from flacheck.source.reach import first_length, reached
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import intact
 from flacheck.toolchains.base import Choice, Toolchain
 from flacheck.toolchains.intact import FileStates
@@ -147,7 +147,7 @@ def worker_kind(
         config["packages"] = {package.identity: modules}
         name = f"{toolchain.identity} {package.identity}"
     else:
-        config["corpus"] = str(shipped("kernels"))
+        config["corpus"] = str(find_shipped_folder("kernels"))
         name = f"{toolchain.identity} corpus"
     if imported:
         name = f"{name} beside torch"

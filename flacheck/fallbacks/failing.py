@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.standing import configurations, unserved
-from flacheck.analysis.untested import separated
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.standing import configurations, find_blocking_failures
+from flacheck.analysis.untested_cells import separate_untested
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constexprs import Constexprs, constexprs
 from flacheck.fallbacks.seen import Telling
@@ -29,7 +29,7 @@ class Failing:
     """A failing cell, `observed` as an analysis sees it, and the constexprs of its launch."""
 
     cell: Cell
-    observed: Observed
+    observed: ObservedCell
     known: Constexprs
 
     @property
@@ -65,7 +65,7 @@ class Scanned:
     records: Sequence[Record]
 
     @cached_property
-    def observed(self) -> list[Observed]:
+    def observed(self) -> list[ObservedCell]:
         _, key_sets = self.plan.asks()
         known: dict[str, str] = {}
         for keys in key_sets.values():
@@ -79,15 +79,15 @@ class Scanned:
         }
 
     @cached_property
-    def _alike(self) -> Mapping[tuple[Any, ...], list[Observed]]:
+    def _alike(self) -> Mapping[tuple[Any, ...], list[ObservedCell]]:
         """The same call of the same kernel, over all releases and targets."""
-        return grouped((_call(each), each) for each in self.observed if each.key in self.cells)
+        return group_by_key((_call(each), each) for each in self.observed if each.key in self.cells)
 
     @cached_property
     def _telling(self) -> Telling:
         return Telling(self.observed)
 
-    def elsewhere(self, failing: Failing) -> list[Observed]:
+    def elsewhere(self, failing: Failing) -> list[ObservedCell]:
         """The same call on the other releases and targets that were asked."""
         alike = self._alike[_call(failing.observed)]
         return [each for each in alike if each.place != failing.place]
@@ -95,13 +95,13 @@ class Scanned:
     def failing(self) -> list[Failing]:
         """The untolerated failures, and those of launches that no configuration compiles; cells
         that were stopped before their last stage have none."""
-        launches = grouped(
+        launches = group_by_key(
             (cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch
         )
         failures = []
         # Of arguments that flacheck invented nobody needs a fallback.
-        counted, _ = separated(self.observed)
-        for observed in unserved(counted):
+        counted, _ = separate_untested(self.observed)
+        for observed in find_blocking_failures(counted):
             cell = self.cells.get(observed.key)
             if cell and cell.until is None:
                 known = constexprs(cell, self.plan.packages, launches[cell.kernel.name])
@@ -151,5 +151,5 @@ class Scanned:
         )
 
 
-def _call(cell: Observed) -> tuple[Any, ...]:
+def _call(cell: ObservedCell) -> tuple[Any, ...]:
     return cell.package, cell.kernel, cell.dtype, cell.size, cell.call

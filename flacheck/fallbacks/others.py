@@ -6,7 +6,7 @@ from functools import partial
 from itertools import product
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import split
 from flacheck.fallbacks.candidates import DTYPE, Candidate
 from flacheck.fallbacks.exploration import Exploration, Oracle, compiled, explore
@@ -87,7 +87,7 @@ class Others:
     def releases(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
         """Another release that compiles the very cell."""
         first = self._first(failures, self._on_releases)
-        known = triton_releases.known()
+        known = triton_releases.known_releases()
         answers = {}
         for each in failures:
             if each.key in first:
@@ -105,7 +105,7 @@ class Others:
         for other in nearest_releases(own, self._toolchains, here):
             yield other, [replace(failing.cell, toolchain=other)]
 
-    def _calls(self, failing: Failing, everywhere: bool) -> list[Observed]:
+    def _calls(self, failing: Failing, everywhere: bool) -> list[ObservedCell]:
         """The failing cell, and the same call elsewhere unless refused whatever its settings."""
         if not everywhere:
             return [failing.observed]
@@ -147,7 +147,7 @@ def nearest_releases(toolchain: str, asked: Iterable[str], here: Iterable[str]) 
 
     Empty for a compiler that is no plain release: a local build has no neighbours.
     """
-    known = triton_releases.known()
+    known = triton_releases.known_releases()
     wanted = [*dict.fromkeys(asked), *here]
     placed = {
         name: known.index(split(name)[1])

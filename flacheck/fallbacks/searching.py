@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import by_version, split
 from flacheck.engine.loop import Loop, Sink
 from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, Patience, explore
@@ -56,7 +56,7 @@ def search_with_workers(
     held = {str(shelf.manifest.get("identity")) for shelf in shelves}
     for name in sorted(held, key=by_version):
         # A local build has no release number and no neighbours.
-        if split(name)[1] in triton_releases.known():
+        if split(name)[1] in triton_releases.known_releases():
             resolver(f"triton=={split(name)[1]}")
     plan = replace(plan, choices={**resolver.choices, **plan.choices})
     with searching(plan, store, options, tried) as (oracle, active):
@@ -133,11 +133,11 @@ def explored(
 
     ways: dict[str, Exploration] = {}
     # One release after another, so that workers stay warm.
-    by_release = grouped((each.place[0], each) for each in failures if each.adjustable)
+    by_release = group_by_key((each.place[0], each) for each in failures if each.adjustable)
     for toolchain, there in by_release.items():
         failing_here = f"{len(there)} failing cells on {toolchain}"
         _LOG.info(f"looking for settings that compile in place of {failing_here} …")
-        alike = grouped(((each.place, each.signature), each) for each in there).values()
+        alike = group_by_key(((each.place, each.signature), each) for each in there).values()
         # The first failing cells of a few kernels.
         scouts: list[list[Failing]] = []
         for group in alike:

@@ -6,9 +6,9 @@ from typing import Any
 
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
-from flacheck.analysis.standing import is_good, unserved
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.standing import find_blocking_failures, is_good
 from flacheck.fallbacks.points import Points
 from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
 from flacheck.model import canonical
@@ -19,7 +19,7 @@ _KEPT = 5
 _DTYPES = ("fp32", "bf16", "fp16")
 
 
-def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
+def fallbacks(cells: Sequence[ObservedCell], forms: FormsOf) -> list[Fallback]:
     """Up to 5 fallbacks a failing cell, nearest first; another dtype and another form come last.
 
     A tolerated failure needs none while another configuration of its launch compiles. Another shape
@@ -31,7 +31,7 @@ def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
     neighbours = _Neighbours(cells, forms)
     # Cells that differ in nothing that is named (an alignment, say) have one fallback.
     out: dict[str, Fallback] = {}
-    for cell in sorted(unserved(cells), key=order):
+    for cell in sorted(find_blocking_failures(cells), key=order):
         failing = failing_of(cell)
         for use in neighbours.uses(cell):
             away = steps(cell.settings, use)
@@ -43,17 +43,17 @@ def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
 class _Neighbours:
     """The compiling cells, arranged so that a failing one finds its neighbours."""
 
-    def __init__(self, cells: Sequence[Observed], forms: FormsOf) -> None:
+    def __init__(self, cells: Sequence[ObservedCell], forms: FormsOf) -> None:
         compiling = [cell for cell in cells if cell.compiles]
         self._of_launch = _points(((cell.place, cell.launch), cell) for cell in compiling)
         self._of_dtype = _points(
             ((_launch_of_any_dtype(cell), cell.dtype), cell) for cell in compiling
         )
-        dtypes = grouped((_launch_of_any_dtype(cell), cell.dtype) for cell in compiling)
+        dtypes = group_by_key((_launch_of_any_dtype(cell), cell.dtype) for cell in compiling)
         self._dtypes = {launch: sorted(set(own), key=str) for launch, own in dtypes.items()}
         self._alternatives = Alternatives(cells, forms)
 
-    def uses(self, cell: Observed) -> list[Use]:
+    def uses(self, cell: ObservedCell) -> list[Use]:
         """What may be changed, nearest first: settings, then the best dtype, then another form."""
         near: list[Use] = []
         if (cell.place, cell.launch) in self._of_launch:
@@ -64,7 +64,7 @@ class _Neighbours:
         far = [*self._dtype(cell), *({"form": form} for form in forms[:1])]
         return [*near[: _KEPT - len(far)], *far]
 
-    def _dtype(self, cell: Observed) -> list[Use]:
+    def _dtype(self, cell: ObservedCell) -> list[Use]:
         """The widest dtype that needs no other change; else the one that needs the fewest."""
         launch = _launch_of_any_dtype(cell)
         others = [dtype for dtype in self._dtypes.get(launch, ()) if dtype != cell.dtype]
@@ -83,22 +83,22 @@ class Alternatives:
     compiles on the release and target of a failing cell, and in its shape as far as both name one.
     """
 
-    def __init__(self, cells: Iterable[Observed], forms: FormsOf) -> None:
+    def __init__(self, cells: Iterable[ObservedCell], forms: FormsOf) -> None:
         self._form_of = forms
-        self._kernels = grouped(
+        self._kernels = group_by_key(
             ((package, *form), kernel) for (package, kernel), form in forms.items()
         )
-        self._cells = grouped(
+        self._cells = group_by_key(
             ((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells
         )
         self._known: dict[tuple[Any, ...], bool] = {}
 
-    def dtypes(self, cell: Observed) -> list[str]:
+    def dtypes(self, cell: ObservedCell) -> list[str]:
         """The other dtypes in which this cell's kernel is good."""
         others = (dtype for dtype in _DTYPES if dtype != cell.dtype)
         return [dtype for dtype in others if self._works(cell, cell.kernel, dtype)]
 
-    def forms(self, cell: Observed) -> list[str]:
+    def forms(self, cell: ObservedCell) -> list[str]:
         """The other forms of this operator whose kernels are all good in this cell's dtype."""
         operator, own = self._form_of.get((cell.package, cell.kernel), (None, None))
         forms = []
@@ -108,7 +108,7 @@ class Alternatives:
                 forms.append(form)
         return forms
 
-    def _works(self, cell: Observed, kernel: str, dtype: str | None) -> bool:
+    def _works(self, cell: ObservedCell, kernel: str, dtype: str | None) -> bool:
         asked = (cell.package, kernel, cell.place, dtype)
         # A kernel has hundreds of failing cells of one size: asked once.
         known = (*asked, cell.size)
@@ -125,7 +125,7 @@ class Alternatives:
 class Telling:
     """Tells a cell from the others of its kernel: by the settings and sizes that differ."""
 
-    def __init__(self, cells: Iterable[Observed]) -> None:
+    def __init__(self, cells: Iterable[ObservedCell]) -> None:
         seen: defaultdict[tuple[str | None, str], dict[str, Any]] = defaultdict(dict)
         self._varied: defaultdict[tuple[str | None, str], set[str]] = defaultdict(set)
         # Releases and targets repeat the same calls, which one cell each can stand for.
@@ -139,17 +139,19 @@ class Telling:
                 if known.setdefault(name, value) != value:
                     self._varied[kernel].add(name)
 
-    def __call__(self, cell: Observed) -> dict[str, Any]:
+    def __call__(self, cell: ObservedCell) -> dict[str, Any]:
         varied = self._varied[cell.package, cell.kernel]
         return {name: value for name, value in named_values(cell).items() if name in varied}
 
 
-def _points(cells: Iterable[tuple[tuple[Any, ...], Observed]]) -> Mapping[tuple[Any, ...], Points]:
-    settings = grouped((key, cell.settings) for key, cell in cells)
+def _points(
+    cells: Iterable[tuple[tuple[Any, ...], ObservedCell]],
+) -> Mapping[tuple[Any, ...], Points]:
+    settings = group_by_key((key, cell.settings) for key, cell in cells)
     return {key: Points(several) for key, several in settings.items()}
 
 
-def _launch_of_any_dtype(cell: Observed) -> tuple[Any, ...]:
+def _launch_of_any_dtype(cell: ObservedCell) -> tuple[Any, ...]:
     return cell.package, cell.kernel, cell.place, cell.size, cell.parts.skeleton
 
 

@@ -25,7 +25,7 @@ from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import AskedCells, Attempt, Cell, Imported, Json, Kernel, Outcome, Question
+from flacheck.model import Attempt, Cell, Imported, Json, Kernel, Outcome, Question, RequestedCells
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
@@ -89,7 +89,7 @@ class ResolvedPackage:
     @property
     def question(self) -> Question:
         """The question of the job's scan; its cells are unknown before the capture."""
-        cells = [AskedCells(place.choice.identity, place.target) for place in self.places]
+        cells = [RequestedCells(place.choice.identity, place.target) for place in self.places]
         source = _source(str(self.job.subject.package))
         return Question(self.package.identity, asked=tuple(cells), source=source)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.observed import BLOCK, observe, take_apart
+from flacheck.analysis.observation import BLOCK, observe, take_apart
 from flacheck.analysis.slow import slow_compiles
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError

@@ -4,8 +4,8 @@ and what to use instead."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name, settings, short, some
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.order import count_noun, kernel_name, settings, short, some
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.examined import (
     Cost,
@@ -58,7 +58,7 @@ def fla_lines(files: Sequence[FlaFile]) -> Iterator[str]:
             if entry.left_out:
                 yield f"{file.function}: left out {entry.sizes}: {entry.left_out}"
         if file.sizes:
-            number = counted(len(file.sizes), "key")
+            number = count_noun(len(file.sizes), "key")
             yield f"{file.function}: {number}: {'; '.join(file.sizes)}"
 
 
@@ -66,13 +66,13 @@ def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
     # One line with what came out.
     fates = [config.fate for result in results for config in result.configs]
     counts = [(fates.count(fate), one, many) for fate, (one, many, _) in _FATES.items()]
-    said = ", ".join(counted(*count) for count in counts if count[0])
-    kernels = counted(len({result.kernel for result in results}), "kernel")
-    configs = counted(len(fates), "configuration")
+    said = ", ".join(count_noun(*count) for count in counts if count[0])
+    kernels = count_noun(len({result.kernel for result in results}), "kernel")
+    configs = count_noun(len(fates), "configuration")
     line = f"{kernels}, {configs}: {said or 'none compiled'}"
     faults = sum(len(result.keys) for result in results)
     if faults:
-        line += f" · {counted(faults, 'key fault')}"
+        line += f" · {count_noun(faults, 'key fault')}"
     tone = Tone.GOOD
     if any(result.is_finding for result in results):
         tone = Tone.BAD
@@ -182,16 +182,18 @@ def _fault(fault: KeyFault) -> Iterator[Part]:
 
 def _cost(cost: Cost) -> Iterator[Part]:
     """What the first run waits for, what shortens it, and which configurations gain nothing."""
-    configs = counted(cost.configs, "configuration")
-    line = f"{configs} × {counted(cost.keys, 'key')}: the first run compiles for "
-    line += f"{_seconds(cost.first_run)}; with {counted(cost.workers, 'compiler')} at once "
+    configs = count_noun(cost.configs, "configuration")
+    line = f"{configs} × {count_noun(cost.keys, 'key')}: the first run compiles for "
+    line += f"{_seconds(cost.first_run)}; with {count_noun(cost.workers, 'compiler')} at once "
     line += _seconds(cost.warmed)
     if cost.droppable:
         gone = len(cost.droppable)
         line += f"; without those that gain nothing ({gone}) {_seconds(cost.pruned)}"
     yield document.Item(line)
     # Failures stand in the table already.
-    gains = grouped((why, place + 1) for place, why in cost.droppable.items() if why != "fails")
+    gains = group_by_key(
+        (why, place + 1) for place, why in cost.droppable.items() if why != "fails"
+    )
     for why, numbers in gains.items():
         yield document.Item(f"{_ranges(numbers)}: {why}", Tone.FAINT)
 

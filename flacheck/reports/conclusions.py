@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from packaging.requirements import Requirement
 
-from flacheck.analysis.known_good import KnownGood, grouped
-from flacheck.analysis.order import by_target, counted, kernel_name, short, some, spoken
+from flacheck.analysis.known_good import KnownGood, group_by_key
+from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some, toolchain_label
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Json
@@ -64,7 +64,7 @@ def _good_releases(summary: Summary) -> Iterator[str]:
     """`25 of 41 cells compile with triton==3.2.0 on sm90 (16 not tested)` for each pin, each good
     compiler that is not Triton, and the Triton builds that no requirement names."""
     tritons = [release for release in summary.known_good if release.triton]
-    pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
+    pins = group_by_key(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
     for (triton, torch), pinned_on in pins.items():
         specifier = Requirement(triton).specifier
         names = [
@@ -80,9 +80,9 @@ def _good_releases(summary: Summary) -> Iterator[str]:
             name = f"Triton {release.triton}, which no index has,"
             yield _extent_of(summary, name, [release.toolchain], on)
     others = [release for release in summary.known_good if not release.triton]
-    by_targets = grouped((release.targets, release.toolchain) for release in others)
+    by_targets = group_by_key((release.targets, release.toolchain) for release in others)
     for good_targets, names in by_targets.items():
-        compilers = ", ".join(some([spoken(name) for name in names], phrases.NAMED))
+        compilers = ", ".join(some([toolchain_label(name) for name in names], phrases.NAMED))
         yield _extent_of(summary, compilers, names, good_targets)
 
 
@@ -101,7 +101,7 @@ def _extent_of(
         counts["not tested"] += len(standing.untested)
     rest = []
     if counts["fails"]:
-        rest.append(counted(counts["fails"], "tolerated failure"))
+        rest.append(count_noun(counts["fails"], "tolerated failure"))
     for verdict, words in (
         ("unknown", "without a verdict"),
         ("skipped", "skipped"),
@@ -110,7 +110,7 @@ def _extent_of(
         if counts[verdict]:
             rest.append(f"{counts[verdict]} {words}")
     count = counts["compiles"]
-    cells = f"{count} of {counted(counts.total(), 'cell')}"
+    cells = f"{count} of {count_noun(counts.total(), 'cell')}"
     verb = "compile"
     if count == 1:
         verb = "compiles"
@@ -136,7 +136,7 @@ def coverage(summary: Summary) -> Iterator[Part]:
     yield document.Heading("Coverage")
     reasons: dict[tuple[str, str], None] = {}
     cuts: dict[str, None] = {}
-    by_counts = grouped(
+    by_counts = group_by_key(
         ((each["package"], each["recorded"], each["launchable"]), each) for each in summary.coverage
     )
     for (package, recorded, launchable), alike in by_counts.items():
@@ -151,7 +151,7 @@ def coverage(summary: Summary) -> Iterator[Part]:
     if cuts:
         said = f"no time was left to call: {', '.join(some(list(cuts), phrases.NAMED))}"
         yield document.Item(said, Tone.DOUBT)
-    by_reason = grouped((reason, kernel_name(kernel)) for kernel, reason in reasons)
+    by_reason = group_by_key((reason, kernel_name(kernel)) for kernel, reason in reasons)
     for reason, kernels in list(by_reason.items())[:SHOWN]:
         named = ", ".join(some(kernels, phrases.NAMED))
         yield document.Item(f"missed: {named}", Tone.FAINT, notes=(reason,))
@@ -173,7 +173,7 @@ def _tests(covered: Json) -> Iterator[Part]:
         said += f" ({wanting} of them read values that nobody computed)"
     said += f", {tests['skipped']} skipped"
     if tests.get("unrun"):
-        said += f"; {counted(tests['unrun'], 'further case')} not run"
+        said += f"; {count_noun(tests['unrun'], 'further case')} not run"
     notes = [f"{one['test']}: {one['error']}" for one in tests["failures"]]
     notes += [f"{file} was not collected: {why}" for file, why in tests["uncollected"].items()]
     yield document.Item(said, notes=tuple(some(notes, phrases.NAMED)))
@@ -185,7 +185,7 @@ def _tests(covered: Json) -> Iterator[Part]:
         kernels = [kernel_name(kernel) for kernel in tests["kernels"][source]]
         if kernels:
             named = ", ".join(some(kernels, phrases.NAMED))
-            yield document.Item(f"{counted(len(kernels), 'kernel')} recorded by {by}: {named}")
+            yield document.Item(f"{count_noun(len(kernels), 'kernel')} recorded by {by}: {named}")
 
 
 def known_good(summary: Summary) -> Iterator[Part]:
@@ -210,12 +210,12 @@ def known_good(summary: Summary) -> Iterator[Part]:
         yield document.Paragraph("No release.")
     yield from _not_good(summary)
     # Of every release that was asked, also where it does not compile.
-    told = grouped((said, (triton, on)) for triton, on, said in summary.advisories)
+    told = group_by_key((said, (triton, on)) for triton, on, said in summary.advisories)
     for said, against in told.items():
         releases = ", ".join(dict.fromkeys(triton for triton, _ in against))
         on = ", ".join(dict.fromkeys(target for _, targets in against for target in targets))
         yield document.Item(f"advised against {releases} on {on}: {said}", Tone.DOUBT)
-    pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
+    pins = group_by_key(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
     for requirements, targets in pins.items():
         yield document.Paragraph(f"pin for {', '.join(targets)}")
         for requirement in filter(None, requirements):
@@ -234,14 +234,14 @@ def _not_good(summary: Summary) -> Iterator[Part]:
     )
     for question in narrower:
         yield document.Item(f"asked: {question}", Tone.FAINT)
-    reasons = grouped((each.obstacle, each) for each in summary.standings if each.obstacle)
+    reasons = group_by_key((each.obstacle, each) for each in summary.standings if each.obstacle)
     for reason, alike in list(reasons.items())[:SHOWN]:
         place = phrases.places(*phrases.sorted_places([each.place for each in alike]))
         yield document.Item(f"{place}: {reason}", Tone.DOUBT)
     yield from phrases.rest(len(reasons), "reason")
     for each in summary.standings:
         if each.timed_out:
-            cells = counted(len(each.timed_out), "configuration")
+            cells = count_noun(len(each.timed_out), "configuration")
             place = phrases.places([each.toolchain], [each.target])
             why = each.timed_out[0].reason or "no verdict"
             said = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"
@@ -250,7 +250,7 @@ def _not_good(summary: Summary) -> Iterator[Part]:
 
 def dtype_tables(summary: Summary) -> Iterator[Part]:
     """dtype by release, where the dtypes or forms differ."""
-    for target, alike in grouped((each.target, each) for each in summary.slices).items():
+    for target, alike in group_by_key((each.target, each) for each in summary.slices).items():
         releases = [release for release, _ in alike[0].answers]
         yield document.Heading(f"dtype by release on {target}")
         rows = []

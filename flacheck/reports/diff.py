@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name, parameters, settings, some
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, Grown
 from flacheck.capabilities.diff.result import Comparison
@@ -116,7 +116,7 @@ def _side(
 
 def _failing(heading: str, changes: Sequence[Difference], tone: Tone) -> Iterator[Part]:
     """Failures by cause, each with its kernels."""
-    groups = grouped((_cause(change), change) for change in changes)
+    groups = group_by_key((_cause(change), change) for change in changes)
     for place, (cause, alike) in enumerate(groups.items()):
         if not place:
             yield document.Heading(heading)
@@ -174,7 +174,7 @@ def _where(change: Difference) -> str:
 
 def _mended(result: Comparison) -> Iterator[Part]:
     changes = result.of(DifferenceKind.MENDED)
-    groups = grouped((_outcome(change.pair.before), change) for change in changes)
+    groups = group_by_key((_outcome(change.pair.before), change) for change in changes)
     lines = (f"{_kernels(alike)}: was {cause}" for cause, alike in list(groups.items())[:SHOWN])
     yield from phrases.items("Mended", lines, Tone.GOOD)
     yield from phrases.rest(len(groups), "cause")
@@ -182,7 +182,7 @@ def _mended(result: Comparison) -> Iterator[Part]:
 
 def _kernels(changes: Iterable[Difference]) -> str:
     """Kernels with their dtypes: `chunk_fwd_o (bf16, fp16), chunk_fwd_h (bf16)`."""
-    dtypes = grouped((change.kernel, change.record.dtype) for change in changes)
+    dtypes = group_by_key((change.kernel, change.record.dtype) for change in changes)
     named = [
         phrases.beside(kernel_name(kernel), ", ".join(dict.fromkeys(filter(None, own))))
         for kernel, own in dtypes.items()
@@ -196,11 +196,11 @@ def _one_sided(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
 
 def _reasons(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
     """Kernels by the reason why there is nothing to compare."""
-    groups = grouped((change.reason or "no reason recorded", change) for change in changes)
+    groups = group_by_key((change.reason or "no reason recorded", change) for change in changes)
     for place, (reason, alike) in enumerate(list(groups.items())[:SHOWN]):
         if not place:
             yield document.Heading(heading)
-        yield document.Item(f"{counted(len(alike), 'cell')}: {reason}", notes=(_kernels(alike),))
+        yield document.Item(f"{count_noun(len(alike), 'cell')}: {reason}", notes=(_kernels(alike),))
     yield from phrases.rest(len(groups), "reason")
 
 
@@ -241,7 +241,7 @@ def _takes_more(change: Difference) -> list[str]:
         return _taken(only)
     texts += [f"{name}: {', '.join(_taken(more))}" for name, more in functions[:SHOWN]]
     if len(functions) > SHOWN:
-        texts.append(f"and {counted(len(functions) - SHOWN, 'more function')}")
+        texts.append(f"and {count_noun(len(functions) - SHOWN, 'more function')}")
     return texts
 
 
@@ -258,12 +258,14 @@ def _unchanged(result: Comparison) -> Iterator[Part]:
     if same == 1:
         verb = "compiles"
     if same:
-        said = f"Unchanged: {counted(same, 'cell')} that {verb} on both sides"
+        said = f"Unchanged: {count_noun(same, 'cell')} that {verb} on both sides"
         yield document.Paragraph(said, Tone.FAINT)
-    skipped = grouped((change.reason, change) for change in result.unchanged if change.pair.note)
+    skipped = group_by_key(
+        (change.reason, change) for change in result.unchanged if change.pair.note
+    )
     lines = (f"{_kernels(alike)}: {reason}" for reason, alike in skipped.items())
     yield from phrases.items("Skipped by the autotuner", lines, Tone.FAINT)
-    groups = grouped((_outcome(change.pair.after), change) for change in failing)
+    groups = group_by_key((_outcome(change.pair.after), change) for change in failing)
     lines = (f"{_kernels(alike)}: {cause}" for cause, alike in list(groups.items())[:SHOWN])
     yield from phrases.items("Fails on both sides", lines, Tone.FAINT)
     yield from phrases.rest(len(groups), "cause")
@@ -271,7 +273,7 @@ def _unchanged(result: Comparison) -> Iterator[Part]:
 
 def _advisories(result: Comparison) -> Iterator[Part]:
     """Each advisory once, with the sides that it speaks against."""
-    sides = grouped(
+    sides = group_by_key(
         (advisory.text, side.release)
         for side, advisories in zip((result.before, result.after), result.advisories)
         for advisory in advisories

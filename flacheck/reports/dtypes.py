@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name, some
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.order import count_noun, kernel_name, some
 from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
 from flacheck.capabilities.dtypes.heads import ACTUAL, HeadNeeds
 from flacheck.capabilities.dtypes.result import DtypesResult
@@ -27,20 +27,20 @@ def report(result: DtypesResult) -> document.Report:
 
 
 def _parts(result: DtypesResult) -> Iterator[Part]:
-    same = grouped(((each.subject, each.identity), each) for each in result.findings)
+    same = group_by_key(((each.subject, each.identity), each) for each in result.findings)
     launches = sum(result.followed.values())
-    modules = counted(len(result.followed), "subject")
-    line = f"{modules}, {counted(launches, 'launch', 'launches')}: no findings"
+    modules = count_noun(len(result.followed), "subject")
+    line = f"{modules}, {count_noun(launches, 'launch', 'launches')}: no findings"
     tone = Tone.GOOD
     if result.findings:
-        line = f"{modules}: {counted(len(same), 'finding')}"
+        line = f"{modules}: {count_noun(len(same), 'finding')}"
         known = len(same) - len({(each.subject, each.identity) for each in result.new})
         if known:
             line += f", {known} of them in the baseline"
         tone = Tone.BAD if result.new else Tone.DOUBT
     if result.modules:
         # Layers in these are no subjects: nobody looked at them.
-        line += f"; {counted(len(result.modules), 'module')} could not be imported"
+        line += f"; {count_noun(len(result.modules), 'module')} could not be imported"
         if tone == Tone.GOOD:
             tone = Tone.DOUBT
     modes = "; ".join(map(str, result.modes))
@@ -71,14 +71,14 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
         )
     if first.reached:
         kernels = {each.kernel for each in first.reached}
-        yield document.Item(f"reaches {counted(len(kernels), 'kernel')} beside half operands:")
+        yield document.Item(f"reaches {count_noun(len(kernels), 'kernel')} beside half operands:")
         rows = tuple(_row(each) for each in first.reached[:SHOWN])
         yield document.Table(_HEADINGS, rows)
         yield from rest(len(first.reached), "row")
     if first.beyond:
         kernels = {each.kernel for each in first.beyond}
         yield document.Item(
-            f"without that assertion it reaches {counted(len(kernels), 'kernel')} beside half "
+            f"without that assertion it reaches {count_noun(len(kernels), 'kernel')} beside half "
             "operands:"
         )
         rows = tuple(_row(each) for each in first.beyond[:SHOWN])
@@ -130,7 +130,7 @@ def _bytes(count: int | None) -> str:
 
 def _dtypes(dtypes: dict[str, str]) -> str:
     """`fp16 q, v; fp32 k`."""
-    by_dtype = grouped((dtype, name) for name, dtype in dtypes.items())
+    by_dtype = group_by_key((dtype, name) for name, dtype in dtypes.items())
     return "; ".join(f"{dtype} {', '.join(names)}" for dtype, names in sorted(by_dtype.items()))
 
 
@@ -140,7 +140,7 @@ def _cures(result: DtypesResult) -> Iterator[Part]:
     yield document.Heading("What cures it (tried, the smallest change first)")
     for cure in result.cures:
         tone = Tone.GOOD if not cure.left else Tone.DOUBT
-        outcome = f"{counted(cure.left, 'finding')} left" if cure.left else "no findings left"
+        outcome = f"{count_noun(cure.left, 'finding')} left" if cure.left else "no findings left"
         yield document.Item(f"{cure.name}: {outcome}", tone)
 
 
@@ -152,7 +152,7 @@ def _heads(result: DtypesResult) -> Iterator[Part]:
     yield document.Item(
         "bytes with the dtypes meant → with the actual ones; * is more than the GPU has"
     )
-    by_kernel = grouped(
+    by_kernel = group_by_key(
         ((each.kernel, str(each.mode), str(sorted(each.dtypes.items()))), each)
         for each in result.heads
         if each.which == ACTUAL
@@ -202,7 +202,7 @@ def _need(row: HeadNeeds, size: int) -> str:
 
 def _reasons(rows: Sequence[HeadNeeds]) -> Iterator[Part]:
     """Why sizes were not measured, once each."""
-    reasons = grouped((why, each.target) for each in rows for why in each.missing.values())
+    reasons = group_by_key((why, each.target) for each in rows for why in each.missing.values())
     for why, names in list(reasons.items())[:SHOWN]:
         yield document.Item(f"{', '.join(dict.fromkeys(names))}: {why[:300]}", Tone.DOUBT)
 
@@ -215,7 +215,7 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
         yield from rest(len(result.not_followed), "subject")
     if result.modules:
         yield document.Heading("Not imported, so their layers were not followed")
-        by_reason = grouped((why, module) for module, why in result.modules.items())
+        by_reason = group_by_key((why, module) for module, why in result.modules.items())
         for why, unimported in list(by_reason.items())[:SHOWN]:
             listed = ", ".join(some(unimported, SHOWN))
             yield document.Item(f"{listed}: {why[:300]}", Tone.DOUBT)
@@ -223,7 +223,7 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
         yield document.Item("A package may refuse one Triton release and take another: --triton X")
     if result.stand_ins:
         yield document.Heading("Followed with stand-ins for compiled modules that are not here")
-        by_modules = grouped((", ".join(m), name) for name, m in result.stand_ins.items())
+        by_modules = group_by_key((", ".join(m), name) for name, m in result.stand_ins.items())
         for modules, names in by_modules.items():
             yield document.Item(f"{modules}: {', '.join(some(names, SHOWN))}")
     if result.late:
@@ -232,7 +232,7 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
 
 
 def _annotations(result: DtypesResult) -> Iterator[Annotation]:
-    same = grouped((each.identity, each) for each in result.findings)
+    same = group_by_key((each.identity, each) for each in result.findings)
     for findings in same.values():
         first = findings[0]
         level = "warning" if first.known else "error"

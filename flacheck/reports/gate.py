@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import chain
 
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import by_target, counted, kernel_name, short, some
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some
 from flacheck.capabilities.gate.admitted import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
 from flacheck.capabilities.gate.pinned import Pin, PinChange
@@ -59,7 +59,9 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         yield document.Table((*names, "state", ""), rows)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
-    advised = grouped((said, each.triton) for each in result.versions for said in each.advisories)
+    advised = group_by_key(
+        (said, each.triton) for each in result.versions for said in each.advisories
+    )
     lines = [f"{', '.join(releases)}: {said}" for said, releases in advised.items()]
     yield from items("Advisories", lines, Tone.DOUBT)
     waived = result.waived
@@ -89,16 +91,16 @@ def _headline(result: Gate) -> str:
     """One line with what came out."""
     counts = [(len(result.of(state)), _WORDS.get(state, state.value)) for state in _TONES]
     said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
-    releases = counted(len(result.versions), f"{result.compiler.spoken} release")
+    releases = count_noun(len(result.versions), f"{result.compiler.spoken} release")
     line = f"Your pins allow {releases}: {said}"
     if result.conflicts:
-        line += f" · {counted(len(result.conflicts), 'contradiction')}"
+        line += f" · {count_noun(len(result.conflicts), 'contradiction')}"
     return line
 
 
 def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
     """An allowed release, with what there is to say of it in one line."""
-    about = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
+    about = f"{count_noun(release.cells, 'cell')} on {', '.join(release.targets)}"
     if release.state is ReleaseState.BAD:
         kernels = some([kernel_name(kernel) for kernel in release.kernels], phrases.NAMED)
         about = f"{', '.join(release.codes)}: {', '.join(kernels)}"
@@ -130,7 +132,7 @@ def _conflict(conflict: Conflict) -> str:
 
 def _failures(result: Gate) -> list[SignatureGroup]:
     """Why allowed releases are bad: each signature once for all of them, by code."""
-    groups = grouped(
+    groups = group_by_key(
         ((group.code, group.signature), group)
         for release in result.of(ReleaseState.BAD)
         for group in release.failures
@@ -156,7 +158,7 @@ def _waiver(waived: JudgedWaiver) -> str:
     entry = waived.waiver
     until = entry.expires and f" until {entry.expires}"
     said = {
-        WaiverUse.ACTIVE: f"lets {counted(waived.cells, 'failing cell')} pass{until or ''}",
+        WaiverUse.ACTIVE: f"lets {count_noun(waived.cells, 'failing cell')} pass{until or ''}",
         WaiverUse.EXPIRED: f"expired on {entry.expires}: renew it or mend what fails",
         WaiverUse.MENDED: "is no longer needed, for what it waives compiles again: remove it",
         WaiverUse.UNUSED: "waives nothing that was tried",
@@ -211,7 +213,7 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
         failing = [short(toolchain) for toolchain in group.toolchains]
         yield from _pinned(result, failing, "error", phrases.title_of(group.code), text)
     advised = ((said, each.triton) for each in result.versions for said in each.advisories)
-    for advisory, releases in grouped(advised).items():
+    for advisory, releases in group_by_key(advised).items():
         said = f"{result.compiler.spoken} {', '.join(releases)}: {advisory}"
         yield from _pinned(result, releases, "warning", "advisory", said)
     level = "notice"
@@ -219,7 +221,7 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
         level = "warning"
     for state in OPEN:
         unproven = ((each.why, each.triton) for each in result.of(state))
-        for why, releases in grouped(unproven).items():
+        for why, releases in group_by_key(unproven).items():
             named = f"{result.compiler.spoken} {', '.join(releases)}"
             said = f"allows {named}, which is not known to work: {why}"
             yield from _pinned(result, releases, level, state.value, said)

@@ -6,17 +6,17 @@ from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import (
     by_target,
     by_version,
-    counted,
+    count_noun,
     kernel_name,
     settings,
     short,
     some,
 )
-from flacheck.analysis.untested import Untested
+from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
@@ -38,7 +38,7 @@ def omitted(number: int, noun: str, shown: int = SHOWN) -> str:
     """What a list does not show after its first entries, nothing where it shows all."""
     if number <= shown:
         return ""
-    return f"{counted(number - shown, f'more {noun}')} omitted (--format json has all)"
+    return f"{count_noun(number - shown, f'more {noun}')} omitted (--format json has all)"
 
 
 def rest(number: int, noun: str) -> Iterator[Part]:
@@ -61,7 +61,7 @@ def stale(changed: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     """Kernels that have changed since they were captured, of which the answer knows nothing."""
     if not changed:
         return
-    yield Heading(f"Changed since captured: {counted(len(changed), 'kernel')}")
+    yield Heading(f"Changed since captured: {count_noun(len(changed), 'kernel')}")
     for each in changed[:SHOWN]:
         said = beside(kernel_name(each["kernel"]), each["package"])
         yield Item(f"{said}: {'; '.join(each['why'])}", Tone.DOUBT)
@@ -81,17 +81,17 @@ def title_of(code: str) -> str:
     return f"{code} {RULES[code].title}"
 
 
-def untested(entries: Sequence[Untested]) -> Iterator[Part]:
+def untested(entries: Sequence[UntestedGroup]) -> Iterator[Part]:
     """What flacheck could not test, by reason, with the kernels and where."""
     if not entries:
         return
     cells = sum(each.cells for each in entries)
     yield Heading("Not tested")
     yield Paragraph(
-        f"{counted(cells, 'cell')} with arguments that flacheck made up: no evidence either way",
+        f"{count_noun(cells, 'cell')} with arguments that flacheck made up: no evidence either way",
         Tone.FAINT,
     )
-    by_reason = grouped((each.reason, each) for each in entries)
+    by_reason = group_by_key((each.reason, each) for each in entries)
     for reason, alike in list(by_reason.items())[:SHOWN]:
         kernels = list(dict.fromkeys(kernel_name(each.kernel) for each in alike))
         where = places(*sorted_places([(each.toolchain, each.target) for each in alike]))
@@ -102,10 +102,12 @@ def untested(entries: Sequence[Untested]) -> Iterator[Part]:
 
 def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
     """Each code with its signatures, its cause and its remedy."""
-    for place, (code, alike) in enumerate(grouped((each.code, each) for each in groups).items()):
+    for place, (code, alike) in enumerate(
+        group_by_key((each.code, each) for each in groups).items()
+    ):
         if not place:
             yield Heading("Failures")
-        cells = f"· {counted(sum(group.count for group in alike), 'cell')}"
+        cells = f"· {count_noun(sum(group.count for group in alike), 'cell')}"
         if all(map(is_tolerated, alike)):
             yield Paragraph(title_of(code), Tone.DOUBT, f"{cells}, tolerated")
         else:
@@ -146,17 +148,17 @@ class Advice:
 def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
     """Fallbacks put together, so that each is read once."""
     # What helps one failing cell, the nearest first.
-    cells = grouped(
+    cells = group_by_key(
         ((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _with_host(f))
         for f in fallbacks
     )
     # Where cells with these settings fail that the same helps.
-    spots = grouped(
+    spots = group_by_key(
         ((kernel, package, failing, _worth_saying(uses)), (toolchain, target))
         for (kernel, package, toolchain, target, failing), uses in cells.items()
     )
     # Which settings fail in the same places and are helped by the same.
-    alike = grouped(
+    alike = group_by_key(
         ((kernel, package, uses, *sorted_places(pairs)), failing)
         for (kernel, package, failing, uses), pairs in spots.items()
     )

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
-from flacheck.analysis.known_good import Place, grouped
-from flacheck.analysis.order import counted, kernel_name, settings, short, some, spoken
+from flacheck.analysis.known_good import Place, group_by_key
+from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
@@ -86,10 +86,10 @@ def _compared(baseline: BaselineComparison) -> Iterator[Part]:
     tone = Tone.GOOD
     if baseline.new:
         tone = Tone.BAD
-    cells = counted(baseline.known, "cell fails", "cells fail")
-    said = f"{counted(len(baseline.new), 'new failure')}; {cells} as the baseline says"
+    cells = count_noun(baseline.known, "cell fails", "cells fail")
+    said = f"{count_noun(len(baseline.new), 'new failure')}; {cells} as the baseline says"
     if baseline.mended:
-        failures = counted(len(baseline.mended), "failure")
+        failures = count_noun(len(baseline.mended), "failure")
         said += f"; {failures} mended: write the baseline again with --write-baseline"
     yield document.Heading(f"Against {baseline.file}")
     yield document.Item(said, tone)
@@ -102,7 +102,7 @@ def _compared(baseline: BaselineComparison) -> Iterator[Part]:
 
 
 def _changed(failure: ChangedFailure) -> str:
-    place = f"{spoken(failure.toolchain)} on {failure.target}"
+    place = f"{toolchain_label(failure.toolchain)} on {failure.target}"
     return f"{kernel_name(failure.kernel)}, {place}: {failure.line or failure.signature}"
 
 
@@ -129,7 +129,7 @@ def _counts(summary: Summary) -> str:
         _count(tally.skipped, "skipped", "skipped"),
         _count(tally.untested, "not tested", "not tested"),
     )
-    return f"{counted(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
+    return f"{count_noun(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
 
 
 def _count(number: int, one: str, many: str, **among_them: int) -> str:
@@ -137,7 +137,7 @@ def _count(number: int, one: str, many: str, **among_them: int) -> str:
     if not number:
         return ""
     aside = ", ".join(f"{count} {word}" for word, count in among_them.items() if count)
-    return phrases.beside(counted(number, one, many), aside)
+    return phrases.beside(count_noun(number, one, many), aside)
 
 
 def _matrix(made: Grid) -> Iterator[Part]:
@@ -158,7 +158,7 @@ def _matrix(made: Grid) -> Iterator[Part]:
         yield document.Table(headings, tuple(_rows(shown, releases)), document.Fit.SPLIT)
         rest = len(kernels) - len(shown)
         if rest:
-            yield document.Paragraph(f"{counted(rest, 'more kernel')}: no failures", Tone.FAINT)
+            yield document.Paragraph(f"{count_noun(rest, 'more kernel')}: no failures", Tone.FAINT)
     yield document.Paragraph(LEGEND, Tone.FAINT)
 
 
@@ -255,7 +255,7 @@ def _places_by_reason(view: RunView, verdict: Verdict) -> list[tuple[Reason, lis
     if not getattr(view.summary.tally, verdict.value):
         return []
     untested = view.summary.untested_keys
-    places = grouped(
+    places = group_by_key(
         ((record.reason or "no reason recorded", record.code), (record.toolchain, record.target))
         for record in view.records()
         if record.verdict is verdict and record.key not in untested
@@ -307,14 +307,14 @@ def _annotations(
         said = f"{len(pairs)} × {text} ({place})"
         yield document.Annotation("warning", "unknown", said)
     if summary.slow:
-        said = counted(len(summary.slow), "slow compile")
+        said = count_noun(len(summary.slow), "slow compile")
         yield document.Annotation("warning", f"{SLOW} slow compile", said)
     if summary.untested:
-        cells = counted(sum(each.cells for each in summary.untested), "cell")
+        cells = count_noun(sum(each.cells for each in summary.untested), "cell")
         said = f"{cells} with made-up arguments: no evidence either way"
         yield document.Annotation("notice", "not tested", said)
     for entry in summary.coverage:
-        where = f"{entry['package']}, {spoken(entry['toolchain'])}"
+        where = f"{entry['package']}, {toolchain_label(entry['toolchain'])}"
         recorded = f"{entry['recorded']} of {entry['launchable']} kernels"
         said = f"{where}: launches of {recorded} were recorded"
         yield document.Annotation("notice", "coverage", said)

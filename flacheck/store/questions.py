@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.model import AskedCells, AskedPlace, Purpose, Question
+from flacheck.model import Purpose, Question, RequestedCells, RequestedPlace
 from flacheck.store import Store, StoredRun
 
 OLD = "the scan was stored by an older flacheck, which kept no question; scan again"
 UNFINISHED = "the capture of the package did not end; scan again"
 
 
-def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[AskedPlace]:
+def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[RequestedPlace]:
     """All that these runs ask, each question once on each place; runs that are no scans ask
     nothing. Two scans of one name with different keys stay apart: they are no whole."""
-    places: dict[tuple[object, ...], AskedPlace] = {}
+    places: dict[tuple[object, ...], RequestedPlace] = {}
     for run in runs:
         for place in _places(store, run):
             identity = (place.question.scope, place.asked.place, place.asked.keys, place.note)
@@ -36,12 +36,12 @@ def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[AskedPlace]:
     return _with_keys(store, kept)
 
 
-def in_force(store: Store) -> list[AskedPlace]:
+def in_force(store: Store) -> list[RequestedPlace]:
     """The questions that a decision has to go by: of each the latest keys on every place.
 
     Runs of an older flacheck count where no later scan asked for the same matrix.
     """
-    latest: dict[tuple[object, ...], AskedPlace] = {}
+    latest: dict[tuple[object, ...], RequestedPlace] = {}
     for run in reversed(store.runs()):
         # What was compiled with --until is no answer for anybody who compiles to the end.
         if run.question and "until" in run.question.selection:
@@ -55,7 +55,7 @@ def in_force(store: Store) -> list[AskedPlace]:
     asked_again = {
         (place.question.about, place.asked.place) for place in latest.values() if place.note != OLD
     }
-    kept: dict[tuple[object, ...], AskedPlace] = {}
+    kept: dict[tuple[object, ...], RequestedPlace] = {}
     for (scope, where), place in latest.items():
         if place.note == OLD and (place.question.about, where) in asked_again:
             continue
@@ -64,14 +64,14 @@ def in_force(store: Store) -> list[AskedPlace]:
     return _with_keys(store, kept.values())
 
 
-def _with_keys(store: Store, places: Iterable[AskedPlace]) -> list[AskedPlace]:
+def _with_keys(store: Store, places: Iterable[RequestedPlace]) -> list[RequestedPlace]:
     return [replace(place, keys=store.key_set(place.asked)) for place in places]
 
 
-def mixed_captures(places: Iterable[AskedPlace]) -> list[tuple[str, str, str]]:
+def mixed_captures(places: Iterable[RequestedPlace]) -> list[tuple[str, str, str]]:
     """(question, toolchain, target) of which there are different key sets: shards of two captures,
     which do not make a whole."""
-    seen: dict[tuple[object, ...], AskedPlace] = {}
+    seen: dict[tuple[object, ...], RequestedPlace] = {}
     mixed: dict[tuple[str, str, str], None] = {}
     for place in places:
         first = seen.setdefault((place.question.scope, place.asked.place), place)
@@ -94,7 +94,7 @@ def unfinished_shards(store: Store) -> list[tuple[str, str, str]]:
     ]
 
 
-def _places(store: Store, run: StoredRun) -> Iterator[AskedPlace]:
+def _places(store: Store, run: StoredRun) -> Iterator[RequestedPlace]:
     if run.purpose is not Purpose.SCAN:
         return
     question = run.question
@@ -105,14 +105,14 @@ def _places(store: Store, run: StoredRun) -> Iterator[AskedPlace]:
         note = ""
         if asked.keys is None:
             note = UNFINISHED
-        yield AskedPlace(question, asked, None, note=note)
+        yield RequestedPlace(question, asked, None, note=note)
 
 
-def _unasked(store: Store, run: StoredRun) -> Iterator[AskedPlace]:
+def _unasked(store: Store, run: StoredRun) -> Iterator[RequestedPlace]:
     """The places of a run whose question was not stored: only what it answered is known."""
     about = run.matrix or f"run {run.id}"
     answered: dict[tuple[str, str], list[str]] = {}
     for key, toolchain, target in store.places_of(run.id):
         answered.setdefault((toolchain, target), []).append(key)
     for place, keys in answered.items():
-        yield AskedPlace(Question(about), AskedCells(*place), None, tuple(keys), OLD)
+        yield RequestedPlace(Question(about), RequestedCells(*place), None, tuple(keys), OLD)

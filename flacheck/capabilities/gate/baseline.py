@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, some, split
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.comparing import knows, notes
@@ -51,7 +51,7 @@ def accepted(result: Gate) -> list[str]:
     return sorted((triton for triton in tritons if triton[0].isdigit()), key=by_version)
 
 
-def _accepts(baseline: Baseline, cell: Observed) -> bool:
+def _accepts(baseline: Baseline, cell: ObservedCell) -> bool:
     """Whether a cell fails as it did when the pins allowed its release already."""
     return split(cell.toolchain)[1] in baseline.accepted and knows(baseline, cell)
 
@@ -144,7 +144,7 @@ class _Chosen:
 
 
 def _cut_down(
-    standing: Standing, cells: tuple[Observed, ...], untested: tuple[Observed, ...]
+    standing: Standing, cells: tuple[ObservedCell, ...], untested: tuple[ObservedCell, ...]
 ) -> Standing:
     """A standing of some of its cells; a question that is partial stays so."""
     answered = len(cells) + len(untested)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
-from flacheck.model import AskedCells, AskedPlace, Question, Record, digest
+from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
 from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
@@ -96,7 +96,7 @@ class RecordFilter:
         narrowed.discard("ops")
         return not narrowed or (narrowed == {"kernels"} and same_kernels)
 
-    def part_of(self, place: AskedPlace) -> AskedPlace | None:
+    def part_of(self, place: RequestedPlace) -> RequestedPlace | None:
         """What of a question is about these kernels and targets; None for nothing."""
         if self.targets and place.asked.target not in self.targets:
             return None
@@ -175,7 +175,7 @@ class Evidence:
     records: Sequence[Record] = ()
     failed_with: Callable[[str], Sequence[Record]] = lambda signature: ()
     borrowed: Sequence[Standing] = ()
-    accepts: Callable[[Observed], bool] = lambda cell: False
+    accepts: Callable[[ObservedCell], bool] = lambda cell: False
     baseline: BaselineUse | None = None
 
 
@@ -202,7 +202,7 @@ def of_store(store: Store, wanted: RecordFilter) -> Evidence:
     return Evidence(answered, records, store.failed_with)
 
 
-def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[AskedPlace]:
+def _chosen(wanted: RecordFilter, in_force: Sequence[RequestedPlace]) -> Sequence[RequestedPlace]:
     """The questions that are asked about. Without a matrix or package it is every one; of those the
     whole question counts, and a narrower one answers an unknown part of it."""
     if wanted.package is None and wanted.run_name is None:
@@ -224,7 +224,7 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[As
     return [*whole, *(_as_part(place) for place in mine if place.asked.place not in asked)]
 
 
-def _of_file(wanted: RecordFilter, mine: Sequence[AskedPlace]) -> list[AskedPlace]:
+def _of_file(wanted: RecordFilter, mine: Sequence[RequestedPlace]) -> list[RequestedPlace]:
     """What a file asks now, wherever it was ever scanned: the scan may have asked only a part of
     it, or the file may have changed since."""
     family = wanted.compiler.family
@@ -233,27 +233,29 @@ def _of_file(wanted: RecordFilter, mine: Sequence[AskedPlace]) -> list[AskedPlac
     targets = tuple({target: None for _, target in asked})
     question, sets = wanted.plan(releases, wanted.targets or targets).asks()
     return [
-        AskedPlace(question, each, sets[each.place])
+        RequestedPlace(question, each, sets[each.place])
         for each in question.asked
         if each.place in asked
     ]
 
 
-def _as_part(place: AskedPlace) -> AskedPlace:
+def _as_part(place: RequestedPlace) -> RequestedPlace:
     """A narrower question as evidence on the whole one, of which it answers an unknown part."""
     note = place.note
     if place.question.narrowing:
         note = f"only {place.question.narrowing} of {place.question.about} was scanned"
     whole = Question(place.question.about, source=place.question.source)
-    return AskedPlace(whole, AskedCells(*place.asked.place), None, place.possible_keys, note)
+    return RequestedPlace(
+        whole, RequestedCells(*place.asked.place), None, place.possible_keys, note
+    )
 
 
 def _parts_of_package(
     store: Store,
     wanted: RecordFilter,
-    in_force: Sequence[AskedPlace],
-    places: Sequence[AskedPlace],
-) -> Iterator[AskedPlace]:
+    in_force: Sequence[RequestedPlace],
+    places: Sequence[RequestedPlace],
+) -> Iterator[RequestedPlace]:
     """Where the package itself was never asked about: its records from scans of matrices. They can
     speak against a release, and make none good."""
     asked = {place.asked.place for place in places}
@@ -266,7 +268,7 @@ def _parts_of_package(
     question = Question(wanted.package or "")
     note = "only a part of the package was scanned"
     for place, there in answered.items():
-        yield AskedPlace(question, AskedCells(*place), None, tuple(there), note)
+        yield RequestedPlace(question, RequestedCells(*place), None, tuple(there), note)
 
 
 def cell_identity(record: Record) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flacheck.analysis.observed import LaunchParts, take_apart
+from flacheck.analysis.observation import LaunchParts, take_apart
 from flacheck.model import Launch
 from tests.made_records import SHAPE, launch
 

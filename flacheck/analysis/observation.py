@@ -27,7 +27,7 @@ class LaunchParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedCell:
     """One cell's outcome; strings and mappings are shared between the cells of one `observe`.
 
     `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
@@ -99,7 +99,7 @@ def observe(
     records: Iterable[Record],
     made_up: Container[str] | None = None,
     configurations: Mapping[str, str] = _NONE,
-) -> list[Observed]:
+) -> list[ObservedCell]:
     """All records, each cut down; equal parts are kept once.
 
     `made_up` are the keys of made-up launches, as the question has them. Without it, what was
@@ -143,7 +143,7 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
 
 def _observed(
     record: Record, shared: dict[Any, Any], made_up: bool, configuration_of: str | None
-) -> Observed:
+) -> ObservedCell:
     def once(value: Any) -> Any:
         return shared.setdefault(value, value)
 
@@ -152,7 +152,7 @@ def _observed(
     launch = ("launch", canonical(record.launch and record.launch.to_json()), size)
     if launch not in shared:
         shared[launch] = take_apart(record.launch, record.shape)
-    return Observed(
+    return ObservedCell(
         key=record.key,
         kernel=once(record.kernel),
         package=once(record.package),
