@@ -47,11 +47,14 @@ def test_a_standing_comes_back_with_its_answer(records: list[Record]) -> None:
     assert len(again) == len(now)
     for before, after in zip(now, again):
         assert after.place == before.place
-        assert (after.asked, after.answered) == (before.asked, before.answered)
+        assert (after.requested_count, after.answered_count) == (
+            before.requested_count,
+            before.answered_count,
+        )
         assert (after.is_good, after.is_partial) == (before.is_good, before.is_partial)
         assert _failing(after) == _failing(before)
-        assert len(after.undecided) == len(before.undecided)
-        assert len(after.untested) == len(before.untested)
+        assert len(after.undecided_cells) == len(before.undecided_cells)
+        assert len(after.untested_cells) == len(before.untested_cells)
         assert {cell.kernel for cell in after.cells} == {cell.kernel for cell in before.cells}
         assert after.kernels == before.kernels
         assert after.packages == before.packages

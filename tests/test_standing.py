@@ -102,7 +102,7 @@ def test_what_made_up_arguments_may_have_caused_is_untested(
 ) -> None:
     """A removed API, a crash or a failing pass is evidence; a call that was seen always is."""
     found = stands([made], made_up=[made])
-    (cell,) = (*found.cells, *found.untested)
+    (cell,) = (*found.cells, *found.untested_cells)
     assert why_untested(cell) == reason
     assert why_untested(replace(cell, made_up=False)) is None
 
@@ -112,7 +112,7 @@ def test_untested_counts_neither_for_nor_against() -> None:
     made = failure("FC000", stage="ast", **OTHER)
     beside = stands([record(), made], made_up=[made])
     assert beside.is_good
-    assert [each.to_json() for each in group_untested(beside.untested)] == [
+    assert [each.to_json() for each in group_untested(beside.untested_cells)] == [
         {
             "kernel": "m:other",
             "package": made.package,
@@ -132,7 +132,7 @@ def test_a_made_up_launch_that_compiles_counts_as_compiled() -> None:
     large = failure("FC501", tolerated=True, stage="load", options={"num_warps": 8})
     found = stands([good, large], made_up=[good, large])
     assert found.is_good
-    assert found.untested == ()
+    assert found.untested_cells == ()
 
 
 def refused(dtype: str, size: int, **more: Any) -> Record:
@@ -167,7 +167,7 @@ def test_a_failure_that_all_variants_share_is_the_kernels_own(
     """Nothing that was made up may be the same in all of them."""
     made = [refused("bf16", 64), *beside]
     found = stands(made, made_up=made)
-    assert (not any(cell.fails for cell in found.untested)) is is_shared
+    assert (not any(cell.fails for cell in found.untested_cells)) is is_shared
     assert bool(found.failing) is is_shared
 
 
@@ -261,6 +261,6 @@ def test_a_made_up_launch_is_tested_by_its_alternatives_too() -> None:
     """Where none fits, its sizes may be too large."""
     good = tuned(2, "compiles")
     found = stands_by([tuned(1), good], [good], made_up=True)
-    assert (found.is_good, found.untested) == (True, ())
+    assert (found.is_good, found.untested_cells) == (True, ())
     found = stands_by([tuned(1), tuned(2)], [tuned(2)], made_up=True)
-    assert (found.failing, len(found.untested)) == ((), 2)
+    assert (found.failing, len(found.untested_cells)) == ((), 2)

@@ -27,14 +27,14 @@ class Tally:
     unknown: int = 0
     skipped: int = 0
     blocking: int = 0
-    waived: int = 0
-    known: int = 0
+    waived_count: int = 0
+    known_count: int = 0
     missing: int = 0
-    untested: int = 0
+    untested_count: int = 0
 
     @property
     def total(self) -> int:
-        return self.compiles + self.fails + self.unknown + self.skipped + self.untested
+        return self.compiles + self.fails + self.unknown + self.skipped + self.untested_count
 
 
 def tally(
@@ -55,10 +55,10 @@ def tally(
         unknown=verdicts[Verdict.UNKNOWN],
         skipped=verdicts[Verdict.SKIPPED],
         blocking=len(counting) - known,
-        waived=len(failing) - len(counting),
-        known=known,
+        waived_count=len(failing) - len(counting),
+        known_count=known,
         missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
-        untested=untested,
+        untested_count=untested,
     )
 
 

@@ -24,7 +24,7 @@ class SignatureGroup:
     toolchains: tuple[str, ...]
     targets: tuple[str, ...]
     kernels: tuple[str, ...]
-    tolerated: int
+    tolerated_count: int
     stage: str | None
     line: str
     example: str
@@ -49,7 +49,8 @@ def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:
     made = [_group(signature, failing) for signature, failing in groups.items()]
     # The signature comes last, so that the order does not depend on that of the records.
     return sorted(
-        made, key=lambda group: (group.tolerated == group.count, -group.count, group.signature)
+        made,
+        key=lambda group: (group.tolerated_count == group.count, -group.count, group.signature),
     )
 
 
@@ -63,7 +64,7 @@ def _group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
         toolchains=tuple(sorted({cell.toolchain for cell in cells}, key=by_version)),
         targets=tuple(sorted({cell.target for cell in cells}, key=by_target)),
         kernels=tuple(sorted({cell.kernel for cell in cells})),
-        tolerated=sum(cell.tolerated for cell in cells),
+        tolerated_count=sum(cell.tolerated for cell in cells),
         stage=example.stage,
         line=example.line,
         example=example.key,

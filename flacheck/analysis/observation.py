@@ -23,7 +23,7 @@ class LaunchParts:
 
     identity: str
     skeleton: str
-    tuned: Mapping[str, int]
+    tuned_constants: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ObservedCell:
     line: str
     partial: bool = False
     reason: str | None = None
-    crashed: bool = False
+    is_crash: bool = False
     made_up: bool = False
     formerly: str | None = None
     api: str | None = None
@@ -92,7 +92,7 @@ class ObservedCell:
     @property
     def settings(self) -> dict[str, Any]:
         """What a fallback may change: options, tuned constexprs, dtype."""
-        return {**self.options, **self.parts.tuned, "dtype": self.dtype}
+        return {**self.options, **self.parts.tuned_constants, "dtype": self.dtype}
 
 
 def observe(
@@ -175,7 +175,7 @@ def _observed(
         # A compile that has a reason beside its verdict was stopped early, on request.
         partial=record.verdict is Verdict.COMPILES and record.reason is not None,
         reason=once(record.reason),
-        crashed=record.signal is not None,
+        is_crash=record.signal is not None,
         made_up=made_up,
         formerly=once(record.formerly),
         api=once(_api(record)),

@@ -25,10 +25,10 @@ class Standing:
     question: Question
     toolchain: str
     target: str
-    asked: int | None
-    answered: int
+    requested_count: int | None
+    answered_count: int
     cells: tuple[ObservedCell, ...] = ()
-    untested: tuple[ObservedCell, ...] = ()
+    untested_cells: tuple[ObservedCell, ...] = ()
     kernels: frozenset[str] = frozenset()
     note: str = field(default="", compare=False)
 
@@ -39,19 +39,19 @@ class Standing:
     @property
     def is_partial(self) -> bool:
         """Whether some asked cell has no record."""
-        return self.asked is None or self.answered < self.asked
+        return self.requested_count is None or self.answered_count < self.requested_count
 
     @property
     def progress(self) -> str:
         """`147/394`; a question mark for what nobody knows."""
-        if self.asked is None:
-            return f"{self.answered or '?'}/?"
-        return f"{self.answered}/{self.asked}"
+        if self.requested_count is None:
+            return f"{self.answered_count or '?'}/?"
+        return f"{self.answered_count}/{self.requested_count}"
 
     @cached_property
     def packages(self) -> frozenset[str]:
         """The packages that its kernels are of, `name==version`."""
-        packages = {cell.package for cell in (*self.cells, *self.untested) if cell.package}
+        packages = {cell.package for cell in (*self.cells, *self.untested_cells) if cell.package}
         if "==" in self.question.about:
             packages.add(self.question.about)
         return frozenset(packages)
@@ -62,7 +62,7 @@ class Standing:
         return tuple(find_blocking_failures(self.cells))
 
     @cached_property
-    def undecided(self) -> tuple[ObservedCell, ...]:
+    def undecided_cells(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict whose launch no other configuration compiles, and those that were
         stopped before their last stage."""
         compiled = {cell.launch for cell in self.cells if cell.compiles and not cell.partial}
@@ -75,7 +75,7 @@ class Standing:
     @cached_property
     def timed_out(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict that another configuration of their launch makes up for."""
-        undecided = {cell.key for cell in self.undecided}
+        undecided = {cell.key for cell in self.undecided_cells}
         return tuple(
             cell
             for cell in self.cells
@@ -100,16 +100,16 @@ class Standing:
         if self.is_partial:
             note = self.note and f" ({self.note})"
             return f"partial: {self.progress} cells answered{note}"
-        stopped = sum(cell.partial for cell in self.undecided)
+        stopped = sum(cell.partial for cell in self.undecided_cells)
         if stopped:
             return f"{count_noun(stopped, 'cell')} compiled with --until, not to the end"
-        if self.undecided:
-            return f"{count_noun(len(self.undecided), 'cell')} without a verdict"
+        if self.undecided_cells:
+            return f"{count_noun(len(self.undecided_cells), 'cell')} without a verdict"
         if self.is_good:
             return ""
         if any(cell.compiles for cell in self.cells):
             return "a launch was not compiled in any configuration"
-        if self.untested:
+        if self.untested_cells:
             return "only untested cells"
         return "only skipped cells"
 
@@ -121,8 +121,8 @@ class Standing:
         return {
             "toolchain": self.toolchain,
             "target": self.target,
-            "answered": self.answered,
-            "asked": self.asked,
+            "answered": self.answered_count,
+            "asked": self.requested_count,
         }
 
 
@@ -155,10 +155,10 @@ def standing(
         question=question,
         toolchain=asked.toolchain,
         target=asked.target,
-        asked=wanted,
-        answered=len(cells),
+        requested_count=wanted,
+        answered_count=len(cells),
         cells=tuple(counting),
-        untested=tuple(untested),
+        untested_cells=tuple(untested),
         kernels=frozenset(kernels),
         note=note,
     )
@@ -211,7 +211,7 @@ def standings(
     for place in places:
         records = list(current(place.known_keys))
         records += current(_alternatives(place.keys, records))
-        made.append(standing(place.question, place.asked, place.keys, records, place.note))
+        made.append(standing(place.question, place.request, place.keys, records, place.note))
     return made
 
 

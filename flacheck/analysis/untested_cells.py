@@ -64,7 +64,7 @@ def why_untested(cell: ObservedCell) -> str | None:
             return None
         return cell.reason or "no verdict"
     code = cell.code or _UNCLASSIFIED
-    if code == _REMOVED_API or cell.api is not None or cell.crashed:
+    if code == _REMOVED_API or cell.api is not None or cell.is_crash:
         return None
     if cell.stage == "import" and code != _UNCLASSIFIED:
         return None

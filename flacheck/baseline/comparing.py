@@ -33,8 +33,8 @@ class BaselineComparison:
 
     file: str
     new: tuple[ChangedFailure, ...] = ()
-    known: int = 0
-    mended: tuple[ChangedFailure, ...] = ()
+    known_count: int = 0
+    fixed_failures: tuple[ChangedFailure, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
@@ -42,8 +42,8 @@ class BaselineComparison:
         return {
             "file": self.file,
             "new": [asdict(failure) for failure in self.new],
-            "known": self.known,
-            "mended": [asdict(failure) for failure in self.mended],
+            "known": self.known_count,
+            "mended": [asdict(failure) for failure in self.fixed_failures],
             "notes": list(self.notes),
         }
 
@@ -82,8 +82,8 @@ def compare(
     return BaselineComparison(
         file=file,
         new=tuple(sorted((ChangedFailure(*key, line) for key, line in new.items()), key=_in_order)),
-        known=known,
-        mended=tuple(sorted(_mended(baseline, standings, now), key=_in_order)),
+        known_count=known,
+        fixed_failures=tuple(sorted(_fixed_failures(baseline, standings, now), key=_in_order)),
         notes=tuple(notes(baseline, standings, file, flacheck)),
     )
 
@@ -168,7 +168,7 @@ def _where(standings: Iterable[Standing]) -> str:
     return "; ".join(said)
 
 
-def _mended(
+def _fixed_failures(
     baseline: Baseline,
     standings: Sequence[Standing],
     failing: Collection[tuple[str, str, str, str]],

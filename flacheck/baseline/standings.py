@@ -68,7 +68,7 @@ def keys_digest(standing: Standing) -> str | None:
     """The identity of what was asked on a place; None while some of it has no record."""
     if standing.is_partial:
         return None
-    keys = (cell.key for cell in (*standing.cells, *standing.untested))
+    keys = (cell.key for cell in (*standing.cells, *standing.untested_cells))
     return digest(sorted(keys), 16)
 
 
@@ -119,7 +119,7 @@ def _question(standings: Sequence[Standing]) -> BaselineQuestion:
 
 
 def _kernels(standing: Standing) -> set[str]:
-    answered = {cell.kernel for cell in (*standing.cells, *standing.untested)}
+    answered = {cell.kernel for cell in (*standing.cells, *standing.untested_cells)}
     return answered | standing.kernels
 
 
@@ -146,14 +146,14 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         state = "partial"
     elif compiles and not undecided and not skipped:
         state = "good"
-    untested = Counter(cell.kernel for cell in standing.untested)
+    untested = Counter(cell.kernel for cell in standing.untested_cells)
     return BaselinePlace(
         toolchain=standing.toolchain,
         target=standing.target,
         version=name_and_version(standing.question.about)[1],
         state=state,  # type: ignore[arg-type]
-        asked=standing.asked,
-        answered=standing.answered,
+        asked=standing.requested_count,
+        answered=standing.answered_count,
         keys=keys_digest(standing),
         compiles=compiles,
         made_up_for=made_up_for,
@@ -218,10 +218,12 @@ def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
         question=Question(about, question.selection),
         toolchain=place.toolchain,
         target=place.target,
-        asked=place.asked,
-        answered=place.answered,
+        requested_count=place.asked,
+        answered_count=place.answered,
         cells=tuple(cells.counted()),
-        untested=tuple(cells.each(place.untested, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)),
+        untested_cells=tuple(
+            cells.each(place.untested, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)
+        ),
         kernels=frozenset(question.kernels) - set(place.without),
     )
 

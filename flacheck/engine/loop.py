@@ -36,7 +36,7 @@ _PAGE = 500
 class Sink(Protocol):
     """Where records go: the store, or a list in a test."""
 
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
+    def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
 
     def add_many(self, run: str, records: Iterable[Record]) -> None: ...
 
@@ -186,7 +186,7 @@ class Loop:
         """The records of earlier runs that answer for this one."""
         keys = [cell.key for cell in cells]
         for start in range(0, len(keys), _PAGE):
-            stored = self.sink.done(keys[start : start + _PAGE]).values()
+            stored = self.sink.latest_records(keys[start : start + _PAGE]).values()
             fixed, memory_mb = self.timeouts.fixed, self.provider.memory_mb
             good = [record for record in stored if _still_good(record, fixed, memory_mb)]
             self.sink.add_cached(self.run, good)

@@ -57,7 +57,7 @@ class Provider:
 
     def refusal(self, cell: Cell) -> str | None:
         """Why the cell's toolchain does not know its target, None when it does."""
-        return self._choices[cell.toolchain].knows(cell.target)
+        return self._choices[cell.toolchain].skip_reason(cell.target)
 
     def attempt(self, cell: Cell) -> Attempt | None:
         """What happened to the cell where a capture has tried it already."""
@@ -68,7 +68,7 @@ class Provider:
         toolchain = self._toolchain(cell.toolchain)
         if isinstance(toolchain, Untried):
             return toolchain
-        lacking = toolchain.lacks(cell.target)
+        lacking = toolchain.missing_tool(cell.target)
         if lacking:
             return Untried(Verdict.UNKNOWN, lacking)
         identity = (cell.toolchain, cell.kernel.package, cell.kernel.is_imported)

@@ -178,10 +178,10 @@ class TriedBefore:
     sink: Sink
     records: Mapping[str, Record]
 
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
+    def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]:
         asked = list(keys)
         known = {key: self.records[key] for key in asked if key in self.records}
-        return {**self.sink.done(asked), **known}
+        return {**self.sink.latest_records(asked), **known}
 
     def add_many(self, run: str, records: Iterable[Record]) -> None:
         self.sink.add_many(run, records)

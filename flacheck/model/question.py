@@ -153,23 +153,23 @@ class RequestedPlace:
     that there is a record of, and `note` says why."""
 
     question: Question
-    asked: RequestedCells
+    request: RequestedCells
     keys: KeySet | None
-    answered: tuple[str, ...] = ()
+    answered_keys: tuple[str, ...] = ()
     note: str = ""
 
     @property
     def known_keys(self) -> tuple[str, ...]:
         """The keys whose records count."""
         if self.keys is None:
-            return self.answered
+            return self.answered_keys
         return tuple(self.keys.kernels)
 
     @property
     def possible_keys(self) -> tuple[str, ...]:
         """These, and the keys of alternatives, whose records count where those are skipped."""
         if self.keys is None:
-            return self.answered
+            return self.answered_keys
         return tuple(self.keys.possible)
 
 

@@ -219,7 +219,7 @@ def _is_imitated(target: str) -> bool:
 
 def _provide(place: CapturePlace) -> Toolchain | None:
     """Install the compiler to capture under; None if there is none that compiles for the target."""
-    if place.choice.reason or place.choice.knows(place.target):
+    if place.choice.reason or place.choice.skip_reason(place.target):
         return None
     try:
         return provide(place.choice)

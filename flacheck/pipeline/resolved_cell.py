@@ -151,7 +151,9 @@ def resolve_cell(
     needed = {}
     if cell.kernel.is_of_package:
         needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
-    return ResolvedCell(cell, store.done([key]).get(key), needed, plan.warnings, plan.trust)
+    return ResolvedCell(
+        cell, store.latest_records([key]).get(key), needed, plan.warnings, plan.trust
+    )
 
 
 def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
@@ -237,7 +239,7 @@ def _listed(record: Record) -> str:
 def settings(cell: Cell) -> str:
     """Shape, block sizes and options of a cell in one line: what tells the cells of one kernel
     apart."""
-    tuned = take_apart(cell.launch, cell.shape).tuned
+    tuned = take_apart(cell.launch, cell.shape).tuned_constants
     blocks = {name: value for name, value in tuned.items() if BLOCK.fullmatch(name)}
     values = {**cell.shape, **blocks, **cell.options}
     return " ".join(f"{name}={value}" for name, value in values.items())

@@ -33,13 +33,13 @@ def answer(summary: Summary) -> str:
     if summary.known_good:
         return _good_answer(summary, targets)
     if summary.partial:
-        answered = sum(each.answered for each in summary.standings)
-        asked = sum(each.asked or 0 for each in summary.standings)
-        if all(each.asked is not None for each in summary.standings):
+        answered = sum(each.answered_count for each in summary.standings)
+        asked = sum(each.requested_count or 0 for each in summary.standings)
+        if all(each.requested_count is not None for each in summary.standings):
             return f"No answer yet: {answered} of {asked} cells are compiled."
         return f"No answer yet: {answered} cells are compiled, and nobody knows of how many."
     has_failure = any(each.failing for each in summary.standings)
-    is_open = any(each.undecided and not each.failing for each in summary.standings)
+    is_open = any(each.undecided_cells and not each.failing for each in summary.standings)
     if has_failure and not is_open:
         return f"No release that was asked compiles everything on {', '.join(targets)}."
     why = "some cells reached no verdict"
@@ -98,7 +98,7 @@ def _extent_of(
         if not is_named or standing.place not in good:
             continue
         counts.update(cell.verdict.value for cell in standing.cells)
-        counts["not tested"] += len(standing.untested)
+        counts["not tested"] += len(standing.untested_cells)
     rest = []
     if counts["fails"]:
         rest.append(count_noun(counts["fails"], "tolerated failure"))

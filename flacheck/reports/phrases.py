@@ -121,7 +121,7 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
 
 def is_tolerated(group: SignatureGroup) -> bool:
     """Whether an autotuner would skip every cell that fails like this."""
-    return group.tolerated == group.count
+    return group.tolerated_count == group.count
 
 
 def where(group: SignatureGroup) -> str:

@@ -67,7 +67,7 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
-    yield from phrases.untested(view.summary.untested)
+    yield from phrases.untested(view.summary.untested_groups)
     yield from coverage(view.summary)
     yield from _fallbacks(view.summary)
     yield from known_good(view.summary)
@@ -86,10 +86,10 @@ def _compared(baseline: BaselineComparison) -> Iterator[Part]:
     tone = Tone.GOOD
     if baseline.new:
         tone = Tone.BAD
-    cells = count_noun(baseline.known, "cell fails", "cells fail")
+    cells = count_noun(baseline.known_count, "cell fails", "cells fail")
     said = f"{count_noun(len(baseline.new), 'new failure')}; {cells} as the baseline says"
-    if baseline.mended:
-        failures = count_noun(len(baseline.mended), "failure")
+    if baseline.fixed_failures:
+        failures = count_noun(len(baseline.fixed_failures), "failure")
         said += f"; {failures} mended: write the baseline again with --write-baseline"
     yield document.Heading(f"Against {baseline.file}")
     yield document.Item(said, tone)
@@ -97,7 +97,7 @@ def _compared(baseline: BaselineComparison) -> Iterator[Part]:
         yield document.Item(note, Tone.DOUBT)
     new = [_changed(failure) for failure in baseline.new]
     yield from phrases.items("New failures", some(new, SHOWN), Tone.BAD)
-    mended = [_changed(failure) for failure in baseline.mended]
+    mended = [_changed(failure) for failure in baseline.fixed_failures]
     yield from phrases.items("Mended", some(mended, SHOWN), Tone.GOOD)
 
 
@@ -120,14 +120,14 @@ def _title(view: RunView) -> document.Title:
 def _counts(summary: Summary) -> str:
     """One line with how many cells ended how."""
     tally = summary.tally
-    tolerated = sum(group.tolerated for group in summary.by_signature)
-    beside = {"tolerated": tolerated, "waived": tally.waived, "known": tally.known}
+    tolerated = sum(group.tolerated_count for group in summary.by_signature)
+    beside = {"tolerated": tolerated, "waived": tally.waived_count, "known": tally.known_count}
     counts = (
         _count(tally.compiles, "compiles", "compile", slow=len(summary.slow)),
         _count(tally.fails, "fails", "fail", **beside),
         _count(tally.unknown, "unknown", "unknown"),
         _count(tally.skipped, "skipped", "skipped"),
-        _count(tally.untested, "not tested", "not tested"),
+        _count(tally.untested_count, "not tested", "not tested"),
     )
     return f"{count_noun(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
 
@@ -142,7 +142,7 @@ def _count(number: int, one: str, many: str, **among_them: int) -> str:
 
 def _matrix(made: Grid) -> Iterator[Part]:
     for target, kernels in made.targets.items():
-        releases, shown = made.asked_on(target), kernels
+        releases, shown = made.tested_toolchains(target), kernels
         # Of many kernels those of which there is more to say than that they compile.
         if len(kernels) > _ROWS:
             shown = {
@@ -175,18 +175,18 @@ def _square(square: Square | None) -> Words:
     """A square of the matrix in a few short lines; empty where nothing was asked."""
     if square is None:
         return Words("")
-    if not square.asked and square.untested:
+    if not square.tested_count and square.untested_count:
         return Words("not tested", Tone.FAINT)
-    if not square.asked:
+    if not square.tested_count:
         return Words("–", Tone.FAINT)
-    if square.unknown == square.asked:
+    if square.unknown == square.tested_count:
         return Words("?", Tone.DOUBT)
     # A failure beside a configuration that compiles stands in brackets.
     tolerated = "({})" if square.compiles else "{}"
     codes = [code for code, _ in square.codes.most_common()]
-    codes += [tolerated.format(code) for code, _ in square.tolerated.most_common()]
-    lines = [f"{square.compiles}/{square.asked}", *some(codes, 2, "+{}")]
-    aside = (("slow", square.slow), ("?", square.unknown), ("not tested", square.untested))
+    codes += [tolerated.format(code) for code, _ in square.tolerated_codes.most_common()]
+    lines = [f"{square.compiles}/{square.tested_count}", *some(codes, 2, "+{}")]
+    aside = (("slow", square.slow), ("?", square.unknown), ("not tested", square.untested_count))
     lines += [word for word, count in aside if count]
     tone = Tone.DOUBT
     if square.blocking:
@@ -309,8 +309,8 @@ def _annotations(
     if summary.slow:
         said = count_noun(len(summary.slow), "slow compile")
         yield document.Annotation("warning", f"{SLOW} slow compile", said)
-    if summary.untested:
-        cells = count_noun(sum(each.cells for each in summary.untested), "cell")
+    if summary.untested_groups:
+        cells = count_noun(sum(each.cells for each in summary.untested_groups), "cell")
         said = f"{cells} with made-up arguments: no evidence either way"
         yield document.Annotation("notice", "not tested", said)
     for entry in summary.coverage:

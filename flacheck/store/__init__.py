@@ -320,13 +320,13 @@ class Store(StoreFile):
 
     # Records out
 
-    def known(self, keys: Iterable[str]) -> dict[str, Verdict]:
+    def latest_verdicts(self, keys: Iterable[str]) -> dict[str, Verdict]:
         """The latest verdict of each key that has one: what a large scan asks, at a few bytes a
         cell."""
         rows = self._latest_of(keys, "r.key, r.verdict", "records r")
         return {key: Verdict(verdict) for key, verdict in rows}
 
-    def done(self, keys: Iterable[str]) -> dict[str, Record]:
+    def latest_records(self, keys: Iterable[str]) -> dict[str, Record]:
         """The latest record of each key that has one, marked `cached`."""
         rows = self._latest_of(keys, queries.BODY, queries.JOINED)
         records = (self._record(row, cached=True) for row in rows)
@@ -371,9 +371,9 @@ class Store(StoreFile):
 
     def latest(self) -> Iterator[Record]:
         """The latest record of every key that a scan, or a command like it, has asked for."""
-        return (record for _, record in self.dated())
+        return (record for _, record in self.latest_with_times())
 
-    def dated(self) -> Iterator[tuple[float, Record]]:
+    def latest_with_times(self) -> Iterator[tuple[float, Record]]:
         """The same with the time when it was made, in seconds since 1970."""
         sql = (
             f"SELECT r.id, r.added, {queries.BODY} FROM {queries.JOINED} WHERE r.id > ?"

@@ -22,16 +22,18 @@ def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[RequestedPlace]:
     places: dict[tuple[object, ...], RequestedPlace] = {}
     for run in runs:
         for place in _places(store, run):
-            identity = (place.question.scope, place.asked.place, place.asked.keys, place.note)
+            identity = (place.question.scope, place.request.place, place.request.keys, place.note)
             places.setdefault(identity, place)
     captured = {
-        (place.question.scope, place.asked.place) for place in places.values() if place.asked.keys
+        (place.question.scope, place.request.place)
+        for place in places.values()
+        if place.request.keys
     }
     # A capture that was interrupted is overtaken by one that ended.
     kept = [
         place
         for place in places.values()
-        if place.note != UNFINISHED or (place.question.scope, place.asked.place) not in captured
+        if place.note != UNFINISHED or (place.question.scope, place.request.place) not in captured
     ]
     return _with_keys(store, kept)
 
@@ -47,25 +49,27 @@ def in_force(store: Store) -> list[RequestedPlace]:
         if run.question and "until" in run.question.selection:
             continue
         for place in _places(store, run):
-            identity = (place.question.scope, place.asked.place)
+            identity = (place.question.scope, place.request.place)
             later = latest.get(identity)
             # A capture that did not end gives way to an earlier one that did.
-            if later is None or (later.note == UNFINISHED and place.asked.keys):
+            if later is None or (later.note == UNFINISHED and place.request.keys):
                 latest[identity] = place
     asked_again = {
-        (place.question.about, place.asked.place) for place in latest.values() if place.note != OLD
+        (place.question.about, place.request.place)
+        for place in latest.values()
+        if place.note != OLD
     }
     kept: dict[tuple[object, ...], RequestedPlace] = {}
     for (scope, where), place in latest.items():
         if place.note == OLD and (place.question.about, where) in asked_again:
             continue
         # A copy of a launches file asks the same.
-        kept.setdefault((place.asked.keys or scope, where), place)
+        kept.setdefault((place.request.keys or scope, where), place)
     return _with_keys(store, kept.values())
 
 
 def _with_keys(store: Store, places: Iterable[RequestedPlace]) -> list[RequestedPlace]:
-    return [replace(place, keys=store.key_set(place.asked)) for place in places]
+    return [replace(place, keys=store.key_set(place.request)) for place in places]
 
 
 def mixed_captures(places: Iterable[RequestedPlace]) -> list[tuple[str, str, str]]:
@@ -74,10 +78,10 @@ def mixed_captures(places: Iterable[RequestedPlace]) -> list[tuple[str, str, str
     seen: dict[tuple[object, ...], RequestedPlace] = {}
     mixed: dict[tuple[str, str, str], None] = {}
     for place in places:
-        first = seen.setdefault((place.question.scope, place.asked.place), place)
-        known = place.asked.keys and first.asked.keys
-        if known and first.asked.keys != place.asked.keys:
-            toolchain, target = place.asked.place
+        first = seen.setdefault((place.question.scope, place.request.place), place)
+        known = place.request.keys and first.request.keys
+        if known and first.request.keys != place.request.keys:
+            toolchain, target = place.request.place
             mixed[place.question.name, toolchain, target] = None
     return list(mixed)
 
@@ -87,9 +91,9 @@ def unfinished_shards(store: Store) -> list[tuple[str, str, str]]:
     answered as a whole: shards that do not belong together, most likely."""
     mixed = set(mixed_captures(of_runs(store, store.runs())))
     return [
-        (place.question.name, *place.asked.place)
+        (place.question.name, *place.request.place)
         for place in in_force(store)
-        if (place.question.name, *place.asked.place) in mixed
+        if (place.question.name, *place.request.place) in mixed
         and len(list(store.current(place.known_keys))) < len(place.known_keys)
     ]
 

@@ -62,7 +62,7 @@ class Nvcc:
     def resolve(self, spec: str) -> Resolution:
         return releases.resolve_spec(spec, releases.matching, releases.exact)
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         """The machine's own: CUDA_HOME, else the nvcc on the PATH, else /usr/local/cuda."""
         for root in _system_roots():
             if self.holds(str(root)):
@@ -119,7 +119,7 @@ def _found(root: Path, origin: str) -> Choice:
     known = [int(number) for number in _ARCHITECTURE.findall(_ask(root, "--list-gpu-code"))]
     name = identity.local(NAME, version[1], identity.toolkit(root))
     refused = releases.refusals(f"{NAME} {version[1]}", known)
-    return Choice(NAME, version[1], name, origin, str(root), refused=refused)
+    return Choice(NAME, version[1], name, origin, str(root), unsupported=refused)
 
 
 def _ask(root: Path, question: str) -> str:
@@ -171,7 +171,7 @@ def _toolchain(choice: Choice, root: Path) -> Toolchain:
         paths=(str(root),),
         worker="nvcc_worker",
         stages=STAGES,
-        refused=choice.refused,
+        unsupported=choice.unsupported,
         missing=missing,
         config={
             "toolkit": str(root),

@@ -97,7 +97,7 @@ def _older() -> str:
 def release(version: Version) -> Choice:
     """A release from the index."""
     refused = refusals(f"{NAME} {version}", _listed(version))
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", refused=refused)
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", unsupported=refused)
 
 
 def _listed(version: Version) -> list[int]:

@@ -52,7 +52,7 @@ class Nvrtc:
     def resolve(self, spec: str) -> Resolution:
         return releases.resolve_spec(spec, _matching, _exact)
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         raise ToolchainError(
             f"flacheck takes {NAME} from the package index only: ask for a release"
             f" (--toolchain {NAME}==12.4), or for the machine's whole toolkit (nvcc==installed)"
@@ -83,7 +83,7 @@ class Nvrtc:
             paths=(str(shelf.path),),
             worker="nvrtc_worker",
             stages=STAGES,
-            refused=choice.refused,
+            unsupported=choice.unsupported,
             config={
                 "library": str(shelf.path / _LIBRARY),
                 "includes": [str(folder) for folder in includes],
@@ -135,7 +135,7 @@ def _release(version: Version) -> Choice:
     refused = releases.refusals(
         f"{NAME} {version}", minor["targets"], families=minor.get("families", False)
     )
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", refused=refused)
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", unsupported=refused)
 
 
 def _folder(choice: Choice) -> Path:

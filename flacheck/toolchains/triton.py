@@ -59,7 +59,7 @@ class Triton:
             return Resolution((releases.exact(Version(plain if is_exact else spec)),))
         return releases.matching(SpecifierSet(spec))
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         """The one that `import triton` would find in this environment; nothing is imported."""
         spec = importlib.util.find_spec(NAME)
         if spec is None or not spec.submodule_search_locations:
@@ -243,7 +243,7 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
         worker="triton_worker",
         stages=STAGES,
         ld_lld=linker.path,
-        refused=choice.refused,
+        unsupported=choice.unsupported,
         missing=missing,
         environment={"TRITON_BACKENDS_IN_TREE": "1", **linker.environment},
         config=config,

@@ -232,7 +232,7 @@ class _Comparison:
                 continue
             cells = (replace(record.cell, toolchain=f"triton=={version}") for record in compiled)
             keys = [cell.key for cell in cells]
-            known = self.store.known(keys)
+            known = self.store.latest_verdicts(keys)
             if all(known.get(key) is Verdict.COMPILES for key in keys):
                 good.append(version)
         return good

@@ -115,11 +115,11 @@ class _Chosen:
         if is_chosen and not is_whole:
             name, _ = name_and_version(question.about)
             note = f"only {question.narrowing} of {name} is in the baseline"
-            standing = replace(standing, asked=None, note=note)
+            standing = replace(standing, requested_count=None, note=note)
         if not wanted.kernels:
             return standing
         cells = tuple(cell for cell in standing.cells if wanted.names(cell.kernel))
-        untested = tuple(cell for cell in standing.untested if wanted.names(cell.kernel))
+        untested = tuple(cell for cell in standing.untested_cells if wanted.names(cell.kernel))
         if not cells and not untested:
             return None
         kernels = frozenset(filter(wanted.names, standing.kernels))
@@ -151,4 +151,10 @@ def _cut_down(
     asked: int | None = answered
     if standing.is_partial:
         asked = None
-    return replace(standing, asked=asked, answered=answered, cells=cells, untested=untested)
+    return replace(
+        standing,
+        requested_count=asked,
+        answered_count=answered,
+        cells=cells,
+        untested_cells=untested,
+    )

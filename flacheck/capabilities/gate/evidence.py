@@ -98,7 +98,7 @@ class RecordFilter:
 
     def part_of(self, place: RequestedPlace) -> RequestedPlace | None:
         """What of a question is about these kernels and targets; None for nothing."""
-        if self.targets and place.asked.target not in self.targets:
+        if self.targets and place.request.target not in self.targets:
             return None
         if not self.kernels or place.keys is None:
             return place
@@ -210,7 +210,7 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[RequestedPlace]) -> Sequenc
             return [place for place in in_force if wanted.is_whole(place.question)]
         return in_force
     mine = [place for place in in_force if wanted.is_about(place.question)]
-    compilers = {split(place.asked.toolchain)[0] for place in mine}
+    compilers = {split(place.request.toolchain)[0] for place in mine}
     if wanted.is_of_file and wanted.compiler.family in compilers:
         try:
             return _of_file(wanted, mine)
@@ -220,15 +220,15 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[RequestedPlace]) -> Sequenc
     whole = [place for place in mine if wanted.is_whole(place.question)]
     if wanted.ops:
         return whole
-    asked = {place.asked.place for place in whole}
-    return [*whole, *(_as_part(place) for place in mine if place.asked.place not in asked)]
+    asked = {place.request.place for place in whole}
+    return [*whole, *(_as_part(place) for place in mine if place.request.place not in asked)]
 
 
 def _of_file(wanted: RecordFilter, mine: Sequence[RequestedPlace]) -> list[RequestedPlace]:
     """What a file asks now, wherever it was ever scanned: the scan may have asked only a part of
     it, or the file may have changed since."""
     family = wanted.compiler.family
-    asked = {each.asked.place for each in mine if split(each.asked.toolchain)[0] == family}
+    asked = {each.request.place for each in mine if split(each.request.toolchain)[0] == family}
     releases = sorted({split(toolchain)[1] for toolchain, _ in asked}, key=by_version)
     targets = tuple({target: None for _, target in asked})
     question, sets = wanted.plan(releases, wanted.targets or targets).asks()
@@ -246,7 +246,7 @@ def _as_part(place: RequestedPlace) -> RequestedPlace:
         note = f"only {place.question.narrowing} of {place.question.about} was scanned"
     whole = Question(place.question.about, source=place.question.source)
     return RequestedPlace(
-        whole, RequestedCells(*place.asked.place), None, place.possible_keys, note
+        whole, RequestedCells(*place.request.place), None, place.possible_keys, note
     )
 
 
@@ -258,7 +258,7 @@ def _parts_of_package(
 ) -> Iterator[RequestedPlace]:
     """Where the package itself was never asked about: its records from scans of matrices. They can
     speak against a release, and make none good."""
-    asked = {place.asked.place for place in places}
+    asked = {place.request.place for place in places}
     keys = {key for place in in_force for key in place.possible_keys}
     answered: dict[tuple[str, str], list[str]] = {}
     for record in store.current(keys):

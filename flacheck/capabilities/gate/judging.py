@@ -62,7 +62,7 @@ class Judge:
             known_good=_known_good(recorded, releases),
             questions=_named(evidence),
             untested=tuple(
-                group_untested([c for each in evidence.standings for c in each.untested])
+                group_untested([c for each in evidence.standings for c in each.untested_cells])
             ),
             baseline=evidence.baseline,
             compiler=self.releases.compiler,
@@ -91,7 +91,7 @@ class Judge:
         for target, there in group_by_key((each.target, each) for each in asked).items():
             advisories += self._advice(there, triton, target)
         tried = {cell.key: cell for each in asked for cell in each.cells if _was_tried(cell)}
-        wanted = [each.asked for each in asked if each.asked is not None]
+        wanted = [each.requested_count for each in asked if each.requested_count is not None]
         # A sum with an unknown part is unknown.
         total = None
         if len(wanted) == len(asked):
@@ -106,8 +106,8 @@ class Judge:
             waived=len(waived),
             known=len(known),
             unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in tried.values()),
-            untested=sum(len(each.untested) for each in asked),
-            answered=sum(each.answered for each in asked),
+            untested=sum(len(each.untested_cells) for each in asked),
+            answered=sum(each.answered_count for each in asked),
             asked=total,
         )
         partial = [_progress(each) for each in asked if each.is_partial]
@@ -189,7 +189,7 @@ class Judge:
             c.signature or "" for c in covered if waiver.signature not in (None, c.signature)
         }
         use = WaiverUse.UNUSED
-        if waiver.expired(self.today):
+        if waiver.has_expired(self.today):
             use = WaiverUse.EXPIRED
         elif covered:
             use = WaiverUse.ACTIVE
@@ -233,7 +233,7 @@ def _progress(standing: Standing) -> str:
 
 
 def _nothing_tried(asked: Sequence[Standing]) -> str:
-    if any(each.untested for each in asked):
+    if any(each.untested_cells for each in asked):
         return "only untested cells"
     return "only skipped cells"
 

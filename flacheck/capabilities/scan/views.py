@@ -107,8 +107,8 @@ def _question(answered: Sequence[Standing]) -> Json | None:
         {
             "toolchain": each.toolchain,
             "target": each.target,
-            "cells": each.asked,
-            "answered": each.answered,
+            "cells": each.requested_count,
+            "answered": each.answered_count,
         }
         for each in answered
     ]
