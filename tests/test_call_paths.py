@@ -15,9 +15,9 @@ from flacheck.inputs.call_paths import came_through, matches
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose
-from flacheck.pipeline.planning import plan
 from flacheck.pipeline.resolved_cell import resolve_cell
 from flacheck.store import Store
+from tests.planned import plan
 from tests.test_launches import HEADER, launch, write
 
 RETENTION = ("fla.ops.retention.chunk.chunk_retention", "fla.ops.simple_gla.chunk.chunk_simple_gla")

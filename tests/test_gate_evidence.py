@@ -138,8 +138,8 @@ def test_the_gaps_are_the_admitted_releases_without_a_verdict(
     asked: list[Any] = []
     monkeypatch.setattr(
         evidence.planning,
-        "plan",
-        lambda subject, selection: asked.append((subject, selection)),
+        "plan_job",
+        lambda job: asked.append((job.subject, job.selection)),
     )
     RecordFilter("mine.yaml", None, ("chunk_*",), ("sm90",)).plan(["3.3.1", "3.9.0"])
     RecordFilter("mine.yaml", PACKAGE).plan(["3.3.1"])

@@ -10,7 +10,7 @@ from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs import matrix
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.pipeline.planning import plan
+from tests.planned import plan
 
 GOOD = """\
 version: 1
